@@ -1,0 +1,352 @@
+"""Who preferred what: one validated, frozen table of pairwise answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sized
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.errors import DataError
+from crowdmetric.tables import (
+    Column,
+    Columns,
+    OnBad,
+    canonical_columns,
+    code_answers,
+    read_columns,
+    read_items,
+    to_arrow,
+    to_pandas,
+    to_polars,
+    unique_ids,
+    write_columns,
+)
+
+__all__ = ["Comparisons"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+ROWS = ("user", "left", "right", "response", "weight")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparisons:
+    """Pairwise answers of a crowd, a row each. Arrays are read-only.
+
+    Build one with `from_arrays`, `from_table` or `read`, which explain what they cannot use.
+
+    Attributes
+    ----------
+    user : (T,) int64
+        Who answered, a row number of `user_ids`.
+    left, right : (T,) int64
+        What was compared, row numbers of the items and of `item_ids`.
+    response : (T,) float64
+        −1 left preferred, +1 right preferred; or a real ψ, negative where left is preferred.
+    weight : (T,) float64
+        How much a row counts, positive and finite.
+    user_ids : (K,) int64 or str
+        Sorted, so that the order of rows changes nothing; or as given, and then also people without a row.
+    item_ids : (N,) int64 or str
+        As given; otherwise the row numbers 0…N−1, or the sorted names found.
+    dropped : dict
+        How many rows of the source were left out, by reason.
+    """
+
+    user: Ints
+    left: Ints
+    right: Ints
+    response: Floats
+    weight: Floats
+    user_ids: Column
+    item_ids: Column
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rows = {name: np.array(getattr(self, name), dtype=np.int64) for name in ("user", "left", "right")}
+        rows |= {name: np.array(getattr(self, name), dtype=np.float64) for name in ("response", "weight")}
+        ids = {name: unique_ids(getattr(self, name), name) for name in ("user_ids", "item_ids")}
+        _check_coding(rows, len(ids["user_ids"]), len(ids["item_ids"]))
+        for name, array in (rows | ids).items():
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "dropped", dict(self.dropped))
+
+    # ------------------------------------------------------------------------------------------ making
+
+    @classmethod
+    def from_arrays(
+        cls,
+        users: Any,
+        pairs: Any = None,
+        response: Any = None,
+        *,
+        left: Any = None,
+        right: Any = None,
+        choice: Any = None,
+        probability: Any = None,
+        weight: Any = None,
+        items: Any = None,
+        n_items: int | None = None,
+        item_ids: Any = None,
+        user_ids: Any = None,
+        on_bad: OnBad = "drop",
+    ) -> Comparisons:
+        """Return the comparisons held in arrays.
+
+        Parameters
+        ----------
+        users : (T,) int or str
+        pairs : (T, 2) int or str
+            The items compared, left and right; or give `left` and `right`, (T,) each.
+        response, choice, probability : (T,) array
+            The answers, in one of three ways: −1 (left preferred), +1 (right preferred) or a real ψ;
+            'left', 'right', 'tie', 0 (left) or 1 (right); or the probability of preferring left. A tie
+            becomes two rows of half its weight, a probability p two rows with the shares p and 1 − p.
+        weight : (T,) array, optional
+            1 by default. Rows of weight 0 say nothing and are dropped.
+        items, n_items, item_ids : optional, at most one
+            What `pairs` may name: a catalogue for `read_items`, the number of items, or their ids. Without
+            any, integers are row numbers and text names the items.
+        user_ids : (K,) int or str, optional
+            Everybody, in the order wanted, including people without answers.
+        on_bad : {'drop', 'raise'}
+            What to do with rows that cannot be used: leave them out with one `DroppedRowsWarning` that counts
+            them by reason, or raise the same sentence as a `DataError`. Rows are counted from 0.
+        """
+        if pairs is not None:
+            if left is not None or right is not None:
+                raise DataError("pairs and left/right both name the items; give pairs, or left and right")
+            left, right = _sides(pairs)
+        given = {
+            "user": users,
+            "left": left,
+            "right": right,
+            "response": response,
+            "choice": choice,
+            "probability": probability,
+            "weight": weight,
+        }
+        columns = read_columns({name: values for name, values in given.items() if values is not None})
+        for name in ("user", "left", "right"):
+            if name not in columns:
+                raise DataError(f"{name} is missing; who compared which two items is needed in every row")
+        known = _known_items(items, n_items, item_ids)
+        return cls(*code_answers(columns, known, user_ids, on_bad))
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        user: str = "user",
+        left: str = "left",
+        right: str = "right",
+        items: Any = None,
+        n_items: int | None = None,
+        item_ids: Any = None,
+        user_ids: Any = None,
+        on_bad: OnBad = "drop",
+    ) -> Comparisons:
+        """Return the comparisons held in a table.
+
+        Parameters
+        ----------
+        table : path, data frame or mapping
+            CSV or Parquet; pandas, Polars or Arrow; or names and arrays. The answer is in one of the columns
+            ``response``, ``choice`` and ``probability``, as in `from_arrays`; or the items are in ``winner``
+            and ``loser`` instead of left and right. ``weight`` may be there too; other columns are ignored.
+        user, left, right : str
+            Column names. Where the default is absent, ``user_id``, ``person``, ``rater``, ``annotator``;
+            ``left_id``, ``item_a``; ``right_id``, ``item_b`` are looked for.
+        items, n_items, item_ids, user_ids, on_bad
+            As in `from_arrays`.
+        """
+        columns = canonical_columns(read_columns(table), {"user": user, "left": left, "right": right})
+        known = _known_items(items, n_items, item_ids)
+        return cls(*code_answers(columns, known, user_ids, on_bad))
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], **options: Any) -> Comparisons:
+        """Return the comparisons in a CSV or Parquet file; `options` are those of `from_table`."""
+        return cls.from_table(path, **options)
+
+    def take(self, rows: Any) -> Comparisons:
+        """Return the rows of a mask ``(T,)`` or of row numbers; people and items keep their numbers."""
+        rows = np.asarray(rows)
+        if rows.dtype == bool and rows.shape != (len(self),):
+            raise DataError(f"the mask has shape {rows.shape}, but there are {len(self)} comparisons")
+        rows = rows.astype(np.intp) if rows.size == 0 else rows  # NumPy makes [] a float
+        kept = {name: getattr(self, name)[rows] for name in ROWS}
+        return Comparisons(**kept, user_ids=self.user_ids, item_ids=self.item_ids)
+
+    # ------------------------------------------------------------------------------------------ asking
+
+    @property
+    def pairs(self) -> Ints:
+        """Row numbers ``(T, 2)`` of the items compared, left and right."""
+        return np.column_stack([self.left, self.right])
+
+    @property
+    def n_users(self) -> int:
+        """How many people there are, with answers or without."""
+        return len(self.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        """How many items there are, compared or not."""
+        return len(self.item_ids)
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether every response is −1 or +1."""
+        return bool(np.all(np.abs(self.response) == 1))
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+    def __repr__(self) -> str:
+        return f"<Comparisons: {len(self)} rows, {self.n_users} people, {self.n_items} items>"
+
+    def __eq__(self, other: object) -> bool:
+        """Compare rows and ids; what was dropped on the way does not matter."""
+        if not isinstance(other, Comparisons):
+            return NotImplemented
+        names = [f.name for f in fields(self) if f.name != "dropped"]
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content, like a dictionary
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # NumPy forgets on pickling that an array is read-only; the constructor remembers.
+        return type(self), tuple(getattr(self, f.name) for f in fields(self))
+
+    def summary(self) -> str:
+        """Return a few lines about the table: size, answers a person, items used, ties, duplicates, drops.
+
+        A tie is any two rows that differ in nothing but the sign of a ±1 response, so somebody who answered
+        the same question both ways counts too; a duplicate is a row that equals an earlier one.
+        """
+        used = len(np.unique(self.pairs))
+        dropped = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items())
+        lines = {
+            "answers a person": _spread(np.bincount(self.user, minlength=self.n_users)),
+            "items used": f"{used:,} of {self.n_items:,}",
+            "responses": "−1 or +1" if self.is_binary else "real numbers",
+            "ties": f"{_count_ties(self):,}",
+            "duplicates": f"{_count_duplicates(self):,}",
+            "dropped": f"{sum(self.dropped.values()):,}" + (f" ({dropped})" if dropped else ""),
+        }
+        title = f"{len(self):,} rows by {self.n_users:,} people on {self.n_items:,} items"
+        return "\n".join([title, *(f"  {name:<18}{text}" for name, text in lines.items())])
+
+    # ----------------------------------------------------------------------------------------- writing
+
+    def columns(self) -> Columns:
+        """Return user, left, right (by their original ids), response and weight, ``(T,)`` each.
+
+        `from_table` reads them back; with ``item_ids=`` and ``user_ids=`` also who and what has no row.
+        """
+        return {
+            "user": self.user_ids[self.user],
+            "left": self.item_ids[self.left],
+            "right": self.item_ids[self.right],
+            "response": self.response.copy(),
+            "weight": self.weight.copy(),
+        }
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write `columns` to a CSV or Parquet file."""
+        write_columns(self.columns(), path)
+
+    def to_pandas(self) -> Any:
+        """Return `columns` as a ``pandas.DataFrame``."""
+        return to_pandas(self.columns())
+
+    def to_polars(self) -> Any:
+        """Return `columns` as a ``polars.DataFrame``."""
+        return to_polars(self.columns())
+
+    def to_arrow(self) -> Any:
+        """Return `columns` as a ``pyarrow.Table``."""
+        return to_arrow(self.columns())
+
+
+def _check_coding(rows: Mapping[str, Column], n_users: int, n_items: int) -> None:
+    """Check what the constructor is given: one length, codes in range, weights that weigh."""
+    if len({array.shape for array in rows.values()}) > 1 or rows["user"].ndim != 1:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in rows.items())
+        raise DataError(f"every column must have the same shape (T,), but they are {shapes}")
+    for name, limit in (("user", n_users), ("left", n_items), ("right", n_items)):
+        if np.any((rows[name] < 0) | (rows[name] >= limit)):
+            raise DataError(
+                f"{name} goes from {rows[name].min()} to {rows[name].max()}, but must be in 0…{limit - 1}; "
+                "build comparisons with from_arrays or from_table, which look ids up"
+            )
+    usable = np.isfinite(rows["response"]) & np.isfinite(rows["weight"]) & (rows["weight"] > 0)
+    if not usable.all():
+        raise DataError("responses must be finite, weights finite and positive; from_arrays drops other rows")
+
+
+def _spread(counts: Column) -> str:
+    if not counts.size:
+        return "nobody"
+    return f"min {counts.min():,}, median {np.median(counts):,g}, max {counts.max():,}"
+
+
+def _count_duplicates(table: Comparisons) -> int:
+    groups = _groups(table.user, table.left, table.right, table.response, table.weight)
+    return len(groups) - len(np.unique(groups))
+
+
+def _count_ties(table: Comparisons) -> int:
+    groups = _groups(table.user, table.left, table.right, table.weight)
+    lefts, rights = (np.bincount(groups[table.response == y], minlength=len(groups)) for y in (-1, 1))
+    return int(np.minimum(lefts, rights).sum())
+
+
+def _groups(*columns: Column) -> Ints:
+    """Return a number ``(T,)`` that two rows share exactly when all their columns are equal."""
+    order = np.lexsort(columns)
+    new = np.zeros(len(order), dtype=np.int64)
+    for column in columns:
+        new[1:] |= column[order[1:]] != column[order[:-1]]
+    groups = np.empty_like(new)
+    groups[order] = np.cumsum(new)
+    return groups
+
+
+# ---------------------------------------------------------------------------------- what is asked for
+
+
+def _sides(pairs: Any) -> tuple[Any, Any]:
+    """Return left and right of ``pairs (T, 2)``; lists keep the types of their entries."""
+    if hasattr(pairs, "__array__"):
+        pairs = np.asarray(pairs)
+        if pairs.ndim == 2 and pairs.shape[1] == 2:
+            return pairs[:, 0], pairs[:, 1]
+        raise DataError(f"pairs has shape {pairs.shape}; (T, 2) was expected, a left and a right item a row")
+    for row, pair in enumerate(pairs):
+        if isinstance(pair, str) or not isinstance(pair, Sized) or len(pair) != 2:
+            raise DataError(f"pairs has {pair!r} in row {row}; two items were expected, left and right")
+    return [left for left, _ in pairs], [right for _, right in pairs]
+
+
+def _known_items(items: Any, n_items: int | None, item_ids: Any) -> Column | None:
+    """Return the ids ``(N,)`` that comparisons may name, or None if they were not given."""
+    options = {"items": items, "n_items": n_items, "item_ids": item_ids}
+    given = [name for name, value in options.items() if value is not None]
+    if len(given) > 1:
+        raise DataError(f"{' and '.join(given)} both say which items there are; give one of them")
+    if items is not None:
+        return read_items(items).ids
+    if item_ids is not None:
+        return unique_ids(item_ids, "item_ids")
+    if n_items is not None and n_items < 1:
+        raise DataError(f"n_items is {n_items}, but comparisons need at least one item")
+    return None if n_items is None else np.arange(n_items, dtype=np.int64)

@@ -1,0 +1,81 @@
+"""Everything crowdmetric can complain about.
+
+::
+
+    CrowdmetricError
+    ├── DataError (ValueError)            a table, an array or an option does not fit the model
+    ├── NotIdentifiedError (ValueError)   the answers cannot determine what was asked for
+    ├── SolverError (RuntimeError)        an optimisation could not reach its tolerance
+    ├── ModelFileError (ValueError)       a saved model is damaged, foreign or too new
+    └── MissingExtraError (ImportError)   an optional library is not installed
+
+    CrowdmetricWarning (UserWarning)
+    ├── DroppedRowsWarning                rows were left out, counted by reason
+    ├── NotIdentifiedWarning              part of the answer rests on a convention, not on data
+    └── ConvergenceWarning                the best point found is returned, short of its tolerance
+
+Every message names the value, what was expected and what to do about it.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConvergenceWarning",
+    "CrowdmetricError",
+    "CrowdmetricWarning",
+    "DataError",
+    "DroppedRowsWarning",
+    "MissingExtraError",
+    "ModelFileError",
+    "NotIdentifiedError",
+    "NotIdentifiedWarning",
+    "SolverError",
+    "missing_extra",
+]
+
+
+class CrowdmetricError(Exception):
+    """Base class of every error raised on purpose by crowdmetric."""
+
+
+class DataError(CrowdmetricError, ValueError):
+    """A table, an array or an option does not fit the model."""
+
+
+class NotIdentifiedError(CrowdmetricError, ValueError):
+    """The answers cannot determine what was asked for, whatever the algorithm."""
+
+
+class SolverError(CrowdmetricError, RuntimeError):
+    """An optimisation could not reach its tolerance."""
+
+
+class ModelFileError(CrowdmetricError, ValueError):
+    """A saved model is damaged, not ours, or written by a newer version."""
+
+
+class MissingExtraError(CrowdmetricError, ImportError):
+    """An optional library is needed and not installed."""
+
+
+class CrowdmetricWarning(UserWarning):
+    """Base class of every warning given by crowdmetric."""
+
+
+class DroppedRowsWarning(CrowdmetricWarning):
+    """Rows of a table were left out; the message counts them by reason."""
+
+
+class NotIdentifiedWarning(CrowdmetricWarning):
+    """Part of the answer rests on a convention (least norm, a bound), not on data."""
+
+
+class ConvergenceWarning(CrowdmetricWarning):
+    """The best point found is returned, but it is short of its tolerance."""
+
+
+def missing_extra(library: str, extra: str, purpose: str) -> MissingExtraError:
+    """Return the error for an absent optional `library`, with the command that installs it."""
+    return MissingExtraError(
+        f"{purpose} needs {library}, which is not installed; install it with pip install 'crowdmetric[{extra}]'"
+    )

@@ -1,0 +1,165 @@
+"""Symmetric matrices as vectors, and the few linear-algebra maps the model is made of.
+
+Symmetric d×d matrices travel as *svec* vectors: the upper triangle row by row, off-diagonal entries
+times √2, so that ``⟨A, B⟩ = svec(A) @ svec(B)``; ``p = d(d+1)/2``. Every function takes leading batch axes.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.errors import DataError
+
+__all__ = [
+    "components_of",
+    "degrees_of_freedom",
+    "describe_direction",
+    "dimension",
+    "orthonormal_basis",
+    "outer_difference",
+    "project_psd",
+    "relative_error",
+    "restrict",
+    "shape_error",
+    "smat",
+    "svec",
+    "symmetric_kronecker",
+]
+
+Array = NDArray[np.float64]
+
+ROOT2 = np.sqrt(2.0)
+
+
+def degrees_of_freedom(d: int) -> int:
+    """Return ``p = d(d+1)/2``, the dimension of Sym(R^d)."""
+    return d * (d + 1) // 2
+
+
+def dimension(p: int) -> int:
+    """Return d with ``d(d+1)/2 == p``."""
+    d = (isqrt(8 * p + 1) - 1) // 2
+    if degrees_of_freedom(d) != p:
+        raise DataError(f"{p} is not d(d+1)/2 for any d, so it cannot be the length of an svec vector")
+    return d
+
+
+@cache
+def _triangle(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+    """Return rows, columns and scale (1 on the diagonal, √2 off it) of the svec entries."""
+    rows, columns = np.triu_indices(d)
+    scale = np.where(rows == columns, 1.0, ROOT2)
+    for shared in (rows, columns, scale):
+        shared.setflags(write=False)
+    return rows, columns, scale
+
+
+def svec(A: Array) -> Array:
+    """Return the svec vectors ``(..., p)`` of symmetric matrices ``A (..., d, d)`` (the upper triangle is read)."""
+    rows, columns, scale = _triangle(A.shape[-1])
+    return A[..., rows, columns] * scale
+
+
+def smat(a: Array) -> Array:
+    """Return the symmetric matrices ``(..., d, d)`` whose svec vectors are ``a (..., p)``."""
+    d = dimension(a.shape[-1])
+    rows, columns, scale = _triangle(d)
+    A = np.empty((*a.shape[:-1], d, d), dtype=a.dtype)
+    A[..., rows, columns] = a / scale
+    A[..., columns, rows] = A[..., rows, columns]
+    return A
+
+
+def outer_difference(delta: Array, total: Array) -> Array:
+    """Return ``svec(xxᵀ − x'x'ᵀ)`` from ``delta = x − x'`` and ``total = x + x'``.
+
+    ``xxᵀ − x'x'ᵀ = ½(δ sᵀ + s δᵀ)`` with ``s = x + x'``: only d numbers of each are kept, never d².
+    """
+    rows, columns, scale = _triangle(delta.shape[-1])
+    half = 0.5 * scale
+    return half * (delta[..., rows] * total[..., columns] + delta[..., columns] * total[..., rows])
+
+
+def restrict(A: Array, B: Array) -> Array:
+    """Return ``Π_V(A) = Bᵀ A B``, the metric seen inside the span of ``B (..., d, r)``."""
+    return np.swapaxes(B, -1, -2) @ A @ B
+
+
+def symmetric_kronecker(A: Array, B: Array) -> Array:
+    """Return the ``(..., p, p)`` matrix of ``X ↦ ½(A X B + B X A)`` on svec vectors, A and B symmetric.
+
+    The (ij, kl) entry, before the svec scaling of either pair, is
+    ``¼(A_ik B_jl + A_il B_jk + B_ik A_jl + B_il A_jk)`` × the product of the two scales.
+    """
+    rows, columns, scale = _triangle(A.shape[-1])
+    i, j = rows[:, None], columns[:, None]
+    k, l = rows[None, :], columns[None, :]  # noqa: E741 - the index letters of the formula
+    total = (
+        A[..., i, k] * B[..., j, l]
+        + A[..., i, l] * B[..., j, k]
+        + B[..., i, k] * A[..., j, l]
+        + B[..., i, l] * A[..., j, k]
+    )
+    return 0.25 * scale[:, None] * scale[None, :] * total
+
+
+def project_psd(A: Array) -> Array:
+    """Return the nearest positive semi-definite matrices in Frobenius norm: negative eigenvalues become zero."""
+    values, vectors = np.linalg.eigh(0.5 * (A + np.swapaxes(A, -1, -2)))
+    return (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+
+
+def components_of(M: Array) -> Array:
+    """Return ``L (d, d)`` with ``M = LᵀL``, rows by falling eigenvalue: ``‖L(x − x')‖`` is the learnt distance.
+
+    The sign of each row makes its largest entry positive, so that equal metrics have equal components.
+    """
+    values, vectors = np.linalg.eigh(0.5 * (M + M.T))
+    values, vectors = values[::-1], vectors[:, ::-1]
+    largest = np.argmax(np.abs(vectors), axis=0)
+    signs = np.sign(vectors[largest, np.arange(vectors.shape[1])])
+    return (vectors * signs * np.sqrt(np.maximum(values, 0.0))).T
+
+
+def orthonormal_basis(X: Array, rank: int | None = None, tolerance: float = 1e-10) -> Array:
+    """Return an orthonormal basis ``(d, rank)`` of the span of the rows of ``X (N, d)``.
+
+    With `rank` given it is the best rank-`rank` subspace in least squares (Eckart–Young), from all rows;
+    otherwise the rank is the number of singular values above ``tolerance`` × the largest.
+    """
+    if X.shape[0] > X.shape[1]:
+        X = np.linalg.qr(X, mode="r")  # same right singular vectors, d rows instead of N
+    _, values, directions = np.linalg.svd(X, full_matrices=False)
+    found = int(np.sum(values > tolerance * values[0])) if values.size and values[0] > 0 else 0
+    if rank is None:
+        rank = found
+    elif rank > directions.shape[0] or found < rank:
+        raise DataError(
+            f"a subspace of dimension {rank} was asked for, but {X.shape[0]} items span only {found}; "
+            "lower rank or give more items"
+        )
+    return directions[:rank].T
+
+
+def relative_error(estimate: Array, truth: Array) -> float:
+    """Return ``‖M̂ − M‖_F / ‖M‖_F``."""
+    return float(np.linalg.norm(estimate - truth) / np.linalg.norm(truth))
+
+
+def shape_error(estimate: Array, truth: Array) -> float:
+    """Return the relative error after the best scalar rescaling, ``min_c ‖c M̂ − M‖_F / ‖M‖_F``."""
+    size = float(np.sum(estimate * estimate))
+    best = float(np.sum(estimate * truth)) / size if size > 0 else 0.0
+    return relative_error(max(best, 0.0) * estimate, truth)
+
+
+def describe_direction(a: Array, most: int = 3) -> str:
+    """Return a direction of Sym(R^d), given as an svec vector, in words: its largest entries, ``M[0, 3] (0.71), …``."""
+    rows, columns, _ = _triangle(dimension(a.shape[-1]))
+    order = np.argsort(-np.abs(a))[:most]
+    kept = [i for i in order if abs(a[i]) > 0.05 * abs(a[order[0]])]
+    return ", ".join(f"M[{rows[i]}, {columns[i]}] ({a[i]:+.2f})" for i in kept)

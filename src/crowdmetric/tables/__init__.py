@@ -1,0 +1,34 @@
+"""Files and data frames in and out, as plain columns: a dictionary of names and one-dimensional arrays.
+
+::
+
+    columns.py    what a column can be, whatever it came from
+    files.py      CSV, Parquet, pandas, Polars and Arrow <-> columns
+    items.py      columns -> items with ids and features
+    answers.py    columns -> coded answers, and a count of what could not be used
+"""
+
+from __future__ import annotations
+
+from crowdmetric.tables.answers import CodedAnswers, OnBad, canonical_columns, code_answers
+from crowdmetric.tables.columns import Column, Columns, as_ids, unique_ids
+from crowdmetric.tables.files import read_columns, to_arrow, to_pandas, to_polars, write_columns
+from crowdmetric.tables.items import Items, read_items
+
+__all__ = [
+    "CodedAnswers",
+    "Column",
+    "Columns",
+    "Items",
+    "OnBad",
+    "as_ids",
+    "canonical_columns",
+    "code_answers",
+    "read_columns",
+    "read_items",
+    "to_arrow",
+    "to_pandas",
+    "to_polars",
+    "unique_ids",
+    "write_columns",
+]

@@ -1,0 +1,342 @@
+"""Columns of answers -> coded rows, and a count of the rows that could not be used.
+
+An answer is written in one of four ways::
+
+    response                 −1 left preferred, +1 right preferred; or a real ψ ("unquantized")
+    choice                   'left', 'right', 'tie', 0 (left) or 1 (right)
+    probability              of preferring left, in [0, 1]
+    winner, loser            instead of left, right
+
+A tie is half an answer either way: two rows of half the weight, with responses −1 and +1. A probability p is
+two rows as well, with the shares p and 1 − p of the weight; a row of no share is left out.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.errors import DataError, DroppedRowsWarning
+from crowdmetric.tables.columns import Column, Columns, as_ids, listed, plain, unique_ids
+
+__all__ = ["CodedAnswers", "OnBad", "canonical_columns", "code_answers"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+OnBad = Literal["drop", "raise"]
+
+# What else a column may be called where its own name is absent.
+ALIASES = {
+    "user": ("user_id", "person", "rater", "annotator"),
+    "left": ("left_id", "item_a"),
+    "right": ("right_id", "item_b"),
+}
+ANSWERS = ("response", "choice", "probability")
+SHARE_OF_LEFT = {"left": 1.0, "right": 0.0, "tie": 0.5, "0": 1.0, "1": 0.0}
+MOST_UNNAMED_ITEMS = 10_000_000  # a larger integer is more likely an id than the row number of an item
+
+
+class CodedAnswers(NamedTuple):
+    """Usable rows: people and items by number, a response and a weight each (T,); see `Comparisons`."""
+
+    user: Ints
+    left: Ints
+    right: Ints
+    response: Floats
+    weight: Floats
+    user_ids: Column
+    item_ids: Column
+    dropped: dict[str, int]
+
+
+# ---------------------------------------------------------------------------------- which column is which
+
+
+def canonical_columns(columns: Columns, names: Mapping[str, str]) -> Columns:
+    """Return the columns that matter, under the names `code_answers` knows.
+
+    Parameters
+    ----------
+    columns : dict of (T,) arrays
+    names : mapping
+        The names asked for ``user``, ``left`` and ``right``; aliases stand in where a default is absent.
+    """
+    chosen = {name: columns[name] for name in (*ANSWERS, "weight") if name in columns}
+    places = {name: _find(columns, name, asked) for name, asked in names.items()}
+    if "winner" in columns or "loser" in columns:
+        _check_winners(columns, [places["left"], places["right"], *(n for n in ANSWERS if n in columns)])
+        places |= {"left": "winner", "right": "loser"}
+        chosen["response"] = np.full(len(columns["winner"]), -1.0)
+    for name, found in places.items():
+        if found is None:
+            tried = [names[name], *(ALIASES[name] if names[name] == name else ())]
+            raise DataError(
+                f"the table has no column {' or '.join(map(repr, tried))}, but {listed(columns)}; rename the "
+                f"column or pass its name as {name}=…"
+            )
+        chosen[name] = columns[found]
+    return chosen
+
+
+def _find(columns: Columns, name: str, asked: str) -> str | None:
+    if asked in columns:
+        return asked
+    found = [alias for alias in ALIASES[name] if asked == name and alias in columns]
+    if len(found) > 1:
+        raise DataError(f"columns {listed(found)} could all be {name}; choose with {name}={found[0]!r}")
+    return found[0] if found else None
+
+
+def _check_winners(columns: Columns, others: list[str | None]) -> None:
+    present = [name for name in ("winner", "loser") if name in columns]
+    both = present + [name for name in others if name is not None]
+    if both != ["winner", "loser"]:
+        raise DataError(
+            f"the table has the columns {listed(both)}; give winner and loser alone, or left "
+            "and right with one of response, choice and probability"
+        )
+
+
+# -------------------------------------------------------------------------------------- which rows are usable
+
+
+class _Sieve:
+    """Which of T rows are kept; a row that is not counts once, under the first reason found."""
+
+    def __init__(self, n: int) -> None:
+        self.keep = np.ones(n, dtype=bool)
+        self.dropped: Counter[str] = Counter()
+        self._examples: dict[str, str] = {}
+
+    def reject(self, bad: Bools, reason: str, values: Column | None = None, expected: str = "") -> None:
+        """Leave out the `bad` rows; the first one's value is quoted, with what was expected instead."""
+        bad = bad & self.keep
+        if not bad.any():
+            return
+        row = int(np.argmax(bad))
+        value = "" if values is None else f"{plain(values[row])!r} "
+        self._examples.setdefault(reason, f"{value}in row {row}" + (f"; {expected}" if expected else ""))
+        self.dropped[reason] += int(bad.sum())
+        self.keep &= ~bad
+
+    def report(self, on_bad: OnBad) -> None:
+        """Warn or raise about what was left out; raise when nothing remains."""
+        counts = ", ".join(
+            f"{n} × {reason} (first {self._examples[reason]})" for reason, n in self.dropped.items()
+        )
+        total, n = self.dropped.total(), len(self.keep)
+        if not self.keep.any():
+            raise DataError(
+                f"none of the {n} comparisons can be used: {counts}; correct the table"
+                if n
+                else "the table of comparisons has no rows; at least one was expected"
+            )
+        if total and on_bad == "raise":
+            raise DataError(
+                f"{total} of {n} comparisons cannot be used: {counts}; correct them, or leave them out with "
+                "on_bad='drop'"
+            )
+        if total:
+            message = f"{total} of {n} comparisons cannot be used and are dropped: {counts}"
+            # Points at the caller of Comparisons.from_arrays or from_table.
+            warnings.warn(message, DroppedRowsWarning, stacklevel=4)
+
+
+def code_answers(columns: Columns, item_ids: Column | None, user_ids: Any, on_bad: OnBad) -> CodedAnswers:
+    """Return the usable rows in numbers.
+
+    Parameters
+    ----------
+    columns : dict of (T,) arrays
+        ``user``, ``left``, ``right``; ``response``, ``choice`` or ``probability``; perhaps ``weight``.
+    item_ids : (N,) array or None
+        What left and right may be; None: integers are row numbers, text is taken as found, sorted.
+    user_ids : (K,) array-like or None
+        Who user may be; None: whoever is found, sorted.
+    on_bad : {'drop', 'raise'}
+    """
+    if on_bad not in ("drop", "raise"):
+        raise DataError(f"on_bad is {on_bad!r}, but must be 'drop' or 'raise'")
+    sieve = _Sieve(len(columns["user"]))
+    user, left, right = (_present_ids(columns[name], name, sieve) for name in ("user", "left", "right"))
+    responses, shares = _read_answers(columns, sieve)
+    weight = _read_weight(columns.get("weight"), sieve)
+    _reject_self_comparisons(left, right, sieve)
+    people = None if user_ids is None else unique_ids(user_ids, "user_ids")
+    user = user if people is None else _code_known(user, people, "user", sieve)
+    items = _found_items(left, right, sieve) if item_ids is None else item_ids
+    left, right = (_code_known(side, items, "item", sieve) for side in (left, right))
+    if people is None:
+        people = _distinct(user[sieve.keep])
+        user = _places(user, people)
+    sieve.report(on_bad)
+
+    # Rows left out may hold anything, even infinities; they get the weight 0.
+    weights = np.where(sieve.keep, weight, 0.0)[:, None] * np.where(sieve.keep[:, None], shares, 0.0)
+    row, side = np.nonzero(weights)  # row by row, so that the two halves of a tie stay together
+    return CodedAnswers(
+        user[row],
+        left[row],
+        right[row],
+        responses[row, side],
+        weights[row, side],
+        people,
+        items,
+        dict(sieve.dropped),
+    )
+
+
+def _present_ids(column: Column, name: str, sieve: _Sieve) -> Column:
+    ids, missing = as_ids(column, name)
+    sieve.reject(missing, "missing value", expected=f"{name} is empty there")
+    return ids
+
+
+def _read_weight(column: Column | None, sieve: _Sieve) -> Floats:
+    if column is None:
+        return np.ones(len(sieve.keep))
+    weight = _numbers(column, "weight", "weights must be numbers")
+    bad = ~(np.isfinite(weight) & (weight >= 0))
+    sieve.reject(bad, "negative or non-finite weight", weight, "a weight is positive and finite")
+    sieve.reject(weight == 0, "zero weight", expected="such a row says nothing")
+    return weight
+
+
+def _numbers(column: Column, name: str, expected: str) -> Floats:
+    if column.dtype.kind not in "if":
+        example = next((value for value in column if value is not None), None)
+        raise DataError(f"{name} holds {plain(example)!r}, but {expected}")
+    return column.astype(np.float64)
+
+
+def _reject_self_comparisons(left: Column, right: Column, sieve: _Sieve) -> None:
+    if _is_text(left) != _is_text(right) and sieve.keep.any():
+        first = np.argmax(sieve.keep)
+        raise DataError(
+            f"left holds {plain(left[first])!r} and right {plain(right[first])!r}; name items on both sides "
+            "by integers, or on both by text"
+        )
+    same = np.asarray(left == right, dtype=bool)
+    sieve.reject(same, "self-comparison", left, "two different items are needed")
+
+
+# ----------------------------------------------------------------------------------------- what was answered
+
+
+def _read_answers(columns: Columns, sieve: _Sieve) -> tuple[Floats, Floats]:
+    """Return the responses that a row stands for and the share of its weight each has, ``(T, 1 or 2)``."""
+    given = [name for name in ANSWERS if name in columns]
+    if len(given) != 1:
+        raise DataError(
+            f"the answers are given by {listed(given) if given else 'no column'}; exactly one of "
+            f"{listed(ANSWERS)} is needed, or winner and loser"
+        )
+    column = columns[given[0]]
+    if given == ["response"]:
+        response = _read_response(column, sieve)
+        return response[:, None], np.ones((len(response), 1))
+    left = _read_choice(column, sieve) if given == ["choice"] else _read_probability(column, sieve)
+    return np.broadcast_to([-1.0, 1.0], (len(left), 2)), np.column_stack([left, 1 - left])
+
+
+def _read_response(column: Column, sieve: _Sieve) -> Floats:
+    """Return the response of each row, −1, +1 or real."""
+    response = _numbers(
+        column,
+        "response",
+        "responses are −1 (left preferred), +1 (right preferred) or real numbers; name the column choice "
+        "if it holds 'left', 'right', 'tie', 0 (left) or 1 (right)",
+    )
+    sieve.reject(np.isnan(response), "missing value", expected="response is empty there")
+    sieve.reject(np.isinf(response), "infinite response", response, "a response is finite")
+    kept = response[sieve.keep]
+    if np.any(kept == 0) and np.all(np.isin(kept, (-1, 0, 1))):
+        raise DataError(
+            f"{np.sum(kept == 0)} responses are 0, but −1 means left preferred and +1 right preferred; for "
+            "ties give choice='tie' instead, and if 0 stands for left and 1 for right, name the column choice"
+        )
+    return response
+
+
+def _read_choice(column: Column, sieve: _Sieve) -> Floats:
+    """Return left's share of each row: 1, 0 or, for a tie, ½; NaN where the choice cannot be read."""
+    if column.dtype.kind == "b":
+        raise DataError(
+            "choice holds True and False, which do not say left or right; use 0 (left) and 1 (right)"
+        )
+    if column.dtype.kind in "if":
+        missing = np.isnan(column)
+        share = np.select([column == 0, column == 1], [1.0, 0.0], np.nan)
+    else:
+        cells = column.tolist()
+        meaning = {cell: SHARE_OF_LEFT.get(str(cell).strip().lower(), np.nan) for cell in set(cells)}
+        missing = np.fromiter((cell is None for cell in cells), bool, len(cells))
+        share = np.fromiter(map(meaning.__getitem__, cells), np.float64, len(cells))
+    sieve.reject(missing, "missing value", expected="choice is empty there")
+    expected = "a choice is 'left', 'right', 'tie', 0 (left) or 1 (right)"
+    sieve.reject(np.isnan(share), "unreadable choice", column, expected)
+    return share
+
+
+def _read_probability(column: Column, sieve: _Sieve) -> Floats:
+    share = _numbers(column, "probability", "the probability of preferring left must be a number in [0, 1]")
+    sieve.reject(np.isnan(share), "missing value", expected="probability is empty there")
+    sieve.reject((share < 0) | (share > 1), "probability outside [0, 1]", share)
+    return share
+
+
+# ---------------------------------------------------------------------------------------------- who and what
+
+
+def _is_text(ids: Column) -> bool:
+    return ids.dtype.kind in "OU"
+
+
+def _distinct(ids: Column) -> Column:
+    return np.array(sorted(set(ids.tolist()))) if _is_text(ids) else np.unique(ids)
+
+
+def _found_items(left: Column, right: Column, sieve: _Sieve) -> Column:
+    """Return the items that rows name, in the absence of a list: row numbers 0…N−1, or distinct text."""
+    found = np.concatenate([left[sieve.keep], right[sieve.keep]])
+    if _is_text(found):
+        return _distinct(found)
+    largest = int(found.max(initial=-1))
+    if largest >= MOST_UNNAMED_ITEMS:
+        raise DataError(
+            f"comparisons name item {largest}, but without a list of items integers are row numbers, and "
+            f"{largest + 1} items are hardly meant; pass items= or item_ids= if they are ids, else n_items="
+        )
+    return np.arange(largest + 1)
+
+
+def _code_known(ids: Column, known: Column, what: str, sieve: _Sieve) -> Ints:
+    """Return the place of each id in `known`, and reject the rows whose id is not there."""
+    if _is_text(ids) != _is_text(known) and sieve.keep.any():
+        here, there = plain(ids[np.argmax(sieve.keep)]), plain(known[0])
+        raise DataError(
+            f"comparisons name {what}s like {here!r}, but the {what} ids are like {there!r}; nothing is "
+            "guessed: convert one of the two, so that both are integers or both text"
+        )
+    codes = _places(ids, known)
+    ends = f", {plain(known[0])!r}…{plain(known[-1])!r}" if len(known) else ""
+    sieve.reject(codes < 0, f"unknown {what}", ids, f"there are {len(known)} {what}s{ends}")
+    return codes
+
+
+def _places(ids: Column, known: Column) -> Ints:
+    """Return ``codes (T,)`` with ``known[codes] == ids``, −1 where there is none."""
+    if _is_text(ids) or _is_text(known):
+        place = {name: number for number, name in enumerate(known.tolist())}
+        return np.fromiter((place.get(name, -1) for name in ids.tolist()), np.int64, len(ids))
+    if not len(known):
+        return np.full(len(ids), -1)
+    order = np.argsort(known, kind="stable")
+    near = order[np.minimum(np.searchsorted(known, ids, sorter=order), len(known) - 1)]
+    return np.where(known[near] == ids, near, -1)
