@@ -1,0 +1,262 @@
+"""Primal–dual interior point for bounded people (Algorithm 5), many problems at once, with a certified gap.
+
+For every problem (a subspace, or all of R^d)::
+
+    min   Σ c ℓ(⟨Δ, A⟩ + ⟨δ, w_k⟩, y)    s.t.  A ⪰ 0,  ‖A‖ ≤ ζ_M,  ‖w_k‖ ≤ ζ_v
+
+**Step.** People are eliminated block by block (`users/bounded.py`), the metric's step follows from a p × p system
+(`cone.py`), and people's steps from that. The right side is the negative gradient of the barrier function φ_μ and the matrix is
+positive definite, so every step descends on φ_μ, which a backtracking line search enforces.
+
+**Certificate.** The tangent of the loss at the current point is a lower bound everywhere (convexity), and its
+minimum over the feasible set is closed form. So at any iterate, with G and g_k the tangent's gradients,
+
+    gap = Σ (loss − tangent) + ⟨G, A⟩ − min_A ⟨G, A⟩ + Σ_k (⟨g_k, w_k⟩ + ζ_v ‖g_k‖)
+
+bounds the distance to the optimum, with nothing taken on trust from the iteration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.losses import Loss
+from crowdmetric.solvers.bounds import get_bound
+from crowdmetric.solvers.cone import MetricCone
+from crowdmetric.symmetric import svec
+from crowdmetric.users.blocks import People, sum_over_problems
+from crowdmetric.users.bounded import BoundedBlock, Sums
+
+__all__ = ["INITIAL_LEVEL", "BarrierResult", "lower_level", "solve_barrier"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BarrierResult:
+    """Solutions of n problems of one rank.
+
+    Attributes
+    ----------
+    metrics
+        (n, r, r), positive semi-definite and inside the bound.
+    pseudo_ideal_points
+        (K, r), inside the ball; zero for people without answers.
+    objective, gap
+        (n,) mean loss and certified bound on its distance to the optimum.
+    information
+        (n, p, p) curvature of each problem's total loss in svec(A) with people eliminated (the Schur complement).
+    converged
+        (n,) whether gap ≤ tolerance.
+    iterations, seconds
+        What it took, all problems together.
+    """
+
+    metrics: Array
+    pseudo_ideal_points: Array
+    objective: Array
+    gap: Array
+    information: Array
+    converged: NDArray[np.bool_]
+    iterations: int
+    seconds: float
+
+
+def solve_barrier(
+    people: People,
+    loss: Loss,
+    metric_radius: Array,
+    ideal_radius: Array,
+    *,
+    norm: str = "frobenius",
+    start: BarrierResult | None = None,
+    tolerance: float = 1e-8,
+    max_iterations: int = 200,
+) -> BarrierResult:
+    """Solve every problem of `people` to a certified gap of `tolerance` in mean loss.
+
+    Parameters
+    ----------
+    people
+        Answers laid out by `users.blocks.arrange`.
+    loss
+        logistic, probit, squared or hinge.
+    metric_radius, ideal_radius
+        (n,) ζ_M and ζ_v of each problem.
+    norm
+        The norm that ζ_M bounds, ``"frobenius"`` or ``"nuclear"``.
+    start
+        The solution of a nearby problem with the same people, to begin at.
+    """
+    clock = perf_counter()
+    state = _State(people, loss, metric_radius, ideal_radius, norm, tolerance, start)
+    iteration = 0
+    for iteration in range(1, max_iterations + 1):  # noqa: B007 - the count is reported
+        state.linearise()
+        if not np.any(state.still_active()):
+            break
+        state.step()
+    return state.result(iteration, perf_counter() - clock)
+
+
+class _State:
+    """All that changes from one iteration to the next; arrays have a leading axis over problems."""
+
+    def __init__(
+        self,
+        people: People,
+        loss: Loss,
+        metric_radius: Array,
+        ideal_radius: Array,
+        norm: str,
+        tolerance: float,
+        start: BarrierResult | None,
+    ) -> None:
+        n, r = people.n_problems, people.rank
+        self.people, self.loss, self.tolerance = people, loss, tolerance
+        weight, persons, rows, length = _totals(people)
+        self.active = weight > 0
+        self.weight = np.where(self.active, weight, 1.0)
+        self.degree = persons + (0.0 if loss.is_smooth else 2.0 * rows) + r + 1.0
+        self.mu = (INITIAL_LEVEL if start is None else WARM_LEVEL) * self.weight / self.degree
+        bound = get_bound(norm)
+        if start is None:
+            # where ψ is of order one, well inside the bound
+            size = np.minimum(0.3 * metric_radius / bound.size(svec(np.eye(r))), 1.0 / length)
+            A = size[:, None, None] * np.eye(r)
+        else:
+            A = _inside(start.metrics, metric_radius / bound.size(svec(start.metrics)))
+        self.cone = MetricCone(A, bound, metric_radius, self.mu)
+        self.blocks = []
+        for b in people:
+            radius = ideal_radius[b.problem]
+            w = None if start is None else _shrunk(start.pseudo_ideal_points[b.person], radius)
+            self.blocks.append(BoundedBlock(b, loss, radius, self.mu[b.problem], w))
+        self.gap = np.where(self.active, np.inf, 0.0)
+        self.information = Sums.zeros(n, r).schur
+
+    def working(self) -> list[BoundedBlock]:
+        """Return the blocks with a problem that is not finished."""
+        return [block for block in self.blocks if np.any(self.active[block.block.problems])]
+
+    def linearise(self) -> None:
+        """Sum over people: merit, certificate and eliminated Newton system at the current point."""
+        self.sums = sums = Sums.zeros(self.people.n_problems, self.people.rank)
+        self.merit, gap = np.zeros((2, self.people.n_problems))
+        for block in self.working():
+            merit, person_gap = block.linearise(self.cone.A, self.mu[block.block.problem])
+            block.eliminate(sums)
+            sum_over_problems(block.block, merit, self.merit)
+            sum_over_problems(block.block, person_gap, gap)
+        self.cone.linearise(self.mu)
+        self.merit += self.cone.merit()
+        gap += self.cone.gap(sums.gradient)
+        self.gap = np.where(self.active, gap / self.weight, self.gap)
+        self.information[self.active] = sums.schur[self.active]
+
+    def still_active(self) -> NDArray[np.bool_]:
+        """Retire the problems whose gap is small enough and return the others."""
+        self.active = self.active & (self.gap > self.tolerance)
+        return self.active
+
+    def step(self) -> None:
+        """Take one Newton step in every problem that is not finished, and lower μ where it went well."""
+        dA = self.cone.solve(self.sums.schur, self.sums.reduced)
+        slope, longest, longest_dual = self.cone.direction()
+        common = longest.copy()  # the step that everybody can take together, along which descent is certain
+        for block in self.working():
+            person_slope, person_longest = block.direction(dA)
+            problems, starts = block.block.problems, block.block.starts
+            sum_over_problems(block.block, person_slope, slope)
+            common[problems] = np.minimum(common[problems], np.minimum.reduceat(person_longest, starts))
+        # slacks of the hinge must move in step with the metric; smooth answers follow wherever it goes
+        longest = longest if self.loss.is_smooth else common
+        alpha = self._search(np.where(self.active, longest, 0.0), common * slope)
+        for block in self.working():
+            block.advance(alpha[block.block.problem])
+        self.cone.advance(alpha, np.where(self.active, longest_dual, 0.0))
+        self._lower_mu(alpha)
+
+    def _lower_mu(self, alpha: Array) -> None:
+        """Shrink μ where the last point was near the central path and the step from it was good.
+
+        On the path the certified gap is at most ``level = μ · degree / weight``.
+        """
+        level = self.mu * self.degree / self.weight
+        ready = self.active & (alpha > 0.5) & (self.gap < 2.0 * level)
+        self.mu = np.where(ready, self.mu * lower_level(level, self.tolerance) / level, self.mu)
+
+    def _search(self, alpha: Array, promise: Array) -> Array:
+        """Halve each problem's step until its merit falls by 1e−4 of the promise of the common step."""
+        noise = 1e-12 * (1.0 + np.abs(self.merit))  # below this a comparison of sums means nothing
+        pending = self.active.copy()
+        for _ in range(30):
+            merit = self.cone.merit(alpha)
+            for block in self.working():
+                sum_over_problems(block.block, block.merit(alpha[block.block.problem]), merit)
+            pending &= ~(merit <= self.merit + 1e-4 * np.minimum(alpha, 1.0) * promise + noise)
+            if not np.any(pending):
+                break
+            alpha = np.where(pending, 0.5 * alpha, alpha)
+        return alpha
+
+    def result(self, iterations: int, seconds: float) -> BarrierResult:
+        """Gather what was reached, with the loss itself (not its barrier) as the objective."""
+        points = np.zeros((self.people.n_people, self.people.rank))
+        objective = np.zeros(self.people.n_problems)
+        for block in self.blocks:
+            b = block.block
+            points[b.person] = block.w
+            value = self.loss.value(block.psi(self.cone.A), b.response)
+            sum_over_problems(b, (b.weight * value).sum(axis=1), objective)
+        gap = np.maximum(self.gap, 0.0)
+        return BarrierResult(
+            metrics=self.cone.A,
+            pseudo_ideal_points=points,
+            objective=objective / self.weight,
+            gap=gap,
+            information=self.information,
+            converged=gap <= self.tolerance,
+            iterations=iterations,
+            seconds=seconds,
+        )
+
+
+# Gap (in mean loss) that the first μ stands for: about what the starting point has.
+INITIAL_LEVEL = 1.0
+# The same for a start near the solution of a nearby problem.
+WARM_LEVEL = 0.05
+
+
+def lower_level(level: Array, tolerance: float) -> Array:
+    """Return the next gap to aim at: a fifth at first, less near the end, never below what the tolerance needs."""
+    return np.minimum(level, np.maximum(level * np.clip(np.sqrt(level), 0.03, 0.2), 0.3 * tolerance))
+
+
+def _inside(A: Array, room: Array) -> Array:
+    """Return metrics strictly inside cone and bound, near A: shrunk to 0.9 of the radius and mixed with the identity."""
+    trace = np.trace(A, axis1=-2, axis2=-1) / A.shape[-1]
+    mixed = 0.9 * A + (0.1 * trace)[:, None, None] * np.eye(A.shape[-1])
+    return np.minimum(1.0, 0.9 * room)[:, None, None] * mixed
+
+
+def _shrunk(w: Array, radius: Array) -> Array:
+    size = np.linalg.norm(w, axis=1)
+    return w * np.minimum(1.0, 0.9 * radius / np.where(size > 0, size, 1.0))[:, None]
+
+
+def _totals(people: People) -> tuple[Array, Array, Array, Array]:
+    """Return each problem's total weight, number of people, number of answers and typical ``‖δ‖‖s‖``, (n,) each."""
+    weight, persons, rows, length = np.zeros((4, people.n_problems))
+    for b in people:
+        size = np.sqrt(np.sum(b.delta**2, axis=2) * np.sum(b.total**2, axis=2))
+        sum_over_problems(b, b.weight.sum(axis=1), weight)
+        sum_over_problems(b, np.ones(b.person.size), persons)
+        sum_over_problems(b, (b.weight > 0).sum(axis=1).astype(float), rows)
+        sum_over_problems(b, (b.weight * size).sum(axis=1), length)
+    safe = np.where(weight > 0, weight, 1.0)
+    return weight, persons, rows, np.where(length > 0, length / safe, 1.0)

@@ -1,0 +1,123 @@
+"""The set a metric may live in: positive semi-definite and of bounded size.
+
+A bound keeps a = svec(A) inside by a barrier of its own, in the terms of `users.ball.Balls`: it linearises, gives a
+curvature and a gradient, fixes a step, and advances. For the duality gap it knows its support function,
+``lowest(G) = min ⟨G, A⟩ over A ⪰ 0, ‖A‖ ≤ ζ``. Arrays carry a leading axis over problems.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.errors import DataError
+from crowdmetric.symmetric import dimension, smat, svec
+from crowdmetric.users.ball import Balls, dot, to_zero
+
+__all__ = ["BOUNDS", "FrobeniusBound", "MetricBound", "NuclearBound", "get_bound"]
+
+Array = NDArray[np.float64]
+
+
+class MetricBound(Protocol):
+    """A bound on the size of n metrics of one rank; shapes as in `users.ball.Balls`."""
+
+    degree: float
+    radius: Array
+    gradient: Array
+
+    def linearise(self, mu: Array) -> None:
+        """Compute scaling and barrier gradient at the current point."""
+
+    def curvature(self) -> Array:
+        """Return the (n, p, p) matrix that the barrier adds to the Newton system."""
+
+    def merit(self, x: Array | None = None) -> Array:
+        """Return the barrier's value (n,) here or at x (n, p)."""
+
+    def direction(self, dx: Array) -> tuple[Array, Array, Array]:
+        """Fix the step; return slope, longest primal and longest dual step."""
+
+    def advance(self, alpha: Array, alpha_dual: Array) -> None:
+        """Take the step."""
+
+    def lowest(self, G: Array) -> Array:
+        """Return ``min ⟨G, A⟩`` (n,) over the set."""
+
+    @staticmethod
+    def size(a: Array) -> Array:
+        """Return the norm that the radius bounds (n,)."""
+
+
+class FrobeniusBound(Balls):
+    """``‖A‖_F ≤ ζ``: svec(A) in a ball."""
+
+    @staticmethod
+    def size(a: Array) -> Array:
+        return np.linalg.norm(a, axis=-1)
+
+    def curvature(self) -> Array:
+        outer = self.v1[:, :, None] * self.v1[:, None, :]
+        return self.kappa[:, None, None] * (np.eye(self.x.shape[1]) + 2.0 * outer)
+
+    def lowest(self, G: Array) -> Array:
+        """Return ``−ζ ‖(−G)₊‖_F``: the best A points along the positive part of −G."""
+        values = np.linalg.eigvalsh(smat(G))
+        return -self.radius * np.linalg.norm(np.minimum(values, 0.0), axis=-1)
+
+
+class NuclearBound:
+    """``‖A‖_* = tr A ≤ ζ`` (A ⪰ 0), which favours metrics of low rank: one linear inequality with multiplier z."""
+
+    degree = 1.0
+
+    def __init__(self, x: Array, radius: Array, mu: Array) -> None:
+        self.x, self.radius = x, radius
+        self.trace = svec(np.eye(dimension(x.shape[1])))
+        self.slack = radius - self.size(x)
+        self.z = mu / self.slack
+
+    @staticmethod
+    def size(a: Array) -> Array:
+        return a @ svec(np.eye(dimension(a.shape[-1])))
+
+    def linearise(self, mu: Array) -> None:
+        self.mu = mu
+        self.gradient = (mu / self.slack)[:, None] * self.trace
+
+    def curvature(self) -> Array:
+        return (self.z / self.slack)[:, None, None] * np.outer(self.trace, self.trace)
+
+    def merit(self, x: Array | None = None) -> Array:
+        slack = self.slack if x is None else self.radius - self.size(x)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(slack > 0, -self.mu * np.log(slack), np.inf)
+
+    def direction(self, dx: Array) -> tuple[Array, Array, Array]:
+        self.dx, self.outward = dx, dx @ self.trace
+        self.dz = self.mu / self.slack - self.z + (self.z / self.slack) * self.outward
+        return dot(self.gradient, dx), to_zero(self.slack, -self.outward), to_zero(self.z, self.dz)
+
+    def advance(self, alpha: Array, alpha_dual: Array) -> None:
+        self.x = self.x + alpha[:, None] * self.dx
+        self.slack = self.radius - self.size(self.x)
+        self.z = self.z + alpha_dual * self.dz
+
+    def lowest(self, G: Array) -> Array:
+        """Return ``ζ min(0, λ_min(G))``: the best A is rank one, on the lowest eigenvector."""
+        return self.radius * np.minimum(np.linalg.eigvalsh(smat(G))[..., 0], 0.0)
+
+
+BOUNDS: dict[str, type[FrobeniusBound] | type[NuclearBound]] = {
+    "frobenius": FrobeniusBound,
+    "nuclear": NuclearBound,
+}
+
+
+def get_bound(norm: str) -> type[FrobeniusBound] | type[NuclearBound]:
+    """Return the class of the bound called `norm`."""
+    if norm not in BOUNDS:
+        raise DataError(f"norm={norm!r} is not known; choose one of {', '.join(map(repr, BOUNDS))}")
+    return BOUNDS[norm]

@@ -1,0 +1,82 @@
+"""The metrics' side of the interior-point step: ``A ⪰ 0`` with multiplier Z, and a bound on the size of A.
+
+With people eliminated, the step da = svec(dA) of each problem solves::
+
+    (S + A⁻¹ ⊗ Z + bound) da = reduced + svec(μA⁻¹) − bound gradient
+
+where ``A⁻¹ ⊗ Z`` is the symmetric Kronecker product (the direction of Helmberg–Kojima–Monteiro). Arrays carry a leading axis (n,)
+over problems.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.solvers.bounds import FrobeniusBound, NuclearBound
+from crowdmetric.symmetric import smat, svec, symmetric_kronecker
+from crowdmetric.users.bounded import SHARE
+
+__all__ = ["MetricCone"]
+
+Array = NDArray[np.float64]
+
+
+class MetricCone:
+    """n metrics A (n, r, r) strictly inside the cone and the bound, on the central path of mu (n,)."""
+
+    def __init__(
+        self, A: Array, bound: type[FrobeniusBound] | type[NuclearBound], radius: Array, mu: Array
+    ) -> None:
+        self.A = A
+        self.Z = mu[:, None, None] * np.linalg.inv(A)
+        self.bound = bound(svec(A), radius, mu)
+        self.degree = A.shape[1] + self.bound.degree
+
+    def linearise(self, mu: Array) -> None:
+        """Prepare the barrier's part of the step at the current point."""
+        self.mu = mu
+        self.inverse = np.linalg.inv(self.A)
+        self.bound.linearise(mu)
+
+    def merit(self, alpha: Array | None = None) -> Array:
+        """Return ``−μ log det A`` plus the bound's barrier, (n,), here or after a step alpha."""
+        A = self.A if alpha is None else self.A + alpha[:, None, None] * self.dA
+        return -self.mu * np.linalg.slogdet(A)[1] + self.bound.merit(svec(A))
+
+    def gap(self, gradient: Array) -> Array:
+        """Return ``⟨G, A⟩ − min ⟨G, ·⟩`` (n,) for G = smat(gradient): the metric's part of the certificate."""
+        return np.sum(gradient * svec(self.A), axis=1) - self.bound.lowest(gradient)
+
+    def solve(self, schur: Array, reduced: Array) -> Array:
+        """Fix and return the step dA (n, r, r) for the people's Schur complement and reduced right side."""
+        matrix = schur + symmetric_kronecker(self.inverse, self.Z) + self.bound.curvature()
+        barrier = self.mu[:, None] * svec(self.inverse) - self.bound.gradient
+        self.da = np.linalg.solve(matrix, (reduced + barrier)[:, :, None])[:, :, 0]
+        self.dA = smat(self.da)
+        return self.dA
+
+    def direction(self) -> tuple[Array, Array, Array]:
+        """Return slope of the merit, and primal and dual steps of at most 1 that stay inside, (n,) each."""
+        product = self.inverse @ self.dA @ self.Z
+        self.dZ = self.mu[:, None, None] * self.inverse - self.Z - 0.5 * (product + np.swapaxes(product, 1, 2))
+        slope, primal, dual = self.bound.direction(self.da)
+        slope = slope - self.mu * np.sum(svec(self.inverse) * self.da, axis=1)
+        primal = np.minimum(primal, _to_cone(self.A, self.dA))
+        dual = np.minimum(dual, _to_cone(self.Z, self.dZ))
+        return slope, np.minimum(1.0, SHARE * primal), np.minimum(1.0, SHARE * dual)
+
+    def advance(self, alpha: Array, alpha_dual: Array) -> None:
+        """Take the step."""
+        self.A = self.A + alpha[:, None, None] * self.dA
+        self.Z = self.Z + alpha_dual[:, None, None] * self.dZ
+        self.bound.advance(alpha, alpha_dual)
+
+
+def _to_cone(A: Array, dA: Array) -> Array:
+    """Return the step at which A + step·dA leaves the positive definite cone, (n,)."""
+    factor = np.linalg.cholesky(A)
+    scaled = np.linalg.solve(factor, np.swapaxes(np.linalg.solve(factor, dA), -1, -2))
+    lowest = np.linalg.eigvalsh(scaled)[:, 0]
+    with np.errstate(divide="ignore"):
+        return np.where(lowest < 0, -1.0 / lowest, np.inf)

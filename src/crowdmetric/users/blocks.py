@@ -1,0 +1,200 @@
+"""People in blocks of equal shape: the layout every elimination works on.
+
+An answer enters every formula through ``δ = x − x'`` and ``s = x + x'`` alone, because
+``ψ = ⟨Δ, A⟩ + ⟨δ, w⟩ = δᵀ(A s + w)``. People are sorted by problem (a subspace, say) and laid out in blocks
+``(P, m, r)`` of people with about the same number of answers; shorter ones are padded with rows of weight zero.
+A block is small enough to stay in cache, so that a pass over a million people never holds a temporary larger
+than one block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.symmetric import degrees_of_freedom
+
+__all__ = ["Answers", "Block", "People", "arrange", "bilinear", "contract", "product", "sum_over_problems"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# Numbers a block may hold in one (P, m, p) temporary: 2 MB, the size of a core's second-level cache.
+BLOCK_SIZE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Answers in the coordinates of their problem, before they are laid out.
+
+    Attributes
+    ----------
+    items
+        (N, r) coordinates.
+    pairs
+        (T, 2) rows of the compared items, left and right.
+    response, weight
+        (T,) each.
+    person
+        (T,) who answered, 0…K−1; people without answers may be missing.
+    problem
+        (K,) problem of each person.
+    n_problems
+        How many problems there are.
+    """
+
+    items: Array
+    pairs: Indices
+    response: Array
+    weight: Array
+    person: Indices
+    problem: Indices
+    n_problems: int
+
+    def take(self, rows: NDArray[np.bool_] | Indices) -> Answers:
+        """Return the answers of some rows, people and problems numbered as before."""
+        return replace(
+            self,
+            pairs=self.pairs[rows],
+            response=self.response[rows],
+            weight=self.weight[rows],
+            person=self.person[rows],
+        )
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some people of equal (padded) number of answers.
+
+    Attributes
+    ----------
+    delta, total
+        ``x − x'`` and ``x + x'``, (P, m, r).
+    response, weight
+        (P, m); both zero on padding and where an answer has no weight.
+    person
+        (P,) number of each person in `People`.
+    problem
+        (P,) number of each person's problem, not falling.
+    starts, problems
+        the people of ``problems[j]`` are ``starts[j]`` up to the next start.
+    rows
+        (P, m) row of each answer in the caller's table; −1 on padding.
+    """
+
+    delta: Array
+    total: Array
+    response: Array
+    weight: Array
+    person: Indices
+    problem: Indices
+    starts: Indices
+    problems: Indices
+    rows: Indices
+
+
+@dataclass(frozen=True)
+class People:
+    """All people of one or more problems of one rank."""
+
+    blocks: tuple[Block, ...]
+    n_people: int
+    n_problems: int
+    rank: int
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self.blocks)
+
+    def reweighted(self, weight: Array) -> People:
+        """Return the same layout with other weights, (T,) by row of the caller's table."""
+        blocks = []
+        for b in self.blocks:
+            new = np.where(b.rows >= 0, weight[b.rows], 0.0)
+            blocks.append(replace(b, weight=new, response=np.where(new > 0, b.response, 0.0)))
+        return replace(self, blocks=tuple(blocks))
+
+
+def _padded(counts: Indices) -> Indices:
+    """Return the block length of each count: the next of 1…8, 10, 12, 14, 16, 20, 24, … (at most a quarter wasted)."""
+    step = np.maximum(1, 1 << np.maximum(0, np.ceil(np.log2(np.maximum(counts, 1))).astype(np.intp) - 3))
+    return -(-counts // step) * step
+
+
+def arrange(answers: Answers) -> People:
+    """Lay answers out in blocks."""
+    items, pairs, person, problem = answers.items, answers.pairs, answers.person, answers.problem
+    order = np.argsort(person, kind="stable")
+    counts = np.bincount(person, minlength=problem.size)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    lengths = _padded(counts)
+    r = items.shape[1]
+    blocks = []
+    for m in np.unique(lengths[counts > 0]):
+        members = np.flatnonzero((lengths == m) & (counts > 0))
+        members = members[np.argsort(problem[members], kind="stable")]
+        size = max(1, BLOCK_SIZE // (int(m) * degrees_of_freedom(r)))
+        for begin in range(0, members.size, size):
+            chosen = members[begin : begin + size]
+            slot = np.arange(m)[None, :]
+            filled = slot < counts[chosen][:, None]
+            # Padding repeats the person's first row, so that its ψ is an ordinary number; its weight is zero.
+            rows = order[offsets[chosen][:, None] + np.where(filled, slot, 0)]
+            weight = np.where(filled, answers.weight[rows], 0.0)
+            left, right = items[pairs[rows, 0]], items[pairs[rows, 1]]
+            problems, starts = np.unique(problem[chosen], return_index=True)
+            blocks.append(
+                Block(
+                    delta=left - right,
+                    total=left + right,
+                    response=np.where(weight > 0, answers.response[rows], 0.0),
+                    weight=weight,
+                    person=chosen,
+                    problem=problem[chosen],
+                    starts=starts,
+                    problems=problems,
+                    rows=np.where(filled, rows, -1),
+                )
+            )
+    return People(tuple(blocks), problem.size, answers.n_problems, r)
+
+
+def contract(X: Array, Y: Array) -> Array:
+    """Return ``XᵀY`` person by person: (P, m, i), (P, m, j) → (P, i, j).
+
+    Batched matrix products cost more in calls than in arithmetic when i and j are one or two; there a sum of
+    products per entry is several times faster.
+    """
+    i, j = X.shape[-1], Y.shape[-1]
+    if i * j > 6:
+        return np.swapaxes(X, -1, -2) @ Y
+    out = np.empty((X.shape[0], i, j))
+    for a in range(i):
+        for b in range(j):
+            np.einsum("pm,pm->p", X[:, :, a], Y[:, :, b], out=out[:, a, b])
+    return out
+
+
+def product(X: Array, Y: Array) -> Array:
+    """Return ``X Y`` person by person, (P, i, k) × (P, k, j) → (P, i, j); see `contract` for why small k is special."""
+    k = X.shape[-1]
+    if k > 3:
+        return X @ Y
+    out = X[:, :, :1] * Y[:, :1, :]
+    for c in range(1, k):
+        out += X[:, :, c : c + 1] * Y[:, c : c + 1, :]
+    return out
+
+
+def bilinear(delta: Array, A: Array, total: Array) -> Array:
+    """Return ``δᵀ A s = ⟨Δ, A⟩`` for every answer, (P, m), with one matrix A a person (P, r, r) or one for all (r, r)."""
+    if A.ndim == 2:
+        return np.einsum("pmi,pmi->pm", (delta.reshape(-1, A.shape[0]) @ A).reshape(delta.shape), total)
+    return np.einsum("pmi,pmi->pm", product(delta, A), total)
+
+
+def sum_over_problems(block: Block, values: Array, into: Array) -> None:
+    """Add ``values (P, ...)`` of a block's people to their problems' sums ``into (n, ...)``."""
+    into[block.problems] += np.add.reduceat(values, block.starts, axis=0)

@@ -1,0 +1,205 @@
+"""Bounded people: minimise each person's answers over ``‖w_k‖ ≤ ζ_v`` (Algorithm 5, Canal et al. 2022).
+
+One Newton step of a primal–dual interior-point method, seen from the people's side. Person k keeps inside their ball
+by a barrier (`ball.py`) with curvature ``κ(I + 2vvᵀ)`` and gradient ``(μ/det) w``. With per-answer slopes g and curvatures h
+(`terms.py`), linearising gives an arrow::
+
+    [ Σ h ΔΔᵀ   Σ h Δδᵀ ] [ da ]   [ −Σ g Δ             ]
+    [ Σ h δΔᵀ   H_k     ] [ dw ] = [ −Σ g δ − (μ/det) w ]      H_k = Σ h δδᵀ + κ(I + 2vvᵀ)    (r, r)
+
+Eliminating dw_k leaves the Schur complement ``S = Σ_k Σ_i h Δ (Δ − X_kᵀ δ)ᵀ`` with ``X_k = H_k⁻¹ Σ h δΔᵀ`` (r, p): the
+weighted residual of Δ after regression on the person's own δ. People are swept block by block; nothing of size
+people × p is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.losses import Loss
+from crowdmetric.symmetric import degrees_of_freedom, outer_difference
+from crowdmetric.users.ball import Balls, dot
+from crowdmetric.users.blocks import Block, bilinear, contract, product, sum_over_problems
+from crowdmetric.users.terms import terms_for
+
+__all__ = ["SHARE", "BoundedBlock", "Sums"]
+
+Array = NDArray[np.float64]
+
+# Share of the way to the boundary that a step may go.
+SHARE = 0.99
+# Beyond this the p × p products belong to BLAS.
+LARGEST_COMPILED_RANK = 3
+
+
+@dataclass
+class Sums:
+    """What the people of each problem leave of the metric's Newton system; the solver never sees more of them."""
+
+    gradient: Array
+    schur: Array
+    reduced: Array
+
+    @classmethod
+    def zeros(cls, n: int, r: int) -> Sums:
+        """Return empty sums for n problems of rank r."""
+        p = degrees_of_freedom(r)
+        return cls(np.zeros((n, p)), np.zeros((n, p, p)), np.zeros((n, p)))
+
+
+class BoundedBlock:
+    """The people of one block with their state: w (P, r), λ (P,) and what their answers keep.
+
+    Parameters
+    ----------
+    block
+        Their answers.
+    loss
+        Any loss; the hinge brings slacks of its own.
+    radius
+        (P,) ζ_v of each person.
+    mu
+        (P,) the barrier parameter to start on.
+    w
+        Where to start, strictly inside; zero by default.
+    compiled
+        Whether to use the compiled sweeps; None does for small ranks.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        loss: Loss,
+        radius: Array,
+        mu: Array,
+        w: Array | None = None,
+        *,
+        compiled: bool | None = None,
+    ) -> None:
+        self.block, self.loss = block, loss
+        self.kernels = _kernels(block.delta.shape[2], compiled)
+        self.terms = terms_for(loss, block.response, block.weight)
+        start = np.zeros((block.person.size, block.delta.shape[2])) if w is None else w
+        self.balls = Balls(start, radius, mu, curved=loss.is_smooth)
+
+    @property
+    def w(self) -> Array:
+        """The pseudo-ideal points, (P, r)."""
+        return self.balls.x
+
+    def psi(self, A: Array) -> Array:
+        """Return ``ψ = δᵀ(A s + w)`` (P, m) under the metrics A (n, r, r)."""
+        b = self.block
+        if self.kernels is not None:
+            return self.kernels.psi(b.delta, b.total, A, b.problem, self.w)
+        return bilinear(b.delta, self._own(A), b.total) + _along(b.delta, self.w)
+
+    def _own(self, A: Array) -> Array:
+        """Return the matrix of each person's problem, or the one that all share."""
+        problems = self.block.problems
+        return A[problems[0]] if problems.size == 1 else A[self.block.problem]
+
+    def linearise(self, A: Array, mu: Array) -> tuple[Array, Array]:
+        """Form everybody's own Newton system at (A, w) for the barrier parameters mu (P,).
+
+        Returns
+        -------
+        merit, gap
+            (P,) each: the barrier function, and the person's part of the certificate (total loss, not mean).
+        """
+        b, balls = self.block, self.balls
+        balls.linearise(mu)
+        self.at = self.psi(A)
+        merit, self.g, self.h = self.terms.linearise(self.at, mu[:, None])
+        excess, self.tangent = self.terms.minorant(self.at)
+        if self.kernels is not None:
+            self.inverse, self.rhs, pull = self.kernels.systems(
+                b.delta, self.g, self.h, self.tangent, balls.kappa, balls.v1, balls.gradient
+            )
+        else:
+            barrier = np.eye(b.delta.shape[2]) + 2.0 * balls.v1[:, :, None] * balls.v1[:, None, :]
+            H = contract(b.delta, self.h[:, :, None] * b.delta) + balls.kappa[:, None, None] * barrier
+            self.inverse = 1.0 / H if H.shape[1] == 1 else np.linalg.inv(H)
+            self.rhs = -contract(b.delta, self.g[:, :, None])[:, :, 0] - balls.gradient
+            pull = contract(b.delta, self.tangent[:, :, None])[:, :, 0]
+        gap = excess.sum(axis=1) + dot(pull, self.w) + balls.radius * np.sqrt(dot(pull, pull))
+        return merit.sum(axis=1) + balls.merit(), gap
+
+    def eliminate(self, sums: Sums) -> None:
+        """Add what these people leave of the metric's Newton system to `sums`."""
+        b = self.block
+        if self.kernels is not None:
+            self.kernels.eliminate(
+                b.delta, b.total, self.g, self.h, self.tangent, self.inverse, self.rhs, b.problem,
+                sums.schur, sums.gradient, sums.reduced,
+            )  # fmt: skip
+            return
+        Delta = outer_difference(b.delta, b.total)
+        h_delta = self.h[:, :, None] * b.delta
+        X = product(self.inverse, contract(h_delta, Delta))
+        residual = self.h[:, :, None] * Delta - product(h_delta, X)
+        p = Delta.shape[2]
+        ends = np.append(b.starts[1:], b.person.size)
+        for problem, start, end in zip(b.problems, b.starts, ends, strict=True):
+            rows = Delta[start:end].reshape(-1, p)
+            sums.schur[problem] += residual[start:end].reshape(-1, p).T @ rows
+            sums.gradient[problem] += self.tangent[start:end].reshape(-1) @ rows
+            sums.reduced[problem] -= self.g[start:end].reshape(-1) @ rows
+        sum_over_problems(b, -product(self.rhs[:, None, :], X)[:, 0], sums.reduced)
+
+    def direction(self, dA: Array | None) -> tuple[Array, Array]:
+        """Fix this block's step for a metric step dA (n, r, r); None where the metric is known.
+
+        Under a smooth loss everybody may go as far as their own ball allows: a person near their boundary shortens
+        their own step, not the step of a million others.
+
+        Returns
+        -------
+        slope, longest
+            (P,) each: directional derivative of the merit, and how far each person can go, at most 1.
+        """
+        b, rhs = self.block, self.rhs
+        self.along = np.zeros_like(self.at)
+        if dA is not None and self.kernels is not None:
+            self.along, rhs = self.kernels.reduce(b.delta, b.total, self.h, rhs, dA, b.problem)
+        elif dA is not None:
+            self.along = bilinear(b.delta, self._own(dA), b.total)
+            rhs = rhs - contract(b.delta, (self.h * self.along)[:, :, None])[:, :, 0]
+        dw = product(self.inverse, rhs[:, :, None])[:, :, 0]
+        slope, primal, dual = self.balls.direction(dw)
+        slope = slope + self.terms.direction(self.along + _along(b.delta, dw)).sum(axis=1)
+        own_primal, own_dual = self.terms.longest()
+        self.longest = np.minimum(1.0, SHARE * np.minimum(primal, own_primal))
+        self.longest_dual = np.minimum(1.0, SHARE * np.minimum(dual, own_dual))
+        return slope, self.longest
+
+    def merit(self, alpha: Array) -> Array:
+        """Return the merit (P,) after a step alpha (P,) of the metric."""
+        own = np.minimum(alpha, self.longest)
+        w = self.balls.arrive(own)
+        psi = self.at + alpha[:, None] * self.along + _along(self.block.delta, w - self.w)
+        return self.terms.merit(psi, own[:, None]).sum(axis=1) + self.balls.merit(w)
+
+    def advance(self, alpha: Array) -> None:
+        """Take the step: alpha (P,) for the metric, zero where the problem is finished."""
+        own = np.minimum(alpha, self.longest)
+        dual = np.where(alpha > 0, self.longest_dual, 0.0)
+        self.terms.advance(own[:, None], dual[:, None])
+        self.balls.advance(own, dual)
+
+
+def _kernels(rank: int, compiled: bool | None) -> ModuleType | None:
+    """Return the compiled sweeps where they win; imported late, because Numba takes a second to load."""
+    if compiled is False or (compiled is None and rank > LARGEST_COMPILED_RANK):
+        return None
+    return import_module("crowdmetric.users.kernels")
+
+
+def _along(delta: Array, w: Array) -> Array:
+    """Return ``⟨δ, w⟩`` (P, m)."""
+    return product(delta, w[:, :, None])[:, :, 0]
