@@ -272,9 +272,7 @@ def get_loss(loss: str | Loss, beta: float = 1.0) -> Loss:
     if not isinstance(loss, Loss) or isinstance(loss, type):
         raise DataError(f"loss is {loss!r}, but it must be {_choices()}, or an object like Logistic()")
     if beta not in (1.0, getattr(loss, "beta", 1.0)):
-        raise DataError(
-            f"beta is {beta}, but {loss!r} would not use it; leave beta at 1 and set it in the loss"
-        )
+        raise DataError(f"beta is {beta}, but {loss!r} would not use it; leave beta at 1 and set it in the loss")
     return loss
 
 

@@ -157,9 +157,7 @@ def simulate_crowd(
     beta, noise = _nonnegative("beta", beta), _check_noise(noise, d, r)
     draw_people = _check_people(people)
     # One stream for each thing drawn; adding a stream at the end keeps the crowds of old seeds.
-    for_metric, for_bases, for_people, for_items, for_noise, for_answers = np.random.default_rng(seed).spawn(
-        6
-    )
+    for_metric, for_bases, for_people, for_items, for_noise, for_answers = np.random.default_rng(seed).spawn(6)
 
     M = sample_metric(d, for_metric) if metric is None else _check_metric(metric, d)
     bases = sample_subspaces(n, d, r, for_bases)
@@ -303,9 +301,7 @@ def _check_noise(noise: object, d: int, r: int) -> float:
     if sigma == inf:
         raise DataError("noise is inf, but it must be finite; noise=1 already hides a subspace")
     if sigma > 0 and r == d:
-        raise DataError(
-            f"noise is {sigma:g}, but items of rank {d} fill the space; leave noise=0 or lower rank"
-        )
+        raise DataError(f"noise is {sigma:g}, but items of rank {d} fill the space; leave noise=0 or lower rank")
     return sigma
 
 
@@ -329,7 +325,5 @@ def _check_metric(metric: ArrayLike, d: int) -> Array:
     M = 0.5 * (M + M.T)
     smallest = float(np.linalg.eigvalsh(M)[0])
     if smallest < -1e-10 * size:
-        raise DataError(
-            f"metric has the eigenvalue {smallest:.3g}, but none may be negative; project it first"
-        )
+        raise DataError(f"metric has the eigenvalue {smallest:.3g}, but none may be negative; project it first")
     return M

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from math import isqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ __all__ = [
     "symmetric_kronecker",
 ]
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 ROOT2 = np.sqrt(2.0)
 
@@ -131,9 +132,9 @@ def orthonormal_basis(X: Array, rank: int | None = None, tolerance: float = 1e-1
     With `rank` given it is the best rank-`rank` subspace in least squares (Eckart–Young), from all rows;
     otherwise the rank is the number of singular values above ``tolerance`` × the largest.
     """
-    if X.shape[0] > X.shape[1]:
-        X = np.linalg.qr(X, mode="r")  # same right singular vectors, d rows instead of N
-    _, values, directions = np.linalg.svd(X, full_matrices=False)
+    # the triangle has the same right singular vectors as X, and d rows instead of N
+    tall = X.shape[0] > X.shape[1]
+    _, values, directions = np.linalg.svd(np.linalg.qr(X)[1] if tall else X, full_matrices=False)
     found = int(np.sum(values > tolerance * values[0])) if values.size and values[0] > 0 else 0
     if rank is None:
         rank = found

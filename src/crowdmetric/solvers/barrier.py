@@ -5,8 +5,8 @@ For every problem (a subspace, or all of R^d)::
     min   Σ c ℓ(⟨Δ, A⟩ + ⟨δ, w_k⟩, y)    s.t.  A ⪰ 0,  ‖A‖ ≤ ζ_M,  ‖w_k‖ ≤ ζ_v
 
 **Step.** People are eliminated block by block (`users/bounded.py`), the metric's step follows from a p × p system
-(`cone.py`), and people's steps from that. The right side is the negative gradient of the barrier function φ_μ and the matrix is
-positive definite, so every step descends on φ_μ, which a backtracking line search enforces.
+(`cone.py`), and people's steps from that. The right side is the negative gradient of the barrier function φ_μ
+and the matrix is positive definite, so every step descends on φ_μ, which a backtracking line search enforces.
 
 **Certificate.** The tangent of the loss at the current point is a lower bound everywhere (convexity), and its
 minimum over the feasible set is closed form. So at any iterate, with G and g_k the tangent's gradients,
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +31,11 @@ from crowdmetric.solvers.cone import MetricCone
 from crowdmetric.symmetric import svec
 from crowdmetric.users.blocks import People, sum_over_problems
 from crowdmetric.users.bounded import BoundedBlock, Sums
+from crowdmetric.users.sweep import people_of
 
 __all__ = ["INITIAL_LEVEL", "BarrierResult", "lower_level", "solve_barrier"]
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class BarrierResult:
     seconds: float
 
 
+# --8<-- [start:loop]
 def solve_barrier(
     people: People,
     loss: Loss,
@@ -103,6 +106,9 @@ def solve_barrier(
     return state.result(iteration, perf_counter() - clock)
 
 
+# --8<-- [end:loop]
+
+
 class _State:
     """All that changes from one iteration to the next; arrays have a leading axis over problems."""
 
@@ -135,7 +141,7 @@ class _State:
         for b in people:
             radius = ideal_radius[b.problem]
             w = None if start is None else _shrunk(start.pseudo_ideal_points[b.person], radius)
-            self.blocks.append(BoundedBlock(b, loss, radius, self.mu[b.problem], w))
+            self.blocks.append(people_of(b, loss, radius, self.mu[b.problem], w))
         self.gap = np.where(self.active, np.inf, 0.0)
         self.information = Sums.zeros(n, r).schur
 
@@ -238,7 +244,7 @@ def lower_level(level: Array, tolerance: float) -> Array:
 
 
 def _inside(A: Array, room: Array) -> Array:
-    """Return metrics strictly inside cone and bound, near A: shrunk to 0.9 of the radius and mixed with the identity."""
+    """Return metrics near A strictly inside cone and bound: shrunk into the radius and mixed with the identity."""
     trace = np.trace(A, axis1=-2, axis2=-1) / A.shape[-1]
     mixed = 0.9 * A + (0.1 * trace)[:, None, None] * np.eye(A.shape[-1])
     return np.minimum(1.0, 0.9 * room)[:, None, None] * mixed

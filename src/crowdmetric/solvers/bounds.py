@@ -7,7 +7,7 @@ curvature and a gradient, fixes a step, and advances. For the duality gap it kno
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from crowdmetric.users.ball import Balls, dot, to_zero
 
 __all__ = ["BOUNDS", "FrobeniusBound", "MetricBound", "NuclearBound", "get_bound"]
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 class MetricBound(Protocol):

@@ -4,30 +4,31 @@ With people eliminated, the step da = svec(dA) of each problem solves::
 
     (S + A⁻¹ ⊗ Z + bound) da = reduced + svec(μA⁻¹) − bound gradient
 
-where ``A⁻¹ ⊗ Z`` is the symmetric Kronecker product (the direction of Helmberg–Kojima–Monteiro). Arrays carry a leading axis (n,)
-over problems.
+where ``A⁻¹ ⊗ Z`` is the symmetric Kronecker product (the direction of Helmberg–Kojima–Monteiro). Arrays carry a
+leading axis (n,) over problems.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.solvers.bounds import FrobeniusBound, NuclearBound
 from crowdmetric.symmetric import smat, svec, symmetric_kronecker
+from crowdmetric.users.ball import to_zero
 from crowdmetric.users.bounded import SHARE
 
 __all__ = ["MetricCone"]
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 class MetricCone:
     """n metrics A (n, r, r) strictly inside the cone and the bound, on the central path of mu (n,)."""
 
-    def __init__(
-        self, A: Array, bound: type[FrobeniusBound] | type[NuclearBound], radius: Array, mu: Array
-    ) -> None:
+    def __init__(self, A: Array, bound: type[FrobeniusBound] | type[NuclearBound], radius: Array, mu: Array) -> None:
         self.A = A
         self.Z = mu[:, None, None] * np.linalg.inv(A)
         self.bound = bound(svec(A), radius, mu)
@@ -75,6 +76,8 @@ class MetricCone:
 
 def _to_cone(A: Array, dA: Array) -> Array:
     """Return the step at which A + step·dA leaves the positive definite cone, (n,)."""
+    if A.shape[1] == 1:
+        return to_zero(A[:, 0, 0], dA[:, 0, 0])
     factor = np.linalg.cholesky(A)
     scaled = np.linalg.solve(factor, np.swapaxes(np.linalg.solve(factor, dA), -1, -2))
     lowest = np.linalg.eigvalsh(scaled)[:, 0]

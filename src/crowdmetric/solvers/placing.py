@@ -1,25 +1,29 @@
 """People under a known metric: everybody is a small convex problem of their own.
 
-For each person ``min Σ c ℓ(⟨Δ, M⟩ + ⟨δ, w⟩, y)  s.t. ‖w‖ ≤ ζ_v``, by the same interior-point step as `barrier.py` with the metric held fixed;
-each person has their own barrier parameter, step and certificate.
+For each person ``min Σ c ℓ(⟨Δ, M⟩ + ⟨δ, w⟩, y)  s.t. ‖w‖ ≤ ζ_v``, by the same interior-point step as
+`barrier.py` with the metric held fixed; each person has their own barrier parameter, step and certificate. A
+component of w outside the span of the person's δ's changes no answer and only uses up the ball, so the work is
+done inside that span: items on a line make it one number, whatever d.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.barrier import INITIAL_LEVEL, lower_level
-from crowdmetric.users.blocks import Block, People
+from crowdmetric.users.blocks import Block, People, bilinear
 from crowdmetric.users.bounded import BoundedBlock
+from crowdmetric.users.sweep import people_of
 
 __all__ = ["Placement", "place_people"]
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -61,9 +65,11 @@ def place_people(
     loss_sum = gap_sum = weight = 0.0
     iterations, converged = 0, True
     for block in people:
-        state, gap, steps = _place_block(block, loss, metrics, ideal_radius[block.problem], tolerance, max_iterations)
-        points[block.person] = state.w
-        loss_sum += float(np.sum(block.weight * loss.value(state.psi(metrics), block.response)))
+        inside, axes, offset = _within_span(block, metrics)
+        radius = ideal_radius[block.problem]
+        state, gap, steps = _place_block(inside, offset, loss, radius, tolerance, max_iterations)
+        points[block.person] = np.einsum("pq,pqr->pr", state.w, axes)
+        loss_sum += float(np.sum(block.weight * loss.value(state.psi(), block.response)))
         gap_sum += float(np.sum(gap))
         weight += float(block.weight.sum())
         iterations = max(iterations, steps)
@@ -72,20 +78,29 @@ def place_people(
     return Placement(points, loss_sum / weight, gap_sum / weight, converged, iterations, perf_counter() - clock)
 
 
+def _within_span(block: Block, metrics: Array) -> tuple[Block, Array, Array]:
+    """Return the block in coordinates of each person's span of δ's, their axes (P, q, r), and ``⟨Δ, M⟩`` (P, m)."""
+    offset = bilinear(block.delta, metrics[block.problem], block.total)
+    U, values, axes = np.linalg.svd(block.delta, full_matrices=False)
+    q = max(1, int(np.sum(values > 1e-10 * values[:, :1], axis=1).max()))
+    coordinates = U[:, :, :q] * values[:, None, :q]
+    return replace(block, delta=coordinates, total=coordinates), axes[:, :q], offset
+
+
 def _place_block(
-    block: Block, loss: Loss, metrics: Array, radius: Array, tolerance: float, max_iterations: int
+    block: Block, offset: Array, loss: Loss, radius: Array, tolerance: float, max_iterations: int
 ) -> tuple[BoundedBlock, Array, int]:
     """Return the block's people at their optimum, their gaps (P,) and the number of iterations."""
     answers = (block.weight > 0).sum(axis=1)
     weight = np.maximum(block.weight.sum(axis=1), 1.0)
     degree = 1.0 + (0.0 if loss.is_smooth else 2.0 * answers)
     mu = INITIAL_LEVEL * weight / degree
-    state = BoundedBlock(block, loss, radius, mu)
+    state = people_of(block, loss, radius, mu, offset=offset)
     active = answers > 0
     gap = np.where(active, np.inf, 0.0)
     iteration = 0
     for iteration in range(1, max_iterations + 1):  # noqa: B007 - the count is reported
-        merit, now = state.linearise(metrics, mu)
+        merit, now = state.linearise(None, mu)
         gap = np.where(active, np.maximum(now, 0.0), gap)
         active &= gap > tolerance * weight
         if not np.any(active):

@@ -12,6 +12,7 @@ __all__ = ["Solution"]
 Array = NDArray[np.float64]
 
 
+# --8<-- [start:solution]
 @dataclass(frozen=True)
 class Solution:
     """How a fit ended.
@@ -42,6 +43,8 @@ class Solution:
         """Return the status with objective, gap, iterations and time."""
         gap = "no certificate" if np.isnan(self.gap) else f"certified within {self.gap:.1e} of the optimum"
         return (
-            f"{self.status} Mean loss {self.objective:.6f}, {gap}; "
-            f"{self.iterations} iterations, {self.seconds:.2f} s."
+            f"{self.status} Mean loss {self.objective:.6f}, {gap}; {self.iterations} iterations, {self.seconds:.2f} s."
         )
+
+
+# --8<-- [end:solution]

@@ -127,9 +127,7 @@ class _Sieve:
 
     def report(self, on_bad: OnBad) -> None:
         """Warn or raise about what was left out; raise when nothing remains."""
-        counts = ", ".join(
-            f"{n} × {reason} (first {self._examples[reason]})" for reason, n in self.dropped.items()
-        )
+        counts = ", ".join(f"{n} × {reason} (first {self._examples[reason]})" for reason, n in self.dropped.items())
         total, n = self.dropped.total(), len(self.keep)
         if not self.keep.any():
             raise DataError(
@@ -267,9 +265,7 @@ def _read_response(column: Column, sieve: _Sieve) -> Floats:
 def _read_choice(column: Column, sieve: _Sieve) -> Floats:
     """Return left's share of each row: 1, 0 or, for a tie, ½; NaN where the choice cannot be read."""
     if column.dtype.kind == "b":
-        raise DataError(
-            "choice holds True and False, which do not say left or right; use 0 (left) and 1 (right)"
-        )
+        raise DataError("choice holds True and False, which do not say left or right; use 0 (left) and 1 (right)")
     if column.dtype.kind in "if":
         missing = np.isnan(column)
         share = np.select([column == 0, column == 1], [1.0, 0.0], np.nan)

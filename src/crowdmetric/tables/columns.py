@@ -120,9 +120,7 @@ def unique_ids(values: Any, name: str) -> Column:
     """Return ids as int64 or str ``(N,)``, checked to be complete and distinct."""
     ids, missing = as_ids(values, name)
     if missing.any():
-        raise DataError(
-            f"{name} has {missing.sum()} missing values, first in row {np.argmax(missing)}; fill them in"
-        )
+        raise DataError(f"{name} has {missing.sum()} missing values, first in row {np.argmax(missing)}; fill them in")
     ids = ids.astype(str) if ids.dtype.kind == "O" else ids
     distinct, counts = np.unique(ids, return_counts=True)
     if len(distinct) < len(ids):
@@ -142,6 +140,4 @@ def plain(value: Any) -> Any:
 def listed(names: Iterable[str], most: int = 12) -> str:
     """Return names for a message, quoted, the first `most` of them."""
     names = list(names)
-    return ", ".join(map(repr, names[:most])) + (
-        f" and {len(names) - most} more" if len(names) > most else ""
-    )
+    return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -55,9 +55,7 @@ def read_columns(source: Any) -> Columns:
 def is_frame(source: Any) -> bool:
     """Return whether `source` has named columns."""
     # Asking a lazy frame for its columns would compute them; it is known by .collect() instead.
-    return isinstance(source, Mapping) or any(
-        map(partial(hasattr, source), ("collect", "column_names", "columns"))
-    )
+    return isinstance(source, Mapping) or any(map(partial(hasattr, source), ("collect", "column_names", "columns")))
 
 
 def _frame_names(frame: Any) -> list[Any]:

@@ -109,9 +109,7 @@ def _numpy_file(path: Path) -> Iterator[None]:
     try:
         yield
     except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(
-            f"{path} is damaged or not an array of numbers saved by NumPy; save it again"
-        ) from error
+        raise DataError(f"{path} is damaged or not an array of numbers saved by NumPy; save it again") from error
 
 
 _ITEM_READERS = READERS | {".npy": _read_npy, ".npz": _read_npz}

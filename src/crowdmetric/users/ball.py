@@ -1,8 +1,8 @@
 """Vectors kept inside balls by an interior-point method: ``‖x‖ ≤ radius`` as a second-order cone.
 
-The pair ``s = (radius, x)`` lives in the cone ``s₀ ≥ ‖s₁‖`` with ``det s = s₀² − ‖s₁‖²``; its multiplier ``z = (z₀, z₁)`` lives in
-the same cone, and on the central path ``z = μ (radius, −x) / det s``. Off the path, the Nesterov–Todd scaling of
-the pair gives the curvature that balances both (Nesterov & Todd 1997)::
+The pair ``s = (radius, x)`` lives in the cone ``s₀ ≥ ‖s₁‖`` with ``det s = s₀² − ‖s₁‖²``; its multiplier ``z =
+(z₀, z₁)`` lives in the same cone, and on the central path ``z = μ (radius, −x) / det s``. Off the path, the
+Nesterov–Todd scaling of the pair gives the curvature that balances both (Nesterov & Todd 1997)::
 
     κ (I + 2 v₁v₁ᵀ),   κ = √(det z / det s),   v = (s̄ + J z̄) / (2γ),   γ² = (1 + ⟨s̄, z̄⟩)/2,   J = diag(1, −1, …, −1)
 
@@ -11,12 +11,14 @@ with ``s̄, z̄`` scaled to unit determinant. Arrays carry a leading axis (P,) o
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["Balls", "dot", "to_zero"]
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 def dot(a: Array, b: Array) -> Array:
@@ -89,7 +91,7 @@ class Balls:
         return dot(self.gradient, dx), primal, dual
 
     def advance(self, alpha: Array, alpha_dual: Array) -> None:
-        """Take the step; a multiplier that strayed far from the central path (det s · det z = μ²) starts again on it."""
+        """Take the step; a multiplier that strayed far from the path (det s · det z = μ²) starts on it again."""
         self.x = self.arrive(alpha)
         self.det = _determinant(self.radius, self.x)
         z0 = self.z0 + alpha_dual * self.dz0

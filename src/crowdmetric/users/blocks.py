@@ -9,17 +9,18 @@ than one block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.symmetric import degrees_of_freedom
 
-__all__ = ["Answers", "Block", "People", "arrange", "bilinear", "contract", "product", "sum_over_problems"]
+__all__ = ["Answers", "Block", "People", "arrange", "bilinear", "contract", "join", "product", "sum_over_problems"]
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
 # Numbers a block may hold in one (P, m, p) temporary: 2 MB, the size of a core's second-level cache.
@@ -65,6 +66,27 @@ class Answers:
         )
 
 
+def join(several: Sequence[Answers]) -> Answers:
+    """Return several sets of answers as one, people and problems numbered one set after the other."""
+    if len(several) == 1:
+        return several[0]
+
+    def shifted(arrays: list[Indices], sizes: list[int]) -> Indices:
+        offsets = np.concatenate([[0], np.cumsum(sizes[:-1])]).astype(np.intp)
+        return np.concatenate([a + o for a, o in zip(arrays, offsets, strict=True)])
+
+    return Answers(
+        items=np.concatenate([a.items for a in several]),
+        pairs=shifted([a.pairs for a in several], [a.items.shape[0] for a in several]),
+        response=np.concatenate([a.response for a in several]),
+        weight=np.concatenate([a.weight for a in several]),
+        person=shifted([a.person for a in several], [a.problem.size for a in several]),
+        problem=shifted([a.problem for a in several], [a.n_problems for a in several]),
+        n_problems=sum(a.n_problems for a in several),
+    )
+
+
+# --8<-- [start:block]
 @dataclass(frozen=True)
 class Block:
     """Some people of equal (padded) number of answers.
@@ -94,6 +116,9 @@ class Block:
     starts: Indices
     problems: Indices
     rows: Indices
+
+
+# --8<-- [end:block]
 
 
 @dataclass(frozen=True)
@@ -189,7 +214,7 @@ def product(X: Array, Y: Array) -> Array:
 
 
 def bilinear(delta: Array, A: Array, total: Array) -> Array:
-    """Return ``δᵀ A s = ⟨Δ, A⟩`` for every answer, (P, m), with one matrix A a person (P, r, r) or one for all (r, r)."""
+    """Return ``δᵀ A s = ⟨Δ, A⟩`` (P, m) of every answer, with a matrix A each (P, r, r) or one for all (r, r)."""
     if A.ndim == 2:
         return np.einsum("pmi,pmi->pm", (delta.reshape(-1, A.shape[0]) @ A).reshape(delta.shape), total)
     return np.einsum("pmi,pmi->pm", product(delta, A), total)

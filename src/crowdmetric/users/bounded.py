@@ -1,8 +1,8 @@
 """Bounded people: minimise each person's answers over ``‖w_k‖ ≤ ζ_v`` (Algorithm 5, Canal et al. 2022).
 
 One Newton step of a primal–dual interior-point method, seen from the people's side. Person k keeps inside their ball
-by a barrier (`ball.py`) with curvature ``κ(I + 2vvᵀ)`` and gradient ``(μ/det) w``. With per-answer slopes g and curvatures h
-(`terms.py`), linearising gives an arrow::
+by a barrier (`ball.py`) with curvature ``κ(I + 2vvᵀ)`` and gradient ``(μ/det) w``. With per-answer slopes g and
+curvatures h (`terms.py`), linearising gives an arrow::
 
     [ Σ h ΔΔᵀ   Σ h Δδᵀ ] [ da ]   [ −Σ g Δ             ]
     [ Σ h δΔᵀ   H_k     ] [ dw ] = [ −Σ g δ − (μ/det) w ]      H_k = Σ h δδᵀ + κ(I + 2vvᵀ)    (r, r)
@@ -15,8 +15,7 @@ people × p is kept.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +28,10 @@ from crowdmetric.users.terms import terms_for
 
 __all__ = ["SHARE", "BoundedBlock", "Sums"]
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 # Share of the way to the boundary that a step may go.
 SHARE = 0.99
-# Beyond this the p × p products belong to BLAS.
-LARGEST_COMPILED_RANK = 3
 
 
 @dataclass
@@ -67,8 +64,8 @@ class BoundedBlock:
         (P,) the barrier parameter to start on.
     w
         Where to start, strictly inside; zero by default.
-    compiled
-        Whether to use the compiled sweeps; None does for small ranks.
+    offset
+        (P, m) ``⟨Δ, M⟩`` of a known metric, in place of the metric itself.
     """
 
     def __init__(
@@ -79,10 +76,9 @@ class BoundedBlock:
         mu: Array,
         w: Array | None = None,
         *,
-        compiled: bool | None = None,
+        offset: Array | None = None,
     ) -> None:
-        self.block, self.loss = block, loss
-        self.kernels = _kernels(block.delta.shape[2], compiled)
+        self.block, self.loss, self.offset = block, loss, offset
         self.terms = terms_for(loss, block.response, block.weight)
         start = np.zeros((block.person.size, block.delta.shape[2])) if w is None else w
         self.balls = Balls(start, radius, mu, curved=loss.is_smooth)
@@ -92,11 +88,11 @@ class BoundedBlock:
         """The pseudo-ideal points, (P, r)."""
         return self.balls.x
 
-    def psi(self, A: Array) -> Array:
-        """Return ``ψ = δᵀ(A s + w)`` (P, m) under the metrics A (n, r, r)."""
+    def psi(self, A: Array | None = None) -> Array:
+        """Return ``ψ = δᵀ(A s + w)`` (P, m) under the metrics A (n, r, r), or under the known one."""
         b = self.block
-        if self.kernels is not None:
-            return self.kernels.psi(b.delta, b.total, A, b.problem, self.w)
+        if A is None:
+            return self.offset + _along(b.delta, self.w)
         return bilinear(b.delta, self._own(A), b.total) + _along(b.delta, self.w)
 
     def _own(self, A: Array) -> Array:
@@ -104,7 +100,7 @@ class BoundedBlock:
         problems = self.block.problems
         return A[problems[0]] if problems.size == 1 else A[self.block.problem]
 
-    def linearise(self, A: Array, mu: Array) -> tuple[Array, Array]:
+    def linearise(self, A: Array | None, mu: Array) -> tuple[Array, Array]:
         """Form everybody's own Newton system at (A, w) for the barrier parameters mu (P,).
 
         Returns
@@ -117,28 +113,17 @@ class BoundedBlock:
         self.at = self.psi(A)
         merit, self.g, self.h = self.terms.linearise(self.at, mu[:, None])
         excess, self.tangent = self.terms.minorant(self.at)
-        if self.kernels is not None:
-            self.inverse, self.rhs, pull = self.kernels.systems(
-                b.delta, self.g, self.h, self.tangent, balls.kappa, balls.v1, balls.gradient
-            )
-        else:
-            barrier = np.eye(b.delta.shape[2]) + 2.0 * balls.v1[:, :, None] * balls.v1[:, None, :]
-            H = contract(b.delta, self.h[:, :, None] * b.delta) + balls.kappa[:, None, None] * barrier
-            self.inverse = 1.0 / H if H.shape[1] == 1 else np.linalg.inv(H)
-            self.rhs = -contract(b.delta, self.g[:, :, None])[:, :, 0] - balls.gradient
-            pull = contract(b.delta, self.tangent[:, :, None])[:, :, 0]
+        barrier = np.eye(b.delta.shape[2]) + 2.0 * balls.v1[:, :, None] * balls.v1[:, None, :]
+        H = contract(b.delta, self.h[:, :, None] * b.delta) + balls.kappa[:, None, None] * barrier
+        self.inverse = 1.0 / H if H.shape[1] == 1 else np.linalg.inv(H)
+        self.rhs = -contract(b.delta, self.g[:, :, None])[:, :, 0] - balls.gradient
+        pull = contract(b.delta, self.tangent[:, :, None])[:, :, 0]
         gap = excess.sum(axis=1) + dot(pull, self.w) + balls.radius * np.sqrt(dot(pull, pull))
         return merit.sum(axis=1) + balls.merit(), gap
 
     def eliminate(self, sums: Sums) -> None:
         """Add what these people leave of the metric's Newton system to `sums`."""
         b = self.block
-        if self.kernels is not None:
-            self.kernels.eliminate(
-                b.delta, b.total, self.g, self.h, self.tangent, self.inverse, self.rhs, b.problem,
-                sums.schur, sums.gradient, sums.reduced,
-            )  # fmt: skip
-            return
         Delta = outer_difference(b.delta, b.total)
         h_delta = self.h[:, :, None] * b.delta
         X = product(self.inverse, contract(h_delta, Delta))
@@ -165,9 +150,7 @@ class BoundedBlock:
         """
         b, rhs = self.block, self.rhs
         self.along = np.zeros_like(self.at)
-        if dA is not None and self.kernels is not None:
-            self.along, rhs = self.kernels.reduce(b.delta, b.total, self.h, rhs, dA, b.problem)
-        elif dA is not None:
+        if dA is not None:
             self.along = bilinear(b.delta, self._own(dA), b.total)
             rhs = rhs - contract(b.delta, (self.h * self.along)[:, :, None])[:, :, 0]
         dw = product(self.inverse, rhs[:, :, None])[:, :, 0]
@@ -191,13 +174,6 @@ class BoundedBlock:
         dual = np.where(alpha > 0, self.longest_dual, 0.0)
         self.terms.advance(own[:, None], dual[:, None])
         self.balls.advance(own, dual)
-
-
-def _kernels(rank: int, compiled: bool | None) -> ModuleType | None:
-    """Return the compiled sweeps where they win; imported late, because Numba takes a second to load."""
-    if compiled is False or (compiled is None and rank > LARGEST_COMPILED_RANK):
-        return None
-    return import_module("crowdmetric.users.kernels")
 
 
 def _along(delta: Array, w: Array) -> Array:

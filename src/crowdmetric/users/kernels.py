@@ -1,24 +1,139 @@
-"""Compiled twins of the two sweeps over people in `bounded.py`, for small ranks.
+"""A compiled twin of `bounded.BoundedBlock` for small ranks, under the logistic and the hinge loss.
 
-Inside a subspace of rank one to three a person's system is a handful of numbers, and NumPy spends its time on
-temporaries. These loops do the same arithmetic person by person; `tests/test_bounded.py` checks that both agree. Larger ranks stay
-with NumPy, whose matrix products win there. This is the one file that imports Numba.
+Inside a subspace of rank one to three a person's Newton system is a handful of numbers, and NumPy spends its
+time on temporaries. `CompiledBlock` does the same arithmetic person by person in four sweeps, several times
+faster. The formulas are those of `bounded.py`, `ball.py` and `terms.py`, where they are explained;
+`tests/test_barrier.py` checks that both agree at every step. This is the one file that imports Numba.
 """
 
 from __future__ import annotations
 
+from math import exp, log, sqrt
 from typing import Any
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["eliminate", "psi", "reduce", "systems"]
+from crowdmetric.losses import Logistic, Loss
+from crowdmetric.users.blocks import Block
+from crowdmetric.users.bounded import SHARE, Sums
+
+__all__ = ["CompiledBlock"]
+
+Array = NDArray[Any]
+
+# A product of factors up to 2 is turned into its logarithm long before it could overflow.
+LONGEST_RUN = 1e200
+
+njit = numba.njit(cache=True, error_model="numpy")
 
 
-@numba.njit(cache=True)
-def psi(delta: Any, total: Any, A: Any, problem: Any, w: Any) -> Any:
-    """Return ``δᵀ(A s + w)`` (P, m) with A (n, r, r) the metric of each person's problem."""
-    P, m, r = delta.shape
+class CompiledBlock:
+    """The people of one block; same interface as `bounded.BoundedBlock`."""
+
+    def __init__(
+        self,
+        block: Block,
+        loss: Loss,
+        radius: Array,
+        mu: Array,
+        w: Array | None = None,
+        *,
+        offset: Array | None = None,
+    ) -> None:
+        P, m, r = block.delta.shape
+        self.block, self.radius, self.offset = block, radius, offset
+        # The length of a tuple is known to the compiler, which then unrolls every loop over the rank.
+        self.axes = tuple(range(r))
+        self.smooth = loss.is_smooth
+        self.beta = loss.beta if isinstance(loss, Logistic) else 1.0
+        self.w = np.zeros((P, r)) if w is None else w.copy()
+        self.z = _central(self.w, radius, mu)
+        rows = (P, m) if not self.smooth else (0, 0)
+        self.xi, self.a, self.dxi, self.dt, self.da = (np.zeros(rows) for _ in range(5))
+        self.a[:] = -1.0  # not started: the first linearisation puts the slacks on the central path
+        self.at, self.g, self.h, self.tangent, self.along = (np.zeros((P, m)) for _ in range(5))
+        self.scaling = np.empty((P, r + 3))  # κ, det s, v₀, v₁
+        self.inverse, self.rhs = np.empty((P, r, r)), np.empty((P, r))
+        self.dw, self.dz = np.empty((P, r)), np.empty((P, r + 1))
+        self.longest, self.longest_dual = np.empty(P), np.empty(P)
+
+    def psi(self, A: Array | None = None) -> Array:
+        """Return ψ (P, m) under the metrics A (n, r, r), or under the known one."""
+        b = self.block
+        if A is not None:
+            return _psi(self.axes, b.delta, b.total, A, b.problem, self.w)
+        return self.offset + _psi(self.axes, b.delta, b.total, self._no_metric(), b.problem, self.w)
+
+    def _no_metric(self) -> Array:
+        r = self.w.shape[1]
+        return np.zeros((int(self.block.problem[-1]) + 1, r, r))
+
+    def linearise(self, A: Array | None, mu: Array) -> tuple[Array, Array]:
+        """Return merit and gap (P,); see `bounded.BoundedBlock.linearise`."""
+        b = self.block
+        self.mu = mu
+        self.at = self.psi(A)
+        return _linearise(
+            self.axes, b.delta, b.response, b.weight, self.at, self.w, self.radius, self.z, mu, self.smooth, self.beta,
+            self.xi, self.a, self.g, self.h, self.tangent, self.scaling, self.inverse, self.rhs,
+        )  # fmt: skip
+
+    def eliminate(self, sums: Sums) -> None:
+        """Add Schur complements to `sums`."""
+        b = self.block
+        _eliminate(
+            self.axes, b.delta, b.total, self.g, self.h, self.tangent, self.inverse, self.rhs, b.problem,
+            sums.schur, sums.gradient, sums.reduced,
+        )  # fmt: skip
+
+    def direction(self, dA: Array | None) -> tuple[Array, Array]:
+        """Return slope and longest step (P,)."""
+        b = self.block
+        dA = self._no_metric() if dA is None else dA
+        slope = _direction(
+            self.axes, b.delta, b.total, b.response, b.weight, b.problem, dA, self.w, self.radius, self.z, self.mu, self.smooth,
+            self.at, self.xi, self.a, self.g, self.h, self.scaling, self.inverse, self.rhs,
+            self.along, self.dw, self.dz, self.dxi, self.dt, self.da, self.longest, self.longest_dual,
+        )  # fmt: skip
+        return slope, self.longest
+
+    def merit(self, alpha: Array) -> Array:
+        """Return the merit (P,) after a step alpha (P,) of the metric."""
+        b = self.block
+        return _merit(
+            self.axes, b.delta, b.response, b.weight, self.at, self.along, self.w, self.dw, self.radius, self.scaling,
+            self.mu, self.smooth, self.beta, self.xi, self.dxi, self.dt, self.longest, alpha,
+        )  # fmt: skip
+
+    def advance(self, alpha: Array) -> None:
+        """Take the step."""
+        _advance(
+            self.axes, self.w, self.dw, self.z, self.dz, self.radius, self.scaling, self.mu, self.smooth,
+            self.xi, self.dxi, self.a, self.da, self.longest, self.longest_dual, alpha,
+        )  # fmt: skip
+
+
+def _central(w: Array, radius: Array, mu: Array) -> Array:
+    """Return multipliers (P, r + 1) on the central path."""
+    size = np.linalg.norm(w, axis=1)
+    scale = mu / ((radius - size) * (radius + size))
+    return np.column_stack([scale * radius, -scale[:, None] * w])
+
+
+@njit
+def _determinant(axes: Any, s0: Any, s1: Any) -> Any:
+    size = 0.0
+    for a in range(len(axes)):
+        size += s1[a] * s1[a]
+    size = sqrt(size)
+    return (s0 - size) * (s0 + size)
+
+
+@njit
+def _psi(axes: Any, delta: Any, total: Any, A: Any, problem: Any, w: Any) -> Any:
+    P, m, r = delta.shape[0], delta.shape[1], len(axes)
     out = np.empty((P, m))
     for k in range(P):
         Q = A[problem[k]]
@@ -33,10 +148,10 @@ def psi(delta: Any, total: Any, A: Any, problem: Any, w: Any) -> Any:
     return out
 
 
-@numba.njit(cache=True)
-def _invert(H: Any) -> None:
+@njit
+def _invert(axes: Any, H: Any) -> None:
     """Invert a symmetric positive definite matrix in place by Gauss–Jordan sweeps."""
-    r = H.shape[0]
+    r = len(axes)
     for k in range(r):
         pivot = 1.0 / H[k, k]
         for i in range(r):
@@ -52,38 +167,99 @@ def _invert(H: Any) -> None:
         H[k, k] = pivot
 
 
-@numba.njit(cache=True)
-def systems(delta: Any, g: Any, h: Any, tangent: Any, kappa: Any, v1: Any, barrier: Any) -> Any:
-    """Return ``H⁻¹`` (P, r, r), right sides and pulls (P, r); see `bounded.BoundedBlock.linearise`."""
-    P, m, r = delta.shape
-    inverse, rhs, pull = np.empty((P, r, r)), np.empty((P, r)), np.zeros((P, r))
+@njit
+def _centre(c: Any, z: Any, mu: Any) -> Any:
+    """Return the slack ξ and multiplier a of one hinge answer on the central path (`terms.SlackTerms`)."""
+    q = 1.0 - z
+    B = c * q - 2.0 * mu
+    root = sqrt(4.0 * mu * mu + (c * q) ** 2)
+    t = 2.0 * mu * q / (B + root) if B > 0 else (root - B) / (2.0 * c)
+    return t + q, mu / t
+
+
+@njit
+def _linearise(
+    axes: Any, delta: Any, y: Any, c: Any, at: Any, w: Any, radius: Any, z: Any, mu: Any, smooth: Any, beta: Any,
+    xi: Any, a: Any, g: Any, h: Any, tangent: Any, scaling: Any, inverse: Any, rhs: Any,
+) -> Any:  # fmt: skip
+    P, m, r = delta.shape[0], delta.shape[1], len(axes)
+    merit, gap, pull = np.empty(P), np.empty(P), np.empty(r)
     for k in range(P):
+        # Nesterov–Todd scaling of the ball
+        det = _determinant(axes, radius[k], w[k])
+        root_s, root_z = sqrt(det), sqrt(_determinant(axes, z[k, 0], z[k, 1:]))
+        product = radius[k] * z[k, 0]
+        for i in range(r):
+            product += w[k, i] * z[k, i + 1]
+        gamma = sqrt(0.5 * (1.0 + product / (root_s * root_z)))
+        kappa = root_z / root_s
+        scaling[k, 0], scaling[k, 1] = kappa, det
+        scaling[k, 2] = (radius[k] / root_s + z[k, 0] / root_z) / (2.0 * gamma)
         H = inverse[k]
-        for a in range(r):
-            rhs[k, a] = -barrier[k, a]
-            for b in range(r):
-                H[a, b] = 2.0 * kappa[k] * v1[k, a] * v1[k, b]
-            H[a, a] += kappa[k]
+        for i in range(r):
+            scaling[k, i + 3] = (w[k, i] / root_s - z[k, i + 1] / root_z) / (2.0 * gamma)
+            rhs[k, i] = -mu[k] / det * w[k, i]
+            pull[i] = 0.0
+        for i in range(r):
+            for j in range(r):
+                H[i, j] = 2.0 * kappa * scaling[k, i + 3] * scaling[k, j + 3]
+            H[i, i] += kappa
+        total_merit, total_gap = -0.5 * mu[k] * log(det), 0.0
+        # answers; Σ c log(1 + e) takes one logarithm for a run of equal weights
+        run, run_weight = 1.0, 0.0
         for i in range(m):
-            for a in range(r):
-                d = delta[k, i, a]
-                rhs[k, a] -= g[k, i] * d
-                pull[k, a] += tangent[k, i] * d
-                for b in range(r):
-                    H[a, b] += h[k, i] * d * delta[k, i, b]
-        _invert(H)
-    return inverse, rhs, pull
+            weight, answer = c[k, i], y[k, i]
+            if weight <= 0.0:
+                g[k, i] = h[k, i] = tangent[k, i] = 0.0
+                continue
+            if smooth:
+                margin = beta * answer * at[k, i]
+                e = exp(-abs(margin))
+                share = 1.0 / (1.0 + e)
+                if weight != run_weight or run > LONGEST_RUN:
+                    total_merit += run_weight * log(run)
+                    run, run_weight = 1.0, weight
+                run *= 1.0 + e
+                total_merit += weight * max(-margin, 0.0)
+                slope = -weight * beta * answer * (e * share if margin >= 0 else share)
+                curvature = weight * beta * beta * e * share * share
+                tilt = slope
+            else:
+                margin = answer * at[k, i]
+                if a[k, i] < 0.0:
+                    xi[k, i], a[k, i] = _centre(weight, margin, mu[k])
+                t = xi[k, i] + margin - 1.0
+                k_t, k_xi = a[k, i] / t, (weight - a[k, i]) / xi[k, i]
+                slope = answer * (-mu[k] / t + k_t * (mu[k] / t + mu[k] / xi[k, i] - weight) / (k_t + k_xi))
+                curvature = k_t * k_xi / (k_t + k_xi)
+                tilt = -answer * a[k, i]
+                total_merit += weight * xi[k, i] - mu[k] * log(xi[k, i] * t)
+                total_gap += weight * max(1.0 - margin, 0.0) - a[k, i] * (1.0 - margin)
+            g[k, i], h[k, i], tangent[k, i] = slope, curvature, tilt
+            for p in range(r):
+                d = delta[k, i, p]
+                rhs[k, p] -= slope * d
+                pull[p] += tilt * d
+                for q in range(r):
+                    H[p, q] += curvature * d * delta[k, i, q]
+        total_merit += run_weight * log(run)
+        _invert(axes, H)
+        length = 0.0
+        for i in range(r):
+            total_gap += pull[i] * w[k, i]
+            length += pull[i] * pull[i]
+        merit[k], gap[k] = total_merit, total_gap + radius[k] * sqrt(length)
+    return merit, gap
 
 
-@numba.njit(cache=True)
-def eliminate(
-    delta: Any, total: Any, g: Any, h: Any, tangent: Any, inverse: Any, rhs: Any, problem: Any,
+@njit
+def _eliminate(
+    axes: Any, delta: Any, total: Any, g: Any, h: Any, tangent: Any, inverse: Any, rhs: Any, problem: Any,
     schur: Any, gradient: Any, reduced: Any,
 ) -> None:  # fmt: skip
-    """Add every person's Schur complement to ``schur (n, p, p)``, ``gradient`` and ``reduced (n, p)``."""
-    P, m, r = delta.shape
+    P, m, r = delta.shape[0], delta.shape[1], len(axes)
     p = r * (r + 1) // 2
-    half_root2 = 0.5 * np.sqrt(2.0)
+    half_root2 = 0.5 * sqrt(2.0)
     Delta, C, X = np.empty(p), np.empty((r, p)), np.empty((r, p))
     S, G, R = np.zeros((p, p)), np.zeros(p), np.zeros(p)
     for k in range(P):
@@ -98,14 +274,14 @@ def eliminate(
                     Delta[at] = half_root2 * (d * total[k, i, b] + s * delta[k, i, b])
                     at += 1
             curvature = h[k, i]
-            for a in range(r):
-                for c in range(p):
-                    C[a, c] += curvature * delta[k, i, a] * Delta[c]
             for c in range(p):
                 G[c] += tangent[k, i] * Delta[c]
                 R[c] -= g[k, i] * Delta[c]
-                for e in range(p):
-                    S[c, e] += curvature * Delta[c] * Delta[e]
+                scaled = curvature * Delta[c]
+                for a in range(r):
+                    C[a, c] += scaled * delta[k, i, a]
+                for e in range(c + 1):
+                    S[c, e] += scaled * Delta[e]
         for a in range(r):
             for c in range(p):
                 X[a, c] = 0.0
@@ -114,31 +290,185 @@ def eliminate(
         for a in range(r):
             for c in range(p):
                 R[c] -= rhs[k, a] * X[a, c]
-                for e in range(p):
+                for e in range(c + 1):
                     S[c, e] -= C[a, c] * X[a, e]
         if k + 1 == P or problem[k + 1] != problem[k]:  # the last person of a problem
             j = problem[k]
-            schur[j] += S
-            gradient[j] += G
-            reduced[j] += R
+            for c in range(p):
+                gradient[j, c] += G[c]
+                reduced[j, c] += R[c]
+                for e in range(c + 1):
+                    schur[j, c, e] += S[c, e]
+                    if e != c:
+                        schur[j, e, c] += S[c, e]
             S[:], G[:], R[:] = 0.0, 0.0, 0.0
 
 
-@numba.njit(cache=True)
-def reduce(delta: Any, total: Any, h: Any, rhs: Any, dA: Any, problem: Any) -> Any:
-    """Return ``⟨Δ, dA⟩`` (P, m) and people's right sides (P, r) after the metric steps dA (n, r, r)."""
-    P, m, r = delta.shape
-    along, left = np.empty((P, m)), rhs.copy()
+@njit
+def _to_boundary(axes: Any, s0: Any, s1: Any, d0: Any, d1: Any) -> Any:
+    """Return the smallest positive step that leaves the second-order cone (`ball._to_boundary`)."""
+    det = _determinant(axes, s0, s1)
+    a, b = d0 * d0, s0 * d0
+    for i in range(len(axes)):
+        a -= d1[i] * d1[i]
+        b -= s1[i] * d1[i]
+    root = sqrt(max(b * b - a * det, 0.0))
+    if b < 0 and root > 0:
+        return det / (root - b)
+    return (b + root) / -a if a < 0 else np.inf
+
+
+@njit
+def _direction(
+    axes: Any, delta: Any, total: Any, y: Any, c: Any, problem: Any, dA: Any, w: Any, radius: Any, z: Any, mu: Any, smooth: Any,
+    at: Any, xi: Any, a: Any, g: Any, h: Any, scaling: Any, inverse: Any, rhs: Any,
+    along: Any, dw: Any, dz: Any, dxi: Any, dt: Any, da: Any, longest: Any, longest_dual: Any,
+) -> Any:  # fmt: skip
+    P, m, r = delta.shape[0], delta.shape[1], len(axes)
+    slope, right = np.empty(P), np.empty(r)
     for k in range(P):
         D = dA[problem[k]]
+        for p in range(r):
+            right[p] = rhs[k, p]
         for i in range(m):
             value = 0.0
-            for a in range(r):
+            for p in range(r):
                 inner = 0.0
-                for b in range(r):
-                    inner += D[a, b] * total[k, i, b]
-                value += delta[k, i, a] * inner
+                for q in range(r):
+                    inner += D[p, q] * total[k, i, q]
+                value += delta[k, i, p] * inner
             along[k, i] = value
-            for a in range(r):
-                left[k, a] -= h[k, i] * delta[k, i, a] * value
-    return along, left
+            for p in range(r):
+                right[p] -= h[k, i] * delta[k, i, p] * value
+        # the ball
+        kappa, det, v0 = scaling[k, 0], scaling[k, 1], scaling[k, 2]
+        projected, outward = 0.0, 0.0
+        for p in range(r):
+            step = 0.0
+            for q in range(r):
+                step += inverse[k, p, q] * right[q]
+            dw[k, p] = step
+            projected += 2.0 * scaling[k, p + 3] * step
+            outward += w[k, p] * step
+        dz[k, 0] = mu[k] * radius[k] / det - z[k, 0] + kappa * v0 * projected
+        for p in range(r):
+            barrier = mu[k] / det * w[k, p]
+            dz[k, p + 1] = -barrier - z[k, p + 1] - kappa * (dw[k, p] + scaling[k, p + 3] * projected)
+        if smooth:
+            primal = det / (2.0 * outward) if outward > 0 else np.inf
+        else:
+            primal = _to_boundary(axes, radius[k], w[k], 0.0, dw[k])
+        dual = _to_boundary(axes, z[k, 0], z[k, 1:], dz[k, 0], dz[k, 1:])
+        # answers
+        change = mu[k] / det * outward
+        for i in range(m):
+            weight = c[k, i]
+            if weight <= 0.0:
+                continue
+            dpsi = along[k, i]
+            for p in range(r):
+                dpsi += delta[k, i, p] * dw[k, p]
+            if smooth:
+                change += g[k, i] * dpsi
+                continue
+            step = y[k, i] * dpsi
+            slack, multiplier = xi[k, i], a[k, i]
+            t = slack + y[k, i] * at[k, i] - 1.0
+            k_t, k_xi = multiplier / t, (weight - multiplier) / slack
+            move = (mu[k] / t + mu[k] / slack - weight - k_t * step) / (k_t + k_xi)
+            dxi[k, i], dt[k, i] = move, move + step
+            da[k, i] = mu[k] / t - multiplier - k_t * dt[k, i]
+            change += weight * move - mu[k] * (move / slack + dt[k, i] / t)
+            if move < 0:
+                primal = min(primal, -slack / move)
+            if dt[k, i] < 0:
+                primal = min(primal, -t / dt[k, i])
+            if da[k, i] < 0:
+                dual = min(dual, -multiplier / da[k, i])
+            elif da[k, i] > 0:
+                dual = min(dual, (weight - multiplier) / da[k, i])
+        slope[k] = change
+        longest[k], longest_dual[k] = min(1.0, SHARE * primal), min(1.0, SHARE * dual)
+    return slope
+
+
+@njit
+def _arrive(axes: Any, w: Any, dw: Any, radius: Any, det: Any, step: Any, smooth: Any, out: Any) -> None:
+    """Write where a person's step leads (`ball.Balls.arrive`)."""
+    r = len(axes)
+    outward, size = 0.0, 0.0
+    for p in range(r):
+        out[p] = w[p] + step * dw[p]
+        outward += w[p] * dw[p]
+        size += out[p] * out[p]
+    if smooth:
+        keep = 0.9 * min(det - 2.0 * step * outward, radius * radius)
+        if _determinant(axes, radius, out) < keep:
+            factor = sqrt((radius * radius - keep) / size)
+            for p in range(r):
+                out[p] *= factor
+
+
+@njit
+def _merit(
+    axes: Any, delta: Any, y: Any, c: Any, at: Any, along: Any, w: Any, dw: Any, radius: Any, scaling: Any,
+    mu: Any, smooth: Any, beta: Any, xi: Any, dxi: Any, dt: Any, longest: Any, alpha: Any,
+) -> Any:  # fmt: skip
+    P, m, r = delta.shape[0], delta.shape[1], len(axes)
+    out, there = np.empty(P), np.empty(r)
+    for k in range(P):
+        step = min(alpha[k], longest[k])
+        _arrive(axes, w[k], dw[k], radius[k], scaling[k, 1], step, smooth, there)
+        det = _determinant(axes, radius[k], there)
+        if not det > 0:
+            out[k] = np.inf
+            continue
+        value = -0.5 * mu[k] * log(det)
+        run, run_weight = 1.0, 0.0
+        for i in range(m):
+            weight = c[k, i]
+            if weight <= 0.0:
+                continue
+            if smooth:
+                psi = at[k, i] + alpha[k] * along[k, i]
+                for p in range(r):
+                    psi += delta[k, i, p] * (there[p] - w[k, p])
+                margin = beta * y[k, i] * psi
+                if weight != run_weight or run > LONGEST_RUN:
+                    value += run_weight * log(run)
+                    run, run_weight = 1.0, weight
+                run *= 1.0 + exp(-abs(margin))
+                value += weight * max(-margin, 0.0)
+            else:
+                slack = xi[k, i] + step * dxi[k, i]
+                t = xi[k, i] + y[k, i] * at[k, i] - 1.0 + step * dt[k, i]
+                value += weight * slack - mu[k] * log(slack * t)
+        out[k] = value + run_weight * log(run)
+    return out
+
+
+@njit
+def _advance(
+    axes: Any, w: Any, dw: Any, z: Any, dz: Any, radius: Any, scaling: Any, mu: Any, smooth: Any,
+    xi: Any, dxi: Any, a: Any, da: Any, longest: Any, longest_dual: Any, alpha: Any,
+) -> None:  # fmt: skip
+    P, r = w.shape[0], len(axes)
+    there = np.empty(r)
+    for k in range(P):
+        if alpha[k] <= 0.0:
+            continue
+        step, dual = min(alpha[k], longest[k]), longest_dual[k]
+        _arrive(axes, w[k], dw[k], radius[k], scaling[k, 1], step, smooth, there)
+        w[k] = there
+        for p in range(r + 1):
+            z[k, p] += dual * dz[k, p]
+        if not smooth:
+            for i in range(xi.shape[1]):
+                xi[k, i] += step * dxi[k, i]
+                a[k, i] += dual * da[k, i]
+        det = _determinant(axes, radius[k], w[k])
+        balance = det * _determinant(axes, z[k, 0], z[k, 1:]) / mu[k] ** 2
+        if not 1e-8 <= balance <= 1e8:
+            z[k, 0] = mu[k] * radius[k] / det
+            for p in range(r):
+                z[k, p + 1] = -mu[k] / det * w[k, p]

@@ -1,9 +1,10 @@
 """Projected people: unquantized answers, ideal points removed by linear algebra (Algorithms 3 and 4).
 
 Real-valued answers satisfy ``Δ_k a + δ_k w_k = ψ_k``, linear in a = svec(A) and w_k. With R_k the projector on the
-complement of span(δ_k) within person k's own answers, ``R_k Δ_k a = R_k ψ_k`` no longer contains w_k, whatever it is. Stacked over people
-this is the system whose Gram matrix is the identifiability operator ``S = Σ_k Δ_kᵀ R_k Δ_k``: full rank means that
-M is recovered exactly, and the null space is what no algorithm can learn from these answers.
+complement of span(δ_k) within person k's own answers, ``R_k Δ_k a = R_k ψ_k`` no longer contains w_k, whatever
+it is. Stacked over people this is the system whose Gram matrix is the identifiability operator ``S = Σ_k Δ_kᵀ
+R_k Δ_k``: full rank means that M is recovered exactly, and the null space is what no algorithm can learn from
+these answers.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Triangle:
     scale: float
 
     def solve(self) -> tuple[Array, Array, Array]:
-        """Return the least-norm solution a (p,), the singular values (p,) and a basis (p − rank, p) of what is not identified."""
+        """Return the least-norm solution (p,), the singular values (p,) and a basis (k, p) of what they leave open."""
         p = self.R.shape[1]
         U, values, directions = np.linalg.svd(self.R, full_matrices=True)
         values = np.concatenate([values, np.zeros(p - values.size)])
@@ -50,22 +51,24 @@ class Triangle:
         return a, values, directions[rank:]
 
 
+# --8<-- [start:project]
 def project_people(block: Block) -> tuple[Array, Array]:
     """Return ``R_k Δ_k`` (P, m, p) and ``R_k ψ_k`` (P, m): a block's answers without its people.
 
-    The span of δ_k is found by singular values, not by an unpivoted QR, so that repeated, parallel or cyclic questions count
-    once.
+    The span of δ_k is found by singular values, not by an unpivoted QR, so that repeated, parallel or cyclic
+    questions count once.
     """
     root = np.sqrt(block.weight)[:, :, None]  # zero on padding
     delta = root * block.delta
-    rows = root * np.concatenate(
-        [outer_difference(block.delta, block.total), block.response[:, :, None]], axis=2
-    )
+    rows = root * np.concatenate([outer_difference(block.delta, block.total), block.response[:, :, None]], axis=2)
     U, values, _ = np.linalg.svd(delta, full_matrices=False)
     kept = values > RANK_TOLERANCE * values[:, :1]
     U = U * kept[:, None, :]
     rows = rows - U @ (np.swapaxes(U, 1, 2) @ rows)
     return rows[:, :, :-1], rows[:, :, -1]
+
+
+# --8<-- [end:project]
 
 
 def triangles(people: People) -> list[Triangle]:

@@ -10,7 +10,7 @@ Both classes hold the answers of one block and speak in per-answer arrays (P, m)
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from crowdmetric.users.ball import to_zero
 
 __all__ = ["SlackTerms", "SmoothTerms", "Terms", "terms_for"]
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 class Terms(Protocol):
@@ -30,7 +30,7 @@ class Terms(Protocol):
         """Return merit, effective slope and curvature at ψ."""
 
     def minorant(self, psi: Array) -> tuple[Array, Array]:
-        """Return (loss − tangent at ψ, slope of the tangent): an affine lower bound of ``c ℓ`` that holds everywhere."""
+        """Return (loss − tangent at ψ, slope of the tangent), a tangent being below ``c ℓ`` everywhere."""
 
     def direction(self, dpsi: Array) -> Array:
         """Fix the step that goes with dψ and return the directional derivative of the merit."""
@@ -82,10 +82,10 @@ class SlackTerms:
         self.response = response
         self.filled = weight > 0
         self.c = np.where(self.filled, weight, 1.0)
-        self.a: Array | None = None
+        self.started = False
 
     def _centre(self, z: Array, mu: Array) -> tuple[Array, Array]:
-        """Return (ξ, t) on the central path: the positive root of ``c t² + (c q − 2μ) t − μ q = 0``, q = 1 − z, ξ = t + q."""
+        """Return (ξ, t) on the central path: t > 0 solves ``c t² + (c q − 2μ) t − μ q = 0``, q = 1 − z, ξ = t + q."""
         c, q = self.c, 1.0 - z
         B = c * q - 2.0 * mu
         root = np.sqrt(4.0 * mu * mu + (c * q) ** 2)
@@ -95,7 +95,8 @@ class SlackTerms:
 
     def linearise(self, psi: Array, mu: Array) -> tuple[Array, Array, Array]:
         z = self.response * psi
-        if self.a is None:
+        if not self.started:
+            self.started = True
             self.xi, t = self._centre(z, mu)
             self.a = mu / t
         c, a, xi = self.c, self.a, self.xi
@@ -110,7 +111,6 @@ class SlackTerms:
         return merit * self.filled, self.response * slope, curvature * self.filled
 
     def minorant(self, psi: Array) -> tuple[Array, Array]:
-        assert self.a is not None
         margin = 1.0 - self.response * psi  # c max(0, margin) ≥ a margin for every a in [0, c]
         excess = self.c * np.maximum(margin, 0.0) - self.a * margin
         return excess * self.filled, -self.response * self.a

@@ -1,0 +1,123 @@
+"""Stages 1 and 2 at d = 10, n = 80, r = 1, K = 80, m = 8, oracle radii.
+
+Compared with what a competent user would write (one vectorised CVXPY problem a subspace, solved by Clarabel)
+and with the published formulation (one CVXPY term a comparison, solved by SCS). The last two are timed on a few
+subspaces and scaled to 80.
+"""
+
+from __future__ import annotations
+
+import warnings
+from statistics import median
+from time import perf_counter
+
+import cvxpy as cp
+import numpy as np
+
+from crowdmetric.losses import get_loss
+from crowdmetric.simulate import Crowd, simulate_crowd
+from crowdmetric.solvers.barrier import solve_barrier
+from crowdmetric.stitch import stitch
+from crowdmetric.symmetric import relative_error
+from crowdmetric.users.blocks import Answers, arrange
+
+D, N, K, M = 10, 80, 80, 8
+
+
+def oracle_radii(crowd: Crowd) -> tuple[np.ndarray, np.ndarray]:
+    Q = np.swapaxes(crowd.bases, 1, 2) @ crowd.metric @ crowd.bases
+    v = np.einsum("kd,kdr->kr", -2.0 * crowd.ideal_points @ crowd.metric, np.repeat(crowd.bases, K, axis=0))
+    return np.linalg.norm(Q, axis=(1, 2)), np.linalg.norm(v.reshape(N, K, -1), axis=2).max(axis=1)
+
+
+def coordinates(crowd: Crowd) -> np.ndarray:
+    return np.einsum("ndr,nd->nr", crowd.bases[crowd.labels], crowd.items)
+
+
+def ours(crowd: Crowd, loss: str) -> tuple[float, np.ndarray, float]:
+    """Return seconds, objectives (n,) and relative error of both stages, from coordinates to metric."""
+    radii = oracle_radii(crowd)
+    X = coordinates(crowd)
+    clock = perf_counter()
+    answers = Answers(
+        X,
+        crowd.pairs,
+        crowd.y.astype(float),
+        np.ones(crowd.y.size),
+        crowd.users,
+        np.repeat(np.arange(N), K),
+        N,
+    )
+    result = solve_barrier(arrange(answers), get_loss(loss), *radii)
+    metric = stitch(crowd.bases, result.metrics, method="huber")
+    return perf_counter() - clock, result.objective, relative_error(metric, crowd.metric)
+
+
+def rows_of(crowd: Crowd, subspace: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    rows = crowd.users // K == subspace
+    X = coordinates(crowd)
+    return X[crowd.pairs[rows, 0]], X[crowd.pairs[rows, 1]], crowd.y[rows], crowd.users[rows] - subspace * K
+
+
+def vectorised(crowd: Crowd, subspace: int, loss: str) -> tuple[float, float]:
+    """Return seconds and objective of one vectorised CVXPY problem with Clarabel."""
+    zeta_metric, zeta_ideal = oracle_radii(crowd)
+    left, right, y, user = rows_of(crowd, subspace)
+    clock = perf_counter()
+    r = left.shape[1]
+    A, W = cp.Variable((r, r), PSD=True), cp.Variable((K, r))
+    Delta = np.einsum("ti,tj->tij", left, left) - np.einsum("ti,tj->tij", right, right)
+    psi = Delta.reshape(len(y), -1) @ cp.vec(A, order="C") + cp.sum(cp.multiply(left - right, W[user]), axis=1)
+    margin = cp.multiply(y, psi)
+    total = cp.sum(cp.logistic(-margin)) if loss == "logistic" else cp.sum(cp.pos(1 - margin))
+    bounds = [cp.norm(A, "fro") <= zeta_metric[subspace], cp.norm(W, axis=1) <= zeta_ideal[subspace]]
+    problem = cp.Problem(cp.Minimize(total), bounds)
+    problem.solve(solver=cp.CLARABEL)
+    return perf_counter() - clock, problem.value / len(y)
+
+
+def termwise(crowd: Crowd, subspace: int) -> tuple[float, float]:
+    """Return seconds and objective of the published formulation: a term a comparison, SCS."""
+    zeta_metric, zeta_ideal = oracle_radii(crowd)
+    left, right, y, user = rows_of(crowd, subspace)
+    clock = perf_counter()
+    r = left.shape[1]
+    A = cp.Variable((r, r), PSD=True)
+    w = [cp.Variable(r) for _ in range(K)]
+    total = 0
+    for x, x_prime, answer, k in zip(left, right, y, user, strict=True):
+        Delta = np.outer(x, x) - np.outer(x_prime, x_prime)
+        total += cp.logistic(-answer * (cp.trace(Delta @ A) + (x - x_prime) @ w[k]))
+    bounds = [cp.norm(A, "fro") <= zeta_metric[subspace]] + [cp.norm(v) <= zeta_ideal[subspace] for v in w]
+    problem = cp.Problem(cp.Minimize(total), bounds)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        problem.solve(solver=cp.SCS, eps=1e-4, max_iters=100_000)
+    return perf_counter() - clock, problem.value / len(y)
+
+
+def main() -> None:
+    crowd = simulate_crowd(D, N, 1, K, M, seed=0)
+    for loss in ("logistic", "hinge"):
+        ours(crowd, loss)  # compiles the sweeps
+        runs = [ours(crowd, loss) for _ in range(7)]
+        seconds = median(run[0] for run in runs)
+        print(
+            f"{loss}: crowdmetric {seconds * 1e3:.1f} ms for {N} subspaces and Huber stitching, "
+            f"relative error {runs[0][2]:.1e}"
+        )
+        timed = [vectorised(crowd, i, loss) for i in range(5)]
+        other = N * median(t for t, _ in timed)
+        worst = max(abs(value - runs[0][1][i]) for i, (_, value) in enumerate(timed))
+        print(
+            f"  vectorised CVXPY + Clarabel: {other:.2f} s scaled, {other / seconds:.0f} times ours "
+            f"(objectives differ by {worst:.0e})"
+        )
+        if loss == "logistic":
+            timed = [termwise(crowd, i) for i in range(2)]
+            other = N * median(t for t, _ in timed)
+            worst = max(abs(value - runs[0][1][i]) for i, (_, value) in enumerate(timed))
+            print(
+                f"  published CVXPY + SCS: {other:.0f} s scaled, {other / seconds:.0f} times ours "
+                f"(objectives differ by {worst:.0e})"
+            )

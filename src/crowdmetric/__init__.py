@@ -1,0 +1,7 @@
+"""crowdmetric: learn how a crowd sees similarity from a handful of "this one or that one?" answers per person."""
+
+from crowdmetric._version import __version__
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.estimators import IdealPointMetric, StitchedMetric
+
+__all__ = ["Comparisons", "IdealPointMetric", "StitchedMetric", "__version__"]

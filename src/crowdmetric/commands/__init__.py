@@ -1,0 +1,23 @@
+"""The commands of the command line, one a file; a new one is a file and a line here.
+
+::
+
+    base.py        what a command is, and what commands share
+    simulate.py    a crowd with a known truth -> tables
+    fit.py         tables -> a saved model
+    predict.py     a saved model and questions -> expected answers
+    info.py        a saved model -> what is in it
+"""
+
+from __future__ import annotations
+
+from crowdmetric.commands.base import Command, UsageError
+from crowdmetric.commands.fit import FIT
+from crowdmetric.commands.info import INFO
+from crowdmetric.commands.predict import PREDICT
+from crowdmetric.commands.simulate import SIMULATE
+
+__all__ = ["COMMANDS", "Command", "UsageError"]
+
+# In the order in which people meet them; `crowdmetric --help` lists them so.
+COMMANDS: tuple[Command, ...] = (SIMULATE, FIT, PREDICT, INFO)

@@ -1,0 +1,134 @@
+"""crowdmetric predict: a saved model and questions -> the answers to expect."""
+
+from __future__ import annotations
+
+import csv
+import sys
+import warnings
+from argparse import ArgumentParser, Namespace
+from math import isnan
+from typing import Any
+
+import numpy as np
+
+from crowdmetric.commands.base import Command, note
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.errors import DataError, DroppedRowsWarning, ModelFileError
+from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.persist import SavedModel, load_model
+from crowdmetric.tables import Column, Columns, as_ids, canonical_columns, read_columns, write_columns
+
+__all__ = ["PREDICT"]
+
+NAMES = {"user": "user", "left": "left", "right": "right"}
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="a folder written by crowdmetric fit")
+    add("comparisons", metavar="COMPARISONS", help="CSV or Parquet: user, left, right; answers are optional")
+    add("--out", metavar="FILE", help="CSV or Parquet to write (default: CSV on standard output)")
+
+
+def _run(options: Namespace) -> None:
+    model = load_model(options.model)
+    if model.items is None:
+        raise ModelFileError(f"{options.model} was saved without items; fit it to a catalogue of items")
+    estimator = model.estimator()
+    table = canonical_columns(read_columns(options.comparisons), NAMES)
+    known_items, known_users = _align(table, model)
+    estimator.users_ = known_users
+    questions = Comparisons.from_table(
+        {name: table[name] for name in NAMES} | {"response": np.full(len(table["user"]), -1.0)},
+        item_ids=known_items,
+    )
+    _note_strangers(options, questions, known_users)
+    predictions = _predict(options, estimator, questions)
+    if options.out is None:
+        _print_csv(predictions)
+    else:
+        write_columns(predictions, options.out)
+    _note_accuracy(options, estimator, table, known_items)
+
+
+def _align(table: Columns, model: SavedModel) -> tuple[Column, Column]:
+    """Return the model's items and people under ids of the table's kind.
+
+    A CSV file whose ids all look like numbers is read as numbers, so the same person can be 7 in one table
+    and '7' in another: where the kinds differ, both sides become text.
+    """
+    known = {"left": model.item_ids, "right": model.item_ids, "user": model.users}
+    kinds = {name: as_ids(table[name], name)[0].dtype.kind == "i" for name in NAMES}
+    for group in (("left", "right"), ("user",)):
+        if len({kinds[name] for name in group} | {known[name].dtype.kind == "i" for name in group}) > 1:
+            for name in group:
+                table[name], known[name] = _as_text(table[name], name), known[name].astype(str)
+    return known["left"], known["user"]
+
+
+def _as_text(column: Column, name: str) -> Column:
+    ids, missing = as_ids(column, name)
+    text = ids.astype(str).astype(object)
+    text[missing] = None
+    return text
+
+
+def _note_strangers(options: Namespace, questions: Comparisons, known: Column) -> None:
+    strangers = np.sum(~np.isin(questions.user_ids, known))
+    if strangers:
+        who = f"{strangers} of {questions.n_users} people are not in the model"
+        note(options, f"{who} and are predicted as the average person")
+
+
+def _predict(options: Namespace, estimator: CrowdMetric, questions: Comparisons) -> Columns:
+    """Return user, left, right, psi, choice and the probability of left, a row a question."""
+    psi = estimator.decision_function(questions)
+    try:
+        left = estimator.predict_proba(questions)[:, 0]
+    except DataError:  # hinge and squared losses are not likelihoods
+        note(options, f"loss {estimator.loss!r} gives no probabilities; that column is empty")
+        left = np.full(len(psi), np.nan)
+    columns = questions.columns()
+    return {name: columns[name] for name in NAMES} | {
+        "psi": psi,
+        "choice": np.where(psi > 0, "right", "left"),
+        "probability": left,
+    }
+
+
+def _print_csv(columns: Columns) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*map(_cells, columns.values()), strict=True))
+
+
+def _cells(column: Column) -> list[Any]:
+    """Return Python values, of which `csv` writes floats in full and None as an empty cell."""
+    cells: list[Any] = column.tolist()
+    return [None if isnan(cell) else cell for cell in cells] if column.dtype.kind == "f" else cells
+
+
+def _note_accuracy(options: Namespace, estimator: CrowdMetric, table: Columns, known_items: Column) -> None:
+    """Say how many answers were right, where the table has some."""
+    if not set(table) & {"response", "choice", "probability"}:
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DroppedRowsWarning)  # the sentence below counts them
+            answers = Comparisons.from_table(table, item_ids=known_items)
+        score = estimator.score(answers)
+    except DataError as error:
+        note(options, f"the answers cannot be scored: {error}")
+        return
+    used = f"{len(table['user']) - sum(answers.dropped.values())} of {len(table['user'])} answers"
+    measure = "accuracy" if hasattr(estimator, "classes_") else "R²"
+    note(options, f"{measure} {score:.4f} on {used}")
+
+
+PREDICT = Command(
+    name="predict",
+    help="predict answers with a saved model",
+    example="crowdmetric predict model crowd/comparisons.csv > predictions.csv",
+    add_arguments=_arguments,
+    run=_run,
+)

@@ -1,0 +1,69 @@
+"""This machine: NumPy arrays, and processes for independent jobs."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from typing import Any, TypeVar
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from crowdmetric.errors import DataError
+
+__all__ = ["LocalEngine"]
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+class LocalEngine:
+    """Run independent jobs in processes of this machine.
+
+    Parameters
+    ----------
+    jobs : int or None
+        Number of processes; None: one a core. With one, everything runs in this process. Results do not depend on
+        it: a job carries its own seed.
+    """
+
+    xp = np
+
+    def __init__(self, jobs: int | None = None) -> None:
+        if jobs is not None and jobs < 1:
+            raise DataError(f"jobs={jobs} is not a number of processes; give 1 or more, or None for one a core")
+        self.jobs = jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else jobs or 1
+
+    def map(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[tuple[Job, Result]]:
+        """Yield (job, result) in the order in which they finish; an exception in a job is raised here."""
+        todo = list(jobs)
+        if self.jobs == 1 or len(todo) <= 1:
+            with threadpool_limits(1):
+                for job in todo:
+                    yield job, function(job)
+            return
+        context = multiprocessing.get_context("spawn")  # forked threads of BLAS and Numba may hang
+        with ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_one_thread) as pool:
+            yield from _completed(pool, function, todo)
+
+
+def _completed(
+    pool: ProcessPoolExecutor, function: Callable[[Job], Result], todo: list[Job]
+) -> Iterator[tuple[Job, Result]]:
+    futures: dict[Future[Result], Job] = {pool.submit(function, job): job for job in todo}
+    try:
+        for future in as_completed(futures):
+            yield futures.pop(future), future.result()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+
+
+_limits: list[Any] = []
+
+
+def _one_thread() -> None:
+    """Keep each process to one thread of BLAS: processes are the parallelism."""
+    _limits.append(threadpool_limits(1))

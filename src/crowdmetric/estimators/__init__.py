@@ -1,0 +1,6 @@
+"""The public estimators."""
+
+from crowdmetric.estimators.ideal_point import IdealPointMetric
+from crowdmetric.estimators.stitched import StitchedMetric
+
+__all__ = ["IdealPointMetric", "StitchedMetric"]

@@ -1,0 +1,182 @@
+"""What every fitted metric can do: distances, coordinates, predictions. Subclasses fill in `fit`.
+
+The vocabulary is scikit-learn's (`fit`, `predict`, `score`, `transform`) and metric-learn's (`components_`,
+`get_mahalanobis_matrix`, `pair_distance`, `pair_score`, `get_metric`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import ClassifierTags, RegressorTags, Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.errors import DataError
+from crowdmetric.estimators.inputs import read_pairs, read_rows
+from crowdmetric.losses import Loss, get_loss
+from crowdmetric.solvers.solution import Solution
+from crowdmetric.symmetric import components_of
+
+__all__ = ["CrowdMetric"]
+
+Array = NDArray[Any]
+
+
+class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of the estimators: everything that follows from a metric and people's pseudo-ideal points.
+
+    Attributes
+    ----------
+    metric_
+        (d, d) positive semi-definite.
+    components_
+        (d, d) L with ``metric_ = L.T @ L``.
+    users_
+        (K,) people, in the order of the next two.
+    pseudo_ideal_points_, ideal_points_
+        (K, d) ``v = −2 M u`` and ``u``, the latter of least norm where M is singular.
+    objective_, solution_
+        Mean loss at the optimum; how the fit ended.
+    """
+
+    items: ArrayLike | None
+    loss: str | Loss
+    beta: float
+
+    metric_: Array
+    components_: Array
+    users_: NDArray[Any]
+    pseudo_ideal_points_: Array
+    ideal_points_: Array
+    objective_: float
+    solution_: Solution
+
+    def __sklearn_clone__(self) -> Self:
+        """Return an unfitted twin that shares `items`: a catalogue of a million vectors is not copied."""
+        parameters = self.get_params(deep=False)
+        items = parameters.pop("items")
+        return type(self)(items, **{name: clone(value, safe=False) for name, value in parameters.items()})
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        answers_are_real = self.loss == "squared" or getattr(self.loss, "name", None) == "squared"
+        if answers_are_real:
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
+        else:
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags(multi_class=False)
+        tags.target_tags.required = True
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _finish(self, metric: Array, users: NDArray[Any], points: Array, solution: Solution) -> None:
+        """Set what every fit leaves behind."""
+        self.metric_ = metric
+        self.components_ = components_of(metric)
+        self.users_ = users
+        self.pseudo_ideal_points_ = points
+        self.ideal_points_ = -0.5 * points @ np.linalg.pinv(metric, hermitian=True)
+        self.solution_ = solution
+        self.objective_ = solution.objective
+        self.n_features_in_ = metric.shape[0]
+        if self._loss().needs_binary:
+            self.classes_ = np.array([-1, 1])
+
+    def _loss(self) -> Loss:
+        return get_loss(self.loss, self.beta)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    # ------------------------------------------------------------------------------------- the metric
+
+    def get_mahalanobis_matrix(self) -> Array:
+        """Return a copy of the (d, d) metric M."""
+        check_is_fitted(self)
+        return self.metric_.copy()
+
+    def transform(self, X: ArrayLike) -> Array:
+        """Return ``X @ components_.T``: Euclidean distance there is the learnt distance here."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        return X @ self.components_.T
+
+    def pair_distance(self, pairs: ArrayLike) -> Array:
+        """Return the learnt distance ``‖x − x'‖_M`` (T,) of each pair."""
+        check_is_fitted(self)
+        items, numbers = read_pairs(pairs, self.items)
+        coordinates = self.transform(items)
+        return np.linalg.norm(coordinates[numbers[:, 0]] - coordinates[numbers[:, 1]], axis=1)
+
+    def pair_score(self, pairs: ArrayLike) -> Array:
+        """Return minus the distance: larger is more similar."""
+        return -self.pair_distance(pairs)
+
+    def get_metric(self) -> Callable[..., float]:
+        """Return a function of two vectors that gives their learnt distance (or its square)."""
+        check_is_fitted(self)
+        components = self.components_.copy()
+
+        def metric(u: ArrayLike, v: ArrayLike, squared: bool = False) -> float:
+            step = components @ (np.asarray(u, dtype=np.float64) - np.asarray(v, dtype=np.float64))
+            square = float(step @ step)
+            return square if squared else float(np.sqrt(square))
+
+        return metric
+
+    # ------------------------------------------------------------------------------------- the people
+
+    def decision_function(self, pairs: Any, users: Any = None) -> Array:
+        """Return ``ψ = ‖x − u‖²_M − ‖x' − u‖²_M`` (T,): negative where the left item is preferred.
+
+        People who were not in the data are given the mean pseudo-ideal point of those who were.
+        """
+        check_is_fitted(self)
+        if isinstance(pairs, Comparisons):
+            if users is not None:
+                raise DataError("Comparisons carry their people; leave users out")
+            users, pairs = pairs.user_ids[pairs.user], pairs.pairs
+        items, numbers = read_pairs(pairs, self.items)
+        left, right = items[numbers[:, 0]], items[numbers[:, 1]]
+        # ψ = ⟨δ, M s + v⟩
+        pull = (left + right) @ self.metric_ + self._points_of(users, numbers.shape[0])
+        return np.einsum("td,td->t", left - right, pull)
+
+    def _points_of(self, users: Any, T: int) -> Array:
+        """Return the pseudo-ideal point of each answer's person, (T, d)."""
+        average = self.pseudo_ideal_points_.mean(axis=0)
+        if users is None:
+            return np.broadcast_to(average, (T, average.size))
+        users = np.asarray(users)
+        if users.shape != (T,):
+            raise DataError(f"users has shape {users.shape}, but there are {T} comparisons; give one person each")
+        order = np.argsort(self.users_, kind="stable")
+        place = np.minimum(np.searchsorted(self.users_, users, sorter=order), self.users_.size - 1)
+        found = order[place]
+        known = self.users_[found] == users
+        return np.where(known[:, None], self.pseudo_ideal_points_[found], average)
+
+    def predict(self, pairs: Any, users: Any = None) -> NDArray[Any]:
+        """Return the expected answer of each comparison: −1 left, +1 right (ψ itself under the squared loss)."""
+        psi = self.decision_function(pairs, users)
+        return np.where(psi > 0, 1, -1) if self._loss().needs_binary else psi
+
+    def predict_proba(self, pairs: Any, users: Any = None) -> Array:
+        """Return ``Pr[y = −1], Pr[y = +1]`` (T, 2); logistic and probit losses only."""
+        right = self._loss().probability(self.decision_function(pairs, users))
+        return np.column_stack([1.0 - right, right])
+
+    def score(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> float:
+        """Return the share of answers predicted rightly (R² under the squared loss)."""
+        check_is_fitted(self)
+        rows = read_rows(pairs, y, users, sample_weight, self.items, self._loss())
+        predicted = self.predict(rows.items[rows.pairs], rows.users[rows.person])
+        if self._loss().needs_binary:
+            return float(accuracy_score(rows.response, predicted, sample_weight=rows.weight))
+        return float(r2_score(rows.response, predicted, sample_weight=rows.weight))

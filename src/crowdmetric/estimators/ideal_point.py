@@ -1,0 +1,199 @@
+"""One metric in all of R^d, learnt jointly with everybody's ideal point (Algorithms 3, 4 and 5)."""
+
+from __future__ import annotations
+
+import warnings
+from time import perf_counter
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedError
+from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.estimators.inputs import Rows, positive_number, read_rows
+from crowdmetric.losses import Loss
+from crowdmetric.radii import Radii, choose_radii
+from crowdmetric.solvers.barrier import BarrierResult, solve_barrier
+from crowdmetric.solvers.bounds import get_bound
+from crowdmetric.solvers.placing import Placement, place_people
+from crowdmetric.solvers.solution import Solution
+from crowdmetric.symmetric import smat
+from crowdmetric.users.blocks import Answers, arrange
+from crowdmetric.users.projected import describe_deficiency, solve_people, triangles
+
+__all__ = ["IdealPointMetric", "bounded_solution", "check_metric"]
+
+Array = NDArray[Any]
+
+
+class IdealPointMetric(CrowdMetric):
+    """Learn M in R^d and every ideal point together (Canal et al. 2022).
+
+    Binary answers: minimise ``mean ℓ(⟨Δ, A⟩ + ⟨δ, w_k⟩, y)`` over ``A ⪰ 0, ‖A‖ ≤ metric_bound, ‖w_k‖ ≤
+    ideal_bound``, to a certified duality gap. Real-valued answers (``loss="squared"`` without bounds): exact
+    recovery by linear algebra, or NotIdentifiedError with the directions of M that the answers cannot reveal.
+
+    Parameters
+    ----------
+    items : (N, d) array
+        Shared, not copied, by `clone`. May be None if pairs are given as vectors.
+    loss : {"logistic", "probit", "hinge", "squared"} or Loss
+    beta : float
+        Sharpness of the answers; only βM is identified from binary answers.
+    metric_bound, ideal_bound : float or None
+        ζ_M and ζ_v. None: chosen from the data by cross-validation blocked by person.
+    norm : {"frobenius", "nuclear"}
+        What metric_bound bounds; the nuclear norm favours metrics of low rank.
+    fixed_metric : (d, d) array or None
+        A known metric: only the people are placed.
+    tol : float
+        Certified gap in mean loss at which to stop.
+    max_iter : int
+    cv : int
+        Folds of people when bounds are chosen.
+    random_state : int
+        Which people go to which fold.
+
+    Attributes
+    ----------
+    metric_, components_, users_, pseudo_ideal_points_, ideal_points_, objective_, solution_
+        See `CrowdMetric`.
+    metric_bound_, ideal_bound_ : float
+        The bounds used (NaN where there were none).
+    radii_ : Radii or None
+        How they were chosen.
+
+    Examples
+    --------
+    >>> from crowdmetric import IdealPointMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(3, None, None, users=200, comparisons=12, seed=0)
+    >>> model = IdealPointMetric(crowd.items, metric_bound=4.0, ideal_bound=4.0)
+    >>> model.fit(crowd.pairs, crowd.y, users=crowd.users).solution_.converged
+    True
+    """
+
+    def __init__(
+        self,
+        items: ArrayLike | None = None,
+        *,
+        loss: str | Loss = "logistic",
+        beta: float = 1.0,
+        metric_bound: float | None = None,
+        ideal_bound: float | None = None,
+        norm: str = "frobenius",
+        fixed_metric: ArrayLike | None = None,
+        tol: float = 1e-8,
+        max_iter: int = 200,
+        cv: int = 3,
+        random_state: int = 0,
+    ) -> None:
+        self.items = items
+        self.loss = loss
+        self.beta = beta
+        self.metric_bound = metric_bound
+        self.ideal_bound = ideal_bound
+        self.norm = norm
+        self.fixed_metric = fixed_metric
+        self.tol = tol
+        self.max_iter = max_iter
+        self.cv = cv
+        self.random_state = random_state
+
+    def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
+        """Learn the metric.
+
+        Parameters
+        ----------
+        pairs : (T, 2) int array, (T, 2, d) array or Comparisons
+            Row numbers into items, or the vectors themselves, left and right.
+        y : (T,) array
+            −1 left preferred, +1 right preferred; real ψ with ``loss="squared"``.
+        users : (T,) array
+            Who answered; None: one person.
+        sample_weight : (T,) array
+        """
+        loss = self._loss()
+        get_bound(self.norm)
+        rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
+        answers = rows.jointly()
+        self.radii_: Radii | None = None
+        unbounded = self.metric_bound is None and self.ideal_bound is None and self.fixed_metric is None
+        if loss.name == "squared" and unbounded:
+            self._fit_exactly(answers, rows)
+        else:
+            self._fit_bounded(answers, rows, loss)
+        return self
+
+    def _fit_exactly(self, answers: Answers, rows: Rows) -> None:
+        """Algorithm 4: project people out, then least squares over Sym(R^d)."""
+        clock = perf_counter()
+        people = arrange(answers)
+        a, _, null = triangles(people)[0].solve()
+        if null.shape[0]:
+            raise NotIdentifiedError(describe_deficiency(null, a.size))
+        A = smat(a)
+        points = solve_people(people, A[None])
+        left, right = rows.items[rows.pairs[:, 0]], rows.items[rows.pairs[:, 1]]
+        psi = np.einsum("td,td->t", left - right, (left + right) @ A + points[rows.person])
+        objective = float(np.average(0.5 * (psi - rows.response) ** 2, weights=rows.weight))
+        status = f"Solved: all {a.size} degrees of freedom of the metric are identified."
+        solution = Solution(status, True, objective, 0.0, 1, perf_counter() - clock)
+        self.metric_bound_ = self.ideal_bound_ = float("nan")
+        self._finish(A, rows.users, points, solution)
+
+    def _fit_bounded(self, answers: Answers, rows: Rows, loss: Loss) -> None:
+        """Algorithm 5: the bounded program, with bounds given or chosen."""
+        d = rows.items.shape[1]
+        fixed = None if self.fixed_metric is None else check_metric(self.fixed_metric, d)[None]
+        metric_bound = None if self.metric_bound is None else positive_number(self.metric_bound, "metric_bound")
+        ideal_bound = None if self.ideal_bound is None else positive_number(self.ideal_bound, "ideal_bound")
+        if ideal_bound is None or (metric_bound is None and fixed is None):
+            self.radii_ = choose_radii(
+                [answers], [np.arange(rows.users.size)], loss, norm=self.norm,
+                metrics=None if fixed is None else [fixed], folds=self.cv, seed=self.random_state,
+            )  # fmt: skip
+            metric_bound = self.radii_.metric if metric_bound is None else metric_bound
+            ideal_bound = self.radii_.ideal if ideal_bound is None else ideal_bound
+        self.metric_bound_ = float("nan") if fixed is not None or metric_bound is None else metric_bound
+        self.ideal_bound_ = ideal_bound
+        people, radius = arrange(answers), np.array([ideal_bound])
+        result: BarrierResult | Placement
+        if fixed is not None:
+            result = place_people(people, loss, fixed, radius, tolerance=self.tol, max_iterations=self.max_iter)
+            metric = fixed[0]
+        else:
+            result = solve_barrier(
+                people, loss, np.array([metric_bound]), radius,
+                norm=self.norm, tolerance=self.tol, max_iterations=self.max_iter,
+            )  # fmt: skip
+            metric = result.metrics[0]
+        self._finish(metric, rows.users, result.pseudo_ideal_points, bounded_solution(result, self.tol))
+
+
+def bounded_solution(result: BarrierResult | Placement, tolerance: float) -> Solution:
+    """Return how a joint bounded fit ended, with a warning where it fell short."""
+    converged, gap = bool(np.all(result.converged)), float(np.max(result.gap))
+    if converged:
+        status = "Solved."
+    else:
+        status = (
+            f"Stopped after {result.iterations} iterations with a certified gap of {gap:.1e}, short "
+            f"of tol={tolerance:g}; "
+            "raise max_iter, or tol if this is close enough."
+        )
+        warnings.warn(status, ConvergenceWarning, stacklevel=4)
+    return Solution(status, converged, float(np.max(result.objective)), gap, result.iterations, result.seconds)
+
+
+def check_metric(metric: ArrayLike, d: int) -> Array:
+    """Return a known metric as a checked (d, d) array."""
+    M = np.asarray(metric, dtype=np.float64)
+    if M.shape != (d, d):
+        raise DataError(f"fixed_metric has shape {M.shape}, but items have {d} features; give a ({d}, {d}) matrix")
+    if not np.all(np.isfinite(M)) or np.abs(M - M.T).max() > 1e-8 * max(1.0, np.abs(M).max()):
+        raise DataError("fixed_metric must be finite and symmetric")
+    if np.linalg.eigvalsh(M)[0] < -1e-8 * np.abs(M).max():
+        raise DataError("fixed_metric has a negative eigenvalue; project it with crowdmetric.symmetric.project_psd")
+    return M

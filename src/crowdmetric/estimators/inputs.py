@@ -1,0 +1,189 @@
+"""What `fit` and `predict` accept, turned into arrays once: pairs of row numbers, pairs of vectors, or Comparisons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.errors import DataError
+from crowdmetric.losses import Loss
+from crowdmetric.users.blocks import Answers
+
+__all__ = ["Rows", "check_items", "positive_number", "read_pairs", "read_rows"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Validated comparisons.
+
+    Attributes
+    ----------
+    items
+        (N, d).
+    pairs
+        (T, 2) rows of items.
+    response, weight
+        (T,).
+    person
+        (T,) row of `users`.
+    users
+        (K,) who answered, sorted (or as the Comparisons list them).
+    """
+
+    items: Array
+    pairs: Indices
+    response: Array
+    weight: Array
+    person: Indices
+    users: NDArray[Any]
+
+    def jointly(self) -> Answers:
+        """Return the answers as one problem in all of R^d."""
+        return Answers(
+            items=self.items,
+            pairs=self.pairs,
+            response=self.response,
+            weight=self.weight,
+            person=self.person,
+            problem=np.zeros(self.users.size, dtype=np.intp),
+            n_problems=1,
+        )
+
+
+def check_items(items: ArrayLike | None) -> Array:
+    """Return items as a finite (N, d) float64 array, without a copy if it is one."""
+    if items is None:
+        raise DataError("items is missing; give the (N, d) item vectors as items=, or pairs as (T, 2, d) vectors")
+    try:
+        array = np.asarray(items, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"items cannot be read as numbers ({error}); give an (N, d) numeric array") from None
+    if array.ndim != 2 or 0 in array.shape:
+        raise DataError(f"items has shape {array.shape}, expected (N, d) with at least one item and one feature")
+    bad = ~np.isfinite(array)
+    if np.any(bad):
+        row, column = np.argwhere(bad)[0]
+        raise DataError(
+            f"{int(bad.any(axis=1).sum())} items have features that are NaN or infinite, first "
+            f"items[{row}, {column}] = "
+            f"{array[row, column]}; fill or drop them before fitting"
+        )
+    return array
+
+
+def positive_number(value: Any, name: str) -> float:
+    """Return a positive finite number, or say what was given."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < float(value) < np.inf:
+        raise DataError(f"{name}={value!r} is not a positive finite number")
+    return float(value)
+
+
+def read_pairs(pairs: Any, items: ArrayLike | None) -> tuple[Array, Indices]:
+    """Return (items (N, d), pairs (T, 2)) from row numbers into `items` or from (T, 2, d) vectors."""
+    array = np.asarray(pairs)
+    if array.ndim == 3 and array.shape[1] == 2:
+        vectors = check_items(array.reshape(-1, array.shape[2]))
+        if items is not None and vectors.shape[1] != np.shape(items)[1]:
+            raise DataError(
+                f"pairs hold vectors of {vectors.shape[1]} features, but items have {np.shape(items)[1]}; use one space"
+            )
+        return vectors, np.arange(vectors.shape[0]).reshape(-1, 2)
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise DataError(
+            f"pairs has shape {array.shape}, expected (T, 2) row numbers into items or (T, 2, d) item vectors"
+        )
+    if array.shape[0] == 0:
+        raise DataError("pairs is empty; at least one comparison is needed")
+    catalogue = check_items(items)
+    if array.dtype.kind not in "iu":
+        if array.dtype.kind != "f" or not np.all(np.mod(array, 1) == 0):
+            raise DataError(
+                f"pairs has dtype {array.dtype}, expected row numbers into items; "
+                "look names up with Comparisons.from_arrays(..., item_ids=...)"
+            )
+        array = array.astype(np.intp)
+    outside = (array < 0) | (array >= catalogue.shape[0])
+    if np.any(outside):
+        raise DataError(
+            f"{int(outside.any(axis=1).sum())} comparisons name item {array[outside][0]}, but there "
+            f"are {catalogue.shape[0]} items "
+            f"(0…{catalogue.shape[0] - 1}); drop them with Comparisons.from_arrays(..., n_items={catalogue.shape[0]})"
+        )
+    return catalogue, array.astype(np.intp, copy=False)
+
+
+def read_rows(pairs: Any, y: Any, users: Any, sample_weight: Any, items: ArrayLike | None, loss: Loss) -> Rows:
+    """Return validated rows from what `fit` was given."""
+    if isinstance(pairs, Comparisons):
+        if y is not None or users is not None or sample_weight is not None:
+            raise DataError("Comparisons carry their answers, people and weights; leave y, users and sample_weight out")
+        catalogue = check_items(items)
+        if pairs.n_items != catalogue.shape[0]:
+            raise DataError(
+                f"the comparisons are about {pairs.n_items} items, but items has {catalogue.shape[0]} rows; "
+                "read both from the same catalogue (Comparisons.read(..., items=...))"
+            )
+        rows = Rows(catalogue, pairs.pairs, pairs.response, pairs.weight, pairs.user, pairs.user_ids)
+    else:
+        catalogue, numbers = read_pairs(pairs, items)
+        if y is None:
+            raise DataError(
+                "y is missing; give the answers, −1 where the left item was preferred and +1 where the right was"
+            )
+        T = numbers.shape[0]
+        response = _column(y, T, "y")
+        weight = np.ones(T) if sample_weight is None else _column(sample_weight, T, "sample_weight")
+        if np.any(weight < 0) or not np.any(weight > 0):
+            raise DataError("sample_weight must not be negative, and some of it must be positive")
+        names, person = _people(users, T)
+        rows = Rows(catalogue, numbers, response, weight, person, names)
+    _check_answers(rows, loss)
+    return rows
+
+
+def _column(values: Any, T: int, name: str) -> Array:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iuf":
+        raise DataError(
+            f"{name} has dtype {array.dtype}, expected numbers; turn choices into answers with "
+            "Comparisons.from_arrays(..., choice=...)"
+        )
+    if array.shape != (T,):
+        raise DataError(f"{name} has shape {array.shape}, but there are {T} comparisons; give one value each")
+    if not np.all(np.isfinite(array)):
+        raise DataError(f"{name} holds NaN or infinite values; drop those comparisons first")
+    return array.astype(np.float64)
+
+
+def _people(users: Any, T: int) -> tuple[NDArray[Any], Indices]:
+    """Return sorted people and the row of each answer's; without `users` everything was said by one person."""
+    if users is None:
+        return np.zeros(1, dtype=np.int64), np.zeros(T, dtype=np.intp)
+    array = np.asarray(users)
+    if array.shape != (T,):
+        raise DataError(f"users has shape {array.shape}, but there are {T} comparisons; give one person each")
+    if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
+        raise DataError("users holds NaN; drop those comparisons or name the person")
+    names, person = np.unique(array, return_inverse=True)
+    return names, person.astype(np.intp)
+
+
+def _check_answers(rows: Rows, loss: Loss) -> None:
+    if loss.needs_binary:
+        wrong = ~np.isin(rows.response, (-1.0, 1.0))
+        if np.any(wrong):
+            raise DataError(
+                f"y holds {rows.response[wrong][0]:g}, but loss={loss.name!r} needs −1 (left "
+                "preferred) or +1 (right preferred); "
+                "use loss='squared' for real-valued answers"
+            )
+    same = np.all(rows.items[rows.pairs[:, 0]] == rows.items[rows.pairs[:, 1]], axis=1)
+    if np.all(same):
+        raise DataError("every comparison is between equal items, which says nothing; check how pairs were made")

@@ -1,0 +1,316 @@
+"""Divide and conquer: one small metric a subspace, then one metric from all of them (Algorithms 1 and 2)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning, NotIdentifiedError
+from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.estimators.inputs import Rows, positive_number, read_rows
+from crowdmetric.losses import Loss
+from crowdmetric.radii import Radii, choose_radii
+from crowdmetric.solvers.barrier import solve_barrier
+from crowdmetric.solvers.placing import place_people
+from crowdmetric.solvers.solution import Solution
+from crowdmetric.stitch import stitch_details
+from crowdmetric.subspaces import Subspaces, assign_pairs, given_subspaces
+from crowdmetric.symmetric import smat
+from crowdmetric.users.blocks import Answers, arrange
+from crowdmetric.users.projected import describe_deficiency, solve_people, triangles
+
+__all__ = ["StitchedMetric"]
+
+Array = NDArray[Any]
+Indices = NDArray[np.intp]
+
+METHODS = ("huber", "ols", "weighted")
+
+
+class StitchedMetric(CrowdMetric):
+    """Learn a metric inside every subspace of items and stitch them into one (the paper's Algorithm 2).
+
+    Inside a subspace with basis B, items are points of R^r and anybody's ideal point acts as a phantom one in R^r, so a
+    handful of answers a person is enough: Algorithm 5 gives ``Q̂ ≈ BᵀMB``. The whole M then follows by
+    regression over Sym(R^d) and projection on the positive semi-definite cone. With ``loss="squared"`` and no
+    bounds both stages are exact (Algorithm 1).
+
+    Parameters
+    ----------
+    items : (N, d) array
+        Shared, not copied, by `clone`.
+    subspaces : (N,) labels, (n, d, r) bases or list of (d, r_λ) bases
+        The subspace of each item (−1 or None: nowhere), or the subspaces themselves.
+    rank : int or None
+        Dimension of the subspaces when labels are given: items are projected on the best subspace of that
+        dimension. None: found from the items, which must then lie in their subspaces exactly.
+    stitch : {"huber", "ols", "weighted"}
+        Regression of stage 2: exact Huber, least squares, or least squares weighted by each subspace's information.
+    loss, beta
+        As in `IdealPointMetric`.
+    metric_bound, ideal_bound : float, one a subspace, or None
+        ζ_M and ζ_v inside the subspaces. None: one number for all, chosen from the data by cross-validation
+        blocked by person.
+    tol, max_iter, cv, random_state
+        As in `IdealPointMetric`.
+
+    Attributes
+    ----------
+    metric_, components_, users_, pseudo_ideal_points_, ideal_points_, objective_, solution_
+        See `CrowdMetric`. People are placed under the finished metric with all their answers, also those across
+        subspaces; `objective_` is the mean loss of stage 1.
+    labels_, bases_ : (N,) array, list of (d, r_λ)
+        Subspace of each item (−1: none), and the orthonormal bases.
+    subspace_metrics_ : list of (r_λ, r_λ)
+        Q̂ of each subspace.
+    used_ : (n,) bool
+        Whether a subspace had answers.
+    n_across_ : int
+        Comparisons between items of different subspaces: not used in stage 1.
+    metric_bound_, ideal_bound_ : (n,) arrays
+        The bounds used.
+    bound_is_active_ : (n,) bool
+        Whether the metric of a subspace ended on its bound, which then decided its size.
+    radii_ : Radii or None
+        How bounds were chosen.
+    """
+
+    def __init__(
+        self,
+        items: ArrayLike | None = None,
+        *,
+        subspaces: ArrayLike | Sequence[ArrayLike] | str | None = None,
+        n_subspaces: int | None = None,
+        rank: int | None = None,
+        stitch: str = "huber",
+        loss: str | Loss = "logistic",
+        beta: float = 1.0,
+        metric_bound: float | ArrayLike | None = None,
+        ideal_bound: float | ArrayLike | None = None,
+        tol: float = 1e-8,
+        max_iter: int = 200,
+        cv: int = 3,
+        random_state: int = 0,
+    ) -> None:
+        self.items = items
+        self.subspaces = subspaces
+        self.n_subspaces = n_subspaces
+        self.rank = rank
+        self.stitch = stitch
+        self.loss = loss
+        self.beta = beta
+        self.metric_bound = metric_bound
+        self.ideal_bound = ideal_bound
+        self.tol = tol
+        self.max_iter = max_iter
+        self.cv = cv
+        self.random_state = random_state
+
+    def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
+        """Learn the metric; parameters as in `IdealPointMetric.fit`."""
+        clock = perf_counter()
+        loss = self._loss()
+        if self.stitch not in METHODS:
+            raise DataError(f"stitch={self.stitch!r} is not known; choose one of {', '.join(map(repr, METHODS))}")
+        rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
+        subspaces = self._find_subspaces(rows)
+        problems = _divide(rows, subspaces)
+        self.n_across_ = int(rows.response.size - sum(p.answers.response.size for p in problems))
+        _report_across(self.n_across_, rows.response.size)
+        self.labels_, self.bases_ = subspaces.labels, list(subspaces.bases)
+
+        n = len(subspaces.bases)
+        self.subspace_metrics_: list[Array] = [np.full((r, r), np.nan) for r in subspaces.ranks]
+        self.used_ = np.zeros(n, dtype=bool)
+        self.bound_is_active_ = np.zeros(n, dtype=bool)
+        self.metric_bound_, self.ideal_bound_ = np.full((2, n), np.nan)
+        self.radii_: Radii | None = None
+        exact = loss.name == "squared" and self.metric_bound is None and self.ideal_bound is None
+        if exact:
+            stage1 = self._learn_exactly(problems)
+        else:
+            self._set_bounds(problems, n, loss)
+            stage1 = self._learn_bounded(problems, loss)
+        used = np.flatnonzero(self.used_)
+        stitched = stitch_details(
+            [subspaces.bases[i] for i in used],
+            [self.subspace_metrics_[i] for i in used],
+            method="ols" if exact else self.stitch,
+            information=[self.information_[i] for i in used] if self.stitch == "weighted" and not exact else None,
+        )
+        points = self._place(rows, stitched.metric, loss, exact=exact)
+        solution = Solution(
+            f"{stage1.status} {stitched.solution.status}",
+            stage1.converged and stitched.solution.converged,
+            stage1.objective,
+            stage1.gap,
+            stage1.iterations,
+            perf_counter() - clock,
+        )
+        self._finish(stitched.metric, rows.users, points, solution)
+        return self
+
+    def _find_subspaces(self, rows: Rows) -> Subspaces:
+        if self.subspaces is None or isinstance(self.subspaces, str):
+            raise DataError(
+                f"subspaces={self.subspaces!r} does not say where the items lie; give one label an "
+                "item or (d, r) bases, "
+                "or use IdealPointMetric, which needs none"
+            )
+        if self.n_subspaces is not None:
+            raise DataError(
+                f"n_subspaces={self.n_subspaces} has no use with subspaces given as labels or bases; leave it out"
+            )
+        return given_subspaces(rows.items, self.subspaces, self.rank)
+
+    # ---------------------------------------------------------------------------- stage 1: one metric a subspace
+
+    def _learn_exactly(self, problems: list[_Problems]) -> Solution:
+        """Algorithm 4 in every subspace."""
+        for p in problems:
+            for index, triangle in zip(p.subspaces, triangles(arrange(p.answers)), strict=True):
+                a, _, null = triangle.solve()
+                if null.shape[0]:
+                    raise NotIdentifiedError(f"subspace {index}: {describe_deficiency(null, a.size)}")
+                self.subspace_metrics_[index] = smat(a)
+                self.used_[index] = True
+        return Solution(f"Solved {int(self.used_.sum())} subspaces exactly.", True, 0.0, 0.0, 1, 0.0)
+
+    def _set_bounds(self, problems: list[_Problems], n: int, loss: Loss) -> None:
+        metric, ideal = (
+            _bound(self.metric_bound, "metric_bound", n),
+            _bound(self.ideal_bound, "ideal_bound", n),
+        )
+        if metric is None or ideal is None:
+            self.radii_ = choose_radii(
+                [p.answers for p in problems], [p.real_person for p in problems], loss,
+                folds=self.cv, seed=self.random_state,
+            )  # fmt: skip
+            metric = np.full(n, self.radii_.metric) if metric is None else metric
+            ideal = np.full(n, self.radii_.ideal) if ideal is None else ideal
+        self.metric_bound_, self.ideal_bound_ = metric, ideal
+
+    def _learn_bounded(self, problems: list[_Problems], loss: Loss) -> Solution:
+        """Algorithm 5 in every subspace, all subspaces of one rank at once."""
+        self.information_: list[Array] = [np.zeros((0, 0)) for _ in self.subspace_metrics_]
+        total = weight = gap = 0.0
+        iterations, stopped = 0, 0
+        for p in problems:
+            bound = self.metric_bound_[p.subspaces]
+            result = solve_barrier(
+                arrange(p.answers), loss, bound, self.ideal_bound_[p.subspaces],
+                tolerance=self.tol, max_iterations=self.max_iter,
+            )  # fmt: skip
+            size = np.linalg.norm(result.metrics, axis=(1, 2))
+            self.bound_is_active_[p.subspaces] = size > (1.0 - 1e-4) * bound
+            self.used_[p.subspaces] = True
+            share = np.bincount(p.answers.problem[p.answers.person], weights=p.answers.weight, minlength=bound.size)
+            for i, index in enumerate(p.subspaces):
+                self.subspace_metrics_[index] = result.metrics[i]
+                self.information_[index] = result.information[i]
+            total += float(result.objective @ share)
+            weight += float(share.sum())
+            gap = max(gap, float(result.gap.max()))
+            iterations = max(iterations, result.iterations)
+            stopped += int(np.sum(~result.converged))
+        used = int(self.used_.sum())
+        status = f"Solved {used} subspaces."
+        if stopped:
+            status = (
+                f"{stopped} of {used} subspaces stopped short of tol={self.tol:g} (largest certified gap {gap:.1e}); "
+                "raise max_iter, or tol if this is close enough."
+            )
+            warnings.warn(status, ConvergenceWarning, stacklevel=3)
+        return Solution(status, stopped == 0, total / weight, gap, iterations, 0.0)
+
+    def _place(self, rows: Rows, metric: Array, loss: Loss, *, exact: bool) -> Array:
+        """Return everybody's pseudo-ideal point (K, d) under the finished metric, from all their answers.
+
+        A pseudo-ideal point of length ζ in R^d shows about ``√(r/d) ζ`` of it inside a subspace of dimension r;
+        the ball is enlarged by the inverse.
+        """
+        people = arrange(rows.jointly())
+        if exact:
+            return solve_people(people, metric[None])
+        d = rows.items.shape[1]
+        ranks = np.array([B.shape[1] for B in self.bases_])
+        radius = np.array([np.max((self.ideal_bound_ * np.sqrt(d / ranks))[self.used_])])
+        return place_people(people, loss, metric[None], radius, tolerance=max(self.tol, 1e-6)).pseudo_ideal_points
+
+
+class _Problems:
+    """The answers inside subspaces of one rank, in their coordinates, ready for stage 1.
+
+    ``subspaces`` (n,) numbers the subspaces with answers; ``real_person`` (K,) is who stands behind each
+    phantom: somebody who answers in three subspaces is three phantoms.
+    """
+
+    def __init__(self, rows: Rows, chosen: Indices, subspace: Indices, bases: Sequence[Array]) -> None:
+        self.subspaces, problem_of_row = np.unique(subspace[chosen], return_inverse=True)
+        phantoms, person = np.unique(rows.person[chosen] * self.subspaces.size + problem_of_row, return_inverse=True)
+        self.real_person, problem = np.divmod(phantoms, self.subspaces.size)
+        r = bases[self.subspaces[0]].shape[1]
+        coordinates = np.empty((2 * chosen.size, r))
+        order = np.argsort(problem_of_row, kind="stable")
+        edges = np.searchsorted(problem_of_row[order], np.arange(self.subspaces.size + 1))
+        for i, index in enumerate(self.subspaces):
+            inside = order[edges[i] : edges[i + 1]]
+            for side in (0, 1):
+                vectors = rows.items[rows.pairs[chosen[inside], side]]
+                coordinates[2 * inside + side] = vectors @ bases[index]
+        self.answers = Answers(
+            items=coordinates,
+            pairs=np.arange(2 * chosen.size).reshape(-1, 2),
+            response=rows.response[chosen],
+            weight=rows.weight[chosen],
+            person=person,
+            problem=problem,
+            n_problems=self.subspaces.size,
+        )
+
+
+def _divide(rows: Rows, subspaces: Subspaces) -> list[_Problems]:
+    """Return the problems of stage 1, one entry a rank."""
+    subspace = assign_pairs(rows.items, rows.pairs, subspaces)
+    if not np.any(subspace >= 0):
+        raise DataError(
+            f"none of the {subspace.size} comparisons is between two items of one subspace, so there "
+            "is nothing to learn from; "
+            "check the labels, or use IdealPointMetric"
+        )
+    rank_of_row = np.where(subspace >= 0, subspaces.ranks[subspace], 0)
+    return [
+        _Problems(rows, np.flatnonzero(rank_of_row == rank), subspace, subspaces.bases)
+        for rank in np.unique(rank_of_row[rank_of_row > 0])
+    ]
+
+
+def _report_across(n_across: int, total: int) -> None:
+    if n_across:
+        warnings.warn(
+            f"{n_across} of {total} comparisons are between items of different subspaces; stage 1 cannot use them "
+            "(people are still placed with them). IdealPointMetric uses all comparisons",
+            DroppedRowsWarning,
+            stacklevel=3,
+        )
+
+
+def _bound(value: Any, name: str, n: int) -> Array | None:
+    """Return one radius a subspace from a number or a sequence; None stays None."""
+    if value is None:
+        return None
+    if np.ndim(value) == 0:
+        return np.full(n, positive_number(value, name))
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape != (n,):
+        raise DataError(
+            f"{name} has shape {array.shape}, but there are {n} subspaces; give one number, or one a subspace"
+        )
+    for entry in array:
+        positive_number(float(entry), name)
+    return array

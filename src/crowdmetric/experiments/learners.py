@@ -1,0 +1,165 @@
+"""Who learns from the simulated crowds, and the runs of one cell.
+
+Every learner sees the same data. A learner is a function of the runs of a cell and a loss that returns, for each run and every number of
+subspaces asked for, its metrics; a new one is one more line in `LEARNERS`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.errors import NotIdentifiedWarning
+from crowdmetric.experiments.settings import Cell
+from crowdmetric.losses import Loss, get_loss
+from crowdmetric.radii import choose_radii_of_many
+from crowdmetric.simulate import Crowd, simulate_crowd
+from crowdmetric.solvers.barrier import solve_barrier
+from crowdmetric.stitch import stitch
+from crowdmetric.subspaces import given_subspaces
+from crowdmetric.symmetric import relative_error, restrict, shape_error
+from crowdmetric.users.blocks import Answers, arrange, join
+
+__all__ = ["LEARNERS", "Row", "run_cell"]
+
+Array = NDArray[Any]
+Row = dict[str, Any]
+
+METHODS = ("huber", "ols")
+# People that radii are chosen from; see docs/reproduction.md for what fewer or more would change.
+PEOPLE_FOR_RADII = 250
+
+
+@dataclass(frozen=True)
+class _Data:
+    """A crowd in the coordinates of its (possibly estimated) subspaces."""
+
+    crowd: Crowd
+    bases: Array
+    answers: Answers
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Learnt:
+    """What a learner says: one metric for each number of subspaces and method, and facts about the fit."""
+
+    metrics: dict[tuple[int, str], Array]
+    facts: Row
+
+
+def _prepare(cell: Cell, run: int) -> _Data:
+    crowd = simulate_crowd(
+        cell.d, cell.n, cell.r, cell.K, cell.m, beta=cell.beta, noise=cell.sigma, seed=cell.seed(run)
+    )
+    # Exact subspaces are known; near subspaces are estimated from all items by singular values, as in the paper.
+    bases = crowd.bases
+    if cell.sigma > 0:
+        bases = np.stack(given_subspaces(crowd.items, crowd.labels, cell.r).bases)
+    answers = Answers(
+        items=np.einsum("ndr,nd->nr", bases[crowd.labels], crowd.items),
+        pairs=crowd.pairs,
+        response=crowd.y.astype(np.float64),
+        weight=np.ones(crowd.y.size),
+        person=crowd.users,
+        problem=np.repeat(np.arange(cell.n), cell.K),
+        n_problems=cell.n,
+    )
+    return _Data(crowd, bases, answers, cell.counts)
+
+
+def _stitched(runs: Sequence[_Data], loss: Loss, metric_radius: Array, ideal_radius: Array) -> list[_Learnt]:
+    """Both stages of Algorithm 2 with radii (runs, n); stage 1 is shared by all numbers of subspaces."""
+    clock = perf_counter()
+    people = arrange(join([data.answers for data in runs]))
+    result = solve_barrier(people, loss, metric_radius.ravel(), ideal_radius.ravel(), tolerance=1e-7)
+    seconds = (perf_counter() - clock) / len(runs)
+    metrics = result.metrics.reshape(len(runs), -1, *result.metrics.shape[1:])
+    gaps = result.gap.reshape(len(runs), -1)
+    learnt = []
+    for i, data in enumerate(runs):
+        size = np.linalg.norm(metrics[i], axis=(1, 2))
+        facts = {
+            "active_share": float(np.mean(size > (1.0 - 1e-4) * metric_radius[i])),
+            "metric_radius": float(np.mean(metric_radius[i])),
+            "ideal_radius": float(np.mean(ideal_radius[i])),
+            "gap": float(gaps[i].max()),
+            "stage1_seconds": seconds,
+        }
+        learnt.append(_Learnt(_stitch_all(data, metrics[i]), facts))
+    return learnt
+
+
+def _stitch_all(data: _Data, metrics: Array) -> dict[tuple[int, str], Array]:
+    with warnings.catch_warnings():
+        # too few subspaces are part of Experiment 2
+        warnings.simplefilter("ignore", NotIdentifiedWarning)
+        return {
+            (count, method): stitch(data.bases[:count], metrics[:count], method=method)
+            for count in data.counts
+            for method in METHODS
+        }
+
+
+def oracle(runs: Sequence[_Data], loss: Loss) -> list[_Learnt]:
+    """Return what the paper's radii give, computed from the true metrics and the true people."""
+    metric, ideal = [], []
+    for data in runs:
+        crowd, n = data.crowd, data.answers.n_problems
+        Q = restrict(crowd.metric, data.bases)
+        v = np.einsum("kd,kdr->kr", -2.0 * crowd.ideal_points @ crowd.metric, data.bases[data.answers.problem])
+        metric.append(np.linalg.norm(Q, axis=(1, 2)))
+        ideal.append(np.linalg.norm(v, axis=1).reshape(n, -1).max(axis=1))
+    return _stitched(runs, loss, np.array(metric), np.array(ideal))
+
+
+def honest(runs: Sequence[_Data], loss: Loss) -> list[_Learnt]:
+    """Return what radii chosen from the answers of each run give."""
+    n = runs[0].answers.n_problems
+    radii = choose_radii_of_many([data.answers for data in runs], loss, max_people=PEOPLE_FOR_RADII)
+    metric, ideal = np.array([r.metric for r in radii]), np.array([r.ideal for r in radii])
+    return _stitched(runs, loss, np.repeat(metric[:, None], n, axis=1), np.repeat(ideal[:, None], n, axis=1))
+
+
+# Adding a learner is one line.
+LEARNERS: dict[str, Callable[[Sequence[_Data], Loss], list[_Learnt]]] = {
+    "oracle": oracle,
+    "honest": honest,
+}
+
+
+def run_cell(job: tuple[Cell, tuple[int, ...]]) -> list[Row]:
+    """Return one row for every run, learner, loss, method and number of subspaces of a cell."""
+    cell, numbers = job
+    runs = [_prepare(cell, number) for number in numbers]
+    rows = []
+    for loss in cell.losses:
+        for name, learn in LEARNERS.items():
+            # the learner assumes β = 1 whatever the crowd's
+            for number, data, learnt in zip(numbers, runs, learn(runs, get_loss(loss)), strict=True):
+                rows += _rows(cell, number, loss, name, data.crowd.metric, learnt)
+    return rows
+
+
+def _rows(cell: Cell, run: int, loss: str, learner: str, truth: Array, learnt: _Learnt) -> list[Row]:
+    facts = {
+        "experiment": cell.experiment, "rank": cell.r, "beta": cell.beta, "loss": loss, "learner": learner,
+        "d": cell.d, "K": cell.K, "m": cell.m, "sigma": cell.sigma, "run": run,
+        "identity_error": shape_error(np.eye(cell.d), truth),
+    } | learnt.facts  # fmt: skip
+    return [
+        facts
+        | {
+            "stitch": method,
+            "n": count,
+            "relative_error": relative_error(metric, truth),
+            "shape_error": shape_error(metric, truth),
+        }
+        for (count, method), metric in learnt.metrics.items()
+    ]

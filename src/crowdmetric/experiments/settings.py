@@ -1,0 +1,178 @@
+"""What the paper ran: the cells of every panel, by experiment, response noise and rank of the subspaces.
+
+Experiment 1 varies people K and answers m, Experiment 2 the dimension d and the number of subspaces n, Experiment 3 the distance σ of
+items from their subspaces. A *cell* is one simulated crowd; panels of the logistic and of the hinge loss share it, as in the paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import inf
+
+import numpy as np
+
+__all__ = ["FIGURES", "Cell", "Figure", "cells_of", "figure_named", "least_subspaces"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One simulated crowd: everything but the number of the run.
+
+    Attributes
+    ----------
+    d, n, r, K, m
+        Dimension, subspaces, their rank, people a subspace, answers a person.
+    beta, sigma
+        Response noise of the crowd (the learner assumes 1), distance of items from their subspaces.
+    counts
+        Numbers of subspaces to stitch (Experiment 2 reuses stage 1 for all of them).
+    losses
+        Losses to learn with.
+    """
+
+    experiment: int
+    d: int
+    n: int
+    r: int
+    K: int
+    m: int
+    beta: float
+    sigma: float
+    counts: tuple[int, ...]
+    losses: tuple[str, ...]
+
+    def key(self, run: int) -> str:
+        """Return a text that names the cell and run, equal for equal settings: results are filed under it."""
+        parts = {name: value for name, value in asdict(self).items() if name not in ("counts", "losses")}
+        text = " ".join(f"{name}={value:g}" for name, value in parts.items())
+        return f"{text} counts={self.counts[0]}..{self.counts[-1]}/{len(self.counts)} losses={'+'.join(self.losses)} run={run}"
+
+    def seed(self, run: int) -> int:
+        """Return the seed of a run: the same truth for all K, m, β and σ of a run, so that cells are comparable."""
+        return int(np.random.SeedSequence([20240719, self.experiment, self.d, self.r, run]).generate_state(1)[0])
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One published panel.
+
+    Attributes
+    ----------
+    name
+        What `crowdmetric reproduce` calls it.
+    source
+        The label of the panel, or of its row, in the paper's source.
+    title
+        What it shows.
+    """
+
+    name: str
+    source: str
+    title: str
+    experiment: int
+    loss: str
+    beta: float
+    rank: int
+
+
+def _figures() -> tuple[Figure, ...]:
+    what = {
+        1: "error against people and answers",
+        2: "error against dimension and number of subspaces",
+        3: "error when items lie only near subspaces",
+    }
+    noise = {1.0: "β = 1", 4.0: "β = 4", inf: "β = ∞ (noiseless)"}
+    rows = {("logistic", 1.0): "beta1-logistic", ("logistic", 4.0): "beta4", ("logistic", inf): "noiseless"}
+    rows |= {("hinge", 1.0): "beta1-hinge", ("hinge", 4.0): "beta4-hinge", ("hinge", inf): "noiseless-hinge"}
+    figures = [
+        Figure(
+            f"exp{e}-{loss}-beta{beta:g}", source, f"Experiment {e}, {loss} loss, {noise[beta]}: {what[e]}", e, loss, beta, 1
+        )
+        for (loss, beta), source in rows.items()
+        for e in (1, 2, 3)
+    ]
+    figures += [
+        Figure(f"exp{e}-r2", f"exp{e}-r2", f"Experiment {e}, planes (r = 2), {noise[1.0]}: {what[e]}", e, "logistic", 1.0, 2)
+        for e in (1, 2, 3)
+    ]
+    return tuple(figures)
+
+
+FIGURES = _figures()
+
+
+def figure_named(name: str) -> Figure | None:
+    """Return the figure called `name`, or None."""
+    return next((figure for figure in FIGURES if figure.name == name), None)
+
+
+def least_subspaces(d: int, r: int) -> int:
+    """Return ``⌈d(d+1) / (r(r+1))⌉``: fewer subspaces of rank r cannot identify a metric in R^d."""
+    return -(-d * (d + 1) // (r * (r + 1)))
+
+
+@dataclass(frozen=True)
+class _Grid:
+    people: tuple[int, ...]
+    answers: tuple[int, ...]
+    dimensions: tuple[int, ...]
+    counts: tuple[int, ...]
+    sigmas: tuple[float, ...]
+    people_near: tuple[int, ...]
+
+
+_FULL = _Grid(
+    people=(1, 5, 10, 20, 30, 40, 50, 60, 70, 80),
+    answers=(1, 2, 4, 6, 8),
+    dimensions=tuple(range(3, 11)),
+    counts=tuple(range(5, 81)),
+    sigmas=tuple(round(0.1 * i, 1) for i in range(11)),
+    people_near=(20, 40, 60, 80),
+)
+_QUICK = _Grid(
+    people=(5, 20, 40, 80),
+    answers=(1, 2, 4, 8),
+    dimensions=(3, 6, 10),
+    counts=(5, 10, 20, 30, 40, 50, 60, 70, 80),
+    sigmas=(0.0, 0.1, 0.3, 1.0),
+    people_near=(20, 60),
+)
+
+
+def cells_of(figures: tuple[Figure, ...], *, quick: bool = False) -> list[Cell]:
+    """Return the cells that the figures need, each once, with all the losses it is needed for."""
+    grid = _QUICK if quick else _FULL
+    groups: dict[tuple[int, float, int], list[str]] = {}
+    for figure in figures:
+        losses = groups.setdefault((figure.experiment, figure.beta, figure.rank), [])
+        if figure.loss not in losses:
+            losses.append(figure.loss)
+    return [
+        cell
+        for (experiment, beta, rank), losses in groups.items()
+        for cell in _cells(grid, experiment, beta, rank, tuple(sorted(losses)))
+    ]
+
+
+def _cells(grid: _Grid, experiment: int, beta: float, rank: int, losses: tuple[str, ...]) -> list[Cell]:
+    n = 80 if rank == 1 else 40
+    common = {"r": rank, "beta": beta, "losses": losses}
+    if experiment == 1:
+        return [
+            Cell(1, 10, n, K=K, m=m, sigma=0.0, counts=(n,), **common)  # type: ignore[arg-type]
+            for K in grid.people
+            for m in grid.answers
+        ]
+    if experiment == 2:
+        K, m = (60, 4) if rank == 1 else (80, 10)
+        counts = tuple(count for count in grid.counts if count <= n)
+        return [
+            Cell(2, d, n, K=K, m=m, sigma=0.0, counts=counts, **common)  # type: ignore[arg-type]
+            for d in grid.dimensions
+        ]
+    m = 8 if rank == 1 else 10
+    return [
+        Cell(3, 10, n, K=K, m=m, sigma=sigma, counts=(n,), **common)  # type: ignore[arg-type]
+        for K in grid.people_near
+        for sigma in grid.sigmas
+    ]

@@ -1,0 +1,466 @@
+"""Fitted models as folders: two files that any NumPy can read, and no pickle.
+
+::
+
+    model/metric.npz    every array: metric, components, users, pseudo_ideal_points, …, items, item_ids
+    model/model.json    everything else: versions, parameters, how the fit ended, the checksum of metric.npz
+
+Whatever public attribute a fit leaves behind is kept, under its name without the underscore, so that a new
+estimator needs no line here. A list of matrices of different shapes (bases, subspace metrics) is two arrays:
+``bases.values``, end to end, and ``bases.shapes``.
+
+A folder appears whole or not at all; see `folders`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+import crowdmetric.estimators
+from crowdmetric._version import __version__
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.errors import ModelFileError
+from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.folders import check_target, new_folder
+from crowdmetric.losses import LOSSES
+from crowdmetric.radii import Radii
+from crowdmetric.solvers.solution import Solution
+from crowdmetric.tables import Column, unique_ids
+
+__all__ = ["FORMAT_VERSION", "SavedModel", "is_model", "load_model", "save_model"]
+
+Array = NDArray[np.float64]
+Place = str | os.PathLike[str]
+
+FORMAT = "crowdmetric model"
+FORMAT_VERSION = 1
+ARRAYS, DESCRIPTION = "metric.npz", "model.json"
+# Arrays that belong to the catalogue, not to the fit.
+CATALOGUE = ("items", "item_ids", "feature_names")
+# What a fit leaves behind that is neither array nor number; kept in model.json.
+RECORDS: dict[str, type[Solution] | type[Radii]] = {"solution_": Solution, "radii_": Radii}
+
+
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """A fitted model as its folder holds it.
+
+    Attributes
+    ----------
+    fitted : dict
+        What the fit left behind (``metric_``, ``users_``, …), arrays, numbers and lists of arrays by name.
+    items : (N, d) array or None
+        The catalogue; None where the model was fitted to vectors.
+    item_ids : (N,) int64 or str
+    feature_names : list of d str
+    description : dict
+        The contents of ``model.json``.
+    """
+
+    fitted: dict[str, Any]
+    items: Array | None
+    item_ids: Column
+    feature_names: list[str]
+    description: dict[str, Any]
+
+    @property
+    def metric(self) -> Array:
+        """The (d, d) metric M."""
+        return self._array("metric_")
+
+    @property
+    def components(self) -> Array:
+        """The (d, d) matrix L with ``M = L.T @ L``."""
+        return self._array("components_")
+
+    @property
+    def users(self) -> Column:
+        """The (K,) people the model knows."""
+        return self._array("users_")
+
+    @property
+    def pseudo_ideal_points(self) -> Array:
+        """The (K, d) points ``v = −2 M u`` of the people."""
+        return self._array("pseudo_ideal_points_")
+
+    @property
+    def eigenvalues(self) -> Array:
+        """The (d,) eigenvalues of the metric, largest first."""
+        return np.asarray(np.linalg.eigvalsh(self.metric)[::-1], dtype=np.float64)
+
+    def _array(self, name: str) -> NDArray[Any]:
+        if name not in self.fitted:
+            raise ModelFileError(f"the model has no {name.rstrip('_')}; fit and save it again")
+        array: NDArray[Any] = self.fitted[name]
+        return array
+
+    def estimator(self) -> CrowdMetric:
+        """Return a fitted estimator, able to predict and to transform.
+
+        Parameters that were arrays (labels, bases) were not saved: to fit again, give them again.
+        """
+        name = self.description["estimator"]
+        if name not in crowdmetric.estimators.__all__:
+            raise ModelFileError(
+                f"the model was fitted by {name!r}, which crowdmetric {__version__} does not know; update it"
+            )
+        try:
+            estimator: CrowdMetric = getattr(crowdmetric.estimators, name)(self.items, **self.description["parameters"])
+        except TypeError as error:
+            raise ModelFileError(
+                f"the parameters of the model do not suit {name} ({error}); update crowdmetric"
+            ) from error
+        for attribute, value in self.fitted.items():
+            setattr(estimator, attribute, value)
+        return estimator
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the description and the eigenvalues of the metric, ready for JSON."""
+        return self.description | {"eigenvalues": self.eigenvalues.tolist()}
+
+    def summary(self) -> str:
+        """Return what was learnt, from what and how well, in a few lines."""
+        solution: Solution = self.fitted["solution_"]
+        lines = {
+            "learnt from": _counted(self.description["data"]),
+            "dropped rows": _dropped(self.description["data"].get("dropped")),
+            "subspaces": _ranks(self.fitted.get("bases_")),
+            "metric bound": self._bound("metric_bound"),
+            "ideal bound": self._bound("ideal_bound"),
+            "status": solution.status,
+            "mean loss": f"{solution.objective:.6f}, {_certificate(solution.gap)}",
+            "effort": f"{solution.iterations} iterations, {solution.seconds:.2f} s",
+            "eigenvalues": _leading(self.eigenvalues),
+        }
+        title = f"{self.description['estimator']}: a metric in {len(self.metric)} dimensions"
+        return "\n".join([title, *(f"  {name:<14}{text}" for name, text in lines.items() if text)])
+
+    def _bound(self, name: str) -> str:
+        """Return a radius in words: its size, who chose it, and where it is active."""
+        bounds = np.unique(self.fitted.get(f"{name}_", np.nan))
+        if np.all(np.isnan(bounds)):
+            return ""
+        size = f"{bounds[0]:.4g}" if len(bounds) == 1 else f"{bounds[0]:.4g} … {bounds[-1]:.4g}"
+        given = self.description["parameters"].get(name) is not None or name in self.description["left_out"]
+        active = self.fitted.get("bound_is_active_") if name == "metric_bound" else None
+        where = "" if active is None else f"; active in {np.sum(active)} of {np.size(active)} subspaces"
+        return f"{size} ({'given' if given else 'chosen from the data'}{where})"
+
+
+def _counted(data: Mapping[str, Any]) -> str:
+    return ", ".join(f"{data[name]:,} {name}" for name in ("answers", "people", "items") if name in data)
+
+
+def _dropped(dropped: Mapping[str, int] | None) -> str:
+    if not dropped:
+        return "" if dropped is None else "none"
+    return f"{sum(dropped.values()):,} (" + ", ".join(f"{n:,} × {why}" for why, n in dropped.items()) + ")"
+
+
+def _certificate(gap: float) -> str:
+    return "without a certificate" if np.isnan(gap) else f"certified within {gap:.1e} of the optimum"
+
+
+def _leading(eigenvalues: Array, most: int = 5) -> str:
+    """Return the largest eigenvalues and the rank, with rounding errors shown as the zeros they are."""
+    positive = eigenvalues > 1e-8 * eigenvalues[0]
+    shown = [f"{value:.3g}" for value in np.where(positive, eigenvalues, 0.0)[:most]]
+    more = ["…"] if len(eigenvalues) > most else []
+    return f"{', '.join(shown + more)} (rank {positive.sum()} of {len(eigenvalues)})"
+
+
+def _ranks(bases: Sequence[Array] | None) -> str:
+    if not bases:
+        return ""
+    ranks = sorted({B.shape[1] for B in bases})
+    return f"{len(bases)} of dimension {' and '.join(map(str, ranks))}"
+
+
+# ---------------------------------------------------------------------------------------------- saving
+
+
+def is_model(folder: Path) -> bool:
+    """Return whether `folder` is a saved model and holds nothing else."""
+    names = {path.name for path in folder.iterdir()}
+    description = _json_object(folder / DESCRIPTION)
+    return names <= {ARRAYS, DESCRIPTION} and description is not None and description.get("format") == FORMAT
+
+
+def save_model(
+    folder: Place,
+    estimator: CrowdMetric,
+    *,
+    item_ids: Any = None,
+    feature_names: Sequence[str] | None = None,
+    comparisons: Comparisons | None = None,
+    overwrite: bool = False,
+) -> SavedModel:
+    """Save a fitted estimator as a folder, whole or not at all, and return what is in it.
+
+    Parameters
+    ----------
+    folder : path
+        Made by this function; its parent must exist.
+    estimator : CrowdMetric
+        Fitted. Its items are saved with it, so that the folder alone can predict.
+    item_ids : (N,) int or str, optional
+        The row numbers 0…N−1 by default.
+    feature_names : sequence of d str, optional
+        ``f0``, ``f1``, … by default.
+    comparisons : Comparisons, optional
+        What it was fitted to; only counts of answers, people and dropped rows are kept.
+    overwrite : bool
+        Replace an older model. A folder that holds anything else is never replaced.
+
+    Raises
+    ------
+    ModelFileError
+        If the folder cannot be made, or the model holds what can only be pickled.
+    """
+    check_is_fitted(estimator)
+    check_target(folder, overwrite, is_model)
+    model = _collect(estimator, item_ids, feature_names, comparisons)
+    with new_folder(folder, overwrite, is_model) as temporary:
+        arrays: Any = _packed(model)
+        np.savez_compressed(temporary / ARRAYS, **arrays)
+        model = replace(model, description=model.description | {"checksum": _checksum(temporary / ARRAYS)})
+        text = json.dumps(model.description, indent=2, ensure_ascii=False, allow_nan=False)
+        (temporary / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+    return model
+
+
+def _collect(
+    estimator: CrowdMetric,
+    item_ids: Any,
+    feature_names: Sequence[str] | None,
+    comparisons: Comparisons | None,
+) -> SavedModel:
+    fitted, not_kept = _fitted_state(estimator)
+    parameters, left_out = _parameters(estimator)
+    items = None if estimator.items is None else np.asarray(estimator.items, dtype=np.float64)
+    n, d = (0 if items is None else len(items)), len(estimator.metric_)
+    ids = np.arange(n) if item_ids is None else unique_ids(item_ids, "item_ids")
+    names = [f"f{j}" for j in range(d)] if feature_names is None else [str(name) for name in feature_names]
+    for what, given, expected in (("item_ids", len(ids), n), ("feature_names", len(names), d)):
+        if given != expected:
+            raise ModelFileError(f"{what} has {given} entries, but the model has {expected}; give one each")
+    description = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "crowdmetric": __version__,
+        "numpy": np.__version__,
+        "scikit-learn": sklearn.__version__,
+        "estimator": type(estimator).__name__,
+        "parameters": parameters,
+        "left_out": left_out + not_kept,
+        "data": _data(fitted, n, comparisons),
+        **{name.removesuffix("_"): _record(fitted.get(name)) for name in RECORDS},
+    }
+    return SavedModel(fitted, items, ids, names, _plain(description))
+
+
+def _data(fitted: Mapping[str, Any], n_items: int, comparisons: Comparisons | None) -> dict[str, Any]:
+    counts = {"people": len(fitted["users_"]), "items": n_items} if "users_" in fitted else {"items": n_items}
+    if comparisons is None:
+        return counts
+    return counts | {"answers": len(comparisons), "dropped": comparisons.dropped}
+
+
+def _fitted_state(estimator: CrowdMetric) -> tuple[dict[str, Any], list[str]]:
+    """Return what the fit left behind that can be kept without pickle, and the names of the rest."""
+    state: dict[str, Any] = {}
+    not_kept = []
+    for name, value in vars(estimator).items():
+        if not name.endswith("_") or name.startswith("_"):
+            continue
+        kept = _storable(value)
+        if kept is None and value is not None and name not in RECORDS:
+            not_kept.append(name)
+        else:
+            state[name] = value if name in RECORDS else kept
+    return state, not_kept
+
+
+def _storable(value: Any) -> Any:
+    """Return a number, an array of numbers or text, or a list of arrays of numbers; None for the rest."""
+    if isinstance(value, list | tuple):
+        arrays = [np.asarray(entry) for entry in value if isinstance(entry, np.ndarray)]
+        return arrays if len(arrays) == len(value) and all(a.dtype.kind in "biuf" for a in arrays) else None
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+        return value.astype(str) if all(isinstance(cell, str) for cell in value.flat) else None
+    if isinstance(value, np.ndarray | np.generic | bool | int | float):
+        return value if np.asarray(value).dtype.kind in "biufU" else None
+    return None
+
+
+def _parameters(estimator: CrowdMetric) -> tuple[dict[str, Any], list[str]]:
+    """Return the constructor's parameters that JSON can hold, and the names of those left out."""
+    parameters = estimator.get_params(deep=False)
+    parameters.pop("items")
+    loss = parameters["loss"]
+    if not isinstance(loss, str):
+        parameters["loss"], parameters["beta"] = _name_of_loss(loss), getattr(loss, "beta", 1.0)
+    parameters = {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
+    kept = {name: value for name, value in parameters.items() if isinstance(value, str | int | float | None)}
+    return kept, [name for name in parameters if name not in kept]
+
+
+def _name_of_loss(loss: Any) -> str:
+    for name, kind in LOSSES.items():
+        if type(loss) is kind:
+            return name
+    raise ModelFileError(
+        f"loss={loss!r} is not one of the library's ({', '.join(LOSSES)}), so a file cannot name it; "
+        "keep metric_ and pseudo_ideal_points_ with numpy.savez instead"
+    )
+
+
+def _packed(model: SavedModel) -> dict[str, NDArray[Any]]:
+    """Return the arrays of ``metric.npz`` by name."""
+    packed: dict[str, NDArray[Any]] = {}
+    for name, value in model.fitted.items():
+        key = name.removesuffix("_")
+        if isinstance(value, list):
+            packed[f"{key}.values"] = np.concatenate([np.zeros(0), *(array.ravel() for array in value)])
+            packed[f"{key}.shapes"] = np.array([array.shape for array in value], dtype=np.int64)
+        elif name not in RECORDS and value is not None:
+            packed[key] = np.asarray(value)
+    if model.items is not None:
+        packed["items"] = model.items
+    return packed | {"item_ids": model.item_ids, "feature_names": np.array(model.feature_names, dtype=str)}
+
+
+def _record(value: Solution | Radii | None) -> dict[str, Any] | None:
+    return None if value is None else asdict(value)
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` with NumPy scalars as Python's and what JSON has no word for (NaN, ∞) as null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# --------------------------------------------------------------------------------------------- loading
+
+
+def load_model(folder: Place) -> SavedModel:
+    """Return the model saved in `folder`, checked to be whole.
+
+    Raises
+    ------
+    ModelFileError
+        In one sentence, if the folder is missing, damaged, not a model, or written by a newer version.
+    """
+    folder = Path(folder)
+    description = _read_description(folder)
+    arrays = _read_arrays(folder / ARRAYS, description.get("checksum"))
+    missing = [name for name in ("metric", "components", "item_ids", "feature_names") if name not in arrays]
+    if missing or not {"estimator", "parameters", "left_out", "data", "solution"} <= set(description):
+        raise ModelFileError(f"{folder} is not a complete model; save it again")
+    catalogue = {name: arrays.pop(name) for name in CATALOGUE if name in arrays}
+    return SavedModel(
+        fitted=_unpacked(arrays) | _read_records(description),
+        items=catalogue.get("items"),
+        item_ids=catalogue["item_ids"],
+        feature_names=[str(name) for name in catalogue["feature_names"]],
+        description=description,
+    )
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        there = "is a file" if folder.exists() else "does not exist"
+        raise ModelFileError(f"{folder} {there}; name a folder written by crowdmetric fit or save_model")
+    description = _json_object(folder / DESCRIPTION)
+    if description is None or description.get("format") != FORMAT:
+        raise ModelFileError(
+            f"{folder} is not a crowdmetric model (it has no readable {DESCRIPTION} of one); name a folder "
+            "written by crowdmetric fit or save_model"
+        )
+    version = description.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ModelFileError(
+            f"{folder} has format version {version} (of crowdmetric {description.get('crowdmetric')}), but "
+            f"crowdmetric {__version__} reads up to {FORMAT_VERSION}; update crowdmetric"
+        )
+    return description
+
+
+def _json_object(path: Path) -> dict[str, Any] | None:
+    """Return the object in a JSON file; None if there is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _read_arrays(path: Path, checksum: Any) -> dict[str, NDArray[Any]]:
+    if not path.is_file():
+        raise ModelFileError(f"{path} is missing; copy the whole folder, or save the model again")
+    if _checksum(path) != checksum:
+        raise ModelFileError(
+            f"{path} does not match the checksum in {DESCRIPTION}, so it was damaged or changed; copy the "
+            "folder again, or save the model again"
+        )
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        raise ModelFileError(f"{path} cannot be read ({error}); save the model again") from error
+
+
+def _unpacked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return what `_packed` was given: arrays, numbers and lists of arrays, by attribute."""
+    state: dict[str, Any] = {}
+    for key, array in arrays.items():
+        name, _, part = key.partition(".")
+        if part == "values":
+            state[f"{name}_"] = _split(array, arrays[f"{name}.shapes"])
+        elif not part:
+            state[f"{name}_"] = array.item() if array.ndim == 0 else array
+    return state
+
+
+def _split(values: NDArray[Any], shapes: NDArray[np.int64]) -> list[NDArray[Any]]:
+    ends = np.cumsum(np.prod(shapes, axis=1)) if len(shapes) else np.zeros(0, dtype=np.int64)
+    pieces = np.split(values, ends)[: len(shapes)]
+    return [piece.reshape(tuple(shape)) for piece, shape in zip(pieces, shapes, strict=True)]
+
+
+def _read_records(description: Mapping[str, Any]) -> dict[str, Solution | Radii | None]:
+    records: dict[str, Solution | Radii | None] = {}
+    for name, kind in RECORDS.items():
+        content = description.get(name.removesuffix("_"))
+        known = {field.name for field in fields(kind)}
+        records[name] = None if content is None else kind(**{k: _revived(v) for k, v in content.items() if k in known})
+    return records
+
+
+def _revived(value: Any) -> Any:
+    """Return JSON's null as the NaN it was, and lists as tuples."""
+    if isinstance(value, list):
+        return tuple(_revived(entry) for entry in value)
+    return float("nan") if value is None else value

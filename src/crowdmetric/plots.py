@@ -1,0 +1,90 @@
+"""Pictures. The only module that knows matplotlib, which is imported when a picture is asked for.
+
+Colours are safe for colour-blind readers: matplotlib's PuOr where sign matters, viridis where it does not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdmetric.errors import DataError, missing_extra
+
+__all__ = ["draw_map", "draw_metric", "draw_strip", "new_figure", "save_figure"]
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty ``matplotlib.figure.Figure`` of `width` × `height` inches, without a window."""
+    try:
+        module = import_module("matplotlib.figure")
+    except ImportError as error:
+        raise missing_extra("matplotlib", "plots", "a picture") from error
+    return module.Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
+def save_figure(figure: Any, path: str | os.PathLike[str]) -> Path:
+    """Write the figure, whole or not at all; the suffix says in which format."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise DataError(f"there is no folder {path.parent} to write {path.name} in; create it first")
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        figure.savefig(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def draw_metric(axes: Any, metric: ArrayLike, title: str, *, limit: float | None = None) -> Any:
+    """Draw a metric (d, d) as a heat map and return the image, for a colour bar.
+
+    Parameters
+    ----------
+    axes : matplotlib Axes
+    metric : (d, d) array
+    title : str
+    limit : float, optional
+        The entry at the ends of the colours; give one to all maps that are to be compared.
+    """
+    M = np.asarray(metric, dtype=np.float64)
+    limit = float(np.abs(M).max()) if limit is None else limit
+    image = axes.imshow(M, cmap="PuOr_r", vmin=-limit, vmax=limit)
+    ticks = np.arange(0, len(M), max(1, len(M) // 8))
+    axes.set_title(title, fontsize=11)
+    axes.set(xticks=ticks, yticks=ticks, xlabel="feature", ylabel="feature")
+    return image
+
+
+def draw_map(axes: Any, values: ArrayLike, title: str, *, limit: float | None = None) -> Any:
+    """Draw non-negative values on a picture's pixels (h, w) and return the image, for a colour bar."""
+    image = axes.imshow(np.asarray(values), cmap="viridis", vmin=0.0, vmax=limit)
+    axes.set_title(title, fontsize=11)
+    axes.set(xticks=[], yticks=[])
+    return image
+
+
+def draw_strip(axes: Sequence[Any], pictures: NDArray[Any], label: str, marks: ArrayLike | None = None) -> None:
+    """Draw grey pictures (n, h, w) side by side, one an axes, with a label before the first.
+
+    Parameters
+    ----------
+    axes : sequence of n matplotlib Axes
+    pictures : (n, h, w) array
+    label : str
+    marks : (n,) bool, optional
+        Pictures to frame.
+    """
+    framed = np.zeros(len(pictures), dtype=bool) if marks is None else np.asarray(marks)
+    for ax, picture, frame in zip(axes, pictures, framed, strict=True):
+        ax.imshow(picture, cmap="gray_r")
+        ax.set(xticks=[], yticks=[])
+        for spine in ax.spines.values():
+            spine.set(color="#b35806" if frame else "#cccccc", linewidth=2.5 if frame else 0.8)
+    axes[0].set_ylabel(label, rotation=0, ha="right", va="center")

@@ -1,0 +1,169 @@
+"""Which subspace an item lies in, and which comparisons stay inside one.
+
+Subspaces are given as labels (one a row of items; the basis is the best rank-r fit to the items of a label, as in
+Experiment 3) or as bases (items go to the nearest). Linear subspaces through the origin, as in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdmetric.errors import DataError
+from crowdmetric.symmetric import orthonormal_basis
+
+__all__ = ["Subspaces", "assign_pairs", "given_subspaces"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# An item this close to a subspace, relative to its length, lies in it up to rounding.
+INSIDE = 1e-8
+
+
+@dataclass(frozen=True)
+class Subspaces:
+    """Subspaces of R^d and the items near them.
+
+    Attributes
+    ----------
+    bases
+        Orthonormal (d, r_λ), one a subspace.
+    labels
+        (N,) number of each item's subspace; −1 for none.
+    names
+        What the caller called the subspaces.
+    residuals
+        (N,) distance of each item from its subspace, relative to its length (0: inside).
+    """
+
+    bases: tuple[Array, ...]
+    labels: Indices
+    names: tuple[Any, ...]
+    residuals: Array
+
+    @property
+    def ranks(self) -> Indices:
+        """Dimension of each subspace, (n,)."""
+        return np.array([B.shape[1] for B in self.bases], dtype=np.intp)
+
+
+def given_subspaces(items: Array, subspaces: ArrayLike | Sequence[ArrayLike], rank: int | None) -> Subspaces:
+    """Return the subspaces that `subspaces` names: labels (N,), or bases (n, d, r) or [(d, r), …].
+
+    Parameters
+    ----------
+    items
+        (N, d).
+    subspaces
+        One label an item (−1 or None: nowhere), or the bases themselves.
+    rank
+        Dimension of every subspace when labels are given; None finds it from the items of each label, which is
+        right only if they lie in their subspace exactly.
+    """
+    bases = _as_bases(subspaces, items.shape[1])
+    if bases is not None:
+        if rank is not None and any(B.shape[1] != rank for B in bases):
+            raise DataError(
+                f"rank={rank} contradicts bases of dimension {sorted({B.shape[1] for B in bases})}; leave rank=None"
+            )
+        return _nearest(items, bases)
+    return _from_labels(items, np.asarray(subspaces), rank)
+
+
+def _as_bases(subspaces: Any, d: int) -> tuple[Array, ...] | None:
+    """Return orthonormal bases if that is what was given, None if it was labels."""
+    first = subspaces[0] if isinstance(subspaces, list | tuple) and len(subspaces) else subspaces
+    if np.ndim(first) < 2:
+        return None
+    bases = []
+    for given in subspaces:
+        B = np.asarray(given, dtype=np.float64)
+        if B.ndim != 2 or B.shape[0] != d or not 1 <= B.shape[1] <= d or not np.all(np.isfinite(B)):
+            raise DataError(
+                f"a basis has shape {B.shape}, but items have {d} features; give finite (d, r) matrices with 1 ≤ r ≤ d"
+            )
+        off = np.abs(B.T @ B - np.eye(B.shape[1])).max()
+        if off > 1e-8:
+            # any basis names the subspace; the library works in an orthonormal one
+            B = orthonormal_basis(B.T, rank=B.shape[1])
+        bases.append(B)
+    return tuple(bases)
+
+
+def _from_labels(items: Array, labels: NDArray[Any], rank: int | None) -> Subspaces:
+    if labels.shape != (items.shape[0],):
+        raise DataError(
+            f"subspaces has shape {labels.shape}, but there are {items.shape[0]} items; give one "
+            "label an item, or (d, r) bases"
+        )
+    if labels.dtype.kind == "f" and not np.all(labels == np.round(labels)):
+        raise DataError("subspaces holds fractional numbers; give integer or text labels, −1 for items in no subspace")
+    known = np.array([label is not None and label != -1 for label in labels.tolist()])
+    if not np.any(known):
+        raise DataError("no item has a subspace label; give a label other than −1 or None to some of them")
+    names, inverse = np.unique(
+        labels[known].astype(labels.dtype if labels.dtype != object else str), return_inverse=True
+    )
+    codes = np.full(items.shape[0], -1, dtype=np.intp)
+    codes[known] = inverse
+    bases = []
+    for code, name in enumerate(names):
+        try:
+            bases.append(orthonormal_basis(items[codes == code], rank))
+        except DataError as error:
+            raise DataError(f"subspace {name!r}: {error}") from None
+        if bases[-1].shape[1] == 0:
+            raise DataError(f"subspace {name!r} holds only zero vectors; give it another label or −1")
+    return Subspaces(tuple(bases), codes, tuple(names.tolist()), _residuals(items, bases, codes))
+
+
+def _nearest(items: Array, bases: tuple[Array, ...]) -> Subspaces:
+    best = np.full(items.shape[0], -np.inf)
+    codes = np.zeros(items.shape[0], dtype=np.intp)
+    for code, B in enumerate(bases):
+        inside = np.linalg.norm(items @ B, axis=1)
+        better = inside > best
+        codes[better], best[better] = code, inside[better]
+    return Subspaces(bases, codes, tuple(range(len(bases))), _residuals(items, bases, codes))
+
+
+def _residuals(items: Array, bases: Sequence[Array], codes: Indices) -> Array:
+    residuals = np.ones(items.shape[0])
+    for rows, B in _by_code(codes, bases):
+        residuals[rows] = _distance(items[rows], B)
+    return residuals
+
+
+def _distance(x: Array, B: Array) -> Array:
+    """Return the distance of rows of x from span(B), relative to their length (0 for the zero vector)."""
+    length = np.linalg.norm(x, axis=1)
+    return np.linalg.norm(x - (x @ B) @ B.T, axis=1) / np.where(length > 0, length, 1.0)
+
+
+def _by_code(codes: Indices, bases: Sequence[Array]) -> list[tuple[Indices, Array]]:
+    """Return the rows of each code with its basis; codes of −1 are left out."""
+    order = np.argsort(codes, kind="stable")
+    edges = np.searchsorted(codes[order], np.arange(len(bases) + 1))
+    return [(order[edges[i] : edges[i + 1]], B) for i, B in enumerate(bases) if edges[i + 1] > edges[i]]
+
+
+def assign_pairs(items: Array, pairs: Indices, subspaces: Subspaces) -> Indices:
+    """Return the subspace (T,) that both items of each pair lie in; −1 for comparisons across subspaces.
+
+    Items with one label are inside by definition. Otherwise an item may lie in the other's subspace too (where
+    subspaces meet), which is checked up to rounding.
+    """
+    left, right = subspaces.labels[pairs[:, 0]], subspaces.labels[pairs[:, 1]]
+    found = np.where(left == right, left, -1)
+    for own, other in ((left, 1), (right, 0)):
+        open_rows = np.flatnonzero((found < 0) & (own >= 0))
+        for rows, B in _by_code(own[open_rows], subspaces.bases):
+            chosen = open_rows[rows]
+            inside = _distance(items[pairs[chosen, other]], B) < INSIDE
+            found[chosen[inside]] = own[chosen[inside]]
+    return found

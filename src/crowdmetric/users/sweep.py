@@ -1,0 +1,35 @@
+"""Which code sweeps over a block of bounded people: compiled where that wins, NumPy elsewhere."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from numpy.typing import NDArray
+
+from crowdmetric.losses import Hinge, Logistic, Loss
+from crowdmetric.users.blocks import Block
+from crowdmetric.users.bounded import BoundedBlock
+
+__all__ = ["people_of"]
+
+Array = NDArray[Any]
+
+# Beyond this the p × p products belong to BLAS.
+LARGEST_COMPILED_RANK = 3
+
+
+def people_of(
+    block: Block,
+    loss: Loss,
+    radius: Array,
+    mu: Array,
+    w: Array | None = None,
+    *,
+    offset: Array | None = None,
+) -> BoundedBlock:
+    """Return the people of a block, compiled where that wins; Numba takes a second to load, so it comes late."""
+    kind = BoundedBlock
+    if block.delta.shape[2] <= LARGEST_COMPILED_RANK and isinstance(loss, Logistic | Hinge):
+        kind = import_module("crowdmetric.users.kernels").CompiledBlock
+    return kind(block, loss, radius, mu, w, offset=offset)

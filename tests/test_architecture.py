@@ -1,0 +1,195 @@
+"""The shape of the code: who may import whom, what stays optional, what is documented."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = "crowdmetric"
+SOURCE = Path(__file__).parent.parent / "src" / ROOT
+
+# A unit is a module of the package or a whole sub-package; it imports only from rows of a smaller number.
+ROW = {
+    "_version": 0,
+    "errors": 0,
+    "symmetric": 1,
+    "folders": 1,
+    "tables": 1,
+    "comparisons": 2,
+    "losses": 2,
+    "subspaces": 3,
+    "simulate": 3,
+    "users": 4,
+    "solvers": 5,
+    "engines": 5,
+    "stitch": 6,
+    "radii": 6,
+    "estimators": 7,
+    "identifiability": 8,
+    "theory": 8,
+    "design": 8,
+    "locate": 8,
+    "evaluate": 8,
+    "persist": 8,
+    "experiments": 9,
+    "report": 9,
+    "plots": 9,
+    "progress": 9,
+    "commands": 10,
+    "__init__": 10,
+    "cli": 11,
+    "__main__": 12,
+}
+
+HEAVY = ["torch", "dask", "pyarrow", "polars", "pandas", "matplotlib", "rich", "numba", "cvxpy"]
+
+
+def name_of(path: Path) -> str:
+    """Return the dotted name of a file: ``crowdmetric.users.bounded``; a package is called by its folder."""
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def unit_of(module: str) -> str:
+    """Return the row's name: ``users`` for ``crowdmetric.users.bounded``, ``__init__`` for the root."""
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+FILES = {name_of(path): path for path in sorted(SOURCE.rglob("*.py"))}
+TREES = {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in FILES.items()}
+
+each_module = pytest.mark.parametrize("module", FILES)
+
+
+def imports_of(module: str) -> Iterator[str]:
+    """Yield every name the file imports, wherever in it; ``from a import b`` is a.b if that is a file."""
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = absolute(module, node)
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                yield inner if inner in FILES and base != ROOT else base
+        elif isinstance(node, ast.Call):
+            yield from imported_by_call(node)
+
+
+def absolute(module: str, node: ast.ImportFrom) -> str:
+    """Return the module an import statement names, with leading dots resolved."""
+    if node.level == 0:
+        return node.module or ""
+    package = module if FILES[module].name == "__init__.py" else module.rpartition(".")[0]
+    for _ in range(node.level - 1):
+        package = package.rpartition(".")[0]
+    return f"{package}.{node.module}" if node.module else package
+
+
+def imported_by_call(node: ast.Call) -> Iterator[str]:
+    """Yield the name in ``import_module("name")`` or ``__import__("name")``, however it is spelt."""
+    function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+    if function in {"import_module", "__import__"} and node.args and isinstance(node.args[0], ast.Constant):
+        yield str(node.args[0].value)
+
+
+def inside(module: str) -> set[str]:
+    """Return what a file imports from crowdmetric."""
+    return {name for name in imports_of(module) if name.split(".")[0] == ROOT}
+
+
+def test_there_is_something_to_check() -> None:
+    assert f"{ROOT}.errors" in FILES
+
+
+@each_module
+def test_every_module_has_a_row(module: str) -> None:
+    unit = unit_of(module)
+    assert unit in ROW, f"{module} is in no row; add {unit!r} to ROW in {Path(__file__).name}"
+
+
+@each_module
+def test_imports_point_upwards(module: str) -> None:
+    unit = unit_of(module)
+    wrong = sorted(
+        name
+        for name in inside(module)
+        if name != ROOT and unit_of(name) != unit and ROW.get(unit_of(name), 99) >= ROW.get(unit, 99)
+    )
+    assert not wrong, f"{module} (row {ROW.get(unit)}) imports {wrong}, which are not in a row above it"
+
+
+@each_module
+def test_nothing_is_imported_through_the_root(module: str) -> None:
+    assert ROOT not in inside(module) - {module}, f"{module} imports through {ROOT}; name the module instead"
+
+
+def test_there_are_no_cycles() -> None:
+    graph = {module: inside(module) - {module} for module in FILES}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the cycle
+
+
+@pytest.mark.parametrize("library", HEAVY)
+def test_a_heavy_library_is_imported_in_one_place(library: str) -> None:
+    places = [module for module in FILES if library in {name.split(".")[0] for name in imports_of(module)}]
+    assert len(places) <= 1, f"{library} is imported in {places}; keep one and let the others ask it"
+
+
+# Numba compiles functions where they are defined, so its file loads it; that file is imported at the first fit.
+COMPILED = {"crowdmetric.users.kernels"}
+# scikit-learn looks for some of them by itself; what it loads is not our doing.
+CORE = ["numpy", "scipy.special", "sklearn.base", "sklearn.metrics", "sklearn.utils.validation"]
+
+
+@pytest.mark.parametrize("scope", ["package", "every module"])
+def test_importing_loads_no_heavy_library(scope: str) -> None:
+    everything = [m for m in FILES if unit_of(m) != "__main__" and m not in COMPILED]
+    wanted = [ROOT] if scope == "package" else everything
+    lines = [
+        "import importlib, sys",
+        f"[importlib.import_module(name) for name in {CORE!r}]",
+        "before = set(sys.modules)",
+        f"[importlib.import_module(name) for name in {wanted!r}]",
+        f"print(*[name for name in {HEAVY!r} if name in set(sys.modules) - before])",
+    ]
+    result = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert not result.stdout.split(), (
+        f"importing {scope} loads {result.stdout.split()}; import them inside functions"
+    )
+
+
+@each_module
+def test_all_names_exist(module: str) -> None:
+    if unit_of(module) == "__main__":
+        pytest.skip("importing it runs the command line")
+    loaded = importlib.import_module(module)
+    names = getattr(loaded, "__all__", [])
+    missing = [name for name in names if not hasattr(loaded, name)]
+    assert not missing, f"{module}.__all__ names {missing}, which do not exist"
+    assert len(set(names)) == len(names), f"{module}.__all__ repeats a name"
+
+
+def public(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """Yield the public functions and classes of a module (ruff sees to their methods)."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            overload = any("overload" in ast.dump(mark) for mark in node.decorator_list)
+            if not node.name.startswith("_") and not overload:
+                yield node
+
+
+@each_module
+def test_everything_public_is_documented(module: str) -> None:
+    tree = TREES[module]
+    assert ast.get_docstring(tree), f"{module} has no docstring"
+    bare = [f"{node.name} (line {node.lineno})" for node in public(tree) if not ast.get_docstring(node)]
+    assert not bare, f"{module} has public names without a docstring: {', '.join(bare)}"

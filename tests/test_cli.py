@@ -1,0 +1,430 @@
+"""The command line: every command, every exit code, and what goes to which stream."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crowdmetric import __version__, progress
+from crowdmetric.cli import main
+from crowdmetric.commands import COMMANDS
+from crowdmetric.estimators import IdealPointMetric
+from crowdmetric.persist import load_model
+from crowdmetric.progress import show_progress
+from crowdmetric.tables import read_columns, write_columns
+
+DOCS = Path(__file__).parent.parent / "docs" / "command-line.md"
+SMALL = ["--dimension", "3", "--subspaces", "8", "--rank", "2", "--users", "6", "--comparisons", "6"]
+BOUNDS = ["--metric-bound", "5", "--ideal-bound", "3"]
+
+each_command = pytest.mark.parametrize("name", [command.name for command in COMMANDS])
+
+
+class Result:
+    """What a command printed and how it ended."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def rows(self) -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(self.out)))
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*arguments) -> Result:
+        capsys.readouterr()
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return Result(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("crowd") / "crowd"
+    assert main(["simulate", *SMALL, "--out", str(folder), "--quiet"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(crowd) -> Path:
+    folder = crowd.parent / "model"
+    assert main(["fit", *tables(crowd), "--labels", str(crowd / "labels.csv"), *BOUNDS, "--out", str(folder)]) == 0
+    return folder
+
+
+def tables(folder: Path) -> list[str]:
+    return [str(folder / "items.csv"), str(folder / "comparisons.csv")]
+
+
+def one_line(text: str) -> bool:
+    return text.count("\n") == 1 and text.endswith("\n") and "Traceback" not in text
+
+
+# ------------------------------------------------------------------------------------------- help and docs
+
+
+@each_command
+def test_help_shows_an_example(name, run) -> None:
+    result = run(name, "--help")
+    assert result.code == 0
+    assert f"example:\n  crowdmetric {name} " in result.out
+    assert "--quiet" in result.out
+
+
+@each_command
+def test_every_command_and_option_is_documented(name, run) -> None:
+    page = DOCS.read_text(encoding="utf-8")
+    assert f"## crowdmetric {name}\n" in page
+    assert f"\n$ crowdmetric {name} " in page
+    options = {word.strip("[],") for word in run(name, "--help").out.split() if word.strip("[,").startswith("--")}
+    missing = sorted(option for option in options - {"--help"} if f"`{option}" not in page)
+    assert not missing, f"{DOCS.name} does not explain {missing}"
+
+
+def test_version_and_help_of_the_program(run) -> None:
+    assert run("--version").out == f"crowdmetric {__version__}\n"
+    text = run("--help").out
+    assert all(f"\n    {command.name}" in text for command in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["other"], ["fit"], ["info", "a", "b"], ["simulate", "--people", "martians"]]
+)
+def test_wrong_usage_is_two(arguments, run) -> None:
+    result = run(*arguments)
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.startswith("usage: crowdmetric")
+
+
+# ------------------------------------------------------------------------------------------------ simulate
+
+
+def test_simulate_writes_tables_that_fit_reads(crowd) -> None:
+    names = ["comparisons.csv", "items.csv", "labels.csv", "truth.npz"]
+    assert sorted(path.name for path in crowd.iterdir()) == names
+    assert list(read_columns(crowd / "items.csv")) == ["item_id", "f0", "f1", "f2"]
+    assert list(read_columns(crowd / "comparisons.csv")) == ["user", "left", "right", "choice"]
+    assert list(read_columns(crowd / "labels.csv")) == ["item_id", "subspace"]
+    with np.load(crowd / "truth.npz", allow_pickle=False) as truth:
+        assert truth["metric"].shape == (3, 3)
+        assert truth["ideal_points"].shape == (48, 3)
+        assert truth["bases"].shape == (8, 3, 2)
+
+
+def test_simulate_options_reach_the_generator(run, tmp_path) -> None:
+    result = run("simulate", *SMALL, "--beta", "inf", "--people", "ball", "--out", tmp_path / "a")
+    assert "100.0% of the answers name the closer item" in result.out
+    result = run("simulate", "--dimension", 3, "--subspaces", 0, "--users", 5, "--out", tmp_path / "b")
+    assert "in general position" in result.out
+    result = run("simulate", *SMALL, "--format", "parquet", "--noise", "0.1", "--out", tmp_path / "c")
+    assert "noise 0.1" in result.out
+    assert (tmp_path / "c" / "items.parquet").exists()
+
+
+def test_simulate_does_not_replace_what_it_did_not_write(run, tmp_path) -> None:
+    again = ["simulate", *SMALL, "--out", tmp_path / "crowd"]
+    assert run(*again).code == 0
+    assert run(*again).code == 1
+    assert run(*again, "--overwrite", "--seed", 1).code == 0
+    (tmp_path / "crowd" / "notes.txt").write_text("mine")
+    result = run(*again, "--overwrite")
+    assert result.code == 1
+    assert "holds other files" in result.err
+
+
+# ----------------------------------------------------------------------------------------------------- fit
+
+
+def test_fit_prints_a_summary_and_says_which_estimator_and_why(run, crowd, tmp_path) -> None:
+    result = run("fit", *tables(crowd), *BOUNDS, "--out", tmp_path / "model")
+    assert result.code == 0
+    assert result.err == "crowdmetric: using IdealPointMetric, because without --labels no subspaces are known\n"
+    for text in ("288 answers, 48 people, 576 items", "dropped rows  none", "5 (given)", "Solved", "eigenvalues"):
+        assert text in result.out
+    labels = ["--labels", crowd / "labels.csv"]
+    result = run("fit", *tables(crowd), *labels, "--out", tmp_path / "other", "--tol", "1e-4")
+    assert result.err.startswith("crowdmetric: using StitchedMetric, because --labels")
+    assert "chosen from the data" in result.out
+    assert "8 of dimension 2" in result.out
+
+
+def test_fit_json_is_one_object(run, crowd, tmp_path) -> None:
+    result = run("fit", *tables(crowd), *BOUNDS, "--json", "--out", tmp_path / "model", "--quiet")
+    assert result.err == ""
+    fitted = json.loads(result.out)
+    assert one_line(result.out)
+    assert fitted["estimator"] == "IdealPointMetric"
+    assert len(fitted["eigenvalues"]) == 3
+    assert json.loads(run("info", tmp_path / "model", "--json").out) == fitted
+
+
+OPTIONS = {
+    "loss": ("probit", "loss"),
+    "beta": (2.0, "beta"),
+    "norm": ("nuclear", "norm"),
+    "tol": (1e-3, "tol"),
+    "max-iter": (150, "max_iter"),
+    "seed": (3, "random_state"),
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_fit_passes_every_option_on(option, run, crowd, tmp_path) -> None:
+    value, parameter = OPTIONS[option]
+    assert run("fit", *tables(crowd), *BOUNDS, f"--{option}", value, "--out", tmp_path / "model").code == 0
+    assert load_model(tmp_path / "model").description["parameters"][parameter] == value
+
+
+@pytest.mark.parametrize(("option", "value"), [("stitch", "ols"), ("rank", 1)])
+def test_fit_passes_options_of_the_stitched_metric_on(option, value, run, crowd, tmp_path) -> None:
+    labels = ["--labels", crowd / "labels.csv"]
+    assert run("fit", *tables(crowd), *BOUNDS, *labels, f"--{option}", value, "--out", tmp_path / "model").code == 0
+    assert load_model(tmp_path / "model").description["parameters"][option] == value
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--rank", "2"], "--rank has no use with --estimator ideal"),
+        (["--labels", "x.csv", "--norm", "nuclear"], "--norm has no use with --estimator stitched"),
+        (["--estimator", "stitched"], "needs --labels"),
+        (["--estimator", "ideal", "--labels", "x.csv"], "--labels has no use"),
+    ],
+)
+def test_options_that_contradict_each_other_are_wrong_usage(options, sentence, run, tmp_path) -> None:
+    result = run("fit", "items.csv", "comparisons.csv", *options, "--out", tmp_path / "model")
+    assert result.code == 2
+    assert sentence in result.err
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_labels_may_be_text_partial_and_about_other_items(run, crowd, tmp_path) -> None:
+    labels = read_columns(crowd / "labels.csv")
+    rows = [f"{i},s{s}" for i, s in zip(labels["item_id"], labels["subspace"], strict=True)][:-2]
+    path = write(tmp_path / "labels.csv", "\n".join(["item_id,subspace", *rows, "9999,s0", "575,"]))
+    result = run("fit", *tables(crowd), *BOUNDS, "--labels", path, "--out", tmp_path / "model")
+    assert result.code == 0
+    assert "1 labels are of items that" in result.err
+    assert "1 items have no label" in result.err
+    assert "warning: 1 of 288 comparisons are between items of different subspaces" in result.err
+    assert load_model(tmp_path / "model").fitted["labels_"][-2:].tolist() == [-1, -1]
+
+
+def test_dropped_rows_become_one_warning_and_are_counted(run, crowd, tmp_path) -> None:
+    text = (crowd / "comparisons.csv").read_text() + "0,1,1,left\n0,1,99999,left\n"
+    answers = write(tmp_path / "comparisons.csv", text)
+    result = run("fit", crowd / "items.csv", answers, *BOUNDS, "--out", tmp_path / "model", "--quiet")
+    assert result.code == 0
+    assert result.err.startswith("crowdmetric: warning: 2 of 290 comparisons cannot be used")
+    assert one_line(result.err)
+    assert "2 (1 × self-comparison, 1 × unknown item" in result.out
+
+
+# ------------------------------------------------------------------------------------------------- predict
+
+
+def test_predict_prints_nothing_but_data(run, crowd, model) -> None:
+    result = run("predict", model, crowd / "comparisons.csv", "--quiet")
+    assert result.err == ""
+    assert list(result.rows[0]) == ["user", "left", "right", "psi", "choice", "probability"]
+    assert len(result.rows) == 288
+    for row in result.rows:
+        assert row["choice"] == ("right" if float(row["psi"]) > 0 else "left")
+        assert (float(row["probability"]) > 0.5) == (row["choice"] == "left")
+    estimator = load_model(model).estimator()
+    table = read_columns(crowd / "comparisons.csv")
+    psi = estimator.decision_function(np.column_stack([table["left"], table["right"]]), users=table["user"])
+    np.testing.assert_array_equal([float(row["psi"]) for row in result.rows], psi)
+
+
+def test_predict_reports_accuracy_where_there_are_answers(run, crowd, model, tmp_path) -> None:
+    result = run("predict", model, crowd / "comparisons.csv", "--out", tmp_path / "p.parquet")
+    assert result.out == ""
+    assert result.err.startswith("crowdmetric: accuracy 0.")
+    assert result.err.endswith(" on 288 of 288 answers\n")
+    predicted = read_columns(tmp_path / "p.parquet")["choice"]
+    accuracy = np.mean(predicted == read_columns(crowd / "comparisons.csv")["choice"])
+    assert f"accuracy {accuracy:.4f}" in result.err
+
+
+def test_predict_needs_no_answers_and_counts_strangers(run, model, tmp_path) -> None:
+    path = write(tmp_path / "questions.csv", "user,left,right\n0,0,1\n777,0,1\nbob,2,3\n,2,3\n0,0,99999\n")
+    result = run("predict", model, path)
+    assert result.code == 0
+    assert [row["user"] for row in result.rows] == ["0", "777", "bob"]
+    assert "2 of 3 people are not in the model and are predicted as the average person" in result.err
+    assert "crowdmetric: warning: 2 of 5 comparisons cannot be used" in result.err
+    assert "accuracy" not in result.err
+    alone = write(tmp_path / "alone.csv", "user,left,right\n0,0,1\n")  # here 0 is a number, above it was text
+    assert run("predict", model, alone).rows == result.rows[:1]
+
+
+def test_predict_leaves_probabilities_empty_where_the_loss_has_none(run, crowd, tmp_path) -> None:
+    loss = ["--loss", "hinge", "--tol", "1e-3"]
+    assert run("fit", *tables(crowd), *BOUNDS, *loss, "--out", tmp_path / "model").code == 0
+    result = run("predict", tmp_path / "model", crowd / "comparisons.csv")
+    assert "gives no probabilities" in result.err
+    assert {row["probability"] for row in result.rows} == {""}
+
+
+def test_predict_scores_what_it_can(run, model, tmp_path) -> None:
+    path = write(tmp_path / "a.csv", "user,left,right,choice\n0,0,1,left\n0,0,1,perhaps\n")
+    result = run("predict", model, path)
+    assert len(result.rows) == 2
+    assert "on 1 of 2 answers" in result.err
+    path = write(tmp_path / "b.csv", "user,left,right,choice\n0,0,1,\n")
+    assert "the answers cannot be scored" in run("predict", model, path).err
+
+
+# -------------------------------------------------------------------------------------------------- errors
+
+
+def test_info_reads_what_fit_wrote(run, model) -> None:
+    result = run("info", model)
+    assert result.code == 0
+    assert result.out.startswith("StitchedMetric: a metric in 3 dimensions\n")
+    assert result.err == ""
+
+
+FIT = ["fit", "{crowd}/items.csv", "{crowd}/comparisons.csv", "--out"]
+BAD = {
+    "no items": ["fit", "{tmp}/none.csv", "{crowd}/comparisons.csv", "--out", "{tmp}/m"],
+    "no comparisons": ["fit", "{crowd}/items.csv", "{tmp}/none.csv", "--out", "{tmp}/m"],
+    "empty file": ["fit", "{tmp}/empty.csv", "{crowd}/comparisons.csv", "--out", "{tmp}/m"],
+    "wrong columns": ["fit", "{crowd}/items.csv", "{crowd}/labels.csv", "--out", "{tmp}/m"],
+    "wrong labels": [*FIT, "{tmp}/m", "--labels", "{crowd}/items.csv"],
+    "labels of other items": [*FIT, "{tmp}/m", "--labels", "{tmp}/other.csv"],
+    "negative bound": [*FIT, "{tmp}/m", "--metric-bound", "-1"],
+    "no place": [*FIT, "{tmp}/nowhere/m"],
+    "place taken": [*FIT, "{model}"],
+    "foreign place": [*FIT, "{crowd}", "--overwrite"],
+    "no model": ["info", "{tmp}/none"],
+    "not a model": ["info", "{crowd}"],
+    "predict without model": ["predict", "{crowd}", "{crowd}/comparisons.csv"],
+    "predict without questions": ["predict", "{model}", "{tmp}/none.csv"],
+    "predict into nowhere": ["predict", "{model}", "{crowd}/comparisons.csv", "--out", "{tmp}/nowhere/p.csv"],
+    "predict in no format": ["predict", "{model}", "{crowd}/comparisons.csv", "--out", "{tmp}/p.txt"],
+    "impossible crowd": ["simulate", "--dimension", "0", "--out", "{tmp}/m"],
+    "rank too high": ["simulate", "--dimension", "3", "--rank", "4", "--out", "{tmp}/m"],
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line_and_exit_code_one(name, run, crowd, model, tmp_path) -> None:
+    write(tmp_path / "empty.csv", "")
+    write(tmp_path / "other.csv", "item_id,subspace\nx,1\n")
+    before = sorted(tmp_path.iterdir())
+    result = run(*(a.format(tmp=tmp_path, crowd=crowd, model=model) for a in BAD[name]), "--quiet")
+    assert result.code == 1
+    assert result.out == ""
+    assert result.err.startswith("crowdmetric: error: ")
+    assert one_line(result.err)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_damaged_model_is_said_to_be(run, crowd, model, tmp_path) -> None:
+    damaged = tmp_path / "model"
+    damaged.mkdir()
+    (damaged / "model.json").write_bytes((model / "model.json").read_bytes())
+    (damaged / "metric.npz").write_bytes((model / "metric.npz").read_bytes()[:-1])
+    result = run("predict", damaged, crowd / "comparisons.csv")
+    assert result.code == 1
+    assert "checksum" in result.err
+    assert one_line(result.err)
+
+
+def test_an_interrupted_fit_leaves_nothing(run, crowd, tmp_path, monkeypatch) -> None:
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(IdealPointMetric, "fit", interrupted)
+    result = run("fit", *tables(crowd), "--out", tmp_path / "model", "--quiet")
+    assert result.code == 130
+    assert result.err == "crowdmetric: interrupted\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_simulation_leaves_nothing(run, tmp_path, monkeypatch) -> None:
+    def interrupted(columns, path):
+        write_columns(columns, path)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("crowdmetric.commands.simulate.write_columns", interrupted)
+    assert run("simulate", *SMALL, "--out", tmp_path / "crowd").code == 130
+    assert not list(tmp_path.iterdir())
+
+
+# -------------------------------------------------------------------------------------- pipes and terminals
+
+
+def spawn(*arguments, **options) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "crowdmetric", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def test_as_a_process_it_keeps_its_streams_apart(crowd, model) -> None:
+    with spawn("predict", model, crowd / "comparisons.csv") as process:
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert len(list(csv.DictReader(io.StringIO(out)))) == 288
+    assert one_line(err)
+
+
+def test_a_reader_that_goes_away_is_no_error(crowd, model) -> None:
+    read, write_end = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "crowdmetric", "predict", str(model), str(crowd / "comparisons.csv")]
+    result = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    os.close(write_end)
+    assert result.returncode == 141
+    assert result.stderr == ""
+
+
+def test_an_error_as_a_process_has_no_traceback(tmp_path) -> None:
+    with spawn("info", tmp_path / "none") as process:
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert out == ""
+    assert one_line(err)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("with_rich", [True, False])
+def test_progress_is_for_terminals(with_rich, monkeypatch) -> None:
+    if not with_rich:
+        monkeypatch.setattr(progress, "_rich_console", lambda stream: None)
+    for stream, quiet, shown in ((Terminal(), False, True), (Terminal(), True, False), (io.StringIO(), False, False)):
+        with show_progress("Learning", quiet=quiet, stream=stream) as say:
+            say("half way")
+        assert ("Learning" in stream.getvalue()) is shown
+
+
+def test_progress_without_rich_is_wiped_and_does_without(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    stream = Terminal()
+    with show_progress("Learning", stream=stream):
+        pass
+    assert stream.getvalue().endswith("\r\x1b[K")

@@ -1,0 +1,63 @@
+"""The demonstration runs on a small crowd, learns something, and leaves a picture."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+DEMO = Path(__file__).parent.parent / "examples" / "demo.py"
+
+
+@pytest.fixture(scope="module")
+def demo():
+    spec = importlib.util.spec_from_file_location("crowdmetric_demo", DEMO)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+@pytest.fixture(scope="module")
+def result(demo, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo") / "out"
+    return demo.run(people=600, folder=folder), folder
+
+
+def test_numbers_are_shares_and_errors(result) -> None:
+    numbers, _ = result
+    assert all(np.isfinite(value) for value in numbers.values())
+    for name in ("accuracy", "identity_accuracy", "neighbours", "identity_neighbours"):
+        assert 0.3 < numbers[name] < 1.0
+    assert numbers["shape_error"] <= numbers["error"] + 1e-12
+    assert numbers["shape_error"] < numbers["identity_error"] < 1.0
+
+
+def test_the_picture_is_there(result) -> None:
+    _, folder = result
+    assert [path.name for path in folder.iterdir()] == ["demo.png"]
+    assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_set_up_is_what_it_says(demo) -> None:
+    items = demo.read_digits()
+    assert items.features.shape == (1797, demo.DIMENSIONS)
+    for digit in range(10):
+        np.testing.assert_allclose(items.features[items.digits == digit].mean(axis=0), 0, atol=1e-12)
+    truth = demo.true_metric(items.components)
+    assert np.linalg.eigvalsh(truth)[0] >= 0
+    answers = demo.ask_crowd(items, truth, 50, seed=0)
+    left, right = answers.pairs.T
+    assert np.all(items.digits[left] == items.digits[right])
+    assert np.all(left != right)
+    np.testing.assert_array_equal(np.bincount(answers.users[answers.held_out]), np.full(50, demo.HELD_OUT))
+
+
+def test_errors_know_scale_from_shape(demo) -> None:
+    truth = np.diag([1.0, 2.0, 3.0])
+    assert demo.errors(2 * truth, truth) == pytest.approx((1.0, 0.0))

@@ -1,0 +1,331 @@
+"""What must not matter, does not; what is known exactly, comes out exactly. For both estimators and every loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import ortho_group
+
+from crowdmetric.errors import DroppedRowsWarning
+from crowdmetric.estimators import IdealPointMetric, StitchedMetric
+from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.losses import LOSSES
+from crowdmetric.simulate import simulate_crowd
+from crowdmetric.stitch import METHODS
+from crowdmetric.subspaces import assign_pairs, given_subspaces
+
+ESTIMATORS = [IdealPointMetric, StitchedMetric]
+each_loss = pytest.mark.parametrize("loss", LOSSES)
+each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything a fit is told, so that a transformation is one `replace`."""
+
+    items: np.ndarray
+    bases: np.ndarray
+    pairs: np.ndarray
+    y: np.ndarray
+    users: np.ndarray
+    weight: np.ndarray
+    loss: str
+    metric_bound: float = 2.0
+    ideal_bound: float = 3.0
+
+    def fit(self, estimator: type[CrowdMetric], **options: Any) -> CrowdMetric:
+        if estimator is StitchedMetric:
+            options = {"subspaces": self.bases, "stitch": "ols"} | options
+        bounds = {"metric_bound": self.metric_bound, "ideal_bound": self.ideal_bound, "tol": 1e-9}
+        model = estimator(self.items, loss=self.loss, **(bounds | options))
+        return model.fit(self.pairs, self.y, users=self.users, sample_weight=self.weight)
+
+
+def study(loss: str) -> Study:
+    """Seven planes in three dimensions: all of M can be seen from inside them."""
+    crowd = simulate_crowd(3, 7, 2, users=6, comparisons=5, beta=2.0, seed=3)
+    rng = np.random.default_rng(0)
+    y = crowd.psi + 0.3 * rng.standard_normal(crowd.psi.size) if loss == "squared" else crowd.y.astype(float)
+    weight = rng.uniform(0.5, 1.5, y.size)
+    return Study(crowd.items, crowd.bases, crowd.pairs, y, crowd.users, weight, loss)
+
+
+# ----------------------------------------------------------------------------------------- what must not matter
+
+TURN = ortho_group.rvs(3, random_state=1)
+ORDER = np.random.default_rng(2).permutation(7 * 6 * 5)
+CATALOGUE = np.random.default_rng(3).permutation(2 * ORDER.size)
+SCALE = 10.0
+
+
+def unchanged(M: np.ndarray) -> np.ndarray:
+    return M
+
+
+def doubled(rows: np.ndarray) -> np.ndarray:
+    return np.concatenate([rows, rows])
+
+
+# name: (what is done to the study, what that does to M)
+TRANSFORMATIONS: dict[str, tuple[Callable[[Study], Study], Callable[[np.ndarray], np.ndarray]]] = {
+    "turn the items": (
+        lambda s: replace(s, items=s.items @ TURN.T, bases=TURN @ s.bases),
+        lambda M: TURN @ M @ TURN.T,
+    ),
+    "scale the items": (
+        lambda s: replace(
+            s,
+            items=SCALE * s.items,
+            metric_bound=s.metric_bound / SCALE**2,
+            ideal_bound=s.ideal_bound / SCALE,
+        ),
+        lambda M: M / SCALE**2,
+    ),
+    "swap left and right": (lambda s: replace(s, pairs=s.pairs[:, ::-1], y=-s.y), unchanged),
+    "rename people": (lambda s: replace(s, users=np.array([f"p{999 - u}" for u in s.users])), unchanged),
+    "reorder rows": (
+        lambda s: replace(s, pairs=s.pairs[ORDER], y=s.y[ORDER], users=s.users[ORDER], weight=s.weight[ORDER]),
+        unchanged,
+    ),
+    "reorder items": (
+        lambda s: replace(s, items=s.items[CATALOGUE], pairs=np.argsort(CATALOGUE)[s.pairs]),
+        unchanged,
+    ),
+    "double all weights": (lambda s: replace(s, weight=2.0 * s.weight), unchanged),
+    "split rows in halves": (
+        lambda s: replace(
+            s,
+            pairs=doubled(s.pairs),
+            y=doubled(s.y),
+            users=doubled(s.users),
+            weight=doubled(0.5 * s.weight),
+        ),
+        unchanged,
+    ),
+}
+
+
+# The hinge is piecewise linear: its optimum is found to the root of the tolerance, any other's to rounding.
+SHARPNESS = dict.fromkeys(LOSSES, 1e-9) | {"hinge": 1e-4}
+
+
+def assert_same_fit(model: CrowdMetric, other: CrowdMetric, expected: np.ndarray, loss: str) -> None:
+    assert other.objective_ == pytest.approx(model.objective_, abs=1e-9)
+    size = np.linalg.norm(expected)
+    np.testing.assert_allclose(other.metric_, expected, rtol=0, atol=SHARPNESS[loss] * size)
+
+
+@each_estimator
+@each_loss
+@pytest.mark.parametrize("name", TRANSFORMATIONS)
+def test_invariant(estimator: type[CrowdMetric], loss: str, name: str) -> None:
+    transform, moved = TRANSFORMATIONS[name]
+    before = study(loss)
+    model, other = before.fit(estimator), transform(before).fit(estimator)
+    assert_same_fit(model, other, moved(model.metric_), loss)
+
+
+@pytest.mark.parametrize("stitch", METHODS)
+def test_turning_the_items_turns_every_stitch(stitch: str) -> None:
+    transform, moved = TRANSFORMATIONS["turn the items"]
+    before = study("logistic")
+    model, other = (s.fit(StitchedMetric, stitch=stitch) for s in (before, transform(before)))
+    expected = moved(model.metric_)
+    np.testing.assert_allclose(other.metric_, expected, rtol=0, atol=1e-7 * np.linalg.norm(expected))
+
+
+@pytest.mark.parametrize("stitch", ["ols", "weighted"])
+@each_loss
+def test_any_basis_of_a_plane_will_do(stitch: str, loss: str) -> None:
+    """Not so for the Huber stitch, whose residuals are the entries of B.T @ A @ B."""
+    before = study(loss)
+    skewed = before.bases @ np.array([[1.0, 2.0], [0.0, -3.0]])
+    model, other = (replace(before, bases=B).fit(StitchedMetric, stitch=stitch) for B in (before.bases, skewed))
+    # weights are curvatures after people were eliminated: differences, which keep half the digits
+    accuracy = SHARPNESS[loss] if stitch == "ols" else max(SHARPNESS[loss], 1e-6)
+    np.testing.assert_allclose(other.metric_, model.metric_, rtol=0, atol=accuracy * np.linalg.norm(model.metric_))
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_moving_the_origin_moves_people_and_not_the_metric(loss: str) -> None:
+    """δ stays and s moves by 2c, which v ← v − 2Mc makes up for, as long as nobody sits on their bound."""
+    crowd = simulate_crowd(2, None, None, users=8, comparisons=40, seed=0)
+    y = crowd.psi if loss == "squared" else crowd.y
+    bounds = {} if loss == "squared" else {"metric_bound": 20.0, "ideal_bound": 60.0, "tol": 1e-10}
+    shift = np.array([1.0, -2.0])
+    here, there = (
+        IdealPointMetric(items, loss=loss, **bounds).fit(crowd.pairs, y, users=crowd.users)
+        for items in (crowd.items, crowd.items + shift)
+    )
+    if bounds:
+        for model in (here, there):
+            assert np.linalg.norm(model.pseudo_ideal_points_, axis=1).max() < 0.5 * bounds["ideal_bound"]
+            assert np.linalg.norm(model.metric_) < 0.5 * bounds["metric_bound"]
+    accuracy = 1e-11 if loss == "squared" else 1e-4
+    np.testing.assert_allclose(there.metric_, here.metric_, rtol=0, atol=accuracy)
+    moved = here.pseudo_ideal_points_ - 2.0 * shift @ here.metric_
+    np.testing.assert_allclose(there.pseudo_ideal_points_, moved, rtol=0, atol=10 * accuracy)
+    np.testing.assert_allclose(there.ideal_points_, here.ideal_points_ + shift, rtol=0, atol=20 * accuracy)
+
+
+# ---------------------------------------------------------------------------------------- inside a subspace
+
+
+def test_phantom_ideal_point() -> None:
+    """Inside span(B) a person at u answers as one at u_V does under BᵀMB, where BᵀMB u_V = BᵀM u."""
+    crowd = simulate_crowd(5, 3, 2, users=4, comparisons=6, seed=0)
+    for index, B in enumerate(crowd.bases):
+        rows = crowd.labels[crowd.pairs[:, 0]] == index
+        u, (x, x_) = crowd.ideal_points[crowd.users[rows]], crowd.items[crowd.pairs[rows]].swapaxes(0, 1)
+        Q = B.T @ crowd.metric @ B
+        u_V = np.linalg.solve(Q, B.T @ crowd.metric @ u.T).T
+
+        def square(z: np.ndarray, A: np.ndarray) -> np.ndarray:
+            return np.einsum("ti,ij,tj->t", z, A, z)
+
+        inside = square(x @ B - u_V, Q) - square(x_ @ B - u_V, Q)
+        np.testing.assert_allclose(inside, crowd.psi[rows], rtol=0, atol=1e-12)
+
+
+@each_loss
+def test_stage_one_is_a_joint_fit_in_coordinates(loss: str) -> None:
+    s = study(loss)
+    stitched = s.fit(StitchedMetric)
+    objective, weight = 0.0, 0.0
+    for index, B in enumerate(s.bases):
+        rows = stitched.labels_[s.pairs[:, 0]] == index
+        alone = IdealPointMetric(
+            s.items @ B, loss=loss, metric_bound=s.metric_bound, ideal_bound=s.ideal_bound, tol=1e-9
+        ).fit(s.pairs[rows], s.y[rows], users=s.users[rows], sample_weight=s.weight[rows])
+        Q = stitched.subspace_metrics_[index]
+        np.testing.assert_allclose(Q, alone.metric_, rtol=0, atol=SHARPNESS[loss])
+        on_bound = np.linalg.norm(Q) > (1 - 1e-4) * s.metric_bound
+        assert stitched.bound_is_active_[index] == on_bound
+        objective += alone.objective_ * s.weight[rows].sum()
+        weight += s.weight[rows].sum()
+    assert stitched.objective_ == pytest.approx(objective / weight, abs=1e-9)
+
+
+# ------------------------------------------------------------------------------------------------- Algorithm 1
+
+
+def exactly(crowd, **options: Any) -> StitchedMetric:
+    model = StitchedMetric(crowd.items, loss="squared", **options)
+    return model.fit(crowd.pairs, crowd.psi, users=crowd.users)
+
+
+@pytest.mark.parametrize(("d", "n", "r", "m"), [(3, 6, 1, 2), (3, 4, 2, 3), (5, 9, 2, 3), (6, 8, 3, 5), (4, 1, 4, 6)])
+def test_unquantized_answers_in_subspaces_recover_the_metric(d: int, n: int, r: int, m: int) -> None:
+    crowd = simulate_crowd(d, n, r, users=12, comparisons=m, seed=d)
+    model = exactly(crowd, subspaces=crowd.bases)
+    np.testing.assert_allclose(model.metric_, crowd.metric, rtol=0, atol=1e-8)
+    for B, Q in zip(crowd.bases, model.subspace_metrics_, strict=True):
+        np.testing.assert_allclose(Q, B.T @ crowd.metric @ B, rtol=0, atol=1e-8)
+    psi = model.decision_function(crowd.pairs, users=crowd.users)
+    np.testing.assert_allclose(psi, crowd.psi, rtol=0, atol=1e-7)
+
+
+# Labels find the same subspaces as bases, whatever the labels are and whoever is nowhere.
+LABELLINGS: dict[str, Callable[[np.ndarray], Any]] = {
+    "integers": lambda labels: labels,
+    "text": lambda labels: np.array([f"shelf {x}" for x in labels]),
+    "objects": lambda labels: np.array([f"shelf {x}" for x in labels], dtype=object),
+    "a list": lambda labels: labels.tolist(),
+}
+
+
+@pytest.mark.parametrize("name", LABELLINGS)
+def test_labels_and_bases_give_the_same(name: str) -> None:
+    crowd = simulate_crowd(3, 6, 2, users=6, comparisons=4, seed=1)
+    given = {"stitch": "ols", "metric_bound": 3.0, "ideal_bound": 4.0}
+    by_bases, by_labels = (
+        StitchedMetric(crowd.items, subspaces=where, **given).fit(crowd.pairs, crowd.y, users=crowd.users)
+        for where in (crowd.bases, LABELLINGS[name](crowd.labels))
+    )
+    np.testing.assert_array_equal(by_bases.labels_, crowd.labels)
+    np.testing.assert_array_equal(by_labels.labels_, crowd.labels)
+    np.testing.assert_allclose(by_labels.metric_, by_bases.metric_, rtol=0, atol=1e-9)
+    for B, C in zip(by_labels.bases_, by_bases.bases_, strict=True):
+        np.testing.assert_allclose(B @ B.T, C @ C.T, atol=1e-12)
+
+
+def test_ranks_may_differ() -> None:
+    line, plane, space = (
+        simulate_crowd(4, n, r, users=8, comparisons=r + 2, seed=seed, metric=np.diag([4.0, 3.0, 2.0, 1.0]))
+        for seed, (n, r) in enumerate([(3, 1), (4, 2), (2, 3)])
+    )
+    crowds, bases = (line, plane, space), [*line.bases, *plane.bases, *space.bases]
+    offsets = np.cumsum([0] + [len(c.items) for c in crowds])
+    items = np.concatenate([c.items for c in crowds])
+    pairs = np.concatenate([c.pairs + offset for c, offset in zip(crowds, offsets, strict=False)])
+    psi = np.concatenate([c.psi for c in crowds])
+    users = np.concatenate([c.users + 1000 * i for i, c in enumerate(crowds)])
+    exact = StitchedMetric(items, subspaces=bases, loss="squared").fit(pairs, psi, users=users)
+    np.testing.assert_allclose(exact.metric_, line.metric, rtol=0, atol=1e-8)
+    assert [B.shape[1] for B in exact.bases_] == [1, 1, 1, 2, 2, 2, 2, 3, 3]
+    labels = np.concatenate([c.labels + start for c, start in zip(crowds, (0, 3, 7), strict=True)])
+    bounded = StitchedMetric(items, subspaces=labels, metric_bound=6.0, ideal_bound=np.arange(1.0, 10.0))
+    bounded.fit(pairs, np.where(psi < 0, -1, 1), users=users)
+    assert [Q.shape[0] for Q in bounded.subspace_metrics_] == [1, 1, 1, 2, 2, 2, 2, 3, 3]
+    assert all(np.all(np.isfinite(Q)) for Q in bounded.subspace_metrics_)
+
+
+# --------------------------------------------------------------------------------------- across and between
+
+
+def test_comparisons_across_subspaces_are_counted_and_left_out_of_stage_one() -> None:
+    crowd = simulate_crowd(3, 6, 2, users=6, comparisons=4, seed=1)
+    across = np.array([[0, 60], [60, 110], [5, 200]])  # items of different planes
+    assert np.all(crowd.labels[across[:, 0]] != crowd.labels[across[:, 1]])
+    options = {"subspaces": crowd.bases, "metric_bound": 3.0, "ideal_bound": 4.0}
+    model = StitchedMetric(crowd.items, **options).fit(crowd.pairs, crowd.y, users=crowd.users)
+    more = StitchedMetric(crowd.items, **options)
+    with pytest.warns(DroppedRowsWarning, match=r"^3 of 147 comparisons are between items of different subspaces"):
+        more.fit(
+            np.concatenate([crowd.pairs, across]),
+            np.append(crowd.y, [1, 1, -1]),
+            users=np.append(crowd.users, [0, 0, 1]),
+        )
+    assert (model.n_across_, more.n_across_) == (0, 3)
+    for Q, R in zip(model.subspace_metrics_, more.subspace_metrics_, strict=True):
+        np.testing.assert_allclose(Q, R, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(more.metric_, model.metric_, rtol=0, atol=1e-9)
+    # people are placed with all they said
+    moved = np.linalg.norm(more.pseudo_ideal_points_ - model.pseudo_ideal_points_, axis=1)
+    assert np.all(moved[:2] > 1e-3)
+    assert np.all(moved[2:] < 1e-3)
+
+
+def three_planes() -> tuple[np.ndarray, np.ndarray]:
+    """The coordinate planes of R³, and items: two inside each, then one on each axis, where two planes meet."""
+    e = np.eye(3)
+    bases = np.stack([e[:, [0, 1]], e[:, [1, 2]], e[:, [0, 2]]])
+    inside = np.array([B @ c for B in bases for c in ([1.0, 2.0], [-1.5, 1.0])])
+    return np.concatenate([inside, e]), bases
+
+
+PLANES = {
+    "both in the first": ((0, 1), 0),
+    "first and second": ((0, 2), -1),
+    "the x axis and the first": ((6, 1), 0),
+    "the x axis and the third": ((6, 4), 2),
+    "the x axis and the second": ((6, 2), -1),
+    "the z axis and the second": ((3, 8), 1),
+    "the y axis and the second": ((7, 3), 1),
+    "the x and the y axis": ((6, 7), 0),
+    "the y and the z axis": ((7, 8), 1),
+    "the z and the x axis": ((8, 6), 2),
+}
+
+
+@pytest.mark.parametrize("name", PLANES)
+def test_items_where_planes_meet_belong_to_both(name: str) -> None:
+    pair, plane = PLANES[name]
+    items, bases = three_planes()
+    subspaces = given_subspaces(items, bases, None)
+    for order in (pair, pair[::-1]):
+        np.testing.assert_array_equal(assign_pairs(items, np.array([order]), subspaces), [plane])

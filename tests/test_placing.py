@@ -1,0 +1,147 @@
+"""People under known metrics: against other solvers, against the joint solution, and their own certificate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from crowdmetric.losses import LOSSES, Loss, get_loss
+from crowdmetric.solvers.barrier import solve_barrier
+from crowdmetric.solvers.placing import place_people
+from crowdmetric.users.blocks import Answers, arrange
+
+each_loss = pytest.mark.parametrize("loss", LOSSES)
+each_rank = pytest.mark.parametrize("r", [1, 2, 3])
+
+COUNTS = [1, 2, 3, 4, 5, 6, 0]  # answers of each person; the last says nothing
+RADIUS = 1.5
+
+
+def crowd(r: int, loss: Loss, seed: int = 0) -> tuple[Answers, np.ndarray]:
+    """Ragged, weighted people in two problems, and a metric for each."""
+    rng = np.random.default_rng(seed)
+    T, K = sum(COUNTS), len(COUNTS)
+    answers = Answers(
+        items=rng.standard_normal((2 * T, r)),
+        pairs=np.arange(2 * T).reshape(T, 2),
+        response=rng.choice([-1.0, 1.0], T) if loss.needs_binary else 2.0 * rng.standard_normal(T),
+        weight=rng.uniform(0.2, 2.0, T),
+        person=np.repeat(np.arange(K), COUNTS),
+        problem=np.arange(K) % 2,
+        n_problems=2,
+    )
+    G = rng.standard_normal((2, r, r))
+    return answers, G @ np.swapaxes(G, 1, 2)
+
+
+def of_person(answers: Answers, metrics: np.ndarray, k: int):
+    """Return ``⟨Δ, M⟩``, δ, y and weights of one person, written apart from the library."""
+    rows = answers.person == k
+    x, x_ = (answers.items[answers.pairs[rows, side]] for side in (0, 1))
+    M = metrics[answers.problem[k]]
+    offset = np.einsum("ti,ij,tj->t", x, M, x) - np.einsum("ti,ij,tj->t", x_, M, x_)
+    return offset, x - x_, answers.response[rows], answers.weight[rows]
+
+
+def total_loss(loss: Loss, person, w: np.ndarray) -> float:
+    offset, delta, y, weight = person
+    return float(weight @ loss.value(offset + delta @ w, y))
+
+
+def least_loss(loss: Loss, person, radius: float) -> float:
+    """One person's optimum by another solver: Clarabel, or SLSQP for the probit, which CVXPY only approximates."""
+    offset, delta, y, weight = person
+    if loss.name == "probit":
+        ball = {"type": "ineq", "fun": lambda w: radius**2 - w @ w, "jac": lambda w: -2.0 * w}
+        slope = lambda w: delta.T @ (weight * loss.slope(offset + delta @ w, y))  # noqa: E731
+        options = {"ftol": 1e-14, "maxiter": 500}
+        found = minimize(
+            lambda w: total_loss(loss, person, w), np.zeros(delta.shape[1]),
+            jac=slope, constraints=[ball], method="SLSQP", options=options,
+        )  # fmt: skip
+        return float(found.fun)
+    w = cp.Variable(delta.shape[1])
+    psi = offset + delta @ w
+    value = {
+        "logistic": cp.logistic(-cp.multiply(y, psi)),
+        "hinge": cp.pos(1 - cp.multiply(y, psi)),
+        "squared": 0.5 * cp.square(psi - y),
+    }[loss.name]
+    program = cp.Problem(cp.Minimize(weight @ value), [cp.norm(w) <= radius])
+    return program.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+
+
+@each_loss
+@each_rank
+def test_everybody_is_placed_at_their_own_optimum(loss: str, r: int) -> None:
+    found = get_loss(loss)
+    answers, metrics = crowd(r, found)
+    radii = np.array([RADIUS, 0.5 * RADIUS])
+    placed = place_people(arrange(answers), found, metrics, radii)
+    assert placed.converged
+    total = 0.0
+    for k, count in enumerate(COUNTS):
+        w, radius = placed.pseudo_ideal_points[k], radii[answers.problem[k]]
+        assert np.linalg.norm(w) <= radius * (1 + 1e-14)
+        if count == 0:
+            assert np.all(w == 0.0)
+            continue
+        person = of_person(answers, metrics, k)
+        ours = total_loss(found, person, w)
+        assert ours == pytest.approx(least_loss(found, person, radius), abs=1e-6)
+        total += ours
+    assert placed.objective == pytest.approx(total / answers.weight.sum(), rel=1e-12)
+
+
+@each_loss
+@each_rank
+def test_under_the_joint_optimum_people_stay_where_they_were(loss: str, r: int) -> None:
+    found = get_loss(loss)
+    answers, _ = crowd(r, found, seed=1)
+    people, radii = arrange(answers), np.full(2, RADIUS)
+    joint = solve_barrier(people, found, np.full(2, 2.0), radii, tolerance=1e-9)
+    placed = place_people(people, found, joint.metrics, radii, tolerance=1e-9)
+    assert np.all(joint.converged)
+    for k in range(len(COUNTS) - 1):
+        person = of_person(answers, joint.metrics, k)
+        there, here = (total_loss(found, person, result.pseudo_ideal_points[k]) for result in (joint, placed))
+        # the joint certificate is of a problem's mean, a person's of their own total
+        assert here == pytest.approx(there, abs=1e-9 * answers.weight.sum())
+        # Strictly convex in w: the optimum is one point, found to about the root of the tolerance.
+        if loss != "hinge" and COUNTS[k] > r:
+            np.testing.assert_allclose(placed.pseudo_ideal_points[k], joint.pseudo_ideal_points[k], atol=2e-4)
+
+
+@each_loss
+def test_certificate_holds_wherever_it_stops(loss: str) -> None:
+    found = get_loss(loss)
+    for seed in range(10):
+        answers, metrics = crowd(2, found, seed)
+        people, radii = arrange(answers), np.full(2, RADIUS)
+        best = place_people(people, found, metrics, radii).objective
+        for iterations in (1, 2, 3, 4):
+            early = place_people(people, found, metrics, radii, max_iterations=iterations)
+            assert not early.converged
+            assert early.objective - early.gap <= best + 1e-12, f"seed {seed}, {iterations} iterations"
+
+
+@each_loss
+def test_weights(loss: str) -> None:
+    """A row of weight zero is left out, and a row twice is a row of twice the weight."""
+    found = get_loss(loss)
+    answers, metrics = crowd(2, found)
+    people, radii = arrange(answers), np.full(2, RADIUS)
+    heavier = answers.weight.copy()
+    heavier[7] *= 2.0
+    heavier[9] = 0.0
+    rows = np.append(np.delete(np.arange(heavier.size), 9), 7)
+    ours = place_people(people.reweighted(heavier), found, metrics, radii)
+    theirs = place_people(arrange(answers.take(rows)), found, metrics, radii)
+    again = place_people(arrange(replace(answers, weight=heavier)), found, metrics, radii)
+    assert ours.objective == pytest.approx(theirs.objective, abs=1e-7)
+    assert ours.objective == pytest.approx(again.objective, abs=1e-14)
+    assert ours.objective != pytest.approx(place_people(people, found, metrics, radii).objective, abs=1e-4)
