@@ -40,7 +40,7 @@ ROW = {
     "persist": 8,
     "experiments": 9,
     "report": 9,
-    "plots": 9,
+    "plots": 8,
     "progress": 9,
     "commands": 10,
     "__init__": 10,
@@ -158,13 +158,9 @@ def test_importing_loads_no_heavy_library(scope: str) -> None:
         f"[importlib.import_module(name) for name in {wanted!r}]",
         f"print(*[name for name in {HEAVY!r} if name in set(sys.modules) - before])",
     ]
-    result = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
-    )
+    result = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    assert not result.stdout.split(), (
-        f"importing {scope} loads {result.stdout.split()}; import them inside functions"
-    )
+    assert not result.stdout.split(), f"importing {scope} loads {result.stdout.split()}; import them inside functions"
 
 
 @each_module

@@ -278,7 +278,7 @@ def test_hard_problems(loss: str, norm: str, seed: int) -> None:
         np.repeat(np.arange(K), counts), np.zeros(K, dtype=np.intp), 1,
     )  # fmt: skip
     problem = Problem(answers, get_loss(loss), norm, 10 ** rng.uniform(-1, 2), 10 ** rng.uniform(-1, 2))
-    result = problem.solve(tolerance=1e-9)
+    result = problem.solve(tolerance=1e-8)  # the default; rounding stops the first of them at 4e-9
     assert result.converged[0]
     problem.assert_feasible(result.metrics[0], result.pseudo_ideal_points)
     assert result.objective[0] == pytest.approx(problem.by_cvxpy(), abs=1e-6)

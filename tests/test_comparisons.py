@@ -150,9 +150,7 @@ def test_the_winner_becomes_left() -> None:
 
 
 @pytest.mark.parametrize("user", ["user", "user_id", "person", "rater", "annotator"])
-@pytest.mark.parametrize(
-    ("left", "right"), [("left", "right"), ("left_id", "right_id"), ("item_a", "item_b")]
-)
+@pytest.mark.parametrize(("left", "right"), [("left", "right"), ("left_id", "right_id"), ("item_a", "item_b")])
 def test_columns_have_a_few_other_names(user: str, left: str, right: str) -> None:
     plain = answers()
     renamed = {user: plain["user"], left: plain["left"], right: plain["right"], "choice": plain["choice"]}
@@ -171,9 +169,7 @@ def test_items_can_be_given_in_several_ways(tmp_path: Path) -> None:
     catalogue = {"item_id": [10, 11, 12, 13], "f": [0.0, 1.0, 2.0, 3.0]}
     write_columns(catalogue, tmp_path / "items.csv")
     pairs = np.array([[0, 1], [1, 2]])
-    by_number = [
-        Comparisons.from_arrays([1, 2], pairs, [1, -1], **o) for o in ({"items": features}, {"n_items": 4})
-    ]
+    by_number = [Comparisons.from_arrays([1, 2], pairs, [1, -1], **o) for o in ({"items": features}, {"n_items": 4})]
     by_id = [
         Comparisons.from_arrays([1, 2], pairs + 10, [1, -1], **option)
         for option in (
@@ -192,18 +188,14 @@ def test_items_can_be_given_in_several_ways(tmp_path: Path) -> None:
 def test_without_a_list_of_items_integers_are_row_numbers_and_text_is_taken_as_found() -> None:
     assert Comparisons.from_arrays([1], [[0, 4]], [1]).item_ids.tolist() == [0, 1, 2, 3, 4]
     assert Comparisons.from_arrays([1], [["b", "a"]], [1]).item_ids.tolist() == ["a", "b"]
-    with pytest.warns(
-        DroppedRowsWarning, match=r"unknown item \(first -1 in row 1; there are 5 items, 0…4\)"
-    ):
+    with pytest.warns(DroppedRowsWarning, match=r"unknown item \(first -1 in row 1; there are 5 items, 0…4\)"):
         assert len(Comparisons.from_arrays([1, 1], [[0, 4], [-1, 2]], [1, 1])) == 1
     with pytest.raises(DataError, match="name item 123456789012, but without a list of items"):
         Comparisons.from_arrays([1], [[0, 123456789012]], [1])
 
 
 def test_people_without_answers_stay_and_others_are_dropped() -> None:
-    with pytest.warns(
-        DroppedRowsWarning, match=r"1 × unknown user \(first 2 in row 2; there are 3 users, 5…1\)"
-    ):
+    with pytest.warns(DroppedRowsWarning, match=r"1 × unknown user \(first 2 in row 2; there are 3 users, 5…1\)"):
         table = Comparisons.from_table(answers(), user_ids=[5, 3, 1])
     assert table.user_ids.tolist() == [5, 3, 1]
     assert table.user.tolist() == [2, 2]
@@ -223,13 +215,9 @@ def test_real_responses_are_not_binary() -> None:
 @pytest.mark.parametrize("missing", [None, float("nan")])
 @pytest.mark.parametrize("column", ["user", "left", "right", "choice", "response", "probability"])
 def test_a_missing_value_drops_the_row(column: str, missing: Any) -> None:
-    table = (
-        answers(choice=None, **{column: [1, 1, 1]}) if column in ("response", "probability") else answers()
-    )
+    table = answers(choice=None, **{column: [1, 1, 1]}) if column in ("response", "probability") else answers()
     table[column] = [missing, *table[column][1:]]
-    with pytest.warns(
-        DroppedRowsWarning, match=rf"1 × missing value \(first in row 0; {column} is empty there\)"
-    ):
+    with pytest.warns(DroppedRowsWarning, match=rf"1 × missing value \(first in row 0; {column} is empty there\)"):
         read = Comparisons.from_table(table)
     assert read.dropped == {"missing value": 1}
     assert len(read) == 2
@@ -255,17 +243,13 @@ def test_a_missing_value_drops_the_row(column: str, missing: Any) -> None:
         ({"choice": None, "probability": [1, 1.5, 0]}, "probability outside [0, 1]", "first 1.5 in row 1"),
     ],
 )
-def test_every_reason_is_counted_warned_about_and_raised(
-    changed: dict[str, Any], reason: str, detail: str
-) -> None:
+def test_every_reason_is_counted_warned_about_and_raised(changed: dict[str, Any], reason: str, detail: str) -> None:
     table = answers(**changed)
     with pytest.warns(DroppedRowsWarning) as caught:
         read = Comparisons.from_table(table, n_items=800)
     assert read.dropped == {reason: 1}
     assert len(caught) == 1
-    assert f"1 of 3 comparisons cannot be used and are dropped: 1 × {reason} ({detail}" in str(
-        caught[0].message
-    )
+    assert f"1 of 3 comparisons cannot be used and are dropped: 1 × {reason} ({detail}" in str(caught[0].message)
     assert caught[0].filename == __file__
     with pytest.raises(DataError) as refused:
         Comparisons.from_table(table, n_items=800, on_bad="raise")
@@ -337,9 +321,7 @@ def test_a_row_with_several_defects_counts_once() -> None:
         ({"left": [-1, -2, -3], "right": [-2, -3, -1]}, {}, "none of the 3 .*there are 0 items"),
     ],
 )
-def test_a_defective_table_is_explained(
-    changed: dict[str, Any], options: dict[str, Any], message: str
-) -> None:
+def test_a_defective_table_is_explained(changed: dict[str, Any], options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         Comparisons.from_table(answers(**changed), **options)
 
@@ -441,9 +423,7 @@ def test_a_written_table_is_read_back(table: Comparisons, suffix: str, tmp_path:
 
 
 @pytest.mark.parametrize("convert", [Comparisons.to_pandas, Comparisons.to_polars, Comparisons.to_arrow])
-def test_a_data_frame_holds_the_original_ids(
-    table: Comparisons, convert: Callable[[Comparisons], Any]
-) -> None:
+def test_a_data_frame_holds_the_original_ids(table: Comparisons, convert: Callable[[Comparisons], Any]) -> None:
     frame = convert(table)
     names = getattr(frame, "column_names", None) or list(frame.columns)
     assert list(names) == ["user", "left", "right", "response", "weight"]
@@ -490,9 +470,7 @@ def test_the_order_of_rows_changes_nothing_but_their_order(rows: list[tuple[str,
     assert one.user_ids.tolist() == other.user_ids.tolist() == sorted({row[0] for row in rows})
     assert one.item_ids.tolist() == other.item_ids.tolist()
     assert one.summary() == other.summary()
-    assert sorted(zip(*one.columns().values(), strict=True)) == sorted(
-        zip(*other.columns().values(), strict=True)
-    )
+    assert sorted(zip(*one.columns().values(), strict=True)) == sorted(zip(*other.columns().values(), strict=True))
 
 
 @given(st.lists(ROW, min_size=1, max_size=12))
@@ -504,9 +482,7 @@ def test_every_answer_keeps_its_weight_and_its_columns_read_back(rows: list[tupl
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_a_probability_is_shared_out(probability: list[float]) -> None:
-    table = Comparisons.from_arrays(
-        [0] * len(probability), [(0, 1)] * len(probability), probability=probability
-    )
+    table = Comparisons.from_arrays([0] * len(probability), [(0, 1)] * len(probability), probability=probability)
     assert np.isclose(table.weight.sum(), len(probability))
     assert np.isclose(table.weight[table.response < 0].sum(), sum(probability))
     assert np.all(table.weight > 0)
@@ -517,9 +493,7 @@ def test_a_million_rows_take_about_a_second() -> None:
     left = rng.integers(0, 500, 10**6)
     right = (left + rng.integers(1, 500, 10**6)) % 500
     start = time.perf_counter()
-    Comparisons.from_arrays(
-        rng.integers(0, 10_000, 10**6), left=left, right=right, response=rng.choice([-1, 1], 10**6)
-    )
+    Comparisons.from_arrays(rng.integers(0, 10_000, 10**6), left=left, right=right, response=rng.choice([-1, 1], 10**6))
     assert time.perf_counter() - start < 5  # generous: machines differ
 
 

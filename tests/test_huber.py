@@ -79,9 +79,7 @@ def test_golden_by_splitting(case: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:lbfgs failed")  # where it stops short is the point
-@pytest.mark.parametrize(
-    ("n", "p", "df"), [(60, 5, 1.5), (60, 5, 30.0), (80, 55, 2.0), (200, 20, 1.0), (30, 40, 2.0)]
-)
+@pytest.mark.parametrize(("n", "p", "df"), [(60, 5, 1.5), (60, 5, 30.0), (80, 55, 2.0), (200, 20, 1.0), (30, 40, 2.0)])
 def test_never_above_scikit_learn(n: int, p: int, df: float) -> None:
     X, q = problem(n, p, seed=n + p, df=df)
     theirs = HuberRegressor(fit_intercept=False, max_iter=100).fit(X, q)

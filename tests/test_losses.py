@@ -58,9 +58,7 @@ def test_curvature_is_the_derivative_of_the_slope(loss: Loss, y: float) -> None:
     expected = difference(loss.slope, PSI, y, beta)
     # In the far left tail of the logistic the slope is −β to rounding, and its difference is only noise.
     noise = 1e-9 * beta / np.maximum(np.abs(PSI), 1.0 / beta)
-    np.testing.assert_array_less(
-        np.abs(loss.curvature(PSI, y) - expected), 1e-5 * np.abs(expected) + noise + TINY
-    )
+    np.testing.assert_array_less(np.abs(loss.curvature(PSI, y) - expected), 1e-5 * np.abs(expected) + noise + TINY)
 
 
 @each_loss
@@ -126,9 +124,7 @@ def probit_reference(z: Decimal) -> tuple[Decimal, Decimal, Decimal]:
     return -cumulative.ln(), -h, h * (h + z)
 
 
-@pytest.mark.parametrize(
-    "z", [-200.0, -30.0, -12.0, -8.01, -7.99, -3.0, -1.0, -0.5, 0.5, 1.0, 3.0, 8.0, 20.0, 30.0]
-)
+@pytest.mark.parametrize("z", [-200.0, -30.0, -12.0, -8.01, -7.99, -3.0, -1.0, -0.5, 0.5, 1.0, 3.0, 8.0, 20.0, 30.0])
 @pytest.mark.parametrize(
     ("loss", "reference"), [(Logistic(), logistic_reference), (Probit(), probit_reference)], ids=repr
 )

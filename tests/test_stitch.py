@@ -86,9 +86,7 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crowdmetric.stitch.CHUNK_ENTRIES", 17)
     monkeypatch.setattr("crowdmetric.stitch.BLOCK_ENTRIES", 45)
     assert len(list(subspaces.blocks())) > 3
-    for one, other in zip(
-        whole, (subspaces.forward(a), subspaces.adjoint(u), subspaces.matrix()), strict=True
-    ):
+    for one, other in zip(whole, (subspaces.forward(a), subspaces.adjoint(u), subspaces.matrix()), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-13)
 
 
@@ -174,9 +172,7 @@ def test_turning_a_line_around_changes_nothing(method: str) -> None:
     rng = np.random.default_rng(6)
     bases = random_bases(rng, 4, [1] * 20)
     metrics = noisy(rng, seen(random_metric(rng, 4), bases))
-    np.testing.assert_allclose(
-        stitch([-B for B in bases], metrics, method), stitch(bases, metrics, method), atol=1e-8
-    )
+    np.testing.assert_allclose(stitch([-B for B in bases], metrics, method), stitch(bases, metrics, method), atol=1e-8)
 
 
 @each_method
@@ -199,9 +195,7 @@ def test_projection_is_an_option(method: str) -> None:
     bases = random_bases(rng, 3, [2] * 6)
     options = needs(method, rng, bases)
     np.testing.assert_allclose(stitch(bases, seen(M, bases), method, psd=False, **options), M, atol=1e-5)
-    np.testing.assert_allclose(
-        stitch(bases, seen(M, bases), method, **options), np.diag([2.0, 1.0, 0.0]), atol=1e-5
-    )
+    np.testing.assert_allclose(stitch(bases, seen(M, bases), method, **options), np.diag([2.0, 1.0, 0.0]), atol=1e-5)
 
 
 def test_huber_resists_what_least_squares_does_not() -> None:

@@ -114,9 +114,7 @@ def test_every_source_gives_the_same_columns(source: str, tmp_path: Path) -> Non
         (["", " ", ""], [None, None, None], "f"),
     ],
 )
-def test_csv_cells_get_a_type_without_changing(
-    cells: list[str], expected: list[Any], kind: str, tmp_path: Path
-):
+def test_csv_cells_get_a_type_without_changing(cells: list[str], expected: list[Any], kind: str, tmp_path: Path):
     path = tmp_path / "t.csv"
     path.write_text("a,b\n" + "".join(f"{cell},0\n" for cell in cells), encoding="utf-8")
     column = read_columns(path)["a"]
@@ -270,9 +268,7 @@ def test_where_and_what_cannot_be_written_is_explained(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="equally long"):
         write_columns({"a": [1], "b": []}, tmp_path / "t.csv")
     for write in (to_polars, to_arrow, lambda columns: write_columns(columns, tmp_path / "t.parquet")):
-        with pytest.raises(
-            DataError, match="column 'a' mixes text with values like 1; convert it to one type"
-        ):
+        with pytest.raises(DataError, match="column 'a' mixes text with values like 1; convert it to one type"):
             write({"a": ["x", 1]})
     assert list(tmp_path.iterdir()) == []
 
@@ -329,9 +325,7 @@ def test_ids_are_integers_or_text(values: Any, expected: list[Any], missing: lis
     ],
 )
 def test_other_ids_are_refused(values: Any, example: str) -> None:
-    with pytest.raises(
-        DataError, match=rf"user must be all whole numbers or all text, but holds .*{example}"
-    ):
+    with pytest.raises(DataError, match=rf"user must be all whole numbers or all text, but holds .*{example}"):
         as_ids(values, "user")
 
 
@@ -410,9 +404,7 @@ def test_defective_items_are_explained(table: Any, message: str) -> None:
 
 
 def test_an_absent_id_column_is_explained() -> None:
-    with pytest.raises(
-        DataError, match="no column 'name' to take ids from; they have 'item_id', 'sweet', 'sour'"
-    ):
+    with pytest.raises(DataError, match="no column 'name' to take ids from; they have 'item_id', 'sweet', 'sour'"):
         read_items(ITEMS, id_column="name")
     with pytest.raises(DataError, match=r"they have 'f0', 'f1', .*'f11' and 8 more"):
         read_items(np.ones((2, 20)), id_column="name")
@@ -432,9 +424,7 @@ def test_an_absent_id_column_is_explained() -> None:
         (lambda path: np.savez(path, a=np.ones((3, 1)), id=[1, 2]), "equally long"),
     ],
 )
-def test_defective_numpy_files_are_explained(
-    save: Callable[[Path], Any], message: str, tmp_path: Path
-) -> None:
+def test_defective_numpy_files_are_explained(save: Callable[[Path], Any], message: str, tmp_path: Path) -> None:
     save(tmp_path / "items")
     (path,) = tmp_path.iterdir()
     with pytest.raises(DataError, match=message):

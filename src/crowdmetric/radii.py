@@ -96,15 +96,19 @@ def choose_radii(
 
 
 def choose_radii_of_many(
-    crowds: Sequence[Answers], loss: Loss, *, norm: str = "frobenius", folds: int = 3, seed: int = 0, max_people: int = 500
+    crowds: Sequence[Answers],
+    loss: Loss,
+    *,
+    norm: str = "frobenius",
+    folds: int = 3,
+    seed: int = 0,
+    max_people: int = 500,
 ) -> list[Radii]:
     """Choose the radii of many crowds at once, each as `choose_radii` would, in one sweep a candidate.
 
     Everybody is taken to answer inside one problem only.
     """
-    plans = [
-        _plan([answers], [np.arange(answers.problem.size)], None, folds, max_people, seed) for answers in crowds
-    ]
+    plans = [_plan([answers], [np.arange(answers.problem.size)], None, folds, max_people, seed) for answers in crowds]
     return _search_together(plans, loss, norm)
 
 
@@ -112,8 +116,8 @@ def choose_radii_of_many(
 class _Entry:
     """The answers of one rank of subspace, copied for every fold and every part of a held-out person's answers.
 
-    ``teaching`` has a problem for each fold; ``held`` judges in the problem of the person's own fold, and ``judged`` marks
-    the rows that are not used to place them.
+    ``teaching`` has a problem for each fold; ``held`` judges in the problem of the person's own fold, and
+    ``judged`` marks the rows that are not used to place them.
     """
 
     teaching: Answers

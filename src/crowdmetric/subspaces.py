@@ -112,7 +112,7 @@ def _from_labels(items: Array, labels: NDArray[Any], rank: int | None) -> Subspa
     codes = np.full(items.shape[0], -1, dtype=np.intp)
     codes[known] = inverse
     bases = []
-    for code, name in enumerate(names):
+    for code, name in enumerate(names.tolist()):
         try:
             bases.append(orthonormal_basis(items[codes == code], rank))
         except DataError as error:
@@ -155,15 +155,18 @@ def _by_code(codes: Indices, bases: Sequence[Array]) -> list[tuple[Indices, Arra
 def assign_pairs(items: Array, pairs: Indices, subspaces: Subspaces) -> Indices:
     """Return the subspace (T,) that both items of each pair lie in; −1 for comparisons across subspaces.
 
-    Items with one label are inside by definition. Otherwise an item may lie in the other's subspace too (where
-    subspaces meet), which is checked up to rounding.
+    Items with one label are inside by definition. Otherwise both may still lie in a subspace, where subspaces
+    meet; that is checked up to rounding, in all of them.
     """
     left, right = subspaces.labels[pairs[:, 0]], subspaces.labels[pairs[:, 1]]
     found = np.where(left == right, left, -1)
-    for own, other in ((left, 1), (right, 0)):
-        open_rows = np.flatnonzero((found < 0) & (own >= 0))
-        for rows, B in _by_code(own[open_rows], subspaces.bases):
-            chosen = open_rows[rows]
-            inside = _distance(items[pairs[chosen, other]], B) < INSIDE
-            found[chosen[inside]] = own[chosen[inside]]
+    # where subspaces meet, an item lies exactly in its own: others cannot lie in a second one
+    exact = subspaces.residuals < INSIDE
+    open_rows = np.flatnonzero((left != right) & exact[pairs[:, 0]] & exact[pairs[:, 1]])
+    for code, B in enumerate(subspaces.bases):
+        if open_rows.size == 0:
+            break
+        inside = np.all([_distance(items[pairs[open_rows, side]], B) < INSIDE for side in (0, 1)], axis=0)
+        found[open_rows[inside]] = code
+        open_rows = open_rows[~inside]
     return found

@@ -7,6 +7,7 @@
     fit.py         tables -> a saved model
     predict.py     a saved model and questions -> expected answers
     info.py        a saved model -> what is in it
+    reproduce.py   the paper's experiments, run again
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from crowdmetric.commands.base import Command, UsageError
 from crowdmetric.commands.fit import FIT
 from crowdmetric.commands.info import INFO
 from crowdmetric.commands.predict import PREDICT
+from crowdmetric.commands.reproduce import REPRODUCE
 from crowdmetric.commands.simulate import SIMULATE
 
 __all__ = ["COMMANDS", "Command", "UsageError"]
 
 # In the order in which people meet them; `crowdmetric --help` lists them so.
-COMMANDS: tuple[Command, ...] = (SIMULATE, FIT, PREDICT, INFO)
+COMMANDS: tuple[Command, ...] = (SIMULATE, FIT, PREDICT, INFO, REPRODUCE)

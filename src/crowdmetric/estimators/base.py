@@ -7,6 +7,7 @@ The vocabulary is scikit-learn's (`fit`, `predict`, `score`, `transform`) and me
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
@@ -61,7 +62,11 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """Return an unfitted twin that shares `items`: a catalogue of a million vectors is not copied."""
         parameters = self.get_params(deep=False)
         items = parameters.pop("items")
-        return type(self)(items, **{name: clone(value, safe=False) for name, value in parameters.items()})
+        twin = type(self)(items, **{name: clone(value, safe=False) for name, value in parameters.items()})
+        for setting in ("_metadata_request", "_sklearn_output_config"):  # what set_fit_request and set_output keep
+            if hasattr(self, setting):
+                setattr(twin, setting, deepcopy(getattr(self, setting)))
+        return twin
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -80,7 +85,8 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.components_ = components_of(metric)
         self.users_ = users
         self.pseudo_ideal_points_ = points
-        self.ideal_points_ = -0.5 * points @ np.linalg.pinv(metric, hermitian=True)
+        # directions that the metric does not see, up to the solver's accuracy, have no ideal point: least norm there
+        self.ideal_points_ = -0.5 * points @ np.linalg.pinv(metric, rcond=1e-6, hermitian=True)
         self.solution_ = solution
         self.objective_ = solution.objective
         self.n_features_in_ = metric.shape[0]
@@ -106,6 +112,12 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return X @ self.components_.T
+
+    def fit_transform(self, pairs: Any, y: Any = None, **fit_params: Any) -> Array:
+        """Learn from the pairs and return the items in the new coordinates, (N, d)."""
+        self.fit(pairs, y, **fit_params)
+        items, _ = read_pairs(pairs.pairs if isinstance(pairs, Comparisons) else pairs, self.items)
+        return self.transform(items)
 
     def pair_distance(self, pairs: ArrayLike) -> Array:
         """Return the learnt distance ``‖x − x'‖_M`` (T,) of each pair."""
@@ -176,7 +188,9 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """Return the share of answers predicted rightly (R² under the squared loss)."""
         check_is_fitted(self)
         rows = read_rows(pairs, y, users, sample_weight, self.items, self._loss())
-        predicted = self.predict(rows.items[rows.pairs], rows.users[rows.person])
+        # answers without a name are the average person's, also where somebody is called 0
+        unnamed = users is None and not isinstance(pairs, Comparisons)
+        predicted = self.predict(rows.items[rows.pairs], None if unnamed else rows.users[rows.person])
         if self._loss().needs_binary:
             return float(accuracy_score(rows.response, predicted, sample_weight=rows.weight))
         return float(r2_score(rows.response, predicted, sample_weight=rows.weight))

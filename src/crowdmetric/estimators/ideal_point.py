@@ -11,16 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.inputs import Rows, positive_number, read_rows
+from crowdmetric.estimators.inputs import Rows, check_options, positive_number, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.radii import Radii, choose_radii
 from crowdmetric.solvers.barrier import BarrierResult, solve_barrier
 from crowdmetric.solvers.bounds import get_bound
 from crowdmetric.solvers.placing import Placement, place_people
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.symmetric import smat
+from crowdmetric.symmetric import project_psd, smat
 from crowdmetric.users.blocks import Answers, arrange
-from crowdmetric.users.projected import describe_deficiency, solve_people, triangles
+from crowdmetric.users.projected import describe_deficiency, mean_squared_loss, solve_people, triangles
 
 __all__ = ["IdealPointMetric", "bounded_solution", "check_metric"]
 
@@ -116,6 +116,7 @@ class IdealPointMetric(CrowdMetric):
         """
         loss = self._loss()
         get_bound(self.norm)
+        check_options(self.tol, self.max_iter, self.cv, self.random_state)
         rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
         answers = rows.jointly()
         self.radii_: Radii | None = None
@@ -133,11 +134,9 @@ class IdealPointMetric(CrowdMetric):
         a, _, null = triangles(people)[0].solve()
         if null.shape[0]:
             raise NotIdentifiedError(describe_deficiency(null, a.size))
-        A = smat(a)
+        A = project_psd(smat(a))  # exact answers give a metric; noisy ones may not
         points = solve_people(people, A[None])
-        left, right = rows.items[rows.pairs[:, 0]], rows.items[rows.pairs[:, 1]]
-        psi = np.einsum("td,td->t", left - right, (left + right) @ A + points[rows.person])
-        objective = float(np.average(0.5 * (psi - rows.response) ** 2, weights=rows.weight))
+        objective = mean_squared_loss(people, A[None], points)
         status = f"Solved: all {a.size} degrees of freedom of the metric are identified."
         solution = Solution(status, True, objective, 0.0, 1, perf_counter() - clock)
         self.metric_bound_ = self.ideal_bound_ = float("nan")

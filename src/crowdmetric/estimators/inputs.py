@@ -13,7 +13,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.losses import Loss
 from crowdmetric.users.blocks import Answers
 
-__all__ = ["Rows", "check_items", "positive_number", "read_pairs", "read_rows"]
+__all__ = ["Rows", "check_items", "check_options", "positive_number", "read_pairs", "read_rows"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -83,6 +83,14 @@ def positive_number(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < float(value) < np.inf:
         raise DataError(f"{name}={value!r} is not a positive finite number")
     return float(value)
+
+
+def check_options(tol: Any, max_iter: Any, cv: Any, random_state: Any) -> None:
+    """Check what every bounded fit is told about its iteration and its cross-validation."""
+    positive_number(tol, "tol")
+    for name, value, least in (("max_iter", max_iter, 1), ("cv", cv, 2), ("random_state", random_state, 0)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise DataError(f"{name}={value!r} is not a whole number of at least {least}")
 
 
 def read_pairs(pairs: Any, items: ArrayLike | None) -> tuple[Array, Indices]:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning, NotIdentifiedError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.inputs import Rows, positive_number, read_rows
+from crowdmetric.estimators.inputs import Rows, check_options, positive_number, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.radii import Radii, choose_radii
 from crowdmetric.solvers.barrier import solve_barrier
@@ -22,7 +22,7 @@ from crowdmetric.stitch import stitch_details
 from crowdmetric.subspaces import Subspaces, assign_pairs, given_subspaces
 from crowdmetric.symmetric import smat
 from crowdmetric.users.blocks import Answers, arrange
-from crowdmetric.users.projected import describe_deficiency, solve_people, triangles
+from crowdmetric.users.projected import describe_deficiency, mean_squared_loss, solve_people, triangles
 
 __all__ = ["StitchedMetric"]
 
@@ -115,6 +115,7 @@ class StitchedMetric(CrowdMetric):
         """Learn the metric; parameters as in `IdealPointMetric.fit`."""
         clock = perf_counter()
         loss = self._loss()
+        check_options(self.tol, self.max_iter, self.cv, self.random_state)
         if self.stitch not in METHODS:
             raise DataError(f"stitch={self.stitch!r} is not known; choose one of {', '.join(map(repr, METHODS))}")
         rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
@@ -172,14 +173,21 @@ class StitchedMetric(CrowdMetric):
 
     def _learn_exactly(self, problems: list[_Problems]) -> Solution:
         """Algorithm 4 in every subspace."""
+        total = weight = 0.0
         for p in problems:
-            for index, triangle in zip(p.subspaces, triangles(arrange(p.answers)), strict=True):
+            people = arrange(p.answers)
+            for index, triangle in zip(p.subspaces, triangles(people), strict=True):
                 a, _, null = triangle.solve()
                 if null.shape[0]:
                     raise NotIdentifiedError(f"subspace {index}: {describe_deficiency(null, a.size)}")
                 self.subspace_metrics_[index] = smat(a)
                 self.used_[index] = True
-        return Solution(f"Solved {int(self.used_.sum())} subspaces exactly.", True, 0.0, 0.0, 1, 0.0)
+            metrics = np.stack([self.subspace_metrics_[index] for index in p.subspaces])
+            share = float(p.answers.weight.sum())
+            total += share * mean_squared_loss(people, metrics, solve_people(people, metrics))
+            weight += share
+        status = f"Solved {int(self.used_.sum())} subspaces exactly."
+        return Solution(status, True, total / weight, 0.0, 1, 0.0)
 
     def _set_bounds(self, problems: list[_Problems], n: int, loss: Loss) -> None:
         metric, ideal = (

@@ -1,7 +1,8 @@
 """What the paper ran: the cells of every panel, by experiment, response noise and rank of the subspaces.
 
-Experiment 1 varies people K and answers m, Experiment 2 the dimension d and the number of subspaces n, Experiment 3 the distance σ of
-items from their subspaces. A *cell* is one simulated crowd; panels of the logistic and of the hinge loss share it, as in the paper.
+Experiment 1 varies people K and answers m, Experiment 2 the dimension d and the number of subspaces n,
+Experiment 3 the distance σ of items from their subspaces. A *cell* is one simulated crowd; panels of the
+logistic and of the hinge loss share it, as in the paper.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Cell:
         """Return a text that names the cell and run, equal for equal settings: results are filed under it."""
         parts = {name: value for name, value in asdict(self).items() if name not in ("counts", "losses")}
         text = " ".join(f"{name}={value:g}" for name, value in parts.items())
-        return f"{text} counts={self.counts[0]}..{self.counts[-1]}/{len(self.counts)} losses={'+'.join(self.losses)} run={run}"
+        return f"{text} counts={self.counts[0]}..{self.counts[-1]}/{len(self.counts)}
+        losses={'+'.join(self.losses)} run={run}"
 
     def seed(self, run: int) -> int:
         """Return the seed of a run: the same truth for all K, m, β and σ of a run, so that cells are comparable."""
@@ -86,13 +88,27 @@ def _figures() -> tuple[Figure, ...]:
     rows |= {("hinge", 1.0): "beta1-hinge", ("hinge", 4.0): "beta4-hinge", ("hinge", inf): "noiseless-hinge"}
     figures = [
         Figure(
-            f"exp{e}-{loss}-beta{beta:g}", source, f"Experiment {e}, {loss} loss, {noise[beta]}: {what[e]}", e, loss, beta, 1
+            f"exp{e}-{loss}-beta{beta:g}",
+            source,
+            f"Experiment {e}, {loss} loss, {noise[beta]}: {what[e]}",
+            e,
+            loss,
+            beta,
+            1,
         )
         for (loss, beta), source in rows.items()
         for e in (1, 2, 3)
     ]
     figures += [
-        Figure(f"exp{e}-r2", f"exp{e}-r2", f"Experiment {e}, planes (r = 2), {noise[1.0]}: {what[e]}", e, "logistic", 1.0, 2)
+        Figure(
+            f"exp{e}-r2",
+            f"exp{e}-r2",
+            f"Experiment {e}, planes (r = 2), {noise[1.0]}: {what[e]}",
+            e,
+            "logistic",
+            1.0,
+            2,
+        )
         for e in (1, 2, 3)
     ]
     return tuple(figures)
@@ -125,9 +141,9 @@ _FULL = _Grid(
     people=(1, 5, 10, 20, 30, 40, 50, 60, 70, 80),
     answers=(1, 2, 4, 6, 8),
     dimensions=tuple(range(3, 11)),
-    counts=tuple(range(5, 81)),
+    counts=(*range(5, 31), *range(32, 61, 2), *range(65, 81, 5)),
     sigmas=tuple(round(0.1 * i, 1) for i in range(11)),
-    people_near=(20, 40, 60, 80),
+    people_near=(20, 60),
 )
 _QUICK = _Grid(
     people=(5, 20, 40, 80),

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.bounds import get_bound
 from crowdmetric.solvers.cone import MetricCone
-from crowdmetric.symmetric import svec
-from crowdmetric.users.blocks import People, sum_over_problems
+from crowdmetric.symmetric import project_psd, svec
+from crowdmetric.users.blocks import People, bilinear, sum_over_problems
 from crowdmetric.users.bounded import BoundedBlock, Sums
 from crowdmetric.users.sweep import people_of
 
@@ -143,7 +143,12 @@ class _State:
             w = None if start is None else _shrunk(start.pseudo_ideal_points[b.person], radius)
             self.blocks.append(people_of(b, loss, radius, self.mu[b.problem], w))
         self.gap = np.where(self.active, np.inf, 0.0)
+        # the best certified point so far: what is returned, whatever happens after it
+        self.best_gap = self.gap.copy()
+        self.best_metrics = self.cone.A.copy()
+        self.best_points = np.zeros((people.n_people, r))
         self.information = Sums.zeros(n, r).schur
+        self.idle = np.zeros(n, dtype=int)
 
     def working(self) -> list[BoundedBlock]:
         """Return the blocks with a problem that is not finished."""
@@ -161,12 +166,25 @@ class _State:
         self.cone.linearise(self.mu)
         self.merit += self.cone.merit()
         gap += self.cone.gap(sums.gradient)
-        self.gap = np.where(self.active, gap / self.weight, self.gap)
-        self.information[self.active] = sums.schur[self.active]
+        self.gap = np.where(self.active, np.maximum(gap / self.weight, 0.0), self.gap)
+        self._keep_best()
+
+    def _keep_best(self) -> None:
+        better = self.active & (self.gap < self.best_gap)
+        self.idle = np.where(better, 0, self.idle + 1)
+        self.best_gap[better] = self.gap[better]
+        self.best_metrics[better] = self.cone.A[better]
+        self.information[better] = self.sums.schur[better]
+        for block in self.working():
+            chosen = better[block.block.problem]
+            self.best_points[block.block.person[chosen]] = block.points[chosen]
 
     def still_active(self) -> NDArray[np.bool_]:
-        """Retire the problems whose gap is small enough and return the others."""
-        self.active = self.active & (self.gap > self.tolerance)
+        """Retire the problems that are solved, or that rounding keeps from going on, and return the others."""
+        finished = self.active & ~((self.gap > self.tolerance) & (self.idle < PATIENCE))
+        if np.any(finished):
+            self.active = self.active & ~finished
+            self.cone.restart(finished, self.mu)
         return self.active
 
     def step(self) -> None:
@@ -212,26 +230,25 @@ class _State:
 
     def result(self, iterations: int, seconds: float) -> BarrierResult:
         """Gather what was reached, with the loss itself (not its barrier) as the objective."""
-        points = np.zeros((self.people.n_people, self.people.rank))
         objective = np.zeros(self.people.n_problems)
-        for block in self.blocks:
-            b = block.block
-            points[b.person] = block.w
-            value = self.loss.value(block.psi(self.cone.A), b.response)
-            sum_over_problems(b, (b.weight * value).sum(axis=1), objective)
-        gap = np.maximum(self.gap, 0.0)
+        for b in self.people:
+            psi = bilinear(b.delta, self.best_metrics[b.problem], b.total)
+            psi = psi + np.einsum("pmi,pi->pm", b.delta, self.best_points[b.person])
+            sum_over_problems(b, (b.weight * self.loss.value(psi, b.response)).sum(axis=1), objective)
         return BarrierResult(
-            metrics=self.cone.A,
-            pseudo_ideal_points=points,
+            metrics=self.best_metrics,
+            pseudo_ideal_points=self.best_points,
             objective=objective / self.weight,
-            gap=gap,
-            information=self.information,
-            converged=gap <= self.tolerance,
+            gap=self.best_gap,
+            information=project_psd(self.information),
+            converged=self.best_gap <= self.tolerance,
             iterations=iterations,
             seconds=seconds,
         )
 
 
+# Iterations without a better certificate after which a problem is given up.
+PATIENCE = 40
 # Gap (in mean loss) that the first μ stands for: about what the starting point has.
 INITIAL_LEVEL = 1.0
 # The same for a start near the solution of a nearby problem.

@@ -72,6 +72,7 @@ class NuclearBound:
     """``‖A‖_* = tr A ≤ ζ`` (A ⪰ 0), which favours metrics of low rank: one linear inequality with multiplier z."""
 
     degree = 1.0
+    STATE = ("x", "slack", "z")
 
     def __init__(self, x: Array, radius: Array, mu: Array) -> None:
         self.x, self.radius = x, radius

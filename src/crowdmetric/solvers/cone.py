@@ -29,10 +29,20 @@ class MetricCone:
     """n metrics A (n, r, r) strictly inside the cone and the bound, on the central path of mu (n,)."""
 
     def __init__(self, A: Array, bound: type[FrobeniusBound] | type[NuclearBound], radius: Array, mu: Array) -> None:
+        self.start = A
         self.A = A
         self.Z = mu[:, None, None] * np.linalg.inv(A)
         self.bound = bound(svec(A), radius, mu)
         self.degree = A.shape[1] + self.bound.degree
+
+    def restart(self, problems: NDArray[np.bool_], mu: Array) -> None:
+        """Put some problems back to where they began: a finished one takes no further part, and must not break the others."""
+        fresh = MetricCone(self.start, type(self.bound), self.bound.radius, mu)
+        for mine, new in ((self, fresh), (self.bound, fresh.bound)):
+            for name in ("A", "Z") if mine is self else self.bound.STATE:
+                old = getattr(mine, name)
+                mask = problems.reshape(-1, *(1,) * (old.ndim - 1))
+                setattr(mine, name, np.where(mask, getattr(new, name), old))
 
     def linearise(self, mu: Array) -> None:
         """Prepare the barrier's part of the step at the current point."""
@@ -78,8 +88,11 @@ def _to_cone(A: Array, dA: Array) -> Array:
     """Return the step at which A + step·dA leaves the positive definite cone, (n,)."""
     if A.shape[1] == 1:
         return to_zero(A[:, 0, 0], dA[:, 0, 0])
-    factor = np.linalg.cholesky(A)
-    scaled = np.linalg.solve(factor, np.swapaxes(np.linalg.solve(factor, dA), -1, -2))
-    lowest = np.linalg.eigvalsh(scaled)[:, 0]
+    # with A = VΛVᵀ: the lowest eigenvalue of Λ^-½ Vᵀ dA V Λ^-½; a matrix that rounding pushed out of the cone cannot move
+    values, vectors = np.linalg.eigh(A)
+    inside = values[:, 0] > 0
+    half = vectors / np.sqrt(np.where(inside[:, None], values, 1.0))[:, None, :]
+    lowest = np.linalg.eigvalsh(np.swapaxes(half, 1, 2) @ dA @ half)[:, 0]
     with np.errstate(divide="ignore"):
-        return np.where(lowest < 0, -1.0 / lowest, np.inf)
+        step = np.where(lowest < 0, -1.0 / lowest, np.inf)
+    return np.where(inside, step, 0.0)

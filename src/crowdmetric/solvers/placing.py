@@ -67,9 +67,10 @@ def place_people(
     for block in people:
         inside, axes, offset = _within_span(block, metrics)
         radius = ideal_radius[block.problem]
-        state, gap, steps = _place_block(inside, offset, loss, radius, tolerance, max_iterations)
-        points[block.person] = np.einsum("pq,pqr->pr", state.w, axes)
-        loss_sum += float(np.sum(block.weight * loss.value(state.psi(), block.response)))
+        w, gap, steps = _place_block(inside, offset, loss, radius, tolerance, max_iterations)
+        points[block.person] = np.einsum("pq,pqr->pr", w, axes)
+        psi = offset + np.einsum("pmq,pq->pm", inside.delta, w)
+        loss_sum += float(np.sum(block.weight * loss.value(psi, block.response)))
         gap_sum += float(np.sum(gap))
         weight += float(block.weight.sum())
         iterations = max(iterations, steps)
@@ -83,35 +84,39 @@ def _within_span(block: Block, metrics: Array) -> tuple[Block, Array, Array]:
     offset = bilinear(block.delta, metrics[block.problem], block.total)
     U, values, axes = np.linalg.svd(block.delta, full_matrices=False)
     q = max(1, int(np.sum(values > 1e-10 * values[:, :1], axis=1).max()))
-    coordinates = U[:, :, :q] * values[:, None, :q]
+    # directions that a person's answers leave open are exact zeros
+    spanned = np.where(values > 1e-10 * values[:, :1], values, 0.0)
+    coordinates = U[:, :, :q] * spanned[:, None, :q]
     return replace(block, delta=coordinates, total=coordinates), axes[:, :q], offset
 
 
 def _place_block(
     block: Block, offset: Array, loss: Loss, radius: Array, tolerance: float, max_iterations: int
-) -> tuple[BoundedBlock, Array, int]:
-    """Return the block's people at their optimum, their gaps (P,) and the number of iterations."""
+) -> tuple[Array, Array, int]:
+    """Return the block's people at their optimum (P, q), their gaps (P,) and the number of iterations."""
     answers = (block.weight > 0).sum(axis=1)
     weight = np.maximum(block.weight.sum(axis=1), 1.0)
     degree = 1.0 + (0.0 if loss.is_smooth else 2.0 * answers)
     mu = INITIAL_LEVEL * weight / degree
     state = people_of(block, loss, radius, mu, offset=offset)
     active = answers > 0
-    gap = np.where(active, np.inf, 0.0)
+    gap, w = np.where(active, np.inf, 0.0), np.zeros_like(state.w)
     iteration = 0
     for iteration in range(1, max_iterations + 1):  # noqa: B007 - the count is reported
         merit, now = state.linearise(None, mu)
-        gap = np.where(active, np.maximum(now, 0.0), gap)
-        active &= gap > tolerance * weight
+        now = np.maximum(now, 0.0)
+        better = active & (now < gap)  # the point returned is the one that its gap belongs to
+        gap, w[better] = np.where(better, now, gap), state.w[better]
+        active &= now > tolerance * weight
         if not np.any(active):
             break
         slope, longest = state.direction(None)
         alpha = _search(state, merit, longest * slope, np.where(active, longest, 0.0))
         state.advance(alpha)
         level = mu * degree / weight
-        ready = active & (alpha > 0.5) & (gap / weight < 2.0 * level)
+        ready = active & (alpha > 0.5) & (now / weight < 2.0 * level)
         mu = np.where(ready, mu * lower_level(level, tolerance) / level, mu)
-    return state, gap, iteration
+    return w, gap, iteration
 
 
 def _search(state: BoundedBlock, merit: Array, promise: Array, alpha: Array) -> Array:

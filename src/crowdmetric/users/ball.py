@@ -41,6 +41,7 @@ class Balls:
     """
 
     degree = 1.0  # how much gap a unit of μ stands for, a ball
+    STATE = ("x", "det", "z0", "z1")
 
     def __init__(self, x: Array, radius: Array, mu: Array, *, curved: bool = False) -> None:
         self.x, self.radius, self.curved = x, radius, curved

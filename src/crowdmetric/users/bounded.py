@@ -10,6 +10,10 @@ curvatures h (`terms.py`), linearising gives an arrow::
 Eliminating dw_k leaves the Schur complement ``S = Σ_k Σ_i h Δ (Δ − X_kᵀ δ)ᵀ`` with ``X_k = H_k⁻¹ Σ h δΔᵀ`` (r, p): the
 weighted residual of Δ after regression on the person's own δ. People are swept block by block; nothing of size
 people × p is kept.
+
+Where a person's δ's do not span R^r, what they leave open is held by the barrier alone, whose curvature falls
+to nothing; rounding would then mix the two. Such people are turned into axes of their own (`own_axes`), in
+which the open directions are exact zeros.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from crowdmetric.users.ball import Balls, dot
 from crowdmetric.users.blocks import Block, bilinear, contract, product, sum_over_problems
 from crowdmetric.users.terms import terms_for
 
-__all__ = ["SHARE", "BoundedBlock", "Sums"]
+__all__ = ["SHARE", "BoundedBlock", "Sums", "own_axes", "turned", "turned_back"]
 
 Array = NDArray[Any]
 
@@ -79,23 +83,29 @@ class BoundedBlock:
         offset: Array | None = None,
     ) -> None:
         self.block, self.loss, self.offset = block, loss, offset
+        self.own, self.axes = own_axes(block.delta) if offset is None else (block.delta, None)
         self.terms = terms_for(loss, block.response, block.weight)
-        start = np.zeros((block.person.size, block.delta.shape[2])) if w is None else w
+        start = np.zeros((block.person.size, block.delta.shape[2])) if w is None else turned(w, self.axes)
         self.balls = Balls(start, radius, mu, curved=loss.is_smooth)
 
     @property
     def w(self) -> Array:
-        """The pseudo-ideal points, (P, r)."""
+        """The pseudo-ideal points in each person's own axes, (P, r)."""
         return self.balls.x
+
+    @property
+    def points(self) -> Array:
+        """The pseudo-ideal points, (P, r)."""
+        return turned_back(self.w, self.axes)
 
     def psi(self, A: Array | None = None) -> Array:
         """Return ``ψ = δᵀ(A s + w)`` (P, m) under the metrics A (n, r, r), or under the known one."""
         b = self.block
         if A is None:
-            return self.offset + _along(b.delta, self.w)
-        return bilinear(b.delta, self._own(A), b.total) + _along(b.delta, self.w)
+            return self.offset + _along(self.own, self.w)
+        return bilinear(b.delta, self._metric(A), b.total) + _along(self.own, self.w)
 
-    def _own(self, A: Array) -> Array:
+    def _metric(self, A: Array) -> Array:
         """Return the matrix of each person's problem, or the one that all share."""
         problems = self.block.problems
         return A[problems[0]] if problems.size == 1 else A[self.block.problem]
@@ -108,16 +118,16 @@ class BoundedBlock:
         merit, gap
             (P,) each: the barrier function, and the person's part of the certificate (total loss, not mean).
         """
-        b, balls = self.block, self.balls
+        balls = self.balls
         balls.linearise(mu)
         self.at = self.psi(A)
         merit, self.g, self.h = self.terms.linearise(self.at, mu[:, None])
         excess, self.tangent = self.terms.minorant(self.at)
-        barrier = np.eye(b.delta.shape[2]) + 2.0 * balls.v1[:, :, None] * balls.v1[:, None, :]
-        H = contract(b.delta, self.h[:, :, None] * b.delta) + balls.kappa[:, None, None] * barrier
+        barrier = np.eye(self.own.shape[2]) + 2.0 * balls.v1[:, :, None] * balls.v1[:, None, :]
+        H = contract(self.own, self.h[:, :, None] * self.own) + balls.kappa[:, None, None] * barrier
         self.inverse = 1.0 / H if H.shape[1] == 1 else np.linalg.inv(H)
-        self.rhs = -contract(b.delta, self.g[:, :, None])[:, :, 0] - balls.gradient
-        pull = contract(b.delta, self.tangent[:, :, None])[:, :, 0]
+        self.rhs = -contract(self.own, self.g[:, :, None])[:, :, 0] - balls.gradient
+        pull = contract(self.own, self.tangent[:, :, None])[:, :, 0]
         gap = excess.sum(axis=1) + dot(pull, self.w) + balls.radius * np.sqrt(dot(pull, pull))
         return merit.sum(axis=1) + balls.merit(), gap
 
@@ -125,7 +135,7 @@ class BoundedBlock:
         """Add what these people leave of the metric's Newton system to `sums`."""
         b = self.block
         Delta = outer_difference(b.delta, b.total)
-        h_delta = self.h[:, :, None] * b.delta
+        h_delta = self.h[:, :, None] * self.own
         X = product(self.inverse, contract(h_delta, Delta))
         residual = self.h[:, :, None] * Delta - product(h_delta, X)
         p = Delta.shape[2]
@@ -151,11 +161,11 @@ class BoundedBlock:
         b, rhs = self.block, self.rhs
         self.along = np.zeros_like(self.at)
         if dA is not None:
-            self.along = bilinear(b.delta, self._own(dA), b.total)
-            rhs = rhs - contract(b.delta, (self.h * self.along)[:, :, None])[:, :, 0]
+            self.along = bilinear(b.delta, self._metric(dA), b.total)
+            rhs = rhs - contract(self.own, (self.h * self.along)[:, :, None])[:, :, 0]
         dw = product(self.inverse, rhs[:, :, None])[:, :, 0]
         slope, primal, dual = self.balls.direction(dw)
-        slope = slope + self.terms.direction(self.along + _along(b.delta, dw)).sum(axis=1)
+        slope = slope + self.terms.direction(self.along + _along(self.own, dw)).sum(axis=1)
         own_primal, own_dual = self.terms.longest()
         self.longest = np.minimum(1.0, SHARE * np.minimum(primal, own_primal))
         self.longest_dual = np.minimum(1.0, SHARE * np.minimum(dual, own_dual))
@@ -165,7 +175,7 @@ class BoundedBlock:
         """Return the merit (P,) after a step alpha (P,) of the metric."""
         own = np.minimum(alpha, self.longest)
         w = self.balls.arrive(own)
-        psi = self.at + alpha[:, None] * self.along + _along(self.block.delta, w - self.w)
+        psi = self.at + alpha[:, None] * self.along + _along(self.own, w - self.w)
         return self.terms.merit(psi, own[:, None]).sum(axis=1) + self.balls.merit(w)
 
     def advance(self, alpha: Array) -> None:
@@ -174,6 +184,31 @@ class BoundedBlock:
         dual = np.where(alpha > 0, self.longest_dual, 0.0)
         self.terms.advance(own[:, None], dual[:, None])
         self.balls.advance(own, dual)
+
+
+def own_axes(delta: Array) -> tuple[Array, Array | None]:
+    """Return δ (P, m, r) in axes of each person's own, and those axes (P, r, r); as it is, and None, where all span R^r."""
+    r = delta.shape[2]
+    if r == 1:
+        return delta, None
+    values = np.linalg.eigvalsh(contract(delta, delta))
+    if np.all(values[:, 0] > 1e-8 * values[:, -1]):
+        return delta, None
+    _, lengths, axes = np.linalg.svd(delta)
+    own = delta @ np.swapaxes(axes, 1, 2)
+    spanned = np.zeros((delta.shape[0], r), dtype=bool)
+    spanned[:, : lengths.shape[1]] = lengths > 1e-10 * lengths[:, :1]
+    return np.where(spanned[:, None, :], own, 0.0), axes
+
+
+def turned(w: Array, axes: Array | None) -> Array:
+    """Return vectors (P, r) in their people's own axes."""
+    return w if axes is None else np.einsum("pqr,pr->pq", axes, w)
+
+
+def turned_back(w: Array, axes: Array | None) -> Array:
+    """Return vectors (P, r) from their people's own axes."""
+    return w if axes is None else np.einsum("pqr,pq->pr", axes, w)
 
 
 def _along(delta: Array, w: Array) -> Array:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.users.blocks import Block
-from crowdmetric.users.bounded import SHARE, Sums
+from crowdmetric.users.bounded import SHARE, Sums, own_axes, turned, turned_back
 
 __all__ = ["CompiledBlock"]
 
@@ -44,11 +44,12 @@ class CompiledBlock:
     ) -> None:
         P, m, r = block.delta.shape
         self.block, self.radius, self.offset = block, radius, offset
+        self.own, self.turn = own_axes(block.delta) if offset is None else (block.delta, None)
         # The length of a tuple is known to the compiler, which then unrolls every loop over the rank.
         self.axes = tuple(range(r))
         self.smooth = loss.is_smooth
         self.beta = loss.beta if isinstance(loss, Logistic) else 1.0
-        self.w = np.zeros((P, r)) if w is None else w.copy()
+        self.w = np.zeros((P, r)) if w is None else turned(w, self.turn).copy()
         self.z = _central(self.w, radius, mu)
         rows = (P, m) if not self.smooth else (0, 0)
         self.xi, self.a, self.dxi, self.dt, self.da = (np.zeros(rows) for _ in range(5))
@@ -59,12 +60,17 @@ class CompiledBlock:
         self.dw, self.dz = np.empty((P, r)), np.empty((P, r + 1))
         self.longest, self.longest_dual = np.empty(P), np.empty(P)
 
+    @property
+    def points(self) -> Array:
+        """The pseudo-ideal points, (P, r)."""
+        return turned_back(self.w, self.turn)
+
     def psi(self, A: Array | None = None) -> Array:
         """Return ψ (P, m) under the metrics A (n, r, r), or under the known one."""
         b = self.block
         if A is not None:
-            return _psi(self.axes, b.delta, b.total, A, b.problem, self.w)
-        return self.offset + _psi(self.axes, b.delta, b.total, self._no_metric(), b.problem, self.w)
+            return _psi(self.axes, b.delta, b.total, self.own, A, b.problem, self.w)
+        return self.offset + _psi(self.axes, b.delta, b.total, self.own, self._no_metric(), b.problem, self.w)
 
     def _no_metric(self) -> Array:
         r = self.w.shape[1]
@@ -76,7 +82,7 @@ class CompiledBlock:
         self.mu = mu
         self.at = self.psi(A)
         return _linearise(
-            self.axes, b.delta, b.response, b.weight, self.at, self.w, self.radius, self.z, mu, self.smooth, self.beta,
+            self.axes, self.own, b.response, b.weight, self.at, self.w, self.radius, self.z, mu, self.smooth, self.beta,
             self.xi, self.a, self.g, self.h, self.tangent, self.scaling, self.inverse, self.rhs,
         )  # fmt: skip
 
@@ -84,7 +90,7 @@ class CompiledBlock:
         """Add Schur complements to `sums`."""
         b = self.block
         _eliminate(
-            self.axes, b.delta, b.total, self.g, self.h, self.tangent, self.inverse, self.rhs, b.problem,
+            self.axes, b.delta, b.total, self.own, self.g, self.h, self.tangent, self.inverse, self.rhs, b.problem,
             sums.schur, sums.gradient, sums.reduced,
         )  # fmt: skip
 
@@ -93,9 +99,9 @@ class CompiledBlock:
         b = self.block
         dA = self._no_metric() if dA is None else dA
         slope = _direction(
-            self.axes, b.delta, b.total, b.response, b.weight, b.problem, dA, self.w, self.radius, self.z, self.mu, self.smooth,
-            self.at, self.xi, self.a, self.g, self.h, self.scaling, self.inverse, self.rhs,
-            self.along, self.dw, self.dz, self.dxi, self.dt, self.da, self.longest, self.longest_dual,
+            self.axes, b.delta, b.total, self.own, b.response, b.weight, b.problem, dA, self.w, self.radius,
+            self.z, self.mu, self.smooth, self.at, self.xi, self.a, self.g, self.h, self.scaling, self.inverse,
+            self.rhs, self.along, self.dw, self.dz, self.dxi, self.dt, self.da, self.longest, self.longest_dual,
         )  # fmt: skip
         return slope, self.longest
 
@@ -103,7 +109,7 @@ class CompiledBlock:
         """Return the merit (P,) after a step alpha (P,) of the metric."""
         b = self.block
         return _merit(
-            self.axes, b.delta, b.response, b.weight, self.at, self.along, self.w, self.dw, self.radius, self.scaling,
+            self.axes, self.own, b.response, b.weight, self.at, self.along, self.w, self.dw, self.radius, self.scaling,
             self.mu, self.smooth, self.beta, self.xi, self.dxi, self.dt, self.longest, alpha,
         )  # fmt: skip
 
@@ -132,7 +138,7 @@ def _determinant(axes: Any, s0: Any, s1: Any) -> Any:
 
 
 @njit
-def _psi(axes: Any, delta: Any, total: Any, A: Any, problem: Any, w: Any) -> Any:
+def _psi(axes: Any, delta: Any, total: Any, own: Any, A: Any, problem: Any, w: Any) -> Any:
     P, m, r = delta.shape[0], delta.shape[1], len(axes)
     out = np.empty((P, m))
     for k in range(P):
@@ -140,10 +146,10 @@ def _psi(axes: Any, delta: Any, total: Any, A: Any, problem: Any, w: Any) -> Any
         for i in range(m):
             value = 0.0
             for a in range(r):
-                inner = w[k, a]
+                inner = 0.0
                 for b in range(r):
                     inner += Q[a, b] * total[k, i, b]
-                value += delta[k, i, a] * inner
+                value += delta[k, i, a] * inner + own[k, i, a] * w[k, a]
             out[k, i] = value
     return out
 
@@ -179,10 +185,10 @@ def _centre(c: Any, z: Any, mu: Any) -> Any:
 
 @njit
 def _linearise(
-    axes: Any, delta: Any, y: Any, c: Any, at: Any, w: Any, radius: Any, z: Any, mu: Any, smooth: Any, beta: Any,
+    axes: Any, own: Any, y: Any, c: Any, at: Any, w: Any, radius: Any, z: Any, mu: Any, smooth: Any, beta: Any,
     xi: Any, a: Any, g: Any, h: Any, tangent: Any, scaling: Any, inverse: Any, rhs: Any,
 ) -> Any:  # fmt: skip
-    P, m, r = delta.shape[0], delta.shape[1], len(axes)
+    P, m, r = own.shape[0], own.shape[1], len(axes)
     merit, gap, pull = np.empty(P), np.empty(P), np.empty(r)
     for k in range(P):
         # Nesterov–Todd scaling of the ball
@@ -237,11 +243,11 @@ def _linearise(
                 total_gap += weight * max(1.0 - margin, 0.0) - a[k, i] * (1.0 - margin)
             g[k, i], h[k, i], tangent[k, i] = slope, curvature, tilt
             for p in range(r):
-                d = delta[k, i, p]
+                d = own[k, i, p]
                 rhs[k, p] -= slope * d
                 pull[p] += tilt * d
                 for q in range(r):
-                    H[p, q] += curvature * d * delta[k, i, q]
+                    H[p, q] += curvature * d * own[k, i, q]
         total_merit += run_weight * log(run)
         _invert(axes, H)
         length = 0.0
@@ -254,7 +260,7 @@ def _linearise(
 
 @njit
 def _eliminate(
-    axes: Any, delta: Any, total: Any, g: Any, h: Any, tangent: Any, inverse: Any, rhs: Any, problem: Any,
+    axes: Any, delta: Any, total: Any, own: Any, g: Any, h: Any, tangent: Any, inverse: Any, rhs: Any, problem: Any,
     schur: Any, gradient: Any, reduced: Any,
 ) -> None:  # fmt: skip
     P, m, r = delta.shape[0], delta.shape[1], len(axes)
@@ -279,7 +285,7 @@ def _eliminate(
                 R[c] -= g[k, i] * Delta[c]
                 scaled = curvature * Delta[c]
                 for a in range(r):
-                    C[a, c] += scaled * delta[k, i, a]
+                    C[a, c] += scaled * own[k, i, a]
                 for e in range(c + 1):
                     S[c, e] += scaled * Delta[e]
         for a in range(r):
@@ -320,8 +326,8 @@ def _to_boundary(axes: Any, s0: Any, s1: Any, d0: Any, d1: Any) -> Any:
 
 @njit
 def _direction(
-    axes: Any, delta: Any, total: Any, y: Any, c: Any, problem: Any, dA: Any, w: Any, radius: Any, z: Any, mu: Any, smooth: Any,
-    at: Any, xi: Any, a: Any, g: Any, h: Any, scaling: Any, inverse: Any, rhs: Any,
+    axes: Any, delta: Any, total: Any, own: Any, y: Any, c: Any, problem: Any, dA: Any, w: Any, radius: Any, z:
+    Any, mu: Any, smooth: Any, at: Any, xi: Any, a: Any, g: Any, h: Any, scaling: Any, inverse: Any, rhs: Any,
     along: Any, dw: Any, dz: Any, dxi: Any, dt: Any, da: Any, longest: Any, longest_dual: Any,
 ) -> Any:  # fmt: skip
     P, m, r = delta.shape[0], delta.shape[1], len(axes)
@@ -339,7 +345,7 @@ def _direction(
                 value += delta[k, i, p] * inner
             along[k, i] = value
             for p in range(r):
-                right[p] -= h[k, i] * delta[k, i, p] * value
+                right[p] -= h[k, i] * own[k, i, p] * value
         # the ball
         kappa, det, v0 = scaling[k, 0], scaling[k, 1], scaling[k, 2]
         projected, outward = 0.0, 0.0
@@ -367,7 +373,7 @@ def _direction(
                 continue
             dpsi = along[k, i]
             for p in range(r):
-                dpsi += delta[k, i, p] * dw[k, p]
+                dpsi += own[k, i, p] * dw[k, p]
             if smooth:
                 change += g[k, i] * dpsi
                 continue
@@ -411,10 +417,10 @@ def _arrive(axes: Any, w: Any, dw: Any, radius: Any, det: Any, step: Any, smooth
 
 @njit
 def _merit(
-    axes: Any, delta: Any, y: Any, c: Any, at: Any, along: Any, w: Any, dw: Any, radius: Any, scaling: Any,
+    axes: Any, own: Any, y: Any, c: Any, at: Any, along: Any, w: Any, dw: Any, radius: Any, scaling: Any,
     mu: Any, smooth: Any, beta: Any, xi: Any, dxi: Any, dt: Any, longest: Any, alpha: Any,
 ) -> Any:  # fmt: skip
-    P, m, r = delta.shape[0], delta.shape[1], len(axes)
+    P, m, r = own.shape[0], own.shape[1], len(axes)
     out, there = np.empty(P), np.empty(r)
     for k in range(P):
         step = min(alpha[k], longest[k])
@@ -432,7 +438,7 @@ def _merit(
             if smooth:
                 psi = at[k, i] + alpha[k] * along[k, i]
                 for p in range(r):
-                    psi += delta[k, i, p] * (there[p] - w[k, p])
+                    psi += own[k, i, p] * (there[p] - w[k, p])
                 margin = beta * y[k, i] * psi
                 if weight != run_weight or run > LONGEST_RUN:
                     value += run_weight * log(run)

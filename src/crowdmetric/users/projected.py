@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.symmetric import degrees_of_freedom, describe_direction, outer_difference
-from crowdmetric.users.blocks import Block, People, sum_over_problems
+from crowdmetric.users.blocks import Block, People, bilinear, sum_over_problems
 
-__all__ = ["Triangle", "describe_deficiency", "project_people", "solve_people", "triangles"]
+__all__ = ["Triangle", "describe_deficiency", "mean_squared_loss", "project_people", "solve_people", "triangles"]
 
 Array = NDArray[np.float64]
 
@@ -95,11 +95,20 @@ def solve_people(people: People, metrics: Array) -> Array:
     points = np.zeros((people.n_people, people.rank))
     for block in people:
         root = np.sqrt(block.weight)
-        explained = np.einsum("pmi,pij,pmj->pm", block.delta, metrics[block.problem], block.total)
-        left = root * (block.response - explained)
+        left = root * (block.response - bilinear(block.delta, metrics[block.problem], block.total))
         inverse = np.linalg.pinv(root[:, :, None] * block.delta, rcond=RANK_TOLERANCE)
         points[block.person] = (inverse @ left[:, :, None])[:, :, 0]
     return points
+
+
+def mean_squared_loss(people: People, metrics: Array, points: Array) -> float:
+    """Return the mean of ``½(ψ − response)²`` under metrics (n, r, r) and pseudo-ideal points (K, r)."""
+    total = weight = 0.0
+    for b in people:
+        psi = bilinear(b.delta, metrics[b.problem], b.total) + np.einsum("pmi,pi->pm", b.delta, points[b.person])
+        total += float(np.sum(0.5 * b.weight * (psi - b.response) ** 2))
+        weight += float(b.weight.sum())
+    return total / weight
 
 
 def describe_deficiency(null: Array, p: int) -> str:

@@ -1,0 +1,102 @@
+"""One self-contained page with every figure of a reproduction."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Sequence
+from pathlib import Path
+
+from crowdmetric._version import __version__
+from crowdmetric.experiments.learners import Row
+from crowdmetric.experiments.settings import Figure
+from crowdmetric.experiments.summary import rows_of_figure
+
+__all__ = ["write_page"]
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1c1c1c; --paper: #fdfdfb; --line: #ccc; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8e6e3; --paper: #16181a; --line: #444; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 62rem;
+margin: 0 auto; padding: 1rem; } figure { margin: 2rem 0; } img { width: 100%; height: auto; background: #fff;
+border: 1px solid var(--line); } table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x:
+auto; } td, th { padding: .2rem .7rem; border-bottom: 1px solid var(--line); text-align: right; } figcaption,
+.small { font-size: .9rem; opacity: .85; } code { font-size: .9em; } @media print { body { max-width: none; }
+figure { break-inside: avoid; } }
+"""
+
+INTRODUCTION = """
+<p>Every panel of the experiments of <em>Metric Learning from Limited Pairwise Preference Comparisons</em>
+(Wang, So and Vinayak, UAI 2024), run again. Left: the published method, whose radii are computed from the true
+metric (<strong>oracle</strong>). Right: the same method with radii chosen from the answers
+(<strong>honest</strong>), which is what a user can do. Error is ‖M̂ − M‖ / ‖M‖ in Frobenius norm, mean over
+runs; bands are one standard deviation. The dotted line is the best multiple of the identity: at or above it,
+nothing has been learnt.</p>
+"""
+
+
+def write_page(figures: Sequence[Figure], summary: Sequence[Row], out: Path, *, command: str, seconds: float) -> Path:
+    """Write ``index.html`` beside the pictures, which it carries inside."""
+    runs = max((row["runs"] for row in summary), default=0)
+    parts = [
+        f"<h1>The paper's figures, reproduced</h1>{INTRODUCTION}",
+        f'<p class="small">crowdmetric {__version__}, {runs} runs a cell, <code>{html.escape(command)}</code>,
+        {seconds / 60:.1f} minutes in this run.</p>', "<ul>" + "".join(f'<li><a
+        href="#{f.name}">{html.escape(f.title)}</a></li>' for f in figures) + "</ul>",
+    ]
+    parts += [_section(figure, rows_of_figure(figure, summary), out) for figure in figures]
+    page = f"<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport
+    content='width=device-width'><title>crowdmetric:
+    reproduction</title><style>{STYLE}</style>{''.join(parts)}</html>" path = out / "index.html" temporary =
+    path.with_suffix(".part") temporary.write_text(page, encoding="utf-8") temporary.replace(path) return path
+
+
+def _section(figure: Figure, rows: list[Row], out: Path) -> str:
+    picture = base64.b64encode((out / f"{figure.name}.png").read_bytes()).decode()
+    return (
+        f'<figure id="{figure.name}"><h2>{html.escape(figure.title)}</h2>'
+        f'<img alt="{html.escape(figure.title)}" src="data:image/png;base64,{picture}">'
+        f"<figcaption>{_caption(figure, rows)}</figcaption>{_table(figure, rows)}</figure>"
+    )
+
+
+def _caption(figure: Figure, rows: list[Row]) -> str:
+    active = [row["active_share_mean"] for row in rows if row["learner"] == "oracle" and row["stitch"] == "huber"]
+    share = (
+        f" With oracle radii, {100 * sum(active) / len(active):.0f} % of the subspace metrics end on their radius."
+        if active
+        else ""
+    )
+    return f"Panel <code>{figure.source}</code> of the paper's source; Huber stitching.{share}"
+
+
+def _table(figure: Figure, rows: list[Row]) -> str:
+    """Return a small table of corner cells: error and shape error of every learner and method."""
+    chosen = _corners(figure, rows)
+    head = "<tr><th>cell</th><th>learner</th><th>Huber</th><th>OLS</th><th>shape (Huber)</th><th>runs</th></tr>"
+    lines = []
+    for label, members in chosen.items():
+        for learner in dict.fromkeys(row["learner"] for row in members):
+            by_method = {row["stitch"]: row for row in members if row["learner"] == learner}
+            huber, ols = by_method["huber"], by_method["ols"]
+            lines.append(
+                ""
+                f"<tr><td>{label}</td><td>{learner}</td><td>{_pm(huber, 'relative_error')}</td><td>{_pm(ols, 'relative_error')}</td>"
+                f"<td>{_pm(huber, 'shape_error')}</td><td>{huber['runs']}</td></tr>"
+            )
+    return f"<table>{head}{''.join(lines)}</table>"
+
+
+def _corners(figure: Figure, rows: list[Row]) -> dict[str, list[Row]]:
+    names = {1: ("K", "m"), 2: ("d", "n"), 3: ("K", "sigma")}[figure.experiment]
+    values = {name: sorted({row[name] for row in rows}) for name in names}
+    picks = {name: dict.fromkeys((v[0], v[len(v) // 2], v[-1])) for name, v in values.items()}
+    corners: dict[str, list[Row]] = {}
+    for row in rows:
+        if all(row[name] in picks[name] for name in names):
+            corners.setdefault(", ".join(f"{name} = {row[name]:g}" for name in names), []).append(row)
+    return corners
+
+
+def _pm(row: Row, name: str) -> str:
+    return f"{row[f'{name}_mean']:.3f} ± {row[f'{name}_sd']:.3f}"

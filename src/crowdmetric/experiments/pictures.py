@@ -1,0 +1,84 @@
+"""The paper's panels, with what a user without an oracle gets beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdmetric.experiments.learners import LEARNERS, Row
+from crowdmetric.experiments.settings import Figure, least_subspaces
+from crowdmetric.experiments.summary import rows_of_figure
+from crowdmetric.plots import new_figure, save_figure
+
+__all__ = ["draw_figure"]
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart, then two greys.
+COLOURS = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+    "#000000",
+    "#777777",
+    "#B5A000",
+    "#5D3A9B",
+    "#AAAAAA",
+)
+MARKERS = "osD^vPX*<>h"
+TITLES = {
+    "oracle": "oracle radii (as published)",
+    "honest": "honest radii (from the answers)",
+}
+
+
+def draw_figure(figure: Figure, summary: Sequence[Row], out: Path, *, method: str = "huber") -> list[Path]:
+    """Draw one panel a learner side by side and write it as PNG and SVG; return what was written."""
+    rows = [row for row in rows_of_figure(figure, summary) if row["stitch"] == method]
+    learners = [name for name in LEARNERS if any(row["learner"] == name for row in rows)]
+    picture = new_figure(4.6 * len(learners), 4.0)
+    axes = picture.subplots(1, len(learners), squeeze=False, sharey=True)[0]
+    draw = {1: _lines, 2: _heat, 3: _lines}[figure.experiment]
+    for ax, learner in zip(axes, learners, strict=True):
+        draw(picture, ax, figure, [row for row in rows if row["learner"] == learner])
+        ax.set_title(TITLES.get(learner, learner), fontsize=10)
+    picture.suptitle(figure.title, fontsize=11)
+    return [save_figure(picture, out / f"{figure.name}{suffix}") for suffix in (".png", ".svg")]
+
+
+def _lines(picture: Any, ax: Any, figure: Figure, rows: list[Row]) -> None:
+    """Draw error against people (a curve a number of answers) or against σ (a curve a number of people)."""
+    x, curve, label = ("K", "m", "m") if figure.experiment == 1 else ("sigma", "K", "K")
+    for i, value in enumerate(sorted({row[curve] for row in rows})):
+        points = sorted((row for row in rows if row[curve] == value), key=lambda row: row[x])
+        at = np.array([row[x] for row in points])
+        mean = np.array([row["relative_error_mean"] for row in points])
+        spread = np.array([row["relative_error_sd"] for row in points])
+        ax.plot(at, mean, color=COLOURS[i], marker=MARKERS[i], markersize=4, linewidth=1.4, label=f"{label} = {value}")
+        ax.fill_between(at, np.maximum(mean - spread, 0.0), mean + spread, color=COLOURS[i], alpha=0.15, linewidth=0)
+    nothing = float(np.mean([row["identity_error_mean"] for row in rows]))
+    ax.axhline(nothing, color="#444444", linestyle=":", linewidth=1.2, label="best multiple of I")
+    people, noise = "people a subspace, K", "distance of items from their subspace, σ"
+    ax.set(xlabel=people if figure.experiment == 1 else noise, ylabel="relative error", ylim=(0, 1.6))
+    ax.label_outer()
+    ax.grid(alpha=0.25)
+    ax.legend(fontsize=8, framealpha=0.9)
+
+
+def _heat(picture: Any, ax: Any, figure: Figure, rows: list[Row]) -> None:
+    """Draw error over (number of subspaces, dimension), with the least number that can identify a metric."""
+    counts, dimensions = sorted({row["n"] for row in rows}), sorted({row["d"] for row in rows})
+    error = np.full((len(dimensions), len(counts)), np.nan)
+    for row in rows:
+        error[dimensions.index(row["d"]), counts.index(row["n"])] = row["relative_error_mean"]
+    mesh = ax.pcolormesh(counts, dimensions, error, shading="nearest", cmap="viridis", vmin=0.0, vmax=1.0)
+    needed = np.array([least_subspaces(d, figure.rank) for d in dimensions])
+    ax.plot(needed, dimensions, color="#D55E00", linestyle=":", linewidth=2.2, label="fewest that can identify M")
+    ax.set(xlabel="number of subspaces, n", ylabel="dimension, d", xlim=(min(counts), max(counts)))
+    ax.label_outer()
+    ax.legend(fontsize=8, loc="upper left")
+    picture.colorbar(mesh, ax=ax, label="relative error", extend="max")
