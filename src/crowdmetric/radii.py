@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from crowdmetric.users.blocks import Answers, arrange, bilinear, join, sum_over_
 
 __all__ = ["Radii", "choose_radii", "choose_radii_of_many"]
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 Indices = NDArray[np.intp]
 Point = tuple[int, int]
 
@@ -116,8 +117,8 @@ def choose_radii_of_many(
 class _Entry:
     """The answers of one rank of subspace, copied for every fold and every part of a held-out person's answers.
 
-    ``teaching`` has a problem for each fold; ``held`` judges in the problem of the person's own fold, and
-    ``judged`` marks the rows that are not used to place them.
+    ``teaching`` has a problem for each fold; ``held`` judges in the problem of the person's own fold, and ``judged``
+    marks the rows that are not used to place them.
     """
 
     teaching: Answers

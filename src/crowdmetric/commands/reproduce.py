@@ -23,10 +23,8 @@ QUICK_RUNS, FULL_RUNS = 3, 30
 def _arguments(parser: ArgumentParser) -> None:
     names = ", ".join(figure.name for figure in FIGURES)
     parser.add_argument("figures", nargs="*", metavar="FIGURE", help=f"what to run: all (default), or some of {names}")
-    parser.add_argument("--runs", type=int, help=f"runs a cell (default {FULL_RUNS}; {QUICK_RUNS} with --quick)")
-    parser.add_argument(
-        "--quick", action="store_true", help="a thinned grid and few runs: every figure in about a minute"
-    )
+    parser.add_argument("--runs", type=int, help=f"runs a cell (default {FULL_RUNS}, or {QUICK_RUNS} of a quick one)")
+    parser.add_argument("--quick", action="store_true", help="a thinned grid and few runs: every figure in minutes")
     parser.add_argument("--jobs", type=int, help="processes (default: one a core); results do not depend on it")
     parser.add_argument(
         "--out", default="reproduction", metavar="DIR", help="folder for results; finished runs in it are kept"
@@ -74,6 +72,7 @@ def _command(options: Namespace) -> str:
 REPRODUCE = Command(
     name="reproduce",
     help="run the paper's experiments again, beside what a user without an oracle gets",
-    example="crowdmetric reproduce --quick --out reproduction\ncrowdmetric reproduce exp1-logistic-beta1 --runs
-    30 --jobs 2", add_arguments=_arguments, run=_run,
+    example="crowdmetric reproduce --quick --out reproduction\ncrowdmetric reproduce exp1-logistic-beta1 --runs 30",
+    add_arguments=_arguments,
+    run=_run,
 )

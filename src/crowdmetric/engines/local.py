@@ -1,4 +1,4 @@
-"""This machine: NumPy arrays, and processes for independent jobs."""
+"""The machine at hand: NumPy arrays, and processes for independent jobs."""
 
 from __future__ import annotations
 

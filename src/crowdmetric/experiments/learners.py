@@ -1,7 +1,7 @@
 """Who learns from the simulated crowds, and the runs of one cell.
 
-Every learner sees the same data. A learner is a function of the runs of a cell and a loss that returns, for
-each run and every number of subspaces asked for, its metrics; a new one is one more line in `LEARNERS`.
+Every learner sees the same data. A learner is a function of the runs of a cell and a loss that returns, for each
+run and every number of subspaces asked for, its metrics; a new one is one more line in `LEARNERS`.
 """
 
 from __future__ import annotations

@@ -17,21 +17,22 @@ __all__ = ["write_page"]
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c1c1c; --paper: #fdfdfb; --line: #ccc; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e8e6e3; --paper: #16181a; --line: #444; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 62rem;
-margin: 0 auto; padding: 1rem; } figure { margin: 2rem 0; } img { width: 100%; height: auto; background: #fff;
-border: 1px solid var(--line); } table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x:
-auto; } td, th { padding: .2rem .7rem; border-bottom: 1px solid var(--line); text-align: right; } figcaption,
-.small { font-size: .9rem; opacity: .85; } code { font-size: .9em; } @media print { body { max-width: none; }
-figure { break-inside: avoid; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); }
+body { max-width: 62rem; margin: 0 auto; padding: 1rem; }
+figure { margin: 2rem 0; } img { width: 100%; height: auto; background: #fff; border: 1px solid var(--line); }
+table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }
+td, th { padding: .2rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
+figcaption, .small { font-size: .9rem; opacity: .85; } code { font-size: .9em; }
+@media print { body { max-width: none; } figure { break-inside: avoid; } }
 """
 
 INTRODUCTION = """
 <p>Every panel of the experiments of <em>Metric Learning from Limited Pairwise Preference Comparisons</em>
 (Wang, So and Vinayak, UAI 2024), run again. Left: the published method, whose radii are computed from the true
 metric (<strong>oracle</strong>). Right: the same method with radii chosen from the answers
-(<strong>honest</strong>), which is what a user can do. Error is ‖M̂ − M‖ / ‖M‖ in Frobenius norm, mean over
-runs; bands are one standard deviation. The dotted line is the best multiple of the identity: at or above it,
-nothing has been learnt.</p>
+(<strong>honest</strong>), which is what a user can do. Error is ‖M̂ − M‖ / ‖M‖ in Frobenius norm, mean over runs;
+bands are one standard deviation. The dotted line is the best multiple of the identity: at or above it, nothing
+has been learnt.</p>
 """
 
 
@@ -40,15 +41,19 @@ def write_page(figures: Sequence[Figure], summary: Sequence[Row], out: Path, *, 
     runs = max((row["runs"] for row in summary), default=0)
     parts = [
         f"<h1>The paper's figures, reproduced</h1>{INTRODUCTION}",
-        f'<p class="small">crowdmetric {__version__}, {runs} runs a cell, <code>{html.escape(command)}</code>,
-        {seconds / 60:.1f} minutes in this run.</p>', "<ul>" + "".join(f'<li><a
-        href="#{f.name}">{html.escape(f.title)}</a></li>' for f in figures) + "</ul>",
+        f'<p class="small">crowdmetric {__version__}, {runs} runs a cell, <code>{html.escape(command)}</code>, '
+        f"{seconds / 60:.1f} minutes in this run.</p>",
+        "<ul>" + "".join(f'<li><a href="#{f.name}">{html.escape(f.title)}</a></li>' for f in figures) + "</ul>",
     ]
     parts += [_section(figure, rows_of_figure(figure, summary), out) for figure in figures]
-    page = f"<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport
-    content='width=device-width'><title>crowdmetric:
-    reproduction</title><style>{STYLE}</style>{''.join(parts)}</html>" path = out / "index.html" temporary =
-    path.with_suffix(".part") temporary.write_text(page, encoding="utf-8") temporary.replace(path) return path
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    head += f"<title>crowdmetric: reproduction</title><style>{STYLE}</style>"
+    page = f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>'
+    path = out / "index.html"
+    temporary = path.with_suffix(".part")
+    temporary.write_text(page, encoding="utf-8")
+    temporary.replace(path)
+    return path
 
 
 def _section(figure: Figure, rows: list[Row], out: Path) -> str:
@@ -62,12 +67,11 @@ def _section(figure: Figure, rows: list[Row], out: Path) -> str:
 
 def _caption(figure: Figure, rows: list[Row]) -> str:
     active = [row["active_share_mean"] for row in rows if row["learner"] == "oracle" and row["stitch"] == "huber"]
-    share = (
-        f" With oracle radii, {100 * sum(active) / len(active):.0f} % of the subspace metrics end on their radius."
-        if active
-        else ""
-    )
-    return f"Panel <code>{figure.source}</code> of the paper's source; Huber stitching.{share}"
+    text = f"Panel <code>{figure.source}</code> of the paper's source; Huber stitching."
+    if active:
+        share = 100 * sum(active) / len(active)
+        text += f" With oracle radii, {share:.0f} % of the subspace metrics end on their radius."
+    return text
 
 
 def _table(figure: Figure, rows: list[Row]) -> str:
@@ -79,11 +83,9 @@ def _table(figure: Figure, rows: list[Row]) -> str:
         for learner in dict.fromkeys(row["learner"] for row in members):
             by_method = {row["stitch"]: row for row in members if row["learner"] == learner}
             huber, ols = by_method["huber"], by_method["ols"]
-            lines.append(
-                ""
-                f"<tr><td>{label}</td><td>{learner}</td><td>{_pm(huber, 'relative_error')}</td><td>{_pm(ols, 'relative_error')}</td>"
-                f"<td>{_pm(huber, 'shape_error')}</td><td>{huber['runs']}</td></tr>"
-            )
+            values = [_pm(huber, "relative_error"), _pm(ols, "relative_error"), _pm(huber, "shape_error")]
+            cells = "".join(f"<td>{value}</td>" for value in (label, learner, *values, huber["runs"]))
+            lines.append(f"<tr>{cells}</tr>")
     return f"<table>{head}{''.join(lines)}</table>"
 
 

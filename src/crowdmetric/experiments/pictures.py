@@ -16,20 +16,8 @@ from crowdmetric.plots import new_figure, save_figure
 __all__ = ["draw_figure"]
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart, then two greys.
-COLOURS = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#CC79A7",
-    "#56B4E9",
-    "#000000",
-    "#777777",
-    "#B5A000",
-    "#5D3A9B",
-    "#AAAAAA",
-)
-MARKERS = "osD^vPX*<>h"
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#777777")
+MARKERS = "osD^vPX*"
 TITLES = {
     "oracle": "oracle radii (as published)",
     "honest": "honest radii (from the answers)",

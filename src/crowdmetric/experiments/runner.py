@@ -1,14 +1,12 @@
 """Run cells in processes and keep what is finished, so that an interrupted reproduction goes on where it stopped.
 
-Finished jobs are appended to ``runs.jsonl``, one line each, by this process alone. A line that was cut off is
-done again. Results do not depend on the number of processes or on the order in which jobs end: every run has
-its own seed.
+Finished jobs are appended to ``runs.jsonl``, one line each, by this process alone. A line that was cut off is done
+again. Results do not depend on the number of processes or on the order in which jobs end: every run has its own seed.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +29,7 @@ SORT = ("experiment", "rank", "beta", "loss", "learner", "stitch", "d", "n", "K"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a reproduction is."""
+    """How far a reproduction is, in runs of cells."""
 
     done: int
     total: int
@@ -39,16 +37,17 @@ class Progress:
     seconds: float
 
     def __str__(self) -> str:
-        """Return ``12 of 30 jobs, about 4 min left``."""
+        """Return ``120 of 300 runs, about 4 min left``."""
         new = self.done - self.kept
         if new == 0:
-            return f"{self.done} of {self.total} jobs"
+            return f"{self.done} of {self.total} runs"
         left = self.seconds / new * (self.total - self.done)
         time = f"{left:.0f} s" if left < 90 else f"{left / 60:.0f} min"
-        return f"{self.done} of {self.total} jobs, about {time} left"
+        return f"{self.done} of {self.total} runs, about {time} left"
 
 
 Job = tuple[Cell, tuple[int, ...]]
+Finished = dict[tuple[str, int], list[Row]]
 
 
 def run_cells(
@@ -75,34 +74,36 @@ def run_cells(
         Called after every finished job.
     """
     out.mkdir(parents=True, exist_ok=True)
-    todo: dict[str, Job] = {_key(job): job for job in _jobs(cells, runs)}
     path = out / FILE
     finished = _read(path) if path.exists() else {}
-    kept = len(todo.keys() & finished.keys())
-    missing = sorted((job for key, job in todo.items() if key not in finished), key=_cost, reverse=True)
+    missing = sorted(_missing(cells, runs, finished), key=_cost, reverse=True)
+    total = len(cells) * runs
+    kept = done = total - sum(len(numbers) for _, numbers in missing)
     clock = perf_counter()
-    engine = LocalEngine(jobs)
     with path.open("a", encoding="utf-8") as file:
-        for done, (job, rows) in enumerate(engine.map(run_cell, missing), start=kept + 1):
-            finished[_key(job)] = rows
-            file.write(json.dumps({"job": _key(job), "rows": rows}) + "\n")
+        for (cell, numbers), rows in LocalEngine(jobs).map(run_cell, missing):
+            _file(finished, cell.key(), rows)
+            file.write(json.dumps({"cell": cell.key(), "rows": rows}) + "\n")
             file.flush()
+            done += len(numbers)
             if report is not None:
-                report(Progress(done, len(todo), kept, perf_counter() - clock))
+                report(Progress(done, total, kept, perf_counter() - clock))
         os.fsync(file.fileno())
-    rows = [row for key in todo for row in finished[key] if row["run"] < runs]
+    rows = [row for cell in cells for run in range(runs) for row in finished[cell.key(), run]]
     return sorted(rows, key=lambda row: tuple(row[name] for name in SORT))
 
 
-def _jobs(cells: Sequence[Cell], runs: int) -> Iterator[Job]:
+def _missing(cells: Sequence[Cell], runs: int, finished: Finished) -> Iterator[Job]:
+    """Yield what is not there yet, in batches of runs of one cell."""
     for cell in cells:
-        for start in range(0, runs, BATCH):
-            yield cell, tuple(range(start, min(start + BATCH, runs)))
+        todo = [run for run in range(runs) if (cell.key(), run) not in finished]
+        for start in range(0, len(todo), BATCH):
+            yield cell, tuple(todo[start : start + BATCH])
 
 
-def _key(job: Job) -> str:
-    cell, runs = job
-    return f"{cell.key(runs[0])}..{runs[-1]}"
+def _file(finished: Finished, cell: str, rows: list[Row]) -> None:
+    for row in rows:
+        finished.setdefault((cell, row["run"]), []).append(row)
 
 
 def _cost(job: Job) -> float:
@@ -111,24 +112,20 @@ def _cost(job: Job) -> float:
     return len(runs) * len(cell.losses) * (cell.n * cell.K * cell.m + 100.0 * len(cell.counts) * cell.d**2)
 
 
-def _read(path: Path) -> dict[str, list[Row]]:
-    """Return finished jobs; a cut-off last line is dropped from the file, any other damage is an error."""
-    finished: dict[str, list[Row]] = {}
+def _read(path: Path) -> Finished:
+    """Return what is finished; a cut-off last line is dropped from the file, any other damage is an error."""
     text = path.read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
     if whole != text:
         path.write_text(whole, encoding="utf-8")
+    finished: Finished = {}
     for number, line in enumerate(whole.splitlines(), start=1):
         try:
             record: dict[str, Any] = json.loads(line)
-            finished[record["job"]] = record["rows"]
+            _file(finished, record["cell"], record["rows"])
         except (ValueError, KeyError, TypeError):
             raise DataError(
-                f"line {number} of {path} cannot be read; delete the file to start again, or the line "
-                "to do its runs again"
+                f"line {number} of {path} cannot be read; delete the file to start again, "
+                "or the line to do its runs again"
             ) from None
-    return {key: rows for key, rows in finished.items() if _is_finite(rows)}
-
-
-def _is_finite(rows: list[Row]) -> bool:
-    return all(math.isfinite(row["relative_error"]) for row in rows)
+    return finished

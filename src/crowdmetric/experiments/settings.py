@@ -1,8 +1,8 @@
 """What the paper ran: the cells of every panel, by experiment, response noise and rank of the subspaces.
 
-Experiment 1 varies people K and answers m, Experiment 2 the dimension d and the number of subspaces n,
-Experiment 3 the distance σ of items from their subspaces. A *cell* is one simulated crowd; panels of the
-logistic and of the hinge loss share it, as in the paper.
+Experiment 1 varies people K and answers m, Experiment 2 the dimension d and the number of subspaces n, Experiment 3
+the distance σ of items from their subspaces. A *cell* is one simulated crowd; panels of the logistic and of the hinge
+loss share it, as in the paper.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Cell:
     counts: tuple[int, ...]
     losses: tuple[str, ...]
 
-    def key(self, run: int) -> str:
-        """Return a text that names the cell and run, equal for equal settings: results are filed under it."""
+    def key(self) -> str:
+        """Return a text that names the cell, equal for equal settings: results are filed under it."""
         parts = {name: value for name, value in asdict(self).items() if name not in ("counts", "losses")}
         text = " ".join(f"{name}={value:g}" for name, value in parts.items())
-        return f"{text} counts={self.counts[0]}..{self.counts[-1]}/{len(self.counts)}
-        losses={'+'.join(self.losses)} run={run}"
+        counts = f"{self.counts[0]}..{self.counts[-1]}/{len(self.counts)}"
+        return f"{text} counts={counts} losses={'+'.join(self.losses)}"
 
     def seed(self, run: int) -> int:
         """Return the seed of a run: the same truth for all K, m, β and σ of a run, so that cells are comparable."""

@@ -54,7 +54,7 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
 
 
 def write_tables(rows: Sequence[Row], out: Path) -> list[Path]:
-    """Write ``results`` (a row a run) and ``summary`` (a row a cell), as CSV and, where pyarrow is installed, Parquet."""
+    """Write ``results`` (a row a run) and ``summary`` (a row a cell): CSV, and Parquet where pyarrow is installed."""
     from importlib.util import find_spec  # noqa: PLC0415 - only asked here
 
     suffixes = [".csv", ".parquet"] if find_spec("pyarrow") else [".csv"]

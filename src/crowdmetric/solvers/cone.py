@@ -36,7 +36,7 @@ class MetricCone:
         self.degree = A.shape[1] + self.bound.degree
 
     def restart(self, problems: NDArray[np.bool_], mu: Array) -> None:
-        """Put some problems back to where they began: a finished one takes no further part, and must not break the others."""
+        """Put some problems back to where they began: a finished one must not break the others."""
         fresh = MetricCone(self.start, type(self.bound), self.bound.radius, mu)
         for mine, new in ((self, fresh), (self.bound, fresh.bound)):
             for name in ("A", "Z") if mine is self else self.bound.STATE:
@@ -88,7 +88,7 @@ def _to_cone(A: Array, dA: Array) -> Array:
     """Return the step at which A + step·dA leaves the positive definite cone, (n,)."""
     if A.shape[1] == 1:
         return to_zero(A[:, 0, 0], dA[:, 0, 0])
-    # with A = VΛVᵀ: the lowest eigenvalue of Λ^-½ Vᵀ dA V Λ^-½; a matrix that rounding pushed out of the cone cannot move
+    # with A = VΛVᵀ, the lowest eigenvalue of Λ^-½ Vᵀ dA V Λ^-½; what rounding pushed out of the cone cannot move
     values, vectors = np.linalg.eigh(A)
     inside = values[:, 0] > 0
     half = vectors / np.sqrt(np.where(inside[:, None], values, 1.0))[:, None, :]

@@ -187,7 +187,7 @@ class BoundedBlock:
 
 
 def own_axes(delta: Array) -> tuple[Array, Array | None]:
-    """Return δ (P, m, r) in axes of each person's own, and those axes (P, r, r); as it is, and None, where all span R^r."""
+    """Return δ (P, m, r) in axes of each person's own, and those axes (P, r, r) or None where δ spans R^r anyway."""
     r = delta.shape[2]
     if r == 1:
         return delta, None
