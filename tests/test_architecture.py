@@ -27,6 +27,7 @@ ROW = {
     "subspaces": 3,
     "simulate": 3,
     "users": 4,
+    "subspace_map": 4,
     "solvers": 5,
     "engines": 5,
     "stitch": 6,

@@ -9,7 +9,8 @@ import pytest
 from sklearn.linear_model import HuberRegressor
 
 from crowdmetric.errors import DataError
-from crowdmetric.solvers.huber import DenseRows, HuberResult, gram, solve_huber
+from crowdmetric.solvers.huber import HuberResult, solve_huber
+from crowdmetric.solvers.rows import DenseRows, gram
 from crowdmetric.symmetric import smat
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "golden"

@@ -66,7 +66,8 @@ def _heat(picture: Any, ax: Any, figure: Figure, rows: list[Row]) -> None:
     mesh = ax.pcolormesh(counts, dimensions, error, shading="nearest", cmap="viridis", vmin=0.0, vmax=1.0)
     needed = np.array([least_subspaces(d, figure.rank) for d in dimensions])
     ax.plot(needed, dimensions, color="#D55E00", linestyle=":", linewidth=2.2, label="fewest that can identify M")
-    ax.set(xlabel="number of subspaces, n", ylabel="dimension, d", xlim=(min(counts), max(counts)))
+    ax.set(xlabel="number of subspaces, n", ylabel="dimension, d", xlim=(min(counts), max(counts)), yticks=dimensions)
     ax.label_outer()
     ax.legend(fontsize=8, loc="upper left")
-    picture.colorbar(mesh, ax=ax, label="relative error", extend="max")
+    if ax.get_subplotspec().is_last_col():
+        picture.colorbar(mesh, ax=ax, label="relative error", extend="max")

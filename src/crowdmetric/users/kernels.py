@@ -54,7 +54,8 @@ class CompiledBlock:
         rows = (P, m) if not self.smooth else (0, 0)
         self.xi, self.a, self.dxi, self.dt, self.da = (np.zeros(rows) for _ in range(5))
         self.a[:] = -1.0  # not started: the first linearisation puts the slacks on the central path
-        self.at, self.g, self.h, self.tangent, self.along = (np.zeros((P, m)) for _ in range(5))
+        self.at, self.g, self.h, self.along = (np.zeros((P, m)) for _ in range(4))
+        self.tangent = self.g if self.smooth else np.zeros((P, m))  # a smooth loss has one slope
         self.scaling = np.empty((P, r + 3))  # κ, det s, v₀, v₁
         self.inverse, self.rhs = np.empty((P, r, r)), np.empty((P, r))
         self.dw, self.dz = np.empty((P, r)), np.empty((P, r + 1))
