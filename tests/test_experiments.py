@@ -18,7 +18,8 @@ from crowdmetric.experiments.settings import FIGURES, Cell, cells_of, figure_nam
 from crowdmetric.experiments.summary import rows_of_figure, summarise
 from crowdmetric.symmetric import degrees_of_freedom
 
-CELL = Cell(1, d=4, n=14, r=1, K=8, m=4, beta=1.0, sigma=0.0, counts=(14,), losses=("hinge", "logistic"))
+CELL = Cell(1, d=4, n=14, r=1, K=8, m=4, beta=1.0, sigma=0.0, counts=(14,), loss="logistic")
+ALL = tuple(LEARNERS)
 
 
 # --------------------------------------------------------------------------------------------------- the cells
@@ -46,11 +47,11 @@ def test_cells_are_those_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("quick", [True, False])
-def test_cells_of_all_figures_are_distinct_and_shared_by_losses(quick: bool) -> None:
+def test_cells_of_all_figures_are_distinct(quick: bool) -> None:
     cells = cells_of(FIGURES, quick=quick)
     assert len({cell.key() for cell in cells}) == len(cells)
-    assert {cell.losses for cell in cells if cell.r == 1} == {("hinge", "logistic")}
-    assert {cell.losses for cell in cells if cell.r == 2} == {("logistic",)}
+    assert {cell.loss for cell in cells if cell.r == 1} == {"hinge", "logistic"}
+    assert {cell.loss for cell in cells if cell.r == 2} == {"logistic"}
 
 
 @pytest.mark.parametrize(("d", "r"), [(10, 1), (10, 2), (3, 2), (7, 3)])
@@ -64,8 +65,8 @@ def test_least_number_of_subspaces(d: int, r: int) -> None:
 
 def test_a_run_has_a_row_for_everything() -> None:
     cell = replace(CELL, counts=(10, 14))
-    rows = run_cell((cell, (0, 3)))
-    expected = 2 * 2 * len(LEARNERS) * 2 * 2  # runs, losses, learners, methods, counts
+    rows = run_cell((cell, ALL, (0, 3)))
+    expected = 2 * len(LEARNERS) * 2 * 2  # runs, learners, methods, counts
     assert len(rows) == expected
     assert {row["run"] for row in rows} == {0, 3}
     assert all(np.isfinite(row["relative_error"]) and row["shape_error"] <= row["identity_error"] + 1 for row in rows)
@@ -74,7 +75,7 @@ def test_a_run_has_a_row_for_everything() -> None:
 
 
 def test_runs_do_not_depend_on_their_company() -> None:
-    together, alone = run_cell((CELL, (0, 1))), run_cell((CELL, (1,)))
+    together, alone = run_cell((CELL, ALL, (0, 1))), run_cell((CELL, ALL, (1,)))
     errors = [row["relative_error"] for row in together if row["run"] == 1]
     np.testing.assert_allclose(errors, [row["relative_error"] for row in alone], rtol=2e-3, atol=1e-6)
     chosen = [row["ideal_radius"] for row in together if row["run"] == 1]
@@ -87,14 +88,14 @@ def test_truth_is_shared_by_the_cells_of_a_run() -> None:
 
 
 def test_oracle_radii_leak_the_answer_on_lines() -> None:
-    cell = replace(CELL, K=30, m=8, losses=("logistic",))
-    rows = [row for row in run_cell((cell, (0,))) if row["stitch"] == "huber"]
+    cell = replace(CELL, K=30, m=8)
+    rows = [row for row in run_cell((cell, ALL, (0,))) if row["stitch"] == "huber"]
     error = {row["learner"]: row["relative_error"] for row in rows}
     assert error["oracle"] < 0.05 < error["honest"]
 
 
 def test_near_subspaces_are_estimated() -> None:
-    rows = run_cell((replace(CELL, sigma=0.1, losses=("logistic",)), (0,)))
+    rows = run_cell((replace(CELL, sigma=0.1), ALL, (0,)))
     assert all(row["sigma"] == 0.1 and np.isfinite(row["relative_error"]) for row in rows)
 
 
@@ -102,31 +103,40 @@ def test_near_subspaces_are_estimated() -> None:
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
     """Replace the learning by rows that say which runs were asked for."""
-    calls: list[tuple[int, ...]] = []
+    calls: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
 
     def quick(job):
-        calls.append(job[1])
-        rows = [row for row in BASE if row["run"] == 0]
-        return [row | {"run": run} for run in job[1] for row in rows]
+        _, learners, runs = job
+        calls.append((learners, runs))
+        return [row | {"run": run} for run in runs for row in BASE if row["learner"] in learners]
 
     monkeypatch.setattr(runner, "run_cell", quick)
     return calls
 
 
-BASE = run_cell((replace(CELL, losses=("logistic",)), (0,)))
+BASE = run_cell((CELL, ALL, (0,)))
 
 
 def test_only_what_is_missing_is_run(counted, tmp_path) -> None:
     first = run_cells([CELL], 3, tmp_path, jobs=1)
-    assert counted == [(0, 1, 2)]
+    assert counted == [(ALL, (0, 1, 2))]
     assert run_cells([CELL], 3, tmp_path, jobs=1) == first
-    assert counted == [(0, 1, 2)]
+    assert counted == [(ALL, (0, 1, 2))]
     more = run_cells([CELL], 5, tmp_path, jobs=1)
-    assert counted == [(0, 1, 2), (3, 4)]
+    assert counted == [(ALL, (0, 1, 2)), (ALL, (3, 4))]
     assert {row["run"] for row in more} == set(range(5))
     assert {row["run"] for row in run_cells([CELL], 2, tmp_path, jobs=1)} == {0, 1}
+
+
+def test_a_new_learner_is_all_that_is_run(counted, monkeypatch, tmp_path) -> None:
+    run_cells([CELL], 2, tmp_path, jobs=1)
+    counted.clear()
+    monkeypatch.setitem(runner.LEARNERS, "new", None)
+    with pytest.raises(KeyError):  # the stand-in above knows no such learner
+        run_cells([CELL], 2, tmp_path, jobs=1)
+    assert counted == [(("new",), (0, 1))]
 
 
 def test_an_interrupted_line_is_done_again(counted, tmp_path) -> None:
@@ -136,7 +146,7 @@ def test_an_interrupted_line_is_done_again(counted, tmp_path) -> None:
     path.write_text(text[:-40], encoding="utf-8")
     counted.clear()
     run_cells([CELL, replace(CELL, K=9)], 2, tmp_path, jobs=1)
-    assert counted == [(0, 1)]
+    assert counted == [(ALL, (0, 1))]
     assert len(path.read_text(encoding="utf-8").splitlines()) == 2
 
 
@@ -154,7 +164,7 @@ def test_what_was_finished_before_an_interrupt_is_kept(monkeypatch, tmp_path) ->
     def once(job):
         if (tmp_path / "runs.jsonl").read_text(encoding="utf-8"):
             raise KeyboardInterrupt
-        return [row | {"run": job[1][0]} for row in BASE]
+        return [row | {"run": job[2][0]} for row in BASE]
 
     monkeypatch.setattr(runner, "run_cell", once)
     with pytest.raises(KeyboardInterrupt):
@@ -164,7 +174,7 @@ def test_what_was_finished_before_an_interrupt_is_kept(monkeypatch, tmp_path) ->
 
 
 def test_processes_give_the_same_results(tmp_path) -> None:
-    cells = [replace(CELL, losses=("logistic",)), replace(CELL, K=5, losses=("logistic",))]
+    cells = [CELL, replace(CELL, K=5)]
     one = run_cells(cells, 1, tmp_path / "one", jobs=1)
     two = run_cells(cells, 1, tmp_path / "two", jobs=2)
     assert len(one) == len(two)

@@ -39,7 +39,7 @@ MODELS = {
     "chosen bounds": lambda: ideal(metric_bound=None, tol=1e-4),
     "loss object": lambda: ideal(loss=Probit(2.0)),
     "hinge": lambda: ideal(loss="hinge", tol=1e-3),
-    "fixed metric": lambda: ideal(fixed_metric=np.eye(3)),
+    "fixed metric": lambda: ideal(fixed_metric=np.eye(3), metric_bound=None),
     "one bound a subspace": lambda: stitched(metric_bound=np.full(8, 4.0)),
 }
 

@@ -145,3 +145,15 @@ def test_weights(loss: str) -> None:
     assert ours.objective == pytest.approx(theirs.objective, abs=1e-7)
     assert ours.objective == pytest.approx(again.objective, abs=1e-14)
     assert ours.objective != pytest.approx(place_people(people, found, metrics, radii).objective, abs=1e-4)
+
+
+@each_loss
+def test_the_size_of_the_weights_does_not_matter(loss: str) -> None:
+    found = get_loss(loss)
+    answers, metrics = crowd(2, found)
+    ours = place_people(arrange(answers), found, metrics, np.full(2, RADIUS))
+    tiny = place_people(arrange(replace(answers, weight=1e-6 * answers.weight)), found, metrics, np.full(2, RADIUS))
+    assert ours.converged
+    assert tiny.converged
+    assert tiny.gap <= 1e-8
+    assert tiny.objective == pytest.approx(ours.objective, abs=2e-8)

@@ -174,3 +174,17 @@ def test_one_answer_more_reveals_one_degree_of_freedom_a_person(d: int) -> None:
     p = degrees_of_freedom(d)
     for people in {1, max(1, p - 1), p, p + 3}:
         assert rank(*questions(d, people=people, m=d + 1)) == min(people, p)
+
+
+def test_noisy_answers_have_an_honest_certificate() -> None:
+    """The projection on the cone costs something, and the gap says how much at most."""
+    truth = np.diag([1.0, 0.0, 0.0])
+    crowd = simulate_crowd(3, None, None, users=30, comparisons=12, seed=0, metric=truth)
+    noisy = crowd.psi + 0.5 * np.random.default_rng(0).standard_normal(crowd.psi.size)
+    model = IdealPointMetric(crowd.items, loss="squared").fit(crowd.pairs, noisy, users=crowd.users)
+    np.testing.assert_allclose(model.components_.T @ model.components_, model.metric_, atol=1e-10)
+    assert "negative eigenvalues were set to zero" in model.solution_.status
+    bounded = IdealPointMetric(crowd.items, loss="squared", metric_bound=1e3, ideal_bound=1e3)
+    best = bounded.fit(crowd.pairs, noisy, users=crowd.users).objective_
+    assert model.solution_.gap > 0
+    assert model.objective_ - model.solution_.gap <= best <= model.objective_

@@ -115,7 +115,7 @@ def loss_of_newcomers(crowd: Crowd, new: Crowd, metric_bound: float, ideal_bound
     bounds = {"metric_bound": metric_bound, "ideal_bound": ideal_bound, "tol": 1e-5}
     M = IdealPointMetric(crowd.items, **bounds).fit(crowd.pairs, crowd.y, users=crowd.users).metric_
     first = np.arange(len(new.y)) % 2 == 0
-    placed = IdealPointMetric(new.items, fixed_metric=M, **bounds)
+    placed = IdealPointMetric(new.items, fixed_metric=M, ideal_bound=ideal_bound, tol=1e-5)
     placed.fit(new.pairs[first], new.y[first], users=new.users[first])
     psi = placed.decision_function(new.pairs[~first], users=new.users[~first])
     return float(np.mean(get_loss("logistic").value(psi, new.y[~first])))
@@ -246,3 +246,49 @@ def test_held_out_loss_by_hand(monkeypatch: pytest.MonkeyPatch, loss: str) -> No
             psi = x @ M @ x - x_ @ M @ x_ + (x - x_) @ group.w
             total += float(found.value(psi, answers.response[row]))
     assert chosen.tried[0][2] == pytest.approx(total / answers.response.size)
+
+
+# ------------------------------------------------------------------------------------------- what must not matter
+
+
+def test_halves_of_a_question_stay_together() -> None:
+    """Splitting every row into two half-weights, or asking a question both ways round, changes nothing."""
+    answers, found = small()
+    whole = choose(answers, found)
+    twice = np.repeat(np.arange(answers.response.size), 2)
+    halves = answers.take(twice)
+    pairs = halves.pairs.copy()
+    pairs[1::2] = pairs[1::2, ::-1]  # the second half the other way round
+    response = halves.response * np.where(np.arange(twice.size) % 2, -1.0, 1.0)
+    split = choose(replace(halves, pairs=pairs, response=response, weight=0.5 * halves.weight), found)
+    assert (split.metric, split.ideal) == (whole.metric, whole.ideal)
+    np.testing.assert_allclose([row[2] for row in split.tried], [row[2] for row in whole.tried], rtol=5e-3)
+
+
+@pytest.mark.parametrize("given", ["metric_radius", "ideal_radius"])
+def test_a_given_radius_is_not_searched(given: str) -> None:
+    answers, found = small()
+    chosen = choose(answers, found, **{given: 0.37})
+    column = ["metric_radius", "ideal_radius"].index(given)
+    assert {row[column] for row in chosen.tried} == {0.37}
+    assert len({row[1 - column] for row in chosen.tried}) >= 3
+
+
+def test_a_large_problem_among_small_ones_is_cut_down() -> None:
+    rng = np.random.default_rng(0)
+    K = np.array([30, 3000])
+    problem = np.repeat([0, 1], K)
+    T = problem.size
+    answers = Answers(
+        rng.standard_normal((2 * T, 1)),
+        np.arange(2 * T).reshape(-1, 2),
+        np.ones(T),
+        np.ones(T),
+        np.arange(T),
+        problem,
+        2,
+    )
+    for seed in range(4):
+        part, people, _ = radii._sample(answers, 50, np.random.default_rng(seed))
+        assert people.size <= 100
+        assert part.person.max() < people.size

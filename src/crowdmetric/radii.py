@@ -10,7 +10,7 @@ the last one.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -67,11 +67,13 @@ def choose_radii(
     *,
     norm: str = "frobenius",
     metrics: Sequence[Array] | None = None,
+    metric_radius: Array | float | None = None,
+    ideal_radius: Array | float | None = None,
     folds: int = 3,
     seed: int = 0,
     max_people: int = 500,
 ) -> Radii:
-    """Choose one ζ_M and one ζ_v for all problems of a crowd.
+    """Choose one ζ_M and one ζ_v for all problems of a crowd, or one of the two where the other is given.
 
     Parameters
     ----------
@@ -84,6 +86,8 @@ def choose_radii(
         As in `solve_barrier`.
     metrics
         Known metrics, one (n, r, r) an entry: only ζ_v is chosen.
+    metric_radius, ideal_radius
+        A radius that is not to be chosen.
     folds
         Number of folds of people.
     seed
@@ -93,7 +97,12 @@ def choose_radii(
         single large problem some of the people.
     """
     plan = _plan(answers, blocks, metrics, folds, max_people, seed)
-    return _search_together([plan], loss, norm)[0]
+    fixed = {
+        axis: float(np.median(radius))  # radii that differ by subspace are judged by a typical one
+        for axis, radius in ((0, metric_radius), (1, ideal_radius))
+        if radius is not None
+    }
+    return _search_together([replace(plan, fixed=fixed)], loss, norm)[0]
 
 
 def choose_radii_of_many(
@@ -132,11 +141,19 @@ class _Plan:
     """A crowd ready to be tried: its entries, and the natural units of its radii."""
 
     entries: list[_Entry]
-    unit_metric: float
-    unit_ideal: float
+    units: tuple[float, float]
+    fixed: dict[int, float] = field(default_factory=dict)
 
     def radii(self, point: Point) -> tuple[float, float]:
-        return self.unit_metric * 2.0 ** point[0], self.unit_ideal * 2.0 ** point[1]
+        """Return (ζ_M, ζ_v) at a point of the search."""
+        metric, ideal = (self.fixed.get(axis, self.units[axis] * 2.0 ** point[axis]) for axis in (0, 1))
+        return metric, ideal
+
+    @property
+    def free(self) -> tuple[int, ...]:
+        """The axes to search, ζ_v first: it matters more."""
+        known = self.entries[0].metrics is not None
+        return tuple(axis for axis in (1, 0) if axis not in self.fixed and not (axis == 0 and known))
 
 
 def _plan(
@@ -162,13 +179,13 @@ def _plan(
         _copied(part, fold_of[np.searchsorted(people, who)], folds, None if metrics is None else metrics[i][problems])
         for i, ((part, _, problems), who) in enumerate(zip(sampled, real, strict=True))
     ]
-    return _Plan(entries, *_units([part for part, _, _ in sampled]))
+    return _Plan(entries, _units([part for part, _, _ in sampled]))
 
 
 def _copied(answers: Answers, fold_of: Indices, folds: int, metrics: Array | None) -> _Entry:
     n, K = answers.n_problems, answers.problem.size
     own = fold_of[answers.person]
-    part = _position_in_person(answers.person) % PARTS
+    part = _question_in_person(answers) % PARTS
     parts = int(part.max()) + 1
     everything = np.arange(answers.person.size)
     teaching = _copies(
@@ -190,8 +207,7 @@ def _copied(answers: Answers, fold_of: Indices, folds: int, metrics: Array | Non
 def _search_together(plans: Sequence[_Plan], loss: Loss, norm: str) -> list[Radii]:
     """Run every crowd's search side by side: a round of candidates, one a crowd, costs one fit."""
     trials = [_Trial(entries, loss, norm) for entries in zip(*(plan.entries for plan in plans), strict=True)]
-    both = plans[0].entries[0].metrics is None
-    searches = [_pattern_search(START, both=both) for _ in plans]
+    searches = [_pattern_search(START, plan.free) for plan in plans]
     points = [next(search) for search in searches]
     found: dict[int, tuple[Point, dict[Point, float]]] = {}
     while len(found) < len(plans):
@@ -226,7 +242,7 @@ def _sample(answers: Answers, max_people: int, rng: np.random.Generator) -> tupl
         order = rng.permutation(np.flatnonzero(size))
         enough = int(np.searchsorted(np.cumsum(size[order]), max_people)) + 1
         people = people[np.isin(answers.problem[people], order[:enough])]
-        if enough == 1:
+        if enough == 1 or people.size > 2 * max_people:  # a large problem among them
             people = np.sort(rng.permutation(people)[:max_people])
         answers = answers.take(np.isin(answers.person, people))
     problems, problem = np.unique(answers.problem[people], return_inverse=True)
@@ -234,7 +250,7 @@ def _sample(answers: Answers, max_people: int, rng: np.random.Generator) -> tupl
     return replace(answers, person=person, problem=problem, n_problems=problems.size), people, problems
 
 
-def _pattern_search(start: Point, *, both: bool) -> Generator[Point, float, tuple[Point, dict[Point, float]]]:
+def _pattern_search(start: Point, axes: tuple[int, ...]) -> Generator[Point, float, tuple[Point, dict[Point, float]]]:
     """Yield points to be scored and return the best with all scores.
 
     Walks downhill along one axis after the other, in steps of 2 and then 1 (powers of two).
@@ -242,7 +258,7 @@ def _pattern_search(start: Point, *, both: bool) -> Generator[Point, float, tupl
     best = start
     tried = {start: (yield start)}
     for step in (2, 1):
-        for axis in (1, 0) if both else (1,):  # ζ_v first: it matters more
+        for axis in axes:
             for sign in (-1, 1):
                 while True:
                     candidate = _moved(best, axis, sign * step)
@@ -309,6 +325,22 @@ def _copies(answers: Answers, copies: list[tuple[Indices, int]], problem: Indice
     rows = np.concatenate([rows for rows, _ in copies])
     person = np.concatenate([answers.person[rows] + offset for rows, offset in copies])
     return replace(answers.take(rows), person=person, problem=problem, n_problems=n_problems)
+
+
+def _question_in_person(answers: Answers) -> Indices:
+    """Return 0, 1, 2, … for the questions of each person, in their order.
+
+    Rows about the same two items are one question, however often it was asked or however it was split into weights:
+    one half must not help to predict the other.
+    """
+    left, right = answers.items[answers.pairs[:, 0]], answers.items[answers.pairs[:, 1]]
+    pair = np.column_stack([left + right, np.abs(left - right)])  # the same for (x, x') and (x', x)
+    pair = np.round(pair / (np.abs(pair).max() or 1.0), 10)
+    _, first, same = np.unique(np.column_stack([answers.person, pair]), axis=0, return_index=True, return_inverse=True)
+    leaders = np.sort(first)
+    number = np.empty(answers.person.size, dtype=np.intp)
+    number[leaders] = _position_in_person(answers.person[leaders])
+    return number[first[same.ravel()]]
 
 
 def _position_in_person(person: Indices) -> Indices:

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarning
 from crowdmetric.solvers.huber import solve_huber
-from crowdmetric.solvers.least_squares import DENSE_UNKNOWNS, LSMR_STEPS, Fit, factorise, least_squares, probe
+from crowdmetric.solvers.least_squares import LSMR_STEPS, Fit, factorise, least_squares, probe
+from crowdmetric.solvers.rows import DENSE_UNKNOWNS
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.subspace_map import Matrices, SubspaceMap, WeightedMap
 from crowdmetric.symmetric import project_psd, smat

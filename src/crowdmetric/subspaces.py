@@ -98,12 +98,14 @@ def _as_bases(subspaces: Any, d: int) -> tuple[Array, ...] | None:
 def _from_labels(items: Array, labels: NDArray[Any], rank: int | None) -> Subspaces:
     if labels.shape != (items.shape[0],):
         raise DataError(
-            f"subspaces has shape {labels.shape}, but there are {items.shape[0]} items; give one "
-            "label an item, or (d, r) bases"
+            f"subspaces has shape {labels.shape}, but there are {items.shape[0]} items; give one label an item "
+            "(where pairs are vectors, give the subspaces as bases), or (d, r) bases"
         )
     if labels.dtype.kind == "f" and not np.all(labels == np.round(labels)):
-        raise DataError("subspaces holds fractional numbers; give integer or text labels, −1 for items in no subspace")
-    known = np.array([label is not None and label != -1 for label in labels.tolist()])
+        raise DataError(
+            "subspaces holds NaN or fractional numbers; give integer or text labels, −1 for items in no subspace"
+        )
+    known = np.array([label not in (None, -1, "-1", "") for label in labels.tolist()])
     if not np.any(known):
         raise DataError("no item has a subspace label; give a label other than −1 or None to some of them")
     names, inverse = np.unique(
@@ -119,6 +121,11 @@ def _from_labels(items: Array, labels: NDArray[Any], rank: int | None) -> Subspa
             raise DataError(f"subspace {name!r}: {error}") from None
         if bases[-1].shape[1] == 0:
             raise DataError(f"subspace {name!r} holds only zero vectors; give it another label or −1")
+        if rank is None and len(names) > 1 and bases[-1].shape[1] == items.shape[1]:
+            raise DataError(
+                f"the items of subspace {name!r} span all {items.shape[1]} dimensions, so they lie in no subspace; "
+                "give rank= to project them on one"
+            )
     return Subspaces(tuple(bases), codes, tuple(names.tolist()), _residuals(items, bases, codes))
 
 

@@ -11,12 +11,12 @@ from crowdmetric.commands.base import Command, UsageError, note, print_model
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.estimators import IdealPointMetric, StitchedMetric
-from crowdmetric.estimators.stitched import METHODS
 from crowdmetric.folders import check_target
 from crowdmetric.losses import LOSSES
 from crowdmetric.persist import is_model, save_model
 from crowdmetric.progress import show_progress
 from crowdmetric.solvers.bounds import BOUNDS
+from crowdmetric.stitch import METHODS
 from crowdmetric.tables import Column, Items, read_columns, read_items, unique_ids
 
 __all__ = ["FIT"]
@@ -98,9 +98,10 @@ def _parameters(options: Namespace, name: str) -> dict[str, Any]:
     """Return the options given, by the estimator's names; one that it does not know is a usage error."""
     given = {option: getattr(options, option) for option in PASSED if getattr(options, option) is not None}
     known = ESTIMATORS[name]().get_params()
+    hint = ", or give --labels" if options.labels is None else ""
     for option in given:
         if PASSED[option] not in known:
-            raise UsageError(f"--{option.replace('_', '-')} has no use with --estimator {name}; leave it out")
+            raise UsageError(f"--{option.replace('_', '-')} has no use with --estimator {name}; leave it out{hint}")
     if (options.labels is None) == (name == "stitched"):
         raise UsageError(
             "--estimator stitched needs --labels, which say which subspace an item lies in"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from crowdmetric.errors import DataError
+from crowdmetric.errors import DataError, SolverError
 
 __all__ = ["LocalEngine"]
 
@@ -34,7 +36,8 @@ class LocalEngine:
     def __init__(self, jobs: int | None = None) -> None:
         if jobs is not None and jobs < 1:
             raise DataError(f"jobs={jobs} is not a number of processes; give 1 or more, or None for one a core")
-        self.jobs = jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else jobs or 1
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.jobs = cores if jobs is None else jobs
 
     def map(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[tuple[Job, Result]]:
         """Yield (job, result) in the order in which they finish; an exception in a job is raised here."""
@@ -56,14 +59,18 @@ def _completed(
     try:
         for future in as_completed(futures):
             yield futures.pop(future), future.result()
-    except BaseException:
+    except BrokenProcessPool:
+        raise SolverError(
+            "a process was killed before it finished, most likely for want of memory; run again with fewer jobs"
+        ) from None
+    finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        raise
 
 
 _limits: list[Any] = []
 
 
 def _one_thread() -> None:
-    """Keep each process to one thread of BLAS: processes are the parallelism."""
+    """Keep each process to one thread of BLAS, processes being the parallelism, and leave Ctrl-C to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _limits.append(threadpool_limits(1))

@@ -22,7 +22,7 @@ from crowdmetric.symmetric import project_psd, smat
 from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.projected import describe_deficiency, mean_squared_loss, solve_people, triangles
 
-__all__ = ["IdealPointMetric", "bounded_solution", "check_metric"]
+__all__ = ["IdealPointMetric"]
 
 Array = NDArray[Any]
 
@@ -134,24 +134,31 @@ class IdealPointMetric(CrowdMetric):
         a, _, null = triangles(people)[0].solve()
         if null.shape[0]:
             raise NotIdentifiedError(describe_deficiency(null, a.size))
-        A = project_psd(smat(a))  # exact answers give a metric; noisy ones may not
+        raw = smat(a)
+        A = project_psd(raw)  # exact answers give a metric; noisy ones may not
         points = solve_people(people, A[None])
         objective = mean_squared_loss(people, A[None], points)
+        lowest = mean_squared_loss(people, raw[None], solve_people(people, raw[None]))
         status = f"Solved: all {a.size} degrees of freedom of the metric are identified."
-        solution = Solution(status, True, objective, 0.0, 1, perf_counter() - clock)
+        if np.linalg.eigvalsh(raw)[0] < -1e-8 * np.abs(raw).max():
+            status += " The answers are not those of a metric: negative eigenvalues were set to zero."
+        solution = Solution(status, True, objective, max(objective - lowest, 0.0), 1, perf_counter() - clock)
         self.metric_bound_ = self.ideal_bound_ = float("nan")
         self._finish(A, rows.users, points, solution)
 
     def _fit_bounded(self, answers: Answers, rows: Rows, loss: Loss) -> None:
         """Algorithm 5: the bounded program, with bounds given or chosen."""
         d = rows.items.shape[1]
-        fixed = None if self.fixed_metric is None else check_metric(self.fixed_metric, d)[None]
+        fixed = None if self.fixed_metric is None else _check_metric(self.fixed_metric, d)[None]
+        if fixed is not None and self.metric_bound is not None:
+            raise DataError(f"metric_bound={self.metric_bound!r} has no use with fixed_metric; leave one of them out")
         metric_bound = None if self.metric_bound is None else positive_number(self.metric_bound, "metric_bound")
         ideal_bound = None if self.ideal_bound is None else positive_number(self.ideal_bound, "ideal_bound")
         if ideal_bound is None or (metric_bound is None and fixed is None):
             self.radii_ = choose_radii(
                 [answers], [np.arange(rows.users.size)], loss, norm=self.norm,
-                metrics=None if fixed is None else [fixed], folds=self.cv, seed=self.random_state,
+                metrics=None if fixed is None else [fixed], metric_radius=metric_bound, ideal_radius=ideal_bound,
+                folds=self.cv, seed=self.random_state,
             )  # fmt: skip
             metric_bound = self.radii_.metric if metric_bound is None else metric_bound
             ideal_bound = self.radii_.ideal if ideal_bound is None else ideal_bound
@@ -168,25 +175,26 @@ class IdealPointMetric(CrowdMetric):
                 norm=self.norm, tolerance=self.tol, max_iterations=self.max_iter,
             )  # fmt: skip
             metric = result.metrics[0]
-        self._finish(metric, rows.users, result.pseudo_ideal_points, bounded_solution(result, self.tol))
+        self._finish(metric, rows.users, result.pseudo_ideal_points, _bounded_solution(result, self.tol, self.max_iter))
 
 
-def bounded_solution(result: BarrierResult | Placement, tolerance: float) -> Solution:
+def _bounded_solution(result: BarrierResult | Placement, tolerance: float, max_iter: int) -> Solution:
     """Return how a joint bounded fit ended, with a warning where it fell short."""
     converged, gap = bool(np.all(result.converged)), float(np.max(result.gap))
     if converged:
         status = "Solved."
     else:
+        ran_out = result.iterations >= max_iter
+        remedy = "raise max_iter, or tol" if ran_out else "rounding allows no better certificate, so raise tol"
         status = (
-            f"Stopped after {result.iterations} iterations with a certified gap of {gap:.1e}, short "
-            f"of tol={tolerance:g}; "
-            "raise max_iter, or tol if this is close enough."
+            f"Stopped after {result.iterations} iterations with a certified gap of {gap:.1e}, "
+            f"short of tol={tolerance:g}; {remedy} if this is close enough."
         )
         warnings.warn(status, ConvergenceWarning, stacklevel=4)
     return Solution(status, converged, float(np.max(result.objective)), gap, result.iterations, result.seconds)
 
 
-def check_metric(metric: ArrayLike, d: int) -> Array:
+def _check_metric(metric: ArrayLike, d: int) -> Array:
     """Return a known metric as a checked (d, d) array."""
     M = np.asarray(metric, dtype=np.float64)
     if M.shape != (d, d):

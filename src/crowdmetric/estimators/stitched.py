@@ -18,7 +18,7 @@ from crowdmetric.radii import Radii, choose_radii
 from crowdmetric.solvers.barrier import solve_barrier
 from crowdmetric.solvers.placing import place_people
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.stitch import stitch_details
+from crowdmetric.stitch import METHODS, stitch_details
 from crowdmetric.subspaces import Subspaces, assign_pairs, given_subspaces
 from crowdmetric.symmetric import smat
 from crowdmetric.users.blocks import Answers, arrange
@@ -29,7 +29,8 @@ __all__ = ["StitchedMetric"]
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-METHODS = ("huber", "ols", "weighted")
+# People are placed under a metric that is itself an estimate: more digits would mean nothing.
+PLACING_TOLERANCE = 1e-6
 
 
 class StitchedMetric(CrowdMetric):
@@ -49,8 +50,11 @@ class StitchedMetric(CrowdMetric):
     rank : int or None
         Dimension of the subspaces when labels are given: items are projected on the best subspace of that
         dimension. None: found from the items, which must then lie in their subspaces exactly.
+    n_subspaces : None
+        Reserved for finding subspaces; with labels or bases it must stay None.
     stitch : {"huber", "ols", "weighted"}
         Regression of stage 2: exact Huber, least squares, or least squares weighted by each subspace's information.
+        Exact answers (Algorithm 1) need no choice: they are stitched by least squares.
     loss, beta
         As in `IdealPointMetric`.
     metric_bound, ideal_bound : float, one a subspace, or None
@@ -68,6 +72,8 @@ class StitchedMetric(CrowdMetric):
         Subspace of each item (−1: none), and the orthonormal bases.
     subspace_metrics_ : list of (r_λ, r_λ)
         Q̂ of each subspace.
+    information_ : list of (p_λ, p_λ)
+        Curvature of each subspace's total loss in svec(Q) with people eliminated; empty where it was not needed.
     used_ : (n,) bool
         Whether a subspace had answers.
     n_across_ : int
@@ -128,12 +134,13 @@ class StitchedMetric(CrowdMetric):
         n = len(subspaces.bases)
         self.subspace_metrics_: list[Array] = [np.full((r, r), np.nan) for r in subspaces.ranks]
         self.used_ = np.zeros(n, dtype=bool)
+        self.information_: list[Array] = [np.zeros((0, 0)) for _ in range(n)]
         self.bound_is_active_ = np.zeros(n, dtype=bool)
         self.metric_bound_, self.ideal_bound_ = np.full((2, n), np.nan)
         self.radii_: Radii | None = None
         exact = loss.name == "squared" and self.metric_bound is None and self.ideal_bound is None
         if exact:
-            stage1 = self._learn_exactly(problems)
+            stage1 = self._learn_exactly(problems, subspaces.names)
         else:
             self._set_bounds(problems, n, loss)
             stage1 = self._learn_bounded(problems, loss)
@@ -144,15 +151,18 @@ class StitchedMetric(CrowdMetric):
             method="ols" if exact else self.stitch,
             information=[self.information_[i] for i in used] if self.stitch == "weighted" and not exact else None,
         )
-        points = self._place(rows, stitched.metric, loss, exact=exact)
+        points, placed = self._place(rows, stitched.metric, loss, exact=exact)
+        unplaced = "" if placed else f" Some people are not placed to within {PLACING_TOLERANCE:g}; raise max_iter."
         solution = Solution(
-            f"{stage1.status} {stitched.solution.status}",
-            stage1.converged and stitched.solution.converged,
+            f"{stage1.status} {stitched.solution.status}{unplaced}",
+            stage1.converged and stitched.solution.converged and placed,
             stage1.objective,
             stage1.gap,
             stage1.iterations,
             perf_counter() - clock,
         )
+        if not (stage1.converged and placed):
+            warnings.warn(solution.status, ConvergenceWarning, stacklevel=2)
         self._finish(stitched.metric, rows.users, points, solution)
         return self
 
@@ -171,7 +181,7 @@ class StitchedMetric(CrowdMetric):
 
     # ---------------------------------------------------------------------------- stage 1: one metric a subspace
 
-    def _learn_exactly(self, problems: list[_Problems]) -> Solution:
+    def _learn_exactly(self, problems: list[_Problems], names: tuple[Any, ...]) -> Solution:
         """Algorithm 4 in every subspace."""
         total = weight = 0.0
         for p in problems:
@@ -179,7 +189,7 @@ class StitchedMetric(CrowdMetric):
             for index, triangle in zip(p.subspaces, triangles(people), strict=True):
                 a, _, null = triangle.solve()
                 if null.shape[0]:
-                    raise NotIdentifiedError(f"subspace {index}: {describe_deficiency(null, a.size)}")
+                    raise NotIdentifiedError(f"subspace {names[index]!r}: {describe_deficiency(null, a.size)}")
                 self.subspace_metrics_[index] = smat(a)
                 self.used_[index] = True
             metrics = np.stack([self.subspace_metrics_[index] for index in p.subspaces])
@@ -197,7 +207,7 @@ class StitchedMetric(CrowdMetric):
         if metric is None or ideal is None:
             self.radii_ = choose_radii(
                 [p.answers for p in problems], [p.real_person for p in problems], loss,
-                folds=self.cv, seed=self.random_state,
+                metric_radius=metric, ideal_radius=ideal, folds=self.cv, seed=self.random_state,
             )  # fmt: skip
             metric = np.full(n, self.radii_.metric) if metric is None else metric
             ideal = np.full(n, self.radii_.ideal) if ideal is None else ideal
@@ -205,7 +215,6 @@ class StitchedMetric(CrowdMetric):
 
     def _learn_bounded(self, problems: list[_Problems], loss: Loss) -> Solution:
         """Algorithm 5 in every subspace, all subspaces of one rank at once."""
-        self.information_: list[Array] = [np.zeros((0, 0)) for _ in self.subspace_metrics_]
         total = weight = gap = 0.0
         iterations, stopped = 0, 0
         for p in problems:
@@ -233,22 +242,24 @@ class StitchedMetric(CrowdMetric):
                 f"{stopped} of {used} subspaces stopped short of tol={self.tol:g} (largest certified gap {gap:.1e}); "
                 "raise max_iter, or tol if this is close enough."
             )
-            warnings.warn(status, ConvergenceWarning, stacklevel=3)
         return Solution(status, stopped == 0, total / weight, gap, iterations, 0.0)
 
-    def _place(self, rows: Rows, metric: Array, loss: Loss, *, exact: bool) -> Array:
-        """Return everybody's pseudo-ideal point (K, d) under the finished metric, from all their answers.
+    def _place(self, rows: Rows, metric: Array, loss: Loss, *, exact: bool) -> tuple[Array, bool]:
+        """Return everybody's pseudo-ideal point (K, d) under the finished metric, and whether that converged.
 
         A pseudo-ideal point of length ζ in R^d shows about ``√(r/d) ζ`` of it inside a subspace of dimension r;
         the ball is enlarged by the inverse.
         """
         people = arrange(rows.jointly())
         if exact:
-            return solve_people(people, metric[None])
+            return solve_people(people, metric[None]), True
         d = rows.items.shape[1]
         ranks = np.array([B.shape[1] for B in self.bases_])
         radius = np.array([np.max((self.ideal_bound_ * np.sqrt(d / ranks))[self.used_])])
-        return place_people(people, loss, metric[None], radius, tolerance=max(self.tol, 1e-6)).pseudo_ideal_points
+        placed = place_people(
+            people, loss, metric[None], radius, tolerance=max(self.tol, PLACING_TOLERANCE), max_iterations=self.max_iter
+        )
+        return placed.pseudo_ideal_points, placed.converged
 
 
 class _Problems:

@@ -26,13 +26,14 @@ from crowdmetric.subspaces import given_subspaces
 from crowdmetric.symmetric import relative_error, restrict, shape_error
 from crowdmetric.users.blocks import Answers, arrange, join
 
-__all__ = ["LEARNERS", "Row", "run_cell"]
+__all__ = ["LEARNERS", "Job", "Row", "run_cell"]
 
 Array = NDArray[Any]
 Row = dict[str, Any]
+Job = tuple[Cell, tuple[str, ...], tuple[int, ...]]  # a cell, who learns, which runs
 
 METHODS = ("huber", "ols")
-# People that radii are chosen from; see docs/reproduction.md for what fewer or more would change.
+# People that radii are chosen from, in each run: enough for two numbers, and a third of the time that 1,000 take.
 PEOPLE_FOR_RADII = 250
 
 
@@ -48,7 +49,10 @@ class _Data:
 
 @dataclass(frozen=True)
 class _Learnt:
-    """What a learner says: one metric for each number of subspaces and method, and facts about the fit."""
+    """What a learner says: a metric for each number of subspaces and method, and facts about the fit.
+
+    A learner that does not stitch names its method "".
+    """
 
     metrics: dict[tuple[int, str], Array]
     facts: Row
@@ -134,22 +138,21 @@ LEARNERS: dict[str, Callable[[Sequence[_Data], Loss], list[_Learnt]]] = {
 }
 
 
-def run_cell(job: tuple[Cell, tuple[int, ...]]) -> list[Row]:
-    """Return one row for every run, learner, loss, method and number of subspaces of a cell."""
-    cell, numbers = job
+def run_cell(job: Job) -> list[Row]:
+    """Return one row for every run, learner, method and number of subspaces that a job asks for."""
+    cell, learners, numbers = job
     runs = [_prepare(cell, number) for number in numbers]
+    loss = get_loss(cell.loss)  # the learner assumes β = 1 whatever the crowd's
     rows = []
-    for loss in cell.losses:
-        for name, learn in LEARNERS.items():
-            # the learner assumes β = 1 whatever the crowd's
-            for number, data, learnt in zip(numbers, runs, learn(runs, get_loss(loss)), strict=True):
-                rows += _rows(cell, number, loss, name, data.crowd.metric, learnt)
+    for name in learners:
+        for number, data, learnt in zip(numbers, runs, LEARNERS[name](runs, loss), strict=True):
+            rows += _rows(cell, number, name, data.crowd.metric, learnt)
     return rows
 
 
-def _rows(cell: Cell, run: int, loss: str, learner: str, truth: Array, learnt: _Learnt) -> list[Row]:
+def _rows(cell: Cell, run: int, learner: str, truth: Array, learnt: _Learnt) -> list[Row]:
     facts = {
-        "experiment": cell.experiment, "rank": cell.r, "beta": cell.beta, "loss": loss, "learner": learner,
+        "experiment": cell.experiment, "rank": cell.r, "beta": cell.beta, "loss": cell.loss, "learner": learner,
         "d": cell.d, "K": cell.K, "m": cell.m, "sigma": cell.sigma, "run": run,
         "identity_error": shape_error(np.eye(cell.d), truth),
     } | learnt.facts  # fmt: skip

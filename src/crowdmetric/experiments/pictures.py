@@ -26,14 +26,17 @@ TITLES = {
 
 def draw_figure(figure: Figure, summary: Sequence[Row], out: Path, *, method: str = "huber") -> list[Path]:
     """Draw one panel a learner side by side and write it as PNG and SVG; return what was written."""
-    rows = [row for row in rows_of_figure(figure, summary) if row["stitch"] == method]
+    rows = [row for row in rows_of_figure(figure, summary) if row["stitch"] in (method, "")]
     learners = [name for name in LEARNERS if any(row["learner"] == name for row in rows)]
     picture = new_figure(4.6 * len(learners), 4.0)
     axes = picture.subplots(1, len(learners), squeeze=False, sharey=True)[0]
     draw = {1: _lines, 2: _heat, 3: _lines}[figure.experiment]
+    highest = max(row["relative_error_mean"] for row in rows)
     for ax, learner in zip(axes, learners, strict=True):
         draw(picture, ax, figure, [row for row in rows if row["learner"] == learner])
         ax.set_title(TITLES.get(learner, learner), fontsize=10)
+        if figure.experiment != 2:
+            ax.set_ylim(0.0, max(1.2, 1.05 * highest))
     picture.suptitle(figure.title, fontsize=11)
     return [save_figure(picture, out / f"{figure.name}{suffix}") for suffix in (".png", ".svg")]
 
@@ -51,7 +54,7 @@ def _lines(picture: Any, ax: Any, figure: Figure, rows: list[Row]) -> None:
     nothing = float(np.mean([row["identity_error_mean"] for row in rows]))
     ax.axhline(nothing, color="#444444", linestyle=":", linewidth=1.2, label="best multiple of I")
     people, noise = "people a subspace, K", "distance of items from their subspace, σ"
-    ax.set(xlabel=people if figure.experiment == 1 else noise, ylabel="relative error", ylim=(0, 1.6))
+    ax.set(xlabel=people if figure.experiment == 1 else noise, ylabel="relative error")
     ax.label_outer()
     ax.grid(alpha=0.25)
     ax.legend(fontsize=8, framealpha=0.9)

@@ -16,7 +16,7 @@ from typing import Any
 
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import DataError
-from crowdmetric.experiments.learners import Row, run_cell
+from crowdmetric.experiments.learners import LEARNERS, Job, Row, run_cell
 from crowdmetric.experiments.settings import Cell
 
 __all__ = ["Progress", "run_cells"]
@@ -29,7 +29,7 @@ SORT = ("experiment", "rank", "beta", "loss", "learner", "stitch", "d", "n", "K"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a reproduction is, in runs of cells."""
+    """How far a reproduction is, in runs of cells and learners."""
 
     done: int
     total: int
@@ -46,8 +46,7 @@ class Progress:
         return f"{self.done} of {self.total} runs, about {time} left"
 
 
-Job = tuple[Cell, tuple[int, ...]]
-Finished = dict[tuple[str, int], list[Row]]
+Finished = dict[tuple[str, str, int], list[Row]]  # by cell, learner and run
 
 
 def run_cells(
@@ -77,39 +76,48 @@ def run_cells(
     path = out / FILE
     finished = _read(path) if path.exists() else {}
     missing = sorted(_missing(cells, runs, finished), key=_cost, reverse=True)
-    total = len(cells) * runs
-    kept = done = total - sum(len(numbers) for _, numbers in missing)
+    total = len(cells) * len(LEARNERS) * runs
+    kept = done = total - sum(len(learners) * len(numbers) for _, learners, numbers in missing)
     clock = perf_counter()
     with path.open("a", encoding="utf-8") as file:
-        for (cell, numbers), rows in LocalEngine(jobs).map(run_cell, missing):
+        for (cell, learners, numbers), rows in LocalEngine(jobs).map(run_cell, missing):
             _file(finished, cell.key(), rows)
             file.write(json.dumps({"cell": cell.key(), "rows": rows}) + "\n")
             file.flush()
-            done += len(numbers)
+            done += len(learners) * len(numbers)
             if report is not None:
                 report(Progress(done, total, kept, perf_counter() - clock))
         os.fsync(file.fileno())
-    rows = [row for cell in cells for run in range(runs) for row in finished[cell.key(), run]]
+    wanted = [(cell.key(), learner, run) for cell in cells for learner in LEARNERS for run in range(runs)]
+    rows = [row for key in wanted for row in finished[key]]
     return sorted(rows, key=lambda row: tuple(row[name] for name in SORT))
 
 
 def _missing(cells: Sequence[Cell], runs: int, finished: Finished) -> Iterator[Job]:
-    """Yield what is not there yet, in batches of runs of one cell."""
+    """Yield what is not there yet: batches of runs of one cell that lack the same learners."""
     for cell in cells:
-        todo = [run for run in range(runs) if (cell.key(), run) not in finished]
-        for start in range(0, len(todo), BATCH):
-            yield cell, tuple(todo[start : start + BATCH])
+        batches: dict[tuple[str, ...], list[int]] = {}
+        for run in range(runs):
+            lacking = tuple(name for name in LEARNERS if (cell.key(), name, run) not in finished)
+            if lacking:
+                batches.setdefault(lacking, []).append(run)
+        for lacking, numbers in batches.items():
+            for start in range(0, len(numbers), BATCH):
+                yield cell, lacking, tuple(numbers[start : start + BATCH])
 
 
 def _file(finished: Finished, cell: str, rows: list[Row]) -> None:
+    """File rows; of something filed twice the later counts."""
+    groups: Finished = {}
     for row in rows:
-        finished.setdefault((cell, row["run"]), []).append(row)
+        groups.setdefault((cell, row["learner"], row["run"]), []).append(row)
+    finished.update(groups)
 
 
 def _cost(job: Job) -> float:
     """Return a rough cost: the longest jobs start first, so that no process idles at the end."""
-    cell, runs = job
-    return len(runs) * len(cell.losses) * (cell.n * cell.K * cell.m + 100.0 * len(cell.counts) * cell.d**2)
+    cell, learners, runs = job
+    return len(runs) * len(learners) * (cell.n * cell.K * cell.m + 100.0 * len(cell.counts) * cell.d**2)
 
 
 def _read(path: Path) -> Finished:

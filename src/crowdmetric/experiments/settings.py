@@ -1,8 +1,7 @@
 """What the paper ran: the cells of every panel, by experiment, response noise and rank of the subspaces.
 
 Experiment 1 varies people K and answers m, Experiment 2 the dimension d and the number of subspaces n, Experiment 3
-the distance σ of items from their subspaces. A *cell* is one simulated crowd; panels of the logistic and of the hinge
-loss share it, as in the paper.
+the distance σ of items from their subspaces. A *cell* is a point of a panel.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ __all__ = ["FIGURES", "Cell", "Figure", "cells_of", "figure_named", "least_subsp
 
 @dataclass(frozen=True)
 class Cell:
-    """One simulated crowd: everything but the number of the run.
+    """One simulated crowd and a loss to learn with: everything but the learner and the number of the run.
 
     Attributes
     ----------
@@ -27,8 +26,8 @@ class Cell:
         Response noise of the crowd (the learner assumes 1), distance of items from their subspaces.
     counts
         Numbers of subspaces to stitch (Experiment 2 reuses stage 1 for all of them).
-    losses
-        Losses to learn with.
+    loss
+        The loss to learn with.
     """
 
     experiment: int
@@ -40,14 +39,14 @@ class Cell:
     beta: float
     sigma: float
     counts: tuple[int, ...]
-    losses: tuple[str, ...]
+    loss: str
 
     def key(self) -> str:
         """Return a text that names the cell, equal for equal settings: results are filed under it."""
-        parts = {name: value for name, value in asdict(self).items() if name not in ("counts", "losses")}
+        parts = {name: value for name, value in asdict(self).items() if name not in ("counts", "loss")}
         text = " ".join(f"{name}={value:g}" for name, value in parts.items())
         counts = f"{self.counts[0]}..{self.counts[-1]}/{len(self.counts)}"
-        return f"{text} counts={counts} losses={'+'.join(self.losses)}"
+        return f"{text} counts={counts} loss={self.loss}"
 
     def seed(self, run: int) -> int:
         """Return the seed of a run: the same truth for all K, m, β and σ of a run, so that cells are comparable."""
@@ -156,39 +155,22 @@ _QUICK = _Grid(
 
 
 def cells_of(figures: tuple[Figure, ...], *, quick: bool = False) -> list[Cell]:
-    """Return the cells that the figures need, each once, with all the losses it is needed for."""
+    """Return the cells of the figures."""
     grid = _QUICK if quick else _FULL
-    groups: dict[tuple[int, float, int], list[str]] = {}
-    for figure in figures:
-        losses = groups.setdefault((figure.experiment, figure.beta, figure.rank), [])
-        if figure.loss not in losses:
-            losses.append(figure.loss)
-    return [
-        cell
-        for (experiment, beta, rank), losses in groups.items()
-        for cell in _cells(grid, experiment, beta, rank, tuple(sorted(losses)))
-    ]
+    return [cell for figure in figures for cell in _cells(grid, figure)]
 
 
-def _cells(grid: _Grid, experiment: int, beta: float, rank: int, losses: tuple[str, ...]) -> list[Cell]:
-    n = 80 if rank == 1 else 40
-    common = {"r": rank, "beta": beta, "losses": losses}
-    if experiment == 1:
-        return [
-            Cell(1, 10, n, K=K, m=m, sigma=0.0, counts=(n,), **common)  # type: ignore[arg-type]
-            for K in grid.people
-            for m in grid.answers
-        ]
-    if experiment == 2:
-        K, m = (60, 4) if rank == 1 else (80, 10)
+def _cells(grid: _Grid, figure: Figure) -> list[Cell]:
+    r = figure.rank
+    n = 80 if r == 1 else 40
+
+    def cell(d: int, K: int, m: int, sigma: float = 0.0, counts: tuple[int, ...] = (n,)) -> Cell:
+        return Cell(figure.experiment, d, n, r, K, m, figure.beta, sigma, counts, figure.loss)
+
+    if figure.experiment == 1:
+        return [cell(10, K, m) for K in grid.people for m in grid.answers]
+    if figure.experiment == 2:
         counts = tuple(count for count in grid.counts if count <= n)
-        return [
-            Cell(2, d, n, K=K, m=m, sigma=0.0, counts=counts, **common)  # type: ignore[arg-type]
-            for d in grid.dimensions
-        ]
-    m = 8 if rank == 1 else 10
-    return [
-        Cell(3, 10, n, K=K, m=m, sigma=sigma, counts=(n,), **common)  # type: ignore[arg-type]
-        for K in grid.people_near
-        for sigma in grid.sigmas
-    ]
+        K, m = (60, 4) if r == 1 else (80, 10)
+        return [cell(d, K, m, counts=counts) for d in grid.dimensions]
+    return [cell(10, K, 8 if r == 1 else 10, sigma) for K in grid.people_near for sigma in grid.sigmas]

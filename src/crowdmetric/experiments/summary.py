@@ -21,8 +21,8 @@ MEASURES = ("relative_error", "shape_error", "identity_error", "active_share", "
 
 def columns_of(rows: Sequence[Row]) -> dict[str, NDArray[Any]]:
     """Return rows as columns."""
-    names = list(rows[0]) if rows else []
-    return {name: np.array([row[name] for row in rows]) for name in names}
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}
 
 
 def rows_of_figure(figure: Figure, rows: Sequence[Row]) -> list[Row]:
@@ -46,7 +46,7 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
     for key, members in groups.items():
         line: Row = dict(zip(CELL, key, strict=True)) | {"runs": len(members)}
         for name in MEASURES:
-            values = np.array([member[name] for member in members])
+            values = np.array([member.get(name, np.nan) for member in members])  # not every learner has radii
             line[f"{name}_mean"] = float(values.mean())
             line[f"{name}_sd"] = float(values.std(ddof=1)) if values.size > 1 else 0.0
         summary.append(line)

@@ -1,13 +1,14 @@
 """The set a metric may live in: positive semi-definite and of bounded size.
 
-A bound keeps a = svec(A) inside by a barrier of its own, in the terms of `users.ball.Balls`: it linearises, gives a
-curvature and a gradient, fixes a step, and advances. For the duality gap it knows its support function,
-``lowest(G) = min ⟨G, A⟩ over A ⪰ 0, ‖A‖ ≤ ζ``. Arrays carry a leading axis over problems.
+A bound keeps a = svec(A) inside by a barrier of its own, with the methods of `users.ball.Balls`: it linearises, fixes
+a step and advances; STATE names what a step changes. Beyond those it has a ``curvature() (n, p, p)`` for the Newton
+system, the ``size(a) (n,)`` that its radius bounds, and for the duality gap its support function
+``lowest(G) = min ⟨G, A⟩ over A ⪰ 0, ‖A‖ ≤ ζ  (n,)``. Arrays carry a leading axis over problems.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,39 +17,9 @@ from crowdmetric.errors import DataError
 from crowdmetric.symmetric import dimension, smat, svec
 from crowdmetric.users.ball import Balls, dot, to_zero
 
-__all__ = ["BOUNDS", "FrobeniusBound", "MetricBound", "NuclearBound", "get_bound"]
+__all__ = ["BOUNDS", "FrobeniusBound", "NuclearBound", "get_bound"]
 
 Array = NDArray[Any]
-
-
-class MetricBound(Protocol):
-    """A bound on the size of n metrics of one rank; shapes as in `users.ball.Balls`."""
-
-    degree: float
-    radius: Array
-    gradient: Array
-
-    def linearise(self, mu: Array) -> None:
-        """Compute scaling and barrier gradient at the current point."""
-
-    def curvature(self) -> Array:
-        """Return the (n, p, p) matrix that the barrier adds to the Newton system."""
-
-    def merit(self, x: Array | None = None) -> Array:
-        """Return the barrier's value (n,) here or at x (n, p)."""
-
-    def direction(self, dx: Array) -> tuple[Array, Array, Array]:
-        """Fix the step; return slope, longest primal and longest dual step."""
-
-    def advance(self, alpha: Array, alpha_dual: Array) -> None:
-        """Take the step."""
-
-    def lowest(self, G: Array) -> Array:
-        """Return ``min ⟨G, A⟩`` (n,) over the set."""
-
-    @staticmethod
-    def size(a: Array) -> Array:
-        """Return the norm that the radius bounds (n,)."""
 
 
 class FrobeniusBound(Balls):
@@ -71,7 +42,6 @@ class FrobeniusBound(Balls):
 class NuclearBound:
     """``‖A‖_* = tr A ≤ ζ`` (A ⪰ 0), which favours metrics of low rank: one linear inequality with multiplier z."""
 
-    degree = 1.0
     STATE = ("x", "slack", "z")
 
     def __init__(self, x: Array, radius: Array, mu: Array) -> None:

@@ -33,7 +33,6 @@ class MetricCone:
         self.A = A
         self.Z = mu[:, None, None] * np.linalg.inv(A)
         self.bound = bound(svec(A), radius, mu)
-        self.degree = A.shape[1] + self.bound.degree
 
     def restart(self, problems: NDArray[np.bool_], mu: Array) -> None:
         """Put some problems back to where they began: a finished one must not break the others."""

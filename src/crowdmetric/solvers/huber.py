@@ -39,7 +39,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.solvers.huber_interior import interior_point
 from crowdmetric.solvers.huber_problem import Best, Problem
 from crowdmetric.solvers.huber_splitting import splitting
-from crowdmetric.solvers.rows import DenseRows, Rows
+from crowdmetric.solvers.rows import DENSE_UNKNOWNS, DenseRows, Rows
 
 __all__ = ["HuberResult", "solve_huber"]
 
@@ -49,8 +49,6 @@ Array = NDArray[np.float64]
 EPSILON = 1.35
 ALPHA = 1e-4
 
-# Above this many unknowns a p × p factorisation costs more than the digits it buys.
-DENSE_UNKNOWNS = 2000
 # Rows are kept as one matrix up to this many numbers (128 MiB), and made anew when needed beyond it.
 KEPT_ENTRIES = 2**24
 

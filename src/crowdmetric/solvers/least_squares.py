@@ -11,14 +11,12 @@ from scipy.linalg import cho_solve
 from scipy.linalg.lapack import dpocon, dpotrf
 from scipy.sparse.linalg import LinearOperator, lsmr
 
-from crowdmetric.solvers.rows import Rows, gram
+from crowdmetric.solvers.rows import DENSE_UNKNOWNS, Rows, gram
 
-__all__ = ["DENSE_UNKNOWNS", "LSMR_STEPS", "Fit", "Normal", "as_operator", "factorise", "least_squares", "probe"]
+__all__ = ["LSMR_STEPS", "Fit", "Normal", "as_operator", "factorise", "least_squares", "probe"]
 
 Array = NDArray[np.float64]
 
-# d = 54; a symmetric eigenproblem of this size takes about a second.
-DENSE_UNKNOWNS = 1500
 # Eigenvalues of XᵀX below this share of the largest (a millionth, for X itself) count as zero.
 RANK_TOLERANCE = 1e-12
 # Reciprocal condition number of XᵀX above which Cholesky and two refinements are as good as anything.

@@ -74,7 +74,7 @@ def place_people(
         gap_sum += float(np.sum(gap))
         weight += float(block.weight.sum())
         iterations = max(iterations, steps)
-        converged &= bool(np.all(gap <= tolerance * np.maximum(block.weight.sum(axis=1), 1.0)))
+        converged &= bool(np.all(gap <= tolerance * _weight_of_people(block)))
     weight = max(weight, np.finfo(float).tiny)
     return Placement(points, loss_sum / weight, gap_sum / weight, converged, iterations, perf_counter() - clock)
 
@@ -95,7 +95,7 @@ def _place_block(
 ) -> tuple[Array, Array, int]:
     """Return the block's people at their optimum (P, q), their gaps (P,) and the number of iterations."""
     answers = (block.weight > 0).sum(axis=1)
-    weight = np.maximum(block.weight.sum(axis=1), 1.0)
+    weight = _weight_of_people(block)
     degree = 1.0 + (0.0 if loss.is_smooth else 2.0 * answers)
     mu = INITIAL_LEVEL * weight / degree
     state = people_of(block, loss, radius, mu, offset=offset)
@@ -117,6 +117,12 @@ def _place_block(
         ready = active & (alpha > 0.5) & (now / weight < 2.0 * level)
         mu = np.where(ready, mu * lower_level(level, tolerance) / level, mu)
     return w, gap, iteration
+
+
+def _weight_of_people(block: Block) -> Array:
+    """Return the total weight of each person's answers, 1 where there are none."""
+    weight = block.weight.sum(axis=1)
+    return np.where(weight > 0, weight, 1.0)
 
 
 def _search(state: BoundedBlock, merit: Array, promise: Array, alpha: Array) -> Array:

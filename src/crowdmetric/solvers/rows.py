@@ -9,9 +9,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DenseRows", "Rows", "gram"]
+__all__ = ["DENSE_UNKNOWNS", "DenseRows", "Rows", "gram"]
 
 Array = NDArray[np.float64]
+
+# Up to this many unknowns (d = 62) a p × p matrix is formed and factorised, which takes a second or two.
+DENSE_UNKNOWNS = 2000
 
 
 class Rows(Protocol):

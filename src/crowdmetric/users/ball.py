@@ -40,7 +40,6 @@ class Balls:
     of the slack that the linearised constraint promises, ``det − 2 step ⟨x, dx⟩``.
     """
 
-    degree = 1.0  # how much gap a unit of μ stands for, a ball
     STATE = ("x", "det", "z0", "z1")
 
     def __init__(self, x: Array, radius: Array, mu: Array, *, curved: bool = False) -> None:

@@ -23,7 +23,7 @@ __all__ = ["Answers", "Block", "People", "arrange", "bilinear", "contract", "joi
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Numbers a block may hold in one (P, m, p) temporary: 2 MB, the size of a core's second-level cache.
+# Numbers a block may hold in one (P, m, p) temporary: half a megabyte, which stays in a core's own cache.
 BLOCK_SIZE = 1 << 16
 
 

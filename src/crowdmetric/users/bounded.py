@@ -54,7 +54,7 @@ class Sums:
 
 
 class BoundedBlock:
-    """The people of one block with their state: w (P, r), λ (P,) and what their answers keep.
+    """The people of one block with their state: w (P, r), its multipliers, and what their answers keep.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """A compiled twin of `bounded.BoundedBlock` for small ranks, under the logistic and the hinge loss.
 
 Inside a subspace of rank one to three a person's Newton system is a handful of numbers, and NumPy spends its
-time on temporaries. `CompiledBlock` does the same arithmetic person by person in four sweeps, several times
+time on temporaries. `CompiledBlock` does the same arithmetic person by person in a few sweeps, several times
 faster. The formulas are those of `bounded.py`, `ball.py` and `terms.py`, where they are explained;
 `tests/test_barrier.py` checks that both agree at every step. This is the one file that imports Numba.
 """
