@@ -26,6 +26,7 @@ from crowdmetric import IdealPointMetric, StitchedMetric
 from crowdmetric.plots import draw_map, draw_metric, draw_strip, new_figure, save_figure
 from crowdmetric.progress import show_progress
 from crowdmetric.simulate import responses
+from crowdmetric.symmetric import relative_error, shape_error
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -102,13 +103,6 @@ def ask_crowd(items: Digits, metric: Array, people: int, seed: int) -> Answers:
     psi = np.einsum("td,td->t", (left - right) @ metric, left + right - 2 * items.features[own[users]])
     held_out = np.tile(np.arange(ANSWERS) >= ANSWERS - HELD_OUT, people)
     return Answers(pairs, responses(psi, 1.0, rng), users, held_out)
-
-
-def errors(metric: Array, truth: Array) -> tuple[float, float]:
-    """Return the relative error, as it is and after the best rescaling ("shape")."""
-    scaled = np.sum(metric * truth) / np.sum(metric**2) * metric
-    size = np.linalg.norm(truth)
-    return float(np.linalg.norm(metric - truth) / size), float(np.linalg.norm(scaled - truth) / size)
 
 
 def neighbours(items: Digits, metric: Array, number: int, count: int) -> Integers:
@@ -189,11 +183,11 @@ def run(people: int = 6000, seed: int = 0, folder: Path = Path("demo-output")) -
         baseline.fit(**answers.part(held_out=False))
     folder.mkdir(parents=True, exist_ok=True)
     draw(folder / "demo.png", items, truth, learnt, plain)
-    raw, shape = errors(learnt, truth)
+    raw, shape = relative_error(learnt, truth), shape_error(learnt, truth)
     numbers = {
         "error": raw,
         "shape_error": shape,
-        "identity_error": errors(plain, truth)[0],
+        "identity_error": relative_error(plain, truth),
         "accuracy": model.score(**answers.part(held_out=True)),
         "identity_accuracy": baseline.score(**answers.part(held_out=True)),
         "neighbours": agreement(items, learnt, truth),

@@ -56,8 +56,3 @@ def test_the_set_up_is_what_it_says(demo) -> None:
     assert np.all(items.digits[left] == items.digits[right])
     assert np.all(left != right)
     np.testing.assert_array_equal(np.bincount(answers.users[answers.held_out]), np.full(50, demo.HELD_OUT))
-
-
-def test_errors_know_scale_from_shape(demo) -> None:
-    truth = np.diag([1.0, 2.0, 3.0])
-    assert demo.errors(2 * truth, truth) == pytest.approx((1.0, 0.0))

@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from crowdmetric.errors import DataError
+from crowdmetric.symmetric import check_metric
 
 __all__ = ["Crowd", "responses", "sample_metric", "sample_subspaces", "simulate_crowd"]
 
@@ -159,7 +160,7 @@ def simulate_crowd(
     # One stream for each thing drawn; adding a stream at the end keeps the crowds of old seeds.
     for_metric, for_bases, for_people, for_items, for_noise, for_answers = np.random.default_rng(seed).spawn(6)
 
-    M = sample_metric(d, for_metric) if metric is None else _check_metric(metric, d)
+    M = sample_metric(d, for_metric) if metric is None else check_metric(metric, d, "metric")
     bases = sample_subspaces(n, d, r, for_bases)
     ideal_points = draw_people(n * K, d, for_people)
     items = _sample_items(bases, 2 * K * m, noise, for_items, for_noise)
@@ -310,20 +311,3 @@ def _check_people(people: str) -> Callable[[int, int, Generator], Array]:
     if people not in PEOPLE:
         raise DataError(f"people is {people!r}, but it must be one of {', '.join(map(repr, PEOPLE))}")
     return PEOPLE[people]
-
-
-def _check_metric(metric: ArrayLike, d: int) -> Array:
-    """Return a given M as a float array: (d, d), finite, symmetric, positive semi-definite."""
-    M = np.array(metric, dtype=np.float64)
-    if M.shape != (d, d):
-        raise DataError(f"metric has shape {M.shape}, but items have {d} dimensions; it must be ({d}, {d})")
-    if not np.all(np.isfinite(M)):
-        raise DataError("metric has entries that are not finite; give a real symmetric matrix")
-    size = float(np.linalg.norm(M))
-    if np.linalg.norm(M - M.T) > 1e-10 * size:
-        raise DataError("metric is not symmetric, but a metric is; give (metric + metric.T) / 2")
-    M = 0.5 * (M + M.T)
-    smallest = float(np.linalg.eigvalsh(M)[0])
-    if smallest < -1e-10 * size:
-        raise DataError(f"metric has the eigenvalue {smallest:.3g}, but none may be negative; project it first")
-    return M

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 import warnings
 from argparse import ArgumentParser, Namespace
-from math import isnan
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +13,7 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError, DroppedRowsWarning, ModelFileError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.persist import SavedModel, load_model
-from crowdmetric.tables import Column, Columns, as_ids, canonical_columns, read_columns, write_columns
+from crowdmetric.tables import Column, Columns, as_ids, canonical_columns, read_columns, write_columns, write_csv
 
 __all__ = ["PREDICT"]
 
@@ -45,7 +42,7 @@ def _run(options: Namespace) -> None:
     _note_strangers(options, questions, known_users)
     predictions = _predict(options, estimator, questions)
     if options.out is None:
-        _print_csv(predictions)
+        write_csv(predictions, sys.stdout)
     else:
         write_columns(predictions, options.out)
     _note_accuracy(options, estimator, table, known_items)
@@ -94,18 +91,6 @@ def _predict(options: Namespace, estimator: CrowdMetric, questions: Comparisons)
         "choice": np.where(psi > 0, "right", "left"),
         "probability": left,
     }
-
-
-def _print_csv(columns: Columns) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*map(_cells, columns.values()), strict=True))
-
-
-def _cells(column: Column) -> list[Any]:
-    """Return Python values, of which `csv` writes floats in full and None as an empty cell."""
-    cells: list[Any] = column.tolist()
-    return [None if isnan(cell) else cell for cell in cells] if column.dtype.kind == "f" else cells
 
 
 def _note_accuracy(options: Namespace, estimator: CrowdMetric, table: Columns, known_items: Column) -> None:

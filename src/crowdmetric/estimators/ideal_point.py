@@ -18,7 +18,7 @@ from crowdmetric.solvers.barrier import BarrierResult, solve_barrier
 from crowdmetric.solvers.bounds import get_bound
 from crowdmetric.solvers.placing import Placement, place_people
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.symmetric import project_psd, smat
+from crowdmetric.symmetric import check_metric, project_psd, smat
 from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.projected import describe_deficiency, mean_squared_loss, solve_people, triangles
 
@@ -149,7 +149,7 @@ class IdealPointMetric(CrowdMetric):
     def _fit_bounded(self, answers: Answers, rows: Rows, loss: Loss) -> None:
         """Algorithm 5: the bounded program, with bounds given or chosen."""
         d = rows.items.shape[1]
-        fixed = None if self.fixed_metric is None else _check_metric(self.fixed_metric, d)[None]
+        fixed = None if self.fixed_metric is None else check_metric(self.fixed_metric, d, "fixed_metric")[None]
         if fixed is not None and self.metric_bound is not None:
             raise DataError(f"metric_bound={self.metric_bound!r} has no use with fixed_metric; leave one of them out")
         metric_bound = None if self.metric_bound is None else positive_number(self.metric_bound, "metric_bound")
@@ -192,15 +192,3 @@ def _bounded_solution(result: BarrierResult | Placement, tolerance: float, max_i
         )
         warnings.warn(status, ConvergenceWarning, stacklevel=4)
     return Solution(status, converged, float(np.max(result.objective)), gap, result.iterations, result.seconds)
-
-
-def _check_metric(metric: ArrayLike, d: int) -> Array:
-    """Return a known metric as a checked (d, d) array."""
-    M = np.asarray(metric, dtype=np.float64)
-    if M.shape != (d, d):
-        raise DataError(f"fixed_metric has shape {M.shape}, but items have {d} features; give a ({d}, {d}) matrix")
-    if not np.all(np.isfinite(M)) or np.abs(M - M.T).max() > 1e-8 * max(1.0, np.abs(M).max()):
-        raise DataError("fixed_metric must be finite and symmetric")
-    if np.linalg.eigvalsh(M)[0] < -1e-8 * np.abs(M).max():
-        raise DataError("fixed_metric has a negative eigenvalue; project it with crowdmetric.symmetric.project_psd")
-    return M

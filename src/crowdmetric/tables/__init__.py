@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from crowdmetric.tables.answers import CodedAnswers, OnBad, canonical_columns, code_answers
 from crowdmetric.tables.columns import Column, Columns, as_ids, unique_ids
-from crowdmetric.tables.files import read_columns, to_arrow, to_pandas, to_polars, write_columns
+from crowdmetric.tables.files import read_columns, to_arrow, to_pandas, to_polars, write_columns, write_csv
 from crowdmetric.tables.items import Items, read_items
 
 __all__ = [
@@ -31,4 +31,5 @@ __all__ = [
     "to_polars",
     "unique_ids",
     "write_columns",
+    "write_csv",
 ]

@@ -18,14 +18,14 @@ from functools import partial
 from importlib import import_module
 from math import isnan
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import numpy as np
 
 from crowdmetric.errors import DataError, missing_extra
 from crowdmetric.tables.columns import Column, Columns, as_column, objects, typed
 
-__all__ = ["read_columns", "to_arrow", "to_pandas", "to_polars", "write_columns"]
+__all__ = ["read_columns", "to_arrow", "to_pandas", "to_polars", "write_columns", "write_csv"]
 
 Handler = TypeVar("Handler")
 
@@ -221,9 +221,14 @@ def _replacing(path: Path) -> Iterator[Path]:
 
 def _write_csv(columns: Columns, path: Path, gzipped: bool = False) -> None:
     with _open_csv(path, "wt", gzipped) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*map(_csv_cells, columns.values()), strict=True))
+        write_csv(columns, file)
+
+
+def write_csv(columns: Columns, stream: TextIO) -> None:
+    """Write columns to an open text stream."""
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*map(_csv_cells, columns.values()), strict=True))
 
 
 def _csv_cells(column: Column) -> list[Any]:
