@@ -4,6 +4,7 @@
 
     base.py        what a command is, and what commands share
     simulate.py    a crowd with a known truth -> tables
+    diagnose.py    tables -> what they can teach
     fit.py         tables -> a saved model
     predict.py     a saved model and questions -> expected answers
     info.py        a saved model -> what is in it
@@ -13,6 +14,7 @@
 from __future__ import annotations
 
 from crowdmetric.commands.base import Command, UsageError
+from crowdmetric.commands.diagnose import DIAGNOSE
 from crowdmetric.commands.fit import FIT
 from crowdmetric.commands.info import INFO
 from crowdmetric.commands.predict import PREDICT
@@ -22,4 +24,4 @@ from crowdmetric.commands.simulate import SIMULATE
 __all__ = ["COMMANDS", "Command", "UsageError"]
 
 # In the order in which people meet them; `crowdmetric --help` lists them so.
-COMMANDS: tuple[Command, ...] = (SIMULATE, FIT, PREDICT, INFO, REPRODUCE)
+COMMANDS: tuple[Command, ...] = (SIMULATE, DIAGNOSE, FIT, PREDICT, INFO, REPRODUCE)
