@@ -115,7 +115,10 @@ class Diagnosis:
                 f"{self.d}: ask more of each person, or about items that lie in subspaces of fewer dimensions than "
                 "answers, or ask pairs of parallel questions."
             )
-        return "Ask more people, or the same people about other items: too few questions are left once everybody is located."
+        return (
+            "Ask more people, or the same people about other items: "
+            "too few questions are left once everybody is located."
+        )
 
 
 def diagnose(items: ArrayLike | None, pairs: Any, users: Any = None) -> Diagnosis:
