@@ -28,9 +28,3 @@ def golden() -> Callable[[str], dict[str, Any]]:
             return {key: case[key][()] for key in case}
 
     return load
-
-
-@pytest.fixture(scope="session")
-def data_folder() -> Path:
-    """Real data sets, a folder each."""
-    return _beside(SHARED / "data")
