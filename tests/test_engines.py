@@ -20,12 +20,12 @@ def test_every_job_is_done_once(jobs: int) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_what_goes_wrong_in_a_job_is_raised(jobs: int) -> None:
-    with pytest.raises(ValueError, match="math domain error|nonnegative"):
+    with pytest.raises(ValueError, match=r"math domain error|nonnegative"):
         list(LocalEngine(jobs).map(math.sqrt, [4.0, -1.0, 9.0]))
 
 
 def test_a_killed_process_is_said() -> None:
-    with pytest.raises(SolverError, match="killed before it finished.*fewer jobs"):
+    with pytest.raises(SolverError, match=r"killed before it finished.*fewer jobs"):
         list(LocalEngine(2).map(os._exit, [1, 1, 1]))
 
 
