@@ -18,6 +18,8 @@ __all__ = ["draw_figure"]
 # Okabe and Ito's colours, which colour-blind readers can tell apart, then two greys.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#777777")
 MARKERS = "osD^vPX*"
+# Errors beyond this are said in words: drawn, they would flatten everything else.
+TALLEST = 1.6
 TITLES = {
     "oracle": "oracle radii (as published)",
     "honest": "honest radii (from the answers)",
@@ -36,7 +38,10 @@ def draw_figure(figure: Figure, summary: Sequence[Row], out: Path, *, method: st
         draw(picture, ax, figure, [row for row in rows if row["learner"] == learner])
         ax.set_title(TITLES.get(learner, learner), fontsize=10)
         if figure.experiment != 2:
-            ax.set_ylim(0.0, max(1.2, 1.05 * highest))
+            ax.set_ylim(0.0, min(max(1.2, 1.05 * highest), TALLEST))
+            own = max(row["relative_error_mean"] for row in rows if row["learner"] == learner)
+            if own > TALLEST:
+                ax.set_xlabel(f"{ax.get_xlabel()}   (up to {own:.1f} beyond the frame)")
     picture.suptitle(figure.title, fontsize=11)
     return [save_figure(picture, out / f"{figure.name}{suffix}") for suffix in (".png", ".svg")]
 
