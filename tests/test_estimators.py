@@ -597,13 +597,13 @@ BAD_JOINT: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "small metric": (
         {"fixed_metric": np.eye(2)},
         changed(),
-        r"fixed_metric has shape \(2, 2\), but items have 3 features; give a \(3, 3\)",
+        r"fixed_metric has shape \(2, 2\), but items have 3 features; it must be \(3, 3\)",
     ),
-    "lopsided metric": ({"fixed_metric": np.triu(np.ones((3, 3)))}, changed(), r"fixed_metric must be.*symmetric"),
+    "lopsided metric": ({"fixed_metric": np.triu(np.ones((3, 3)))}, changed(), r"fixed_metric is not symmetric.*give"),
     "indefinite metric": (
         {"fixed_metric": np.diag([1.0, 1.0, -1.0])},
         changed(),
-        r"fixed_metric has a negative eigenvalue; project it with crowdmetric.symmetric.project_psd",
+        r"fixed_metric has the eigenvalue -1, but none may be negative; project it with crowdmetric.symmetric.project_psd",
     ),
 }
 BAD_STITCHED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
