@@ -603,7 +603,7 @@ BAD_JOINT: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "indefinite metric": (
         {"fixed_metric": np.diag([1.0, 1.0, -1.0])},
         changed(),
-        r"fixed_metric has the eigenvalue -1, but none may be negative; project it with crowdmetric.symmetric.project_psd",
+        r"fixed_metric has the eigenvalue -1, but none may be negative; project it with crowdmetric.*project_psd",
     ),
 }
 BAD_STITCHED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
