@@ -169,9 +169,8 @@ class StitchedMetric(CrowdMetric):
     def _find_subspaces(self, rows: Rows) -> Subspaces:
         if self.subspaces is None or isinstance(self.subspaces, str):
             raise DataError(
-                f"subspaces={self.subspaces!r} does not say where the items lie; give one label an "
-                "item or (d, r) bases, "
-                "or use IdealPointMetric, which needs none"
+                f"subspaces={self.subspaces!r} does not say where the items lie; give one label an item "
+                "or (d, r) bases, or use IdealPointMetric, which needs none"
             )
         if self.n_subspaces is not None:
             raise DataError(
@@ -200,10 +199,7 @@ class StitchedMetric(CrowdMetric):
         return Solution(status, True, total / weight, 0.0, 1, 0.0)
 
     def _set_bounds(self, problems: list[_Problems], n: int, loss: Loss) -> None:
-        metric, ideal = (
-            _bound(self.metric_bound, "metric_bound", n),
-            _bound(self.ideal_bound, "ideal_bound", n),
-        )
+        metric, ideal = _bound(self.metric_bound, "metric_bound", n), _bound(self.ideal_bound, "ideal_bound", n)
         if metric is None or ideal is None:
             self.radii_ = choose_radii(
                 [p.answers for p in problems], [p.real_person for p in problems], loss,

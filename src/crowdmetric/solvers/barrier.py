@@ -37,6 +37,13 @@ __all__ = ["INITIAL_LEVEL", "BarrierResult", "lower_level", "solve_barrier"]
 
 Array = NDArray[Any]
 
+# Iterations without a better certificate after which a problem is given up.
+PATIENCE = 40
+# Gap (in mean loss) that the first μ stands for: about what the starting point has.
+INITIAL_LEVEL = 1.0
+# The same for a start near the solution of a nearby problem.
+WARM_LEVEL = 0.05
+
 
 @dataclass(frozen=True)
 class BarrierResult:
@@ -222,7 +229,7 @@ class _State:
             merit = self.cone.merit(alpha)
             for block in self.working():
                 sum_over_problems(block.block, block.merit(alpha[block.block.problem]), merit)
-            pending &= ~(merit <= self.merit + 1e-4 * np.minimum(alpha, 1.0) * promise + noise)
+            pending &= ~(merit <= self.merit + 1e-4 * alpha * promise + noise)
             if not np.any(pending):
                 break
             alpha = np.where(pending, 0.5 * alpha, alpha)
@@ -245,14 +252,6 @@ class _State:
             iterations=iterations,
             seconds=seconds,
         )
-
-
-# Iterations without a better certificate after which a problem is given up.
-PATIENCE = 40
-# Gap (in mean loss) that the first μ stands for: about what the starting point has.
-INITIAL_LEVEL = 1.0
-# The same for a start near the solution of a nearby problem.
-WARM_LEVEL = 0.05
 
 
 def lower_level(level: Array, tolerance: float) -> Array:
