@@ -11,8 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crowdmetric.losses import LOSSES, Hinge, Logistic, Loss, get_loss
+from crowdmetric.simulate import simulate_crowd
 from crowdmetric.solvers.barrier import BarrierResult, solve_barrier
 from crowdmetric.solvers.bounds import BOUNDS
+from crowdmetric.users import sweep
 from crowdmetric.users.blocks import Answers, People, arrange, join
 from crowdmetric.users.bounded import BoundedBlock, Sums
 from crowdmetric.users.sweep import people_of
@@ -335,3 +337,15 @@ def everything_at(
     block.eliminate(sums)
     slope, longest = block.direction(dA)
     return vars(sums) | {"merit": merit, "gap": gap, "psi": block.psi(A), "slope": slope, "longest": longest}
+
+
+def test_hinge_slacks_survive_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slacks of 1e-12 recomputed from ψ once changed sign, and took the whole batch down with them."""
+    monkeypatch.setattr(sweep, "LARGEST_COMPILED_RANK", 0)
+    crowd = simulate_crowd(10, 20, 3, users=80, comparisons=10, seed=0)
+    answers = Answers(
+        np.einsum("ndr,nd->nr", crowd.bases[crowd.labels], crowd.items), crowd.pairs, crowd.y.astype(float),
+        np.ones(crowd.y.size), crowd.users, np.repeat(np.arange(20), 80), 20,
+    )  # fmt: skip
+    result = solve_barrier(arrange(answers), get_loss("hinge"), np.full(20, 4.0), np.full(20, 6.0))
+    assert np.all(result.converged)

@@ -62,7 +62,11 @@ class MetricCone:
         """Fix and return the step dA (n, r, r) for the people's Schur complement and reduced right side."""
         matrix = schur + symmetric_kronecker(self.inverse, self.Z) + self.bound.curvature()
         barrier = self.mu[:, None] * svec(self.inverse) - self.bound.gradient
-        self.da = np.linalg.solve(matrix, (reduced + barrier)[:, :, None])[:, :, 0]
+        right = reduced + barrier
+        # a problem that rounding has spoilt stands still, and is given up; the others go on
+        sound = np.all(np.isfinite(matrix), axis=(1, 2)) & np.all(np.isfinite(right), axis=1)
+        matrix = np.where(sound[:, None, None], matrix, np.eye(matrix.shape[1]))
+        self.da = np.linalg.solve(matrix, np.where(sound[:, None], right, 0.0)[:, :, None])[:, :, 0]
         self.dA = smat(self.da)
         return self.dA
 

@@ -52,7 +52,7 @@ class CompiledBlock:
         self.w = np.zeros((P, r)) if w is None else turned(w, self.turn).copy()
         self.z = _central(self.w, radius, mu)
         rows = (P, m) if not self.smooth else (0, 0)
-        self.xi, self.a, self.dxi, self.dt, self.da = (np.zeros(rows) for _ in range(5))
+        self.xi, self.t, self.a, self.dxi, self.dt, self.da = (np.zeros(rows) for _ in range(6))
         self.a[:] = -1.0  # not started: the first linearisation puts the slacks on the central path
         self.at, self.g, self.h, self.along = (np.zeros((P, m)) for _ in range(4))
         self.tangent = self.g if self.smooth else np.zeros((P, m))  # a smooth loss has one slope
@@ -84,7 +84,7 @@ class CompiledBlock:
         self.at = self.psi(A)
         return _linearise(
             self.axes, self.own, b.response, b.weight, self.at, self.w, self.radius, self.z, mu, self.smooth, self.beta,
-            self.xi, self.a, self.g, self.h, self.tangent, self.scaling, self.inverse, self.rhs,
+            self.xi, self.t, self.a, self.g, self.h, self.tangent, self.scaling, self.inverse, self.rhs,
         )  # fmt: skip
 
     def eliminate(self, sums: Sums) -> None:
@@ -101,7 +101,7 @@ class CompiledBlock:
         dA = self._no_metric() if dA is None else dA
         slope = _direction(
             self.axes, b.delta, b.total, self.own, b.response, b.weight, b.problem, dA, self.w, self.radius,
-            self.z, self.mu, self.smooth, self.at, self.xi, self.a, self.g, self.h, self.scaling, self.inverse,
+            self.z, self.mu, self.smooth, self.xi, self.t, self.a, self.g, self.h, self.scaling, self.inverse,
             self.rhs, self.along, self.dw, self.dz, self.dxi, self.dt, self.da, self.longest, self.longest_dual,
         )  # fmt: skip
         return slope, self.longest
@@ -111,14 +111,14 @@ class CompiledBlock:
         b = self.block
         return _merit(
             self.axes, self.own, b.response, b.weight, self.at, self.along, self.w, self.dw, self.radius, self.scaling,
-            self.mu, self.smooth, self.beta, self.xi, self.dxi, self.dt, self.longest, alpha,
+            self.mu, self.smooth, self.beta, self.xi, self.t, self.dxi, self.dt, self.longest, alpha,
         )  # fmt: skip
 
     def advance(self, alpha: Array) -> None:
         """Take the step."""
         _advance(
             self.axes, self.w, self.dw, self.z, self.dz, self.radius, self.scaling, self.mu, self.smooth,
-            self.xi, self.dxi, self.a, self.da, self.longest, self.longest_dual, alpha,
+            self.xi, self.dxi, self.t, self.dt, self.a, self.da, self.longest, self.longest_dual, alpha,
         )  # fmt: skip
 
 
@@ -176,18 +176,18 @@ def _invert(axes: Any, H: Any) -> None:
 
 @njit
 def _centre(c: Any, z: Any, mu: Any) -> Any:
-    """Return the slack ξ and multiplier a of one hinge answer on the central path (`terms.SlackTerms`)."""
+    """Return ξ and t of one hinge answer on the central path (`terms.SlackTerms`)."""
     q = 1.0 - z
     B = c * q - 2.0 * mu
     root = sqrt(4.0 * mu * mu + (c * q) ** 2)
     t = 2.0 * mu * q / (B + root) if B > 0 else (root - B) / (2.0 * c)
-    return t + q, mu / t
+    return t + q, t
 
 
 @njit
 def _linearise(
     axes: Any, own: Any, y: Any, c: Any, at: Any, w: Any, radius: Any, z: Any, mu: Any, smooth: Any, beta: Any,
-    xi: Any, a: Any, g: Any, h: Any, tangent: Any, scaling: Any, inverse: Any, rhs: Any,
+    xi: Any, t: Any, a: Any, g: Any, h: Any, tangent: Any, scaling: Any, inverse: Any, rhs: Any,
 ) -> Any:  # fmt: skip
     P, m, r = own.shape[0], own.shape[1], len(axes)
     merit, gap, pull = np.empty(P), np.empty(P), np.empty(r)
@@ -234,13 +234,14 @@ def _linearise(
             else:
                 margin = answer * at[k, i]
                 if a[k, i] < 0.0:
-                    xi[k, i], a[k, i] = _centre(weight, margin, mu[k])
-                t = xi[k, i] + margin - 1.0
-                k_t, k_xi = a[k, i] / t, (weight - a[k, i]) / xi[k, i]
-                slope = answer * (-mu[k] / t + k_t * (mu[k] / t + mu[k] / xi[k, i] - weight) / (k_t + k_xi))
+                    xi[k, i], t[k, i] = _centre(weight, margin, mu[k])
+                    a[k, i] = mu[k] / t[k, i]
+                away = t[k, i]
+                k_t, k_xi = a[k, i] / away, (weight - a[k, i]) / xi[k, i]
+                slope = answer * (-mu[k] / away + k_t * (mu[k] / away + mu[k] / xi[k, i] - weight) / (k_t + k_xi))
                 curvature = k_t * k_xi / (k_t + k_xi)
                 tilt = -answer * a[k, i]
-                total_merit += weight * xi[k, i] - mu[k] * log(xi[k, i] * t)
+                total_merit += weight * xi[k, i] - mu[k] * log(xi[k, i] * away)
                 total_gap += weight * max(1.0 - margin, 0.0) - a[k, i] * (1.0 - margin)
             g[k, i], h[k, i], tangent[k, i] = slope, curvature, tilt
             for p in range(r):
@@ -328,7 +329,7 @@ def _to_boundary(axes: Any, s0: Any, s1: Any, d0: Any, d1: Any) -> Any:
 @njit
 def _direction(
     axes: Any, delta: Any, total: Any, own: Any, y: Any, c: Any, problem: Any, dA: Any, w: Any, radius: Any, z:
-    Any, mu: Any, smooth: Any, at: Any, xi: Any, a: Any, g: Any, h: Any, scaling: Any, inverse: Any, rhs: Any,
+    Any, mu: Any, smooth: Any, xi: Any, t: Any, a: Any, g: Any, h: Any, scaling: Any, inverse: Any, rhs: Any,
     along: Any, dw: Any, dz: Any, dxi: Any, dt: Any, da: Any, longest: Any, longest_dual: Any,
 ) -> Any:  # fmt: skip
     P, m, r = delta.shape[0], delta.shape[1], len(axes)
@@ -379,17 +380,16 @@ def _direction(
                 change += g[k, i] * dpsi
                 continue
             step = y[k, i] * dpsi
-            slack, multiplier = xi[k, i], a[k, i]
-            t = slack + y[k, i] * at[k, i] - 1.0
-            k_t, k_xi = multiplier / t, (weight - multiplier) / slack
-            move = (mu[k] / t + mu[k] / slack - weight - k_t * step) / (k_t + k_xi)
+            slack, away, multiplier = xi[k, i], t[k, i], a[k, i]
+            k_t, k_xi = multiplier / away, (weight - multiplier) / slack
+            move = (mu[k] / away + mu[k] / slack - weight - k_t * step) / (k_t + k_xi)
             dxi[k, i], dt[k, i] = move, move + step
-            da[k, i] = mu[k] / t - multiplier - k_t * dt[k, i]
-            change += weight * move - mu[k] * (move / slack + dt[k, i] / t)
+            da[k, i] = mu[k] / away - multiplier - k_t * dt[k, i]
+            change += weight * move - mu[k] * (move / slack + dt[k, i] / away)
             if move < 0:
                 primal = min(primal, -slack / move)
             if dt[k, i] < 0:
-                primal = min(primal, -t / dt[k, i])
+                primal = min(primal, -away / dt[k, i])
             if da[k, i] < 0:
                 dual = min(dual, -multiplier / da[k, i])
             elif da[k, i] > 0:
@@ -419,7 +419,7 @@ def _arrive(axes: Any, w: Any, dw: Any, radius: Any, det: Any, step: Any, smooth
 @njit
 def _merit(
     axes: Any, own: Any, y: Any, c: Any, at: Any, along: Any, w: Any, dw: Any, radius: Any, scaling: Any,
-    mu: Any, smooth: Any, beta: Any, xi: Any, dxi: Any, dt: Any, longest: Any, alpha: Any,
+    mu: Any, smooth: Any, beta: Any, xi: Any, t: Any, dxi: Any, dt: Any, longest: Any, alpha: Any,
 ) -> Any:  # fmt: skip
     P, m, r = own.shape[0], own.shape[1], len(axes)
     out, there = np.empty(P), np.empty(r)
@@ -448,8 +448,8 @@ def _merit(
                 value += weight * max(-margin, 0.0)
             else:
                 slack = xi[k, i] + step * dxi[k, i]
-                t = xi[k, i] + y[k, i] * at[k, i] - 1.0 + step * dt[k, i]
-                value += weight * slack - mu[k] * log(slack * t)
+                away = t[k, i] + step * dt[k, i]
+                value += weight * slack - mu[k] * log(slack * away)
         out[k] = value + run_weight * log(run)
     return out
 
@@ -457,7 +457,7 @@ def _merit(
 @njit
 def _advance(
     axes: Any, w: Any, dw: Any, z: Any, dz: Any, radius: Any, scaling: Any, mu: Any, smooth: Any,
-    xi: Any, dxi: Any, a: Any, da: Any, longest: Any, longest_dual: Any, alpha: Any,
+    xi: Any, dxi: Any, t: Any, dt: Any, a: Any, da: Any, longest: Any, longest_dual: Any, alpha: Any,
 ) -> None:  # fmt: skip
     P, r = w.shape[0], len(axes)
     there = np.empty(r)
@@ -472,6 +472,7 @@ def _advance(
         if not smooth:
             for i in range(xi.shape[1]):
                 xi[k, i] += step * dxi[k, i]
+                t[k, i] += step * dt[k, i]
                 a[k, i] += dual * da[k, i]
         det = _determinant(axes, radius[k], w[k])
         balance = det * _determinant(axes, z[k, 0], z[k, 1:]) / mu[k] ** 2

@@ -94,13 +94,12 @@ class SlackTerms:
         return t + q, t
 
     def linearise(self, psi: Array, mu: Array) -> tuple[Array, Array, Array]:
-        z = self.response * psi
         if not self.started:
             self.started = True
-            self.xi, t = self._centre(z, mu)
-            self.a = mu / t
-        c, a, xi = self.c, self.a, self.xi
-        self.t = t = xi + z - 1.0
+            self.xi, self.t = self._centre(self.response * psi, mu)
+            self.a = mu / self.t
+        # t is kept, not recomputed from ψ: where it is tiny, rounding in ξ + yψ − 1 could turn its sign
+        c, a, xi, t = self.c, self.a, self.xi, self.t
         self.mu = mu
         k_t, k_xi = a / t, (c - a) / xi
         total = k_t + k_xi
@@ -134,6 +133,7 @@ class SlackTerms:
 
     def advance(self, alpha: Array, alpha_dual: Array) -> None:
         self.xi = self.xi + alpha * self.dxi
+        self.t = self.t + alpha * self.dt
         self.a = self.a + alpha_dual * self.da
 
 
