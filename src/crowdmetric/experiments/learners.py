@@ -26,14 +26,14 @@ from crowdmetric.subspaces import given_subspaces
 from crowdmetric.symmetric import relative_error, restrict, shape_error
 from crowdmetric.users.blocks import Answers, arrange, join
 
-__all__ = ["LEARNERS", "Job", "Row", "run_cell"]
+__all__ = ["LEARNERS", "Job", "Row", "oracle_stage1", "run_cell"]
 
 Array = NDArray[Any]
 Row = dict[str, Any]
 Job = tuple[Cell, tuple[str, ...], tuple[int, ...]]  # a cell, who learns, which runs
 
 METHODS = ("huber", "ols")
-# People that radii are chosen from, in each run: enough for two numbers, and a third of the time that 1,000 take.
+# People that radii are chosen from, in each run; the library's own default is 500.
 PEOPLE_FOR_RADII = 250
 
 
@@ -111,8 +111,8 @@ def _stitch_all(data: _Data, metrics: Array) -> dict[tuple[int, str], Array]:
         }
 
 
-def oracle(runs: Sequence[_Data], loss: Loss) -> list[_Learnt]:
-    """Return what the paper's radii give, computed from the true metrics and the true people."""
+def _oracle_radii(runs: Sequence[_Data]) -> tuple[Array, Array]:
+    """Return the paper's radii (runs, n) each, computed from the true metrics and the true people."""
     metric, ideal = [], []
     for data in runs:
         crowd, n = data.crowd, data.answers.n_problems
@@ -120,7 +120,22 @@ def oracle(runs: Sequence[_Data], loss: Loss) -> list[_Learnt]:
         v = np.einsum("kd,kdr->kr", -2.0 * crowd.ideal_points @ crowd.metric, data.bases[data.answers.problem])
         metric.append(np.linalg.norm(Q, axis=(1, 2)))
         ideal.append(np.linalg.norm(v, axis=1).reshape(n, -1).max(axis=1))
-    return _stitched(runs, loss, np.array(metric), np.array(ideal))
+    return np.array(metric), np.array(ideal)
+
+
+def oracle(runs: Sequence[_Data], loss: Loss) -> list[_Learnt]:
+    """Return what the paper's radii give."""
+    return _stitched(runs, loss, *_oracle_radii(runs))
+
+
+def oracle_stage1(cell: Cell, numbers: Sequence[int]) -> list[tuple[Array, Array, Array]]:
+    """Return (bases, subspace metrics, true metric) of some runs of a cell with the paper's radii."""
+    runs = [_prepare(cell, number) for number in numbers]
+    metric, ideal = _oracle_radii(runs)
+    people = arrange(join([data.answers for data in runs]))
+    result = solve_barrier(people, get_loss(cell.loss), metric.ravel(), ideal.ravel(), tolerance=1e-7)
+    metrics = result.metrics.reshape(len(runs), -1, *result.metrics.shape[1:])
+    return [(data.bases, Q, data.crowd.metric) for data, Q in zip(runs, metrics, strict=True)]
 
 
 def honest(runs: Sequence[_Data], loss: Loss) -> list[_Learnt]:
