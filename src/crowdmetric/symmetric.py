@@ -21,6 +21,7 @@ __all__ = [
     "degrees_of_freedom",
     "describe_direction",
     "dimension",
+    "factor_jacobian",
     "orthonormal_basis",
     "outer_difference",
     "project_psd",
@@ -84,6 +85,17 @@ def outer_difference(delta: Array, total: Array) -> Array:
     rows, columns, scale = _triangle(delta.shape[-1])
     half = 0.5 * scale
     return half * (delta[..., rows] * total[..., columns] + delta[..., columns] * total[..., rows])
+
+
+def factor_jacobian(L: Array) -> Array:
+    """Return the (p, d·k) derivative of ``svec(LLᵀ)`` with respect to the entries of L (d, k), row by row."""
+    d, k = L.shape
+    rows, columns, scale = _triangle(d)
+    J = np.zeros((rows.size, d, k))
+    each = np.arange(rows.size)
+    J[each, rows] += scale[:, None] * L[columns]
+    J[each, columns] += scale[:, None] * L[rows]
+    return J.reshape(rows.size, d * k)
 
 
 def restrict(A: Array, B: Array) -> Array:

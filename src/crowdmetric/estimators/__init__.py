@@ -1,6 +1,7 @@
 """The public estimators."""
 
 from crowdmetric.estimators.ideal_point import IdealPointMetric
+from crowdmetric.estimators.population import PopulationMetric
 from crowdmetric.estimators.stitched import StitchedMetric
 
-__all__ = ["IdealPointMetric", "StitchedMetric"]
+__all__ = ["IdealPointMetric", "PopulationMetric", "StitchedMetric"]

@@ -150,29 +150,43 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         People who were not in the data are given the mean pseudo-ideal point of those who were.
         """
         check_is_fitted(self)
+        items, numbers, people = self._read(pairs, users)
+        left, right = items[numbers[:, 0]], items[numbers[:, 1]]
+        # ψ = ⟨δ, M s + v⟩
+        pull = (left + right) @ self.metric_ + self._points_of(people)
+        return np.einsum("td,td->t", left - right, pull)
+
+    def _read(self, pairs: Any, users: Any) -> tuple[Array, NDArray[np.intp], NDArray[Any] | None]:
+        """Return items, (T, 2) rows into them, and whom each comparison is put to (T,), or None for nobody known."""
         if isinstance(pairs, Comparisons):
             if users is not None:
                 raise DataError("Comparisons carry their people; leave users out")
             users, pairs = pairs.user_ids[pairs.user], pairs.pairs
         items, numbers = read_pairs(pairs, self.items)
-        left, right = items[numbers[:, 0]], items[numbers[:, 1]]
-        # ψ = ⟨δ, M s + v⟩
-        pull = (left + right) @ self.metric_ + self._points_of(users, numbers.shape[0])
-        return np.einsum("td,td->t", left - right, pull)
-
-    def _points_of(self, users: Any, T: int) -> Array:
-        """Return the pseudo-ideal point of each answer's person, (T, d)."""
-        average = self.pseudo_ideal_points_.mean(axis=0)
         if users is None:
-            return np.broadcast_to(average, (T, average.size))
-        users = np.asarray(users)
-        if users.shape != (T,):
-            raise DataError(f"users has shape {users.shape}, but there are {T} comparisons; give one person each")
+            return items, numbers, None
+        people, T = np.asarray(users), numbers.shape[0]
+        if people.shape != (T,):
+            raise DataError(f"users has shape {people.shape}, but there are {T} comparisons; give one person each")
+        return items, numbers, people
+
+    def _find(self, people: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+        """Return which of these people (T,) were in the data, and their rows in `users_`."""
         order = np.argsort(self.users_, kind="stable")
-        place = np.minimum(np.searchsorted(self.users_, users, sorter=order), self.users_.size - 1)
+        place = np.minimum(np.searchsorted(self.users_, people, sorter=order), self.users_.size - 1)
         found = order[place]
-        known = self.users_[found] == users
-        return np.where(known[:, None], self.pseudo_ideal_points_[found], average)
+        return self.users_[found] == people, found
+
+    def _unknown_point(self) -> Array:
+        """Return the v (d,) of somebody of whom nothing is known."""
+        return self.pseudo_ideal_points_.mean(axis=0)
+
+    def _points_of(self, people: NDArray[Any] | None) -> Array:
+        """Return the pseudo-ideal point of each comparison's person, (T, d) or (1, d)."""
+        if people is None:
+            return self._unknown_point()[None]
+        known, found = self._find(people)
+        return np.where(known[:, None], self.pseudo_ideal_points_[found], self._unknown_point())
 
     def predict(self, pairs: Any, users: Any = None) -> NDArray[Any]:
         """Return the expected answer of each comparison: −1 left, +1 right (ψ itself under the squared loss)."""

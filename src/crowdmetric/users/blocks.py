@@ -148,8 +148,8 @@ def _padded(counts: Indices) -> Indices:
     return -(-counts // step) * step
 
 
-def arrange(answers: Answers) -> People:
-    """Lay answers out in blocks."""
+def arrange(answers: Answers, block_size: int = BLOCK_SIZE) -> People:
+    """Lay answers out in blocks of at most `block_size` numbers in a (P, m, p) temporary (but at least one person)."""
     items, pairs, person, problem = answers.items, answers.pairs, answers.person, answers.problem
     order = np.argsort(person, kind="stable")
     counts = np.bincount(person, minlength=problem.size)
@@ -160,7 +160,7 @@ def arrange(answers: Answers) -> People:
     for m in np.unique(lengths[counts > 0]):
         members = np.flatnonzero((lengths == m) & (counts > 0))
         members = members[np.argsort(problem[members], kind="stable")]
-        size = max(1, BLOCK_SIZE // (int(m) * degrees_of_freedom(r)))
+        size = max(1, block_size // (int(m) * degrees_of_freedom(r)))
         for begin in range(0, members.size, size):
             chosen = members[begin : begin + size]
             slot = np.arange(m)[None, :]

@@ -3,7 +3,7 @@
 Inside a subspace of rank one to three a person's Newton system is a handful of numbers, and NumPy spends its
 time on temporaries. `CompiledBlock` does the same arithmetic person by person in a few sweeps, several times
 faster. The formulas are those of `bounded.py`, `ball.py` and `terms.py`, where they are explained;
-`tests/test_barrier.py` checks that both agree at every step. This is the one file that imports Numba.
+`tests/test_barrier.py` checks that both agree at every step.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 from math import exp, log, sqrt
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.users.blocks import Block
 from crowdmetric.users.bounded import SHARE, Sums, own_axes, turned, turned_back
+from crowdmetric.users.compiled import compiled
 
 __all__ = ["CompiledBlock"]
 
@@ -25,8 +25,6 @@ Array = NDArray[Any]
 
 # A product of factors up to 2 is turned into its logarithm long before it could overflow.
 LONGEST_RUN = 1e200
-
-njit = numba.njit(cache=True, error_model="numpy")
 
 
 class CompiledBlock:
@@ -129,7 +127,7 @@ def _central(w: Array, radius: Array, mu: Array) -> Array:
     return np.column_stack([scale * radius, -scale[:, None] * w])
 
 
-@njit
+@compiled
 def _determinant(axes: Any, s0: Any, s1: Any) -> Any:
     size = 0.0
     for a in range(len(axes)):
@@ -138,7 +136,7 @@ def _determinant(axes: Any, s0: Any, s1: Any) -> Any:
     return (s0 - size) * (s0 + size)
 
 
-@njit
+@compiled
 def _psi(axes: Any, delta: Any, total: Any, own: Any, A: Any, problem: Any, w: Any) -> Any:
     P, m, r = delta.shape[0], delta.shape[1], len(axes)
     out = np.empty((P, m))
@@ -155,7 +153,7 @@ def _psi(axes: Any, delta: Any, total: Any, own: Any, A: Any, problem: Any, w: A
     return out
 
 
-@njit
+@compiled
 def _invert(axes: Any, H: Any) -> None:
     """Invert a symmetric positive definite matrix in place by Gauss–Jordan sweeps."""
     r = len(axes)
@@ -174,7 +172,7 @@ def _invert(axes: Any, H: Any) -> None:
         H[k, k] = pivot
 
 
-@njit
+@compiled
 def _centre(c: Any, z: Any, mu: Any) -> Any:
     """Return ξ and t of one hinge answer on the central path (`terms.SlackTerms`)."""
     q = 1.0 - z
@@ -184,7 +182,7 @@ def _centre(c: Any, z: Any, mu: Any) -> Any:
     return t + q, t
 
 
-@njit
+@compiled
 def _linearise(
     axes: Any, own: Any, y: Any, c: Any, at: Any, w: Any, radius: Any, z: Any, mu: Any, smooth: Any, beta: Any,
     xi: Any, t: Any, a: Any, g: Any, h: Any, tangent: Any, scaling: Any, inverse: Any, rhs: Any,
@@ -260,7 +258,7 @@ def _linearise(
     return merit, gap
 
 
-@njit
+@compiled
 def _eliminate(
     axes: Any, delta: Any, total: Any, own: Any, g: Any, h: Any, tangent: Any, inverse: Any, rhs: Any, problem: Any,
     schur: Any, gradient: Any, reduced: Any,
@@ -312,7 +310,7 @@ def _eliminate(
             S[:], G[:], R[:] = 0.0, 0.0, 0.0
 
 
-@njit
+@compiled
 def _to_boundary(axes: Any, s0: Any, s1: Any, d0: Any, d1: Any) -> Any:
     """Return the smallest positive step that leaves the second-order cone (`ball._to_boundary`)."""
     det = _determinant(axes, s0, s1)
@@ -326,7 +324,7 @@ def _to_boundary(axes: Any, s0: Any, s1: Any, d0: Any, d1: Any) -> Any:
     return (b + root) / -a if a < 0 else np.inf
 
 
-@njit
+@compiled
 def _direction(
     axes: Any, delta: Any, total: Any, own: Any, y: Any, c: Any, problem: Any, dA: Any, w: Any, radius: Any, z:
     Any, mu: Any, smooth: Any, xi: Any, t: Any, a: Any, g: Any, h: Any, scaling: Any, inverse: Any, rhs: Any,
@@ -399,7 +397,7 @@ def _direction(
     return slope
 
 
-@njit
+@compiled
 def _arrive(axes: Any, w: Any, dw: Any, radius: Any, det: Any, step: Any, smooth: Any, out: Any) -> None:
     """Write where a person's step leads (`ball.Balls.arrive`)."""
     r = len(axes)
@@ -416,7 +414,7 @@ def _arrive(axes: Any, w: Any, dw: Any, radius: Any, det: Any, step: Any, smooth
                 out[p] *= factor
 
 
-@njit
+@compiled
 def _merit(
     axes: Any, own: Any, y: Any, c: Any, at: Any, along: Any, w: Any, dw: Any, radius: Any, scaling: Any,
     mu: Any, smooth: Any, beta: Any, xi: Any, t: Any, dxi: Any, dt: Any, longest: Any, alpha: Any,
@@ -454,7 +452,7 @@ def _merit(
     return out
 
 
-@njit
+@compiled
 def _advance(
     axes: Any, w: Any, dw: Any, z: Any, dz: Any, radius: Any, scaling: Any, mu: Any, smooth: Any,
     xi: Any, dxi: Any, t: Any, dt: Any, a: Any, da: Any, longest: Any, longest_dual: Any, alpha: Any,

@@ -1,0 +1,346 @@
+"""`PopulationMetric`: people drawn from one population and integrated out."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from time import perf_counter
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdmetric.engines.local import LocalEngine
+from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, DataError, NotIdentifiedWarning
+from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.estimators.inputs import check_options, positive_number, read_rows
+from crowdmetric.estimators.population_problem import PopulationProblem
+from crowdmetric.estimators.units import Units
+from crowdmetric.losses import Loss
+from crowdmetric.solvers.charts import Chart
+from crowdmetric.solvers.population import PopulationFit, fit_law, fit_with_evidence, observed_information, ridge_matrix
+from crowdmetric.solvers.solution import Solution
+from crowdmetric.symmetric import degrees_of_freedom, smat, svec
+from crowdmetric.users.blocks import arrange
+from crowdmetric.users.integrals import mean_probability
+from crowdmetric.users.population import STRUCTURES, blocks_of
+
+__all__ = ["PopulationMetric"]
+
+Array = NDArray[Any]
+
+# Numbers in the (people, answers, p) temporary of a block: large enough for threads, small enough for a cache.
+BLOCK_SIZE = 1 << 18
+# With fewer people than this a parameter, outer products of scores are too noisy an information.
+PEOPLE_A_PARAMETER = 20
+# Starts agree where their log-likelihoods differ by less, in nats.
+AGREEMENT = 0.05
+# A standard error of log scale beyond which the scale is not known.
+LOOSE_SCALE = 0.5
+# Questions look chosen for people beyond this z-score.
+BIASED = 4.0
+
+
+class PopulationMetric(CrowdMetric):
+    """Learn a metric from people drawn from one population, without knowing anybody's place.
+
+    Everybody's ideal point is drawn from one Gaussian law and integrated out, so that a few answers a person, even
+    one, teach the metric: no bound on people, no subspaces, nothing taken from the truth. See
+    `crowdmetric.users.population` for the likelihood and docs/algorithms.md for the reasoning.
+
+    Parameters
+    ----------
+    items : (N, d) array
+        Item vectors; shared, not copied.
+    loss : {'logistic', 'probit'}, default 'logistic'
+        How answers scatter around the model's ψ.
+    beta : float, default 1.0
+        Sharpness of the answers. Only βM is identified: a larger β gives a smaller metric of the same shape.
+    covariance : {'isotropic', 'free'}, default 'isotropic'
+        Ideal points N(u₀, s²I) or N(u₀, Σ_u). Free when people form clusters or stretch along some features.
+    rank : int, optional
+        Largest rank of the metric; None: d.
+    constraint : {'psd', 'symmetric'}, default 'psd'
+        A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points.
+    ridge : 'evidence', float or None, default 'evidence'
+        Draws the metric towards a multiple of the identity; the strength is found from the data, given, or none.
+        (Given and reported for items centred and of root mean square length one.)
+    starts : int, default 2
+        From how many points to begin; the best end is kept, and a disagreement is said.
+    tol : float, default 1e-4
+        Stop when a step would gain less log-likelihood (in nats, over all people).
+    max_iter : int, default 200
+    jobs : int, optional
+        Threads; None: one a core. Results do not depend on it.
+    random_state : int, default 0
+        Of the starts after the first.
+
+    Attributes
+    ----------
+    metric_, components_, users_, pseudo_ideal_points_, ideal_points_, objective_, solution_
+        See `CrowdMetric`. People are at their posterior mean.
+    scale_, shape_ : float, (d, d) array
+        ``metric_ = scale_ × shape_``, the shape with trace d. The scale is known only through β and the noise.
+    scale_error_ : float
+        Standard error of log scale.
+    standard_errors_ : (d, d) array
+        Of the entries of the metric.
+    symmetric_metric_ : (d, d) array
+        The fit without the PSD constraint, around which intervals are built.
+    metric_covariance_ : (p, p) array
+        Covariance of svec of the symmetric fit.
+    ideal_mean_, ideal_covariance_ : (d,), (d, d)
+        u₀ and Σ_u (least norm where the metric is singular; under 'free' only MΣ_uM is well determined).
+    pseudo_ideal_mean_, pseudo_ideal_covariance_ : (d,), (d, d)
+        The law of ``v = −2Mu``, which is what the likelihood sees.
+    pseudo_ideal_covariances_ : (K, d, d) array or None
+        Of everybody's v given their answers, where that fits in memory.
+    ridge_, determined_ : float
+        The strength used, and how many of the p − 1 shape parameters the answers determine under it.
+    log_likelihood_ : float
+        Of all answers.
+    question_bias_ : float
+        z-score of the test that questions were chosen near people's ideal points; NaN where nobody can tell.
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> from crowdmetric.symmetric import shape_error
+    >>> crowd = simulate_crowd(3, None, None, users=3000, comparisons=2, seed=0)
+    >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> shape_error(model.metric_, crowd.metric) < 0.15
+    True
+    """
+
+    def __init__(
+        self,
+        items: ArrayLike | None = None,
+        *,
+        loss: str | Loss = "logistic",
+        beta: float = 1.0,
+        covariance: str = "isotropic",
+        rank: int | None = None,
+        constraint: str = "psd",
+        ridge: str | float | None = "evidence",
+        starts: int = 2,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        jobs: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.items = items
+        self.loss = loss
+        self.beta = beta
+        self.covariance = covariance
+        self.rank = rank
+        self.constraint = constraint
+        self.ridge = ridge
+        self.starts = starts
+        self.tol = tol
+        self.max_iter = max_iter
+        self.jobs = jobs
+        self.random_state = random_state
+
+    def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
+        """Learn the metric and the law of people.
+
+        Parameters
+        ----------
+        pairs : (T, 2) int array, (T, 2, d) array or Comparisons
+            Row numbers into items, or the vectors themselves, left and right.
+        y : (T,) array
+            −1 left preferred, +1 right preferred.
+        users : (T,) array
+            Who answered; None: one person.
+        sample_weight : (T,) array
+            How often an answer counts; a tie is two opposite answers of half a weight.
+        """
+        clock = perf_counter()
+        loss = self._loss()
+        rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
+        self._check(loss, rows.items.shape[1])
+        units = Units.of(rows.items, rows.pairs)
+        blocks = blocks_of(arrange(replace(rows.jointly(), items=units.inside(rows.items)), BLOCK_SIZE))
+        if not blocks:
+            raise DataError("no comparison of different items has a positive weight; there is nothing to learn from")
+        problem = PopulationProblem(blocks, STRUCTURES[self.covariance], loss, LocalEngine(self.jobs))
+        fit = self._best_of_starts(problem)
+        self._describe_metric(problem, fit, units)
+        points = self._describe_people(problem, fit, units, rows.users.size)
+        solution = self._solution(fit, float(rows.weight.sum()), clock)
+        self._finish(self.scale_ * self.shape_, rows.users, points, solution)
+        return self
+
+    def _check(self, loss: Loss, d: int) -> None:
+        if not (loss.needs_binary and loss.is_smooth):
+            raise DataError(f"loss={loss.name!r} is not a likelihood of binary answers; use 'logistic' or 'probit'")
+        for name, known in (("covariance", tuple(STRUCTURES)), ("constraint", ("psd", "symmetric"))):
+            if getattr(self, name) not in known:
+                raise DataError(f"{name}={getattr(self, name)!r} is unknown; use {' or '.join(map(repr, known))}")
+        if self.rank is not None and (isinstance(self.rank, bool) or not 1 <= self.rank <= d):
+            raise DataError(f"rank={self.rank!r} is not between 1 and the {d} features of the items")
+        if self.rank is not None and self.constraint == "symmetric":
+            raise DataError(f"rank={self.rank} has no use with constraint='symmetric'; leave one of them out")
+        if isinstance(self.ridge, str) and self.ridge != "evidence":
+            raise DataError(f"ridge={self.ridge!r} is unknown; use 'evidence', a number or None")
+        if not isinstance(self.ridge, str) and self.ridge not in (None, 0):
+            positive_number(self.ridge, "ridge")
+        check_options(self.tol, self.max_iter, 2, self.random_state)
+        if isinstance(self.starts, bool) or not isinstance(self.starts, int) or self.starts < 1:
+            raise DataError(f"starts={self.starts!r} is not a whole number of at least 1")
+
+    def _best_of_starts(self, problem: PopulationProblem) -> PopulationFit:
+        """Fit from every start, all under the ridge of the first, and return the best end."""
+        d = problem.d
+        chart = Chart(d, None if self.constraint == "symmetric" else self.rank or d, self.covariance == "free")
+        options: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
+        rng = np.random.default_rng(self.random_state)
+        ridge = 0.0 if self.ridge is None or isinstance(self.ridge, str) else float(self.ridge)
+        ends: list[PopulationFit] = []
+        for number in range(self.starts):
+            start = _start(chart, rng if number else None)
+            if self.ridge == "evidence" and not ends:
+                ends.append(fit_with_evidence(problem.fast, chart, start, **options))
+                ridge = ends[0].ridge
+            else:
+                ends.append(fit_law(problem.fast, chart, start, ridge=ridge, **options))
+        self.starts_ = np.array([-end.result.at.value for end in ends])
+        best = ends[int(np.argmax(self.starts_))]
+        return fit_law(problem.exact, chart, best.theta, ridge=ridge, **options) if problem.needs_polish else best
+
+    def _describe_metric(self, problem: PopulationProblem, fit: PopulationFit, units: Units) -> None:
+        """Set what is known of the metric, in the items' own units."""
+        d, p = problem.d, degrees_of_freedom(problem.d)
+        metric = problem.structure.law(fit.natural, d).metric / units.size**2
+        self.scale_ = float(np.trace(metric)) / d
+        self.shape_ = metric / self.scale_ if self.scale_ != 0 else metric
+        self.ridge_, self.determined_, self.log_likelihood_ = fit.ridge, fit.determined, fit.value
+        symmetric, information = self._without_constraint(problem, fit)
+        self.symmetric_metric_ = smat(symmetric[:p]) / units.size**2
+        self.metric_covariance_ = _inverse(information)[:p, :p] / units.size**4
+        self.standard_errors_ = smat(np.sqrt(np.maximum(np.diag(self.metric_covariance_), 0.0)))
+        trace = svec(np.eye(d)) / d
+        error = float(np.sqrt(max(trace @ self.metric_covariance_ @ trace, 0.0)))
+        self.scale_error_ = error / abs(self.scale_) if self.scale_ != 0 else float("inf")
+        self.question_bias_ = problem.question_bias(fit.natural)
+
+    def _without_constraint(self, problem: PopulationProblem, fit: PopulationFit) -> tuple[Array, Array]:
+        """Return natural parameters and information of the fit over all symmetric matrices, without a ridge.
+
+        Neither the boundary of the cone nor shrinkage then bends intervals. Where the answers leave it undetermined
+        the ridge of the fit is kept.
+        """
+        d, p = problem.d, degrees_of_freedom(problem.d)
+        law = problem.structure.law(fit.natural, d)
+        free = self.covariance == "free"
+        chart = Chart(d, None, free)
+        start = chart.theta(law.metric, law.mean, law.covariance if free else fit.natural[-1:])
+        options: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
+        unbound = fit_law(problem.exact, chart, start, ridge=0.0, **options)
+        if not unbound.result.converged:
+            unbound = fit_law(problem.exact, chart, start, ridge=fit.ridge, **options)
+        information = unbound.information.copy()
+        if problem.n_people < PEOPLE_A_PARAMETER * information.shape[0]:
+            information = observed_information(problem.exact, unbound.natural)
+        information[:p, :p] += unbound.ridge * ridge_matrix(d)
+        return unbound.natural, information
+
+    def _describe_people(self, problem: PopulationProblem, fit: PopulationFit, units: Units, n_people: int) -> Array:
+        """Set the law of people and return everybody's v (K, d), in the items' own units."""
+        d = problem.d
+        inside = problem.structure.law(fit.natural, d)
+        law = units.law_outside(inside)
+        self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_ = law.mean, law.covariance
+        inverse = np.linalg.pinv(law.metric, rcond=1e-6, hermitian=True)
+        self.ideal_mean_ = -0.5 * inverse @ law.mean
+        if self.covariance == "isotropic":
+            self.ideal_covariance_ = (float(np.exp(fit.natural[-1])) * units.size) ** 2 * np.eye(d)
+        else:
+            self.ideal_covariance_ = 0.25 * inverse @ law.covariance @ inverse
+        points, spreads = problem.people(inside, n_people)
+        self.pseudo_ideal_covariances_ = None if spreads is None else spreads / units.size**2
+        return points / units.size - 2.0 * units.centre @ law.metric
+
+    def _solution(self, fit: PopulationFit, answers: float, clock: float) -> Solution:
+        """Return how the fit ended, with a warning for everything it cannot know."""
+        done = fit.result.converged
+        status = "Solved" if done else f"Stopped after {self.max_iter} iterations, short of tol={self.tol:g}"
+        apart = float(np.ptp(self.starts_))
+        status += f"; {self.starts} starts agree." if self.starts > 1 and apart < AGREEMENT else "."
+        notes: list[tuple[type[CrowdmetricWarning], str]] = []
+        if not done:
+            notes.append((ConvergenceWarning, "the fit has not converged; raise max_iter"))
+        if apart >= AGREEMENT:
+            text = f"{self.starts} starts ended up to {apart:.2g} nats apart, and the best is kept; raise starts"
+            notes.append((ConvergenceWarning, text))
+        if self.scale_error_ > LOOSE_SCALE:
+            text = (
+                f"the scale of the metric is hardly known (its logarithm has standard error {self.scale_error_:.1g}): "
+                "the answers look free of noise, or say too little about it; rely on shape_, not on metric_"
+            )
+            notes.append((NotIdentifiedWarning, text))
+        if abs(self.question_bias_) > BIASED:
+            text = (
+                f"questions look chosen for the people who answered them (z = {self.question_bias_:.1f}), which "
+                "biases the metric; ask at random, or use MatchedMetric"
+            )
+            notes.append((NotIdentifiedWarning, text))
+        for kind, text in notes:
+            warnings.warn(text, kind, stacklevel=3)
+        p = degrees_of_freedom(self.shape_.shape[0])
+        if self.determined_ < 0.95 * (p - 1):
+            status += (
+                f" The answers determine {self.determined_:.0f} of the {p - 1} parameters of the metric's shape; "
+                "a ridge towards a multiple of the identity stands in for the rest."
+            )
+        status += "".join(f" {text[0].upper()}{text[1:]}." for _, text in notes)
+        seconds = perf_counter() - clock
+        return Solution(status, done, -fit.value / answers, float("nan"), fit.result.iterations, seconds)
+
+    # ------------------------------------------------------------------------------------- predictions
+
+    def _unknown_point(self) -> Array:
+        return self.pseudo_ideal_mean_
+
+    def predict_proba(self, pairs: Any, users: Any = None) -> Array:
+        """Return ``Pr[y = −1], Pr[y = +1]`` (T, 2), averaged over where the person may stand.
+
+        For people of whom nothing is known that is the whole population.
+        """
+        psi = self.decision_function(pairs, users)
+        right = mean_probability(psi, self._variance(pairs, users), self._loss())
+        return np.column_stack([1.0 - right, right])
+
+    def _variance(self, pairs: Any, users: Any) -> Array:
+        """Return the variance of ψ (T,) given what is known of each person."""
+        items, numbers, people = self._read(pairs, users)
+        delta = items[numbers[:, 0]] - items[numbers[:, 1]]
+        prior = np.einsum("td,td->t", delta @ self.pseudo_ideal_covariance_, delta)
+        if people is None:
+            return prior
+        known, place = self._find(people)
+        if self.pseudo_ideal_covariances_ is None:  # too many people to keep: their means alone
+            return np.where(known, 0.0, prior)
+        own = np.einsum("td,tde,te->t", delta[known], self.pseudo_ideal_covariances_[place[known]], delta[known])
+        prior[known] = np.maximum(own, 0.0)
+        return prior
+
+
+def _start(chart: Chart, rng: np.random.Generator | None) -> Array:
+    """Return where to begin, for items of size one: twice the identity, or (with `rng`) a metric drawn at random."""
+    d = chart.d
+    metric, spread = 2.0 * np.eye(d), 1.0 / np.sqrt(d)
+    if rng is not None:
+        G = rng.standard_normal((d, d))
+        metric, spread = 2.0 * G @ G.T / d, spread * float(np.exp(0.5 * rng.standard_normal()))
+    covariance = 4.0 * spread**2 * metric @ metric
+    return chart.theta(metric, np.zeros(d), covariance if chart.free else np.array([np.log(spread)]))
+
+
+def _inverse(information: Array) -> Array:
+    """Return the inverse, with directions of no information given an infinite variance in effect."""
+    scale = 1.0 / np.sqrt(np.maximum(np.diag(information), 1e-300))
+    values, vectors = np.linalg.eigh(information * scale[:, None] * scale)
+    values = np.maximum(values, 1e-12 * values[-1])
+    return (vectors / values) @ vectors.T * scale[:, None] * scale

@@ -1,0 +1,92 @@
+"""Coordinates of a population model in which a metric is one by construction.
+
+Scores are written in natural parameters (`crowdmetric.users.population`): svec M, the mean μ, and what describes the
+spread of people. A *chart* parametrises them by θ and pulls gradients and information back. With ``M = LLᵀ``,
+L (d, k)::
+
+    dM = dL Lᵀ + L dLᵀ,      gradient 2 G L,      curvature Jᵀ I J + 2 G₊ ⊗ 1
+
+where G = ∂f/∂M and I the information in svec M. The second term is the bending of the chart itself: at a metric that
+has lost a direction G is not zero but positive semi-definite there, and without its part G₊ a step would not know how
+hard the boundary pushes back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.solvers.scoring import Quadratic
+from crowdmetric.symmetric import degrees_of_freedom, factor_jacobian, project_psd, smat, svec
+
+__all__ = ["Chart"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """θ = (L or svec M, μ, log s or F with Σ = FFᵀ).
+
+    Attributes
+    ----------
+    d : int
+    rank : int or None
+        Columns of L; None: M is any symmetric matrix, for intervals and for the check whether people have ideal points.
+    free : bool
+        Whether the covariance is free (F, d × d) or isotropic (log s).
+    """
+
+    d: int
+    rank: int | None
+    free: bool
+
+    def _parts(self, theta: Array) -> tuple[Array, Array, Array]:
+        size = degrees_of_freedom(self.d) if self.rank is None else self.d * self.rank
+        return theta[:size], theta[size : size + self.d], theta[size + self.d :]
+
+    def natural(self, theta: Array) -> Array:
+        """Return the natural parameters at θ."""
+        metric, mean, spread = self._parts(theta)
+        if self.rank is not None:
+            L = metric.reshape(self.d, self.rank)
+            metric = svec(L @ L.T)
+        if self.free:
+            F = spread.reshape(self.d, self.d)
+            spread = svec(F @ F.T)
+        return np.concatenate([metric, mean, spread])
+
+    def theta(self, metric: Array, mean: Array, spread: Array) -> Array:
+        """Return θ from M (d, d), μ and log s or Σ (d, d)."""
+        first = svec(metric) if self.rank is None else _factor(metric, self.rank).ravel()
+        last = _factor(spread, self.d).ravel() if self.free else np.atleast_1d(spread)
+        return np.concatenate([first, mean, last])
+
+    def pull_back(self, theta: Array, value: float, gradient: Array, information: Array) -> Quadratic:
+        """Return f, its gradient and its curvature in θ from those in natural parameters."""
+        d, p = self.d, degrees_of_freedom(self.d)
+        metric, _, spread = self._parts(theta)
+        J = np.zeros((gradient.size, theta.size))
+        bend = np.zeros((theta.size, theta.size))
+        n = metric.size
+        if self.rank is None:
+            J[:p, :n] = np.eye(p)
+        else:
+            J[:p, :n] = factor_jacobian(metric.reshape(d, self.rank))
+            bend[:n, :n] = 2.0 * np.kron(project_psd(smat(gradient[:p])), np.eye(self.rank))
+        J[p : p + d, n : n + d] = np.eye(d)
+        if self.free:
+            J[p + d :, n + d :] = factor_jacobian(spread.reshape(d, d))
+            bend[n + d :, n + d :] = 2.0 * np.kron(project_psd(smat(gradient[p + d :])), np.eye(d))
+        else:
+            J[-1, -1] = 1.0
+        return Quadratic(value, J.T @ gradient, J.T @ information @ J + bend)
+
+
+def _factor(A: Array, rank: int) -> Array:
+    """Return L (d, rank) with ``LLᵀ`` nearest to A."""
+    values, vectors = np.linalg.eigh(A)
+    return vectors[:, ::-1][:, :rank] * np.sqrt(np.maximum(values[::-1][:rank], 0.0))

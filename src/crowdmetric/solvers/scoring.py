@@ -1,0 +1,103 @@
+"""Levenberg-damped scoring: minimise a smooth function whose curvature is known from scores.
+
+At θ the caller gives value f, gradient g and a positive semi-definite curvature H (outer products of scores, plus
+whatever else is convex). A step solves ``(H + κ diag(H)) step = −g``; the damping κ falls when the quadratic model
+foretold the decrease well, and grows when it did not (Marquardt; Nielsen's update). The iteration stops when a full
+step would lower f by less than the tolerance, or when no damping lowers it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+__all__ = ["Quadratic", "ScoringResult", "minimise_by_scoring"]
+
+Array = NDArray[Any]
+
+# Values that are sums over many people are known to about this share of themselves.
+ROUNDING = 1e-9
+# Directions without curvature, of which a factored metric has many, must not become long steps.
+LEAST_DAMPING = 1e-4
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """A function at a point: value, gradient (n,), positive semi-definite curvature (n, n)."""
+
+    value: float
+    gradient: Array
+    curvature: Array
+
+
+@dataclass(frozen=True)
+class ScoringResult:
+    """Where the iteration ended.
+
+    Attributes
+    ----------
+    point, at
+        θ and the function there.
+    converged
+        Whether the foretold decrease fell below the tolerance.
+    decrease
+        The last foretold decrease.
+    iterations
+        Steps tried, accepted or not.
+    """
+
+    point: Array
+    at: Quadratic
+    converged: bool
+    decrease: float
+    iterations: int
+
+
+def minimise_by_scoring(
+    function: Callable[[Array], Quadratic],
+    start: Array,
+    *,
+    tolerance: float,
+    max_iterations: int = 200,
+    after_step: Callable[[int, float], None] | None = None,
+) -> ScoringResult:
+    """Minimise `function` from `start` until a step would gain less than `tolerance`."""
+    point, at = start, function(start)
+    damping, growth = 1e-2, 2.0
+    decrease = np.inf
+    for iteration in range(1, max_iterations + 1):
+        step = _damped_step(at, damping)
+        foretold = -float(at.gradient @ step) - 0.5 * float(step @ at.curvature @ step)
+        decrease = foretold
+        if foretold < max(tolerance, ROUNDING * abs(at.value)) and damping <= 1.0:
+            return ScoringResult(point, at, True, max(foretold, 0.0), iteration - 1)
+        trial = function(point + step)
+        gain = (at.value - trial.value) / foretold if foretold > 0 and np.isfinite(trial.value) else -1.0
+        if gain > 1e-4:
+            point, at = point + step, trial
+            damping, growth = max(damping * max(1.0 / 5.0, 1.0 - (2.0 * gain - 1.0) ** 3), LEAST_DAMPING), 2.0
+            if after_step is not None:
+                after_step(iteration, at.value)
+        else:
+            damping, growth = damping * growth, growth * 2.0
+            if damping > 1e12:  # no step lowers the value: rounding is all that is left
+                return ScoringResult(point, at, foretold < 1e3 * tolerance, max(foretold, 0.0), iteration)
+    return ScoringResult(point, at, False, float(decrease), max_iterations)
+
+
+def _damped_step(at: Quadratic, damping: float) -> Array:
+    """Return the step; directions without any curvature (two factors of one metric) are held by the damping."""
+    scale = np.diag(at.curvature).copy()
+    scale = np.maximum(scale, 1e-10 * max(float(scale.max()), 1e-300))
+    while True:
+        try:
+            factor = cho_factor(at.curvature + np.diag((damping + 1e-12) * scale), check_finite=False)
+        except np.linalg.LinAlgError:
+            damping = max(10.0 * damping, 1e-10)
+            continue
+        return -cho_solve(factor, at.gradient, check_finite=False)

@@ -1,0 +1,244 @@
+"""People integrated out: the likelihood of a person's answers under a Gaussian law of pseudo-ideal points.
+
+A person answers m questions. Of their v ~ N(μ, Σ) only ``w = B v`` matters, the part in the span of their δ's
+(``δ_i = Bᵀe_i``, B (q, d) and e_i the rows of E (m, q)). With ``a_i = ⟨Δ_i, M⟩ + ⟨δ_i, μ⟩`` and ``S = B Σ Bᵀ``::
+
+    value   ℓ = log ∫ Π_i f(y_i (a_i + e_iᵀw))^ω_i  N(w; 0, S) dw
+    slope   ∂ℓ/∂a_i = E[h_i]                                    h_i = d/da_i of ω_i log f
+    bend    ∂ℓ/∂S   = ½ E[u uᵀ + Eᵀ diag(h') E],  u = Eᵀh       (half the second derivative, for a Gaussian law)
+
+E being the mean over the person given their answers. These three are all that learning needs, and all that
+locating a person needs (`posterior_of`), whichever way the integral is done:
+
+`on_grid`
+    The trapezoidal rule on an equally spaced grid of prior quantiles, for q ≤ 3. For analytic integrands that
+    decay at both ends its error falls exponentially with the spacing.
+`crowdmetric.users.propagation.by_propagation`
+    Expectation propagation, for any q.
+
+Arrays may be NumPy's or any other library's of the array API standard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+from numpy.typing import NDArray
+
+from crowdmetric.losses import Logistic, Loss
+
+__all__ = [
+    "Grid",
+    "Integral",
+    "evaluate_nodes",
+    "grid_of",
+    "kernels",
+    "loadings_of",
+    "mean_probability",
+    "on_grid",
+    "posterior_of",
+    "root_of",
+]
+
+Array = Any
+
+# Beyond this many standard deviations the law weighs 2e-9.
+REACH = 6.0
+# Fewest nodes along an axis, by dimension; their number is doubled for people whose ψ spreads more.
+FEWEST = {1: 49, 2: 21, 3: 17}
+# A logistic answer of spread c has its poles π/c off the axis, so that a spacing h errs by about exp(−2π²/(hc)):
+# with h ≤ 1.1/c this is 2e-8.
+FINENESS = 1.1
+
+
+@dataclass(frozen=True)
+class Integral:
+    """The log-likelihood of each person and its first derivatives.
+
+    Attributes
+    ----------
+    value : (P,)
+    slope : (P, m)
+        With respect to the offsets a.
+    bend : (P, q, q)
+        With respect to the covariance S.
+    """
+
+    value: Array
+    slope: Array
+    bend: Array
+
+
+@dataclass(frozen=True)
+class Grid:
+    """An equally spaced grid in standard normal coordinates.
+
+    Attributes
+    ----------
+    line : (n,)
+        The coordinates along one axis.
+    places : (Q, q)
+        Each node's place on every axis.
+    log_weights : (Q,)
+        Logarithms of the nodes' weights, which sum to one.
+    """
+
+    line: NDArray[np.float64]
+    places: NDArray[np.int64]
+    log_weights: NDArray[np.float64]
+
+    @property
+    def nodes(self) -> NDArray[np.float64]:
+        """The (Q, q) coordinates of the nodes."""
+        return self.line[self.places]
+
+
+@lru_cache
+def grid_of(q: int, nodes: int) -> Grid:
+    """Return the trapezoidal grid of q dimensions; corners that weigh less than the reach of an axis are left out."""
+    line = np.linspace(-REACH, REACH, nodes)
+    places = np.stack(np.meshgrid(*[np.arange(line.size)] * q, indexing="ij"), axis=-1).reshape(-1, q)
+    square = np.sum(line[places] ** 2, axis=1)
+    inside = square <= REACH**2 * (1.0 + 1e-12)
+    places, log_weights = places[inside], -0.5 * square[inside]
+    log_weights -= np.log(np.sum(np.exp(log_weights)))
+    for shared in (line, places, log_weights):
+        shared.setflags(write=False)
+    return Grid(line, places, log_weights)
+
+
+def root_of(S: Array) -> Array:
+    """Return lower triangular C (P, q, q) with ``C Cᵀ = S``, also where S is singular.
+
+    A pivot below rounding, a lost direction, gives a column of zeros; `numpy.linalg.cholesky` would refuse.
+    """
+    xp = array_namespace(S)
+    q = S.shape[-1]
+    C = xp.zeros_like(S)
+    for j in range(q):
+        column = S[:, j:, j] - xp.sum(C[:, j:, :j] * C[:, j : j + 1, :j], axis=-1)
+        pivot = column[:, 0]
+        floor = 1e-14 * xp.abs(S[:, j, j]) + 1e-300
+        safe = xp.where(pivot > floor, pivot, xp.ones_like(pivot))
+        C[:, j:, j] = column * xp.where(pivot > floor, 1.0 / xp.sqrt(safe), xp.zeros_like(pivot))[:, None]
+    return C
+
+
+def loadings_of(E: Array, S: Array) -> Array:
+    """Return ``E C`` (P, m, q): how each answer's ψ moves with the person's standard normal coordinates."""
+    return E @ root_of(S)
+
+
+def kernels() -> ModuleType:
+    """Return the compiled loops; Numba takes a second to load, so it comes late."""
+    return import_module("crowdmetric.users.population_kernels")
+
+
+def on_grid(
+    a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, *, refine: int = 1, most: int = 1 << 20
+) -> Integral:
+    """Integrate by the trapezoidal rule, on as fine a grid as each person's spread of ψ asks for.
+
+    Parameters
+    ----------
+    a, y, weight
+        Offsets, answers and weights (P, m); padding has weight zero and y = 1.
+    E, S
+        (P, m, q) and (P, q, q).
+    refine
+        How many times finer than needed: the difference between 1 and 2 is an estimate of the error.
+    most
+        Nodes along an axis at most.
+    """
+    xp = array_namespace(a)
+    q = E.shape[2]
+    H = loadings_of(E, S)
+    steepness = getattr(loss, "beta", 1.0) * xp.sqrt(xp.max(xp.sum(H * H, axis=2), axis=1))
+    level = _level(steepness, q)
+    value, slope, bend = xp.empty_like(a[:, 0]), xp.empty_like(a), xp.empty_like(S)
+    for step in xp.unique_values(level):
+        nodes = min((FEWEST[q] - 1) * (1 << int(step)) * refine + 1, most)
+        chosen = level == step
+        a_, E_, H_, y_, weight_ = (x[chosen] for x in (a, E, H, y, weight))
+        part = _integrate(a_, E_, H_, y_, weight_, loss, grid_of(q, nodes))
+        value[chosen], slope[chosen], bend[chosen] = part.value, part.slope, part.bend
+    return Integral(value, slope, bend)
+
+
+def _level(steepness: Array, q: int) -> Array:
+    """Return how often (P,) the fewest nodes must be doubled."""
+    xp = array_namespace(steepness)
+    needed = 2.0 * REACH * steepness / FINENESS / (FEWEST[q] - 1)
+    return xp.clip(xp.ceil(xp.log2(xp.clip(needed, 1.0, None))), 0, 8)
+
+
+def _integrate(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss, grid: Grid) -> Integral:
+    """Return the integrals of people who share a grid, compiled where arrays are NumPy's and answers logistic."""
+    if isinstance(a, np.ndarray) and isinstance(loss, Logistic):
+        return Integral(*kernels().logistic_on_grid(
+            a, E, H, y, weight, loss.beta, grid.line, grid.places, grid.log_weights
+        ))  # fmt: skip
+    return evaluate_nodes(a, E, H, y, weight, loss, grid)
+
+
+def evaluate_nodes(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss, grid: Grid) -> Integral:
+    """Return the trapezoidal rule with any array library and any loss: all nodes of all people at once."""
+    xp = array_namespace(a)
+    nodes, log_weights = xp.asarray(grid.nodes, dtype=a.dtype), xp.asarray(grid.log_weights, dtype=a.dtype)
+    if a.device != nodes.device:
+        nodes, log_weights = (xp.asarray(x, device=a.device) for x in (nodes, log_weights))
+    psi = a[:, :, None] + H @ nodes.T  # (P, m, Q)
+    value, slope, curvature = loss.value_slope_curvature(psi, y[:, :, None])
+    log_joint = log_weights - xp.sum(weight[:, :, None] * value, axis=1)
+    highest = xp.max(log_joint, axis=1, keepdims=True)
+    joint = xp.exp(log_joint - highest)
+    total = xp.sum(joint, axis=1, keepdims=True)
+    share = joint / total  # the posterior of the node, (P, Q)
+    h = -weight[:, :, None] * slope
+    u = xp.matrix_transpose(E) @ h  # (P, q, Q)
+    mean_curvature = weight * xp.sum(share[:, None, :] * curvature, axis=2)
+    bend = 0.5 * (
+        (u * share[:, None, :]) @ xp.matrix_transpose(u) - xp.matrix_transpose(E) @ (mean_curvature[:, :, None] * E)
+    )
+    return Integral(
+        value=highest[:, 0] + xp.log(total[:, 0]),
+        slope=xp.sum(share[:, None, :] * h, axis=2),
+        bend=bend,
+    )
+
+
+def posterior_of(integral: Integral, B: Array, E: Array, mu: Array, Sigma: Array) -> tuple[Array, Array]:
+    """Return mean (P, d) and covariance (P, d, d) of people's v given their answers.
+
+    Integrating by parts, ``S⁻¹ E[w] = Eᵀ slope =: λ`` and ``S⁻¹ Cov(w) S⁻¹ − S⁻¹ = 2 bend − λλᵀ``, hence::
+
+        E[v | y]   = μ + Σ Bᵀ λ
+        Cov[v | y] = Σ + Σ Bᵀ (2 bend − λλᵀ) B Σ
+    """
+    xp = array_namespace(B)
+    pull = xp.sum(E * integral.slope[:, :, None], axis=1)  # λ (P, q)
+    reach = B @ Sigma  # (P, q, d)
+    mean = mu + xp.sum(reach * pull[:, :, None], axis=1)
+    inner = 2.0 * integral.bend - pull[:, :, None] * pull[:, None, :]
+    return mean, Sigma + xp.matrix_transpose(reach) @ inner @ reach
+
+
+def mean_probability(psi: Array, variance: Array, loss: Loss) -> Array:
+    """Return ``E[Pr[y = +1]]`` where ψ is Gaussian with these means and variances, of the shape of `psi`.
+
+    The probability falls from one to zero within a width of 1/β, the law within √variance: the grid resolves both.
+    """
+    xp = array_namespace(psi)
+    steepest = getattr(loss, "beta", 1.0) * float(xp.max(variance)) ** 0.5 if psi.shape[0] else 0.0
+    grid = grid_of(1, max(FEWEST[1], min(2 * int(REACH * steepest / FINENESS) + 1, 20_001)))
+    total = xp.zeros_like(psi)
+    spread = xp.sqrt(variance)
+    for node, log_weight in zip(grid.line, grid.log_weights, strict=True):
+        total = total + float(np.exp(log_weight)) * loss.probability(psi + float(node) * spread)
+    return total

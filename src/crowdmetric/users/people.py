@@ -1,0 +1,75 @@
+"""Where people stand, given a law of people and their answers; and whether questions were chosen for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.losses import Loss
+from crowdmetric.users.integrals import Integral, posterior_of
+from crowdmetric.users.population import Law, PopulationBlock, Structure, integrate
+
+__all__ = ["BiasSums", "bias_sums", "posterior_means", "posteriors"]
+
+Array = NDArray[Any]
+
+
+def posteriors(blocks: Sequence[PopulationBlock], law: Law, loss: Loss, n_people: int) -> tuple[Array, Array]:
+    """Return mean (K, d) and covariance (K, d, d) of everybody's v; people without answers are as the population."""
+    mean = np.tile(law.mean, (n_people, 1))
+    covariance = np.tile(law.covariance, (n_people, 1, 1))
+    for block in blocks:
+        integral = integrate(block, law, loss)
+        mean[block.person], covariance[block.person] = posterior_of(
+            integral, block.span, block.loadings, law.mean, law.covariance
+        )
+    return mean, covariance
+
+
+def posterior_means(block: PopulationBlock, law: Law, loss: Loss) -> Array:
+    """Return the mean (P, d) of everybody's v alone: ``μ + Σ Bᵀ Eᵀ slope``."""
+    return _means(block, law, integrate(block, law, loss))
+
+
+def _means(block: PopulationBlock, law: Law, integral: Integral) -> Array:
+    pull = np.einsum("pmq,pm->pq", block.loadings, integral.slope)
+    return law.mean + np.einsum("pq,pqd->pd", pull, block.span) @ law.covariance
+
+
+@dataclass(frozen=True)
+class BiasSums:
+    """Sums over people for the test of `bias_sums`: the score of κ, its square, and its products with other scores."""
+
+    score: float
+    square: float
+    cross: Array
+    information: Array
+
+    def __add__(self, other: BiasSums) -> BiasSums:
+        return BiasSums(
+            self.score + other.score,
+            self.square + other.square,
+            self.cross + other.cross,
+            self.information + other.information,
+        )
+
+
+def bias_sums(block: PopulationBlock, structure: Structure, natural: Array, loss: Loss) -> BiasSums:
+    """Return what a score test needs for questions that were chosen near a person's ideal point.
+
+    The alternative: ideal points have mean ``u₀ + κ c̄_k``, c̄_k being the middle of the items that person k was shown.
+    Then μ moves by ``−2κMc̄_k``, and the score of κ at 0 is ``−2 Σ_i slope_i ⟨δ_i, M c̄_k⟩``. Of people with one answer κ
+    is the scale of the metric by another name, so that only those with more can tell.
+    """
+    law = structure.law(natural, block.span.shape[2])
+    integral = integrate(block, law, loss)
+    scores = structure.scores(block, integral, law, natural)
+    heaviness = block.weight.sum(axis=1)
+    middle = 0.5 * np.einsum("pm,pmd->pd", block.weight, block.total) / heaviness[:, None]
+    pull = np.einsum("pmq,pm,pqd->pd", block.loadings, integral.slope, block.span)
+    kappa = -2.0 * np.einsum("pd,pd->p", pull @ law.metric, middle)
+    return BiasSums(float(kappa.sum()), float(kappa @ kappa), scores.T @ kappa, scores.T @ scores)

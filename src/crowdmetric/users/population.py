@@ -1,0 +1,249 @@
+"""People as one population: log-likelihood, scores and information, summed over people.
+
+Everybody's pseudo-ideal point is drawn from N(μ, Σ), and integrated out (`integrals`). What is left of a person is a
+function of M, μ and Σ through ``a_i = ⟨Δ_i, M⟩ + ⟨δ_i, μ⟩`` and ``S = B Σ Bᵀ``. With the slope and bend of the integral
+and ``λ = Eᵀ slope``, ``T_j = Σ_i slope_i E_ij s_i`` (s = x + x'), a person's scores are ::
+
+    ∂ℓ/∂M = Σ_j sym(B_j T_jᵀ)      ∂ℓ/∂μ = Σ_j λ_j B_j      ∂ℓ/∂Σ = Bᵀ bend B
+
+A *structure* says which laws of people are considered, by *natural* parameters in which scores are written:
+
+===========  ============================================  ===============================
+structure    natural parameters                            law
+===========  ============================================  ===============================
+isotropic    svec M, μ, log s                              u ~ N(u₀, s²I):  Σ = 4s²M²
+free         svec M, μ, svec Σ                             u ~ N(u₀, Σ_u):  Σ = 4MΣ_uM
+===========  ============================================  ===============================
+
+with ``μ = −2Mu₀`` free in both, so that offsets are linear in what is learnt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.losses import Loss
+from crowdmetric.symmetric import degrees_of_freedom, smat
+from crowdmetric.users.blocks import Block, People
+from crowdmetric.users.integrals import Integral, kernels, on_grid
+from crowdmetric.users.propagation import by_propagation
+
+__all__ = ["STRUCTURES", "Law", "PopulationBlock", "Structure", "Sums", "blocks_of", "integrate", "sums_of"]
+
+Array = NDArray[Any]
+
+LARGEST_GRID = 3
+# A direction of a person's δ's that is this much shorter than their longest is rounding, not a direction.
+RANK_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Law:
+    """A metric and a population: M (d, d), μ (d,) and Σ (d, d)."""
+
+    metric: Array
+    mean: Array
+    covariance: Array
+
+
+@dataclass(frozen=True)
+class PopulationBlock:
+    """People with equally many answers (padded) that span equally many dimensions.
+
+    Attributes
+    ----------
+    span, loadings
+        B (P, q, d) and E (P, m, q) with ``δ = E B``; where the δ's are independent, B is δ and E the identity.
+    total, response, weight
+        s (P, m, d), answers and weights (P, m); padding answers +1 with weight zero.
+    person
+        (P,) number of each person.
+    """
+
+    span: Array
+    loadings: Array
+    total: Array
+    response: Array
+    weight: Array
+    person: NDArray[np.intp]
+
+
+def blocks_of(people: People) -> list[PopulationBlock]:
+    """Return people grouped by the dimension that their answers span, found numerically."""
+    return [part for block in people for part in _split_by_rank(block)]
+
+
+def _split_by_rank(block: Block) -> list[PopulationBlock]:
+    """Return the parts of a block by rank of its δ's (pivoted Gram–Schmidt, all people at once)."""
+    delta = np.where(block.weight[:, :, None] > 0, block.delta, 0.0)
+    P, m, d = delta.shape
+    rest, rank = delta.copy(), np.zeros(P, dtype=np.intp)
+    basis = np.zeros((P, min(m, d), d))
+    longest = np.linalg.norm(delta, axis=2).max(axis=1)
+    everyone = np.arange(P)
+    for j in range(basis.shape[1]):
+        length = np.linalg.norm(rest, axis=2)
+        pivot = np.argmax(length, axis=1)
+        size = length[everyone, pivot]
+        found = (size > RANK_TOLERANCE * longest) & (longest > 0)
+        if not found.any():
+            break
+        direction = rest[everyone, pivot] / np.where(found, size, 1.0)[:, None] * found[:, None]
+        # once more against the directions before it, so that they stay orthogonal to rounding
+        direction -= np.einsum("pj,pjd->pd", np.einsum("pjd,pd->pj", basis[:, :j], direction), basis[:, :j])
+        basis[:, j] = direction
+        rest = rest - np.einsum("pmd,pd->pm", rest, direction)[:, :, None] * direction[:, None, :]
+        rank += found
+    parts = []
+    for q in np.unique(rank):
+        chosen = np.flatnonzero(rank == q)
+        if q == 0:
+            continue  # only comparisons of equal items, or without weight: they say nothing
+        independent = q == m
+        own = delta[chosen]
+        span = own if independent else basis[chosen, :q]
+        parts.append(
+            PopulationBlock(
+                span=span,
+                loadings=np.broadcast_to(np.eye(m), (chosen.size, m, m))
+                if independent
+                else own @ span.transpose(0, 2, 1),
+                total=block.total[chosen],
+                response=np.where(block.weight[chosen] > 0, block.response[chosen], 1.0),
+                weight=block.weight[chosen],
+                person=block.person[chosen],
+            )
+        )
+    return parts
+
+
+def integrate(block: PopulationBlock, law: Law, loss: Loss, largest_grid: int = LARGEST_GRID) -> Integral:
+    """Return the integral of every person: on a grid up to three dimensions, by expectation propagation beyond."""
+    q = block.span.shape[1]
+    delta = block.loadings @ block.span
+    a = np.einsum("pmd,pmd->pm", delta @ law.metric, block.total) + delta @ law.mean
+    S = block.span @ law.covariance @ block.span.transpose(0, 2, 1)
+    arguments = (a, block.loadings, S, block.response, block.weight, loss)
+    if q > largest_grid:
+        return by_propagation(*arguments)
+    return on_grid(*arguments)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over people: log-likelihood, score (n,), and the outer products of people's scores (n, n) or None."""
+
+    value: float
+    score: Array
+    information: Array | None
+
+    def __add__(self, other: Sums) -> Sums:
+        information = None
+        if self.information is not None and other.information is not None:
+            information = self.information + other.information
+        return Sums(self.value + other.value, self.score + other.score, information)
+
+
+class Structure(Protocol):
+    """A family of populations, by its natural parameters."""
+
+    def size(self, d: int) -> int:
+        """Return how many natural parameters there are."""
+        ...
+
+    def law(self, natural: Array, d: int) -> Law:
+        """Return the law of some natural parameters."""
+        ...
+
+    def scores(self, block: PopulationBlock, integral: Integral, law: Law, natural: Array) -> Array:
+        """Return the (P, n) score of each person."""
+        ...
+
+
+class Isotropic:
+    """Ideal points N(u₀, s²I)."""
+
+    def size(self, d: int) -> int:
+        return degrees_of_freedom(d) + d + 1
+
+    def law(self, natural: Array, d: int) -> Law:
+        p = degrees_of_freedom(d)
+        M = smat(natural[:p])
+        return Law(M, natural[p : p + d], 4.0 * np.exp(2.0 * natural[-1]) * (M @ M))
+
+    def scores(self, block: PopulationBlock, integral: Integral, law: Law, natural: Array) -> Array:
+        B, bend = block.span, integral.bend
+        spread = 8.0 * np.exp(2.0 * natural[-1])
+        # Σ = 4s²M²: dΣ = 4s²(dM M + M dM), which meets the metric's own score in the same outer product
+        beside = _beside(block, integral) + spread * (bend @ (B @ law.metric))
+        S = B @ law.covariance @ B.transpose(0, 2, 1)
+        return np.concatenate(
+            [
+                _outer_sums(B, beside),
+                np.einsum("pj,pjd->pd", _pull(block, integral), B),
+                2.0 * np.sum(bend * S, axis=(1, 2))[:, None],
+            ],
+            axis=1,
+        )
+
+
+class Free:
+    """Ideal points N(u₀, Σ_u), known through ``Σ = 4MΣ_uM``."""
+
+    def size(self, d: int) -> int:
+        return 2 * degrees_of_freedom(d) + d
+
+    def law(self, natural: Array, d: int) -> Law:
+        p = degrees_of_freedom(d)
+        return Law(smat(natural[:p]), natural[p : p + d], smat(natural[p + d :]))
+
+    def scores(self, block: PopulationBlock, integral: Integral, law: Law, natural: Array) -> Array:
+        B = block.span
+        return np.concatenate(
+            [
+                _outer_sums(B, _beside(block, integral)),
+                np.einsum("pj,pjd->pd", _pull(block, integral), B),
+                _outer_sums(B, integral.bend @ B),
+            ],
+            axis=1,
+        )
+
+
+STRUCTURES: dict[str, Structure] = {"isotropic": Isotropic(), "free": Free()}
+
+
+def _pull(block: PopulationBlock, integral: Integral) -> Array:
+    """Return λ = Eᵀ slope, (P, q)."""
+    return np.einsum("pmq,pm->pq", block.loadings, integral.slope)
+
+
+def _beside(block: PopulationBlock, integral: Integral) -> Array:
+    """Return T_j = Σ_i slope_i E_ij s_i, (P, q, d)."""
+    return (block.loadings * integral.slope[:, :, None]).transpose(0, 2, 1) @ block.total
+
+
+def _outer_sums(X: Array, Y: Array) -> Array:
+    """Return ``Σ_j svec(sym(X_j Y_jᵀ))`` (P, p) for rows X_j, Y_j of (P, q, d)."""
+    out = np.empty((X.shape[0], degrees_of_freedom(X.shape[2])))
+    kernels().outer_sums(X, Y, out)
+    return out
+
+
+def sums_of(
+    block: PopulationBlock,
+    structure: Structure,
+    natural: Array,
+    loss: Loss,
+    *,
+    information: bool = True,
+    largest_grid: int = LARGEST_GRID,
+) -> Sums:
+    """Return the sums over the people of a block."""
+    law = structure.law(natural, block.span.shape[2])
+    integral = integrate(block, law, loss, largest_grid)
+    scores = structure.scores(block, integral, law, natural)
+    return Sums(float(np.sum(integral.value)), scores.sum(axis=0), scores.T @ scores if information else None)

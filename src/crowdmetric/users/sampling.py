@@ -1,0 +1,67 @@
+"""A slow, independent integral over people: quasi-Monte Carlo around the posterior.
+
+Used to judge the fast ones. Points t (scrambled Sobol, made normal) are placed by the posterior mean and covariance
+that a fast integral implies, and weighted by the exact integrand over the placing density; the derivatives are then
+posterior means, as in `integrals`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from crowdmetric.losses import Loss
+from crowdmetric.users.integrals import Integral
+
+__all__ = ["by_sampling"]
+
+Array = NDArray[np.float64]
+
+# The placing law is this much wider than the posterior, so that weights stay bounded in the tails.
+WIDER = 1.3
+
+
+def by_sampling(
+    a: Array,
+    E: Array,
+    H: Array,
+    y: Array,
+    weight: Array,
+    loss: Loss,
+    guess: Integral,
+    *,
+    points: int = 4096,
+    seed: int = 0,
+) -> Integral:
+    """Integrate over ``ψ = a + H t``, t ~ N(0, I), placing points by `guess`."""
+    P, m, q = H.shape
+    u = qmc.Sobol(q, seed=seed).random(points)
+    z = ndtri(np.clip(u, 1e-12, 1.0 - 1e-12))
+    value, slope, bend = np.empty(P), np.empty((P, m)), np.empty((P, q, q))
+    for k in range(P):
+        centre, root = _posterior_root(E[k], H[k], guess.slope[k], guess.bend[k])
+        t = centre + WIDER * z @ root.T
+        psi = a[k] + t @ H[k].T
+        cost, s, c = loss.value_slope_curvature(psi, y[k])
+        log_weight = -(cost @ weight[k]) - 0.5 * np.sum(t * t, axis=1) + 0.5 * np.sum(z * z, axis=1)
+        log_weight += q * np.log(WIDER) + np.sum(np.log(np.diag(root)))
+        highest = log_weight.max()
+        w = np.exp(log_weight - highest)
+        value[k] = highest + np.log(w.mean())
+        w /= w.sum()
+        h = -weight[k] * s
+        slope[k] = w @ h
+        pulled = h @ E[k]
+        bend[k] = 0.5 * ((pulled * w[:, None]).T @ pulled - E[k].T @ ((w @ (weight[k] * c))[:, None] * E[k]))
+    return Integral(value, slope, bend)
+
+
+def _posterior_root(E: Array, H: Array, slope: Array, bend: Array) -> tuple[Array, Array]:
+    """Return mean (q,) and Cholesky factor (q, q) of t given the answers, as `integrals.posterior_of` has them."""
+    C = np.linalg.lstsq(E, H, rcond=None)[0]  # H = E C
+    pull = E.T @ slope
+    covariance = np.eye(C.shape[1]) + C.T @ (2.0 * bend - np.outer(pull, pull)) @ C
+    values, vectors = np.linalg.eigh(covariance)
+    return C.T @ pull, np.linalg.cholesky((vectors * np.maximum(values, 1e-6)) @ vectors.T)
