@@ -119,11 +119,13 @@ def test_bad_input_gets_a_sentence() -> None:
     crowd = simulate_crowd(3, None, None, users=4, comparisons=2, seed=0)
     with pytest.raises(DataError, match=r"users has shape \(3,\), but there are 8 comparisons"):
         diagnose(crowd.items, crowd.pairs, crowd.users[:3])
-    with pytest.raises(DataError, match=r"items have 300 features.*reduce them by PCA"):
-        diagnose(np.zeros((4, 300)), [[0, 1]])
+    with pytest.raises(DataError, match="features has 2 names, but there are 3"):
+        diagnose(crowd.items, crowd.pairs, crowd.users, features=["a", "b"])
     answers = Comparisons.from_arrays(crowd.users, crowd.pairs, crowd.y, n_items=len(crowd.items))
     with pytest.raises(DataError, match="leave users out"):
         diagnose(crowd.items, answers, crowd.users)
+    with pytest.raises(DataError, match="about 16 items, but items has 4 rows"):
+        diagnose(crowd.items[:4], answers)
 
 
 def test_the_command_says_it_too(tmp_path, capsys) -> None:

@@ -6,6 +6,7 @@ times √2, so that ``⟨A, B⟩ = svec(A) @ svec(B)``; ``p = d(d+1)/2``. Every 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from math import isqrt
 from typing import Any
@@ -21,6 +22,7 @@ __all__ = [
     "degrees_of_freedom",
     "describe_direction",
     "dimension",
+    "entry_name",
     "factor_jacobian",
     "orthonormal_basis",
     "outer_difference",
@@ -191,9 +193,15 @@ def shape_error(estimate: Array, truth: Array) -> float:
     return relative_error(max(best, 0.0) * estimate, truth)
 
 
-def describe_direction(a: Array, most: int = 3) -> str:
+def describe_direction(a: Array, most: int = 3, names: Sequence[str] | None = None) -> str:
     """Return a direction of Sym(R^d), given as an svec vector, in words: its largest entries, ``M[0, 3] (0.71), …``."""
-    rows, columns, _ = _triangle(dimension(a.shape[-1]))
     order = np.argsort(-np.abs(a))[:most]
     kept = [i for i in order if abs(a[i]) > 0.05 * abs(a[order[0]])]
-    return ", ".join(f"M[{rows[i]}, {columns[i]}] ({a[i]:+.2f})" for i in kept)
+    return ", ".join(f"{entry_name(a.shape[-1], i, names)} ({a[i]:+.2f})" for i in kept)
+
+
+def entry_name(p: int, i: int, names: Sequence[str] | None = None) -> str:
+    """Return the name of the i-th of p svec entries: ``M[0, 3]``, or ``M[price, comfort]`` with names of features."""
+    rows, columns, _ = _triangle(dimension(p))
+    row, column = int(rows[i]), int(columns[i])
+    return f"M[{row}, {column}]" if names is None else f"M[{names[row]}, {names[column]}]"

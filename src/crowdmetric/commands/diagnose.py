@@ -21,15 +21,12 @@ def _arguments(parser: ArgumentParser) -> None:
 
 def _run(options: Namespace) -> None:
     items = read_items(options.items)
-    found = diagnose(items.features, Comparisons.read(options.comparisons, item_ids=items.ids))
-    if not options.json:
+    answers = Comparisons.read(options.comparisons, item_ids=items.ids)
+    found = diagnose(items.features, answers, features=items.feature_names, item_ids=items.ids)
+    if options.json:
+        print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
+    else:
         print(found.summary())
-        return
-    numbers = {
-        name: getattr(found, name) for name in ("identified", "rank", "dimensions", "people", "silent", "answers")
-    }
-    spread = None if found.rank == 0 else found.largest / found.smallest
-    print(json.dumps(numbers | {"condition": spread, "summary": found.summary()}, ensure_ascii=False))
 
 
 DIAGNOSE = Command(

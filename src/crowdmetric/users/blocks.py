@@ -148,19 +148,23 @@ def _padded(counts: Indices) -> Indices:
     return -(-counts // step) * step
 
 
-def arrange(answers: Answers, block_size: int = BLOCK_SIZE) -> People:
-    """Lay answers out in blocks of at most `block_size` numbers in a (P, m, p) temporary (but at least one person)."""
+def arrange(answers: Answers, width: int | None = None, block_size: int = BLOCK_SIZE) -> People:
+    """Lay answers out in blocks of at most `block_size` numbers (but at least one person).
+
+    `width` is how many numbers a sweep holds for each answer, by default p = r(r+1)/2.
+    """
     items, pairs, person, problem = answers.items, answers.pairs, answers.person, answers.problem
     order = np.argsort(person, kind="stable")
     counts = np.bincount(person, minlength=problem.size)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     lengths = _padded(counts)
     r = items.shape[1]
+    width = degrees_of_freedom(r) if width is None else width
     blocks = []
     for m in np.unique(lengths[counts > 0]):
         members = np.flatnonzero((lengths == m) & (counts > 0))
         members = members[np.argsort(problem[members], kind="stable")]
-        size = max(1, block_size // (int(m) * degrees_of_freedom(r)))
+        size = max(1, block_size // (int(m) * width))
         for begin in range(0, members.size, size):
             chosen = members[begin : begin + size]
             slot = np.arange(m)[None, :]

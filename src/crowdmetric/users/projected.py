@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 from crowdmetric.symmetric import degrees_of_freedom, describe_direction, outer_difference
 from crowdmetric.users.blocks import Block, People, bilinear, sum_over_problems
 
-__all__ = ["Triangle", "describe_deficiency", "mean_squared_loss", "project_people", "solve_people", "triangles"]
+__all__ = [
+    "Triangle",
+    "describe_deficiency",
+    "mean_squared_loss",
+    "project_people",
+    "solve_people",
+    "span_of_differences",
+    "triangles",
+    "without",
+]
 
 Array = NDArray[np.float64]
 
@@ -59,13 +68,21 @@ def project_people(block: Block) -> tuple[Array, Array]:
     questions count once.
     """
     root = np.sqrt(block.weight)[:, :, None]  # zero on padding
-    delta = root * block.delta
     rows = root * np.concatenate([outer_difference(block.delta, block.total), block.response[:, :, None]], axis=2)
+    rows = without(span_of_differences(root * block.delta)[0], rows)
+    return rows[:, :, :-1], rows[:, :, -1]
+
+
+def span_of_differences(delta: Array) -> tuple[Array, NDArray[np.intp]]:
+    """Return an orthonormal basis U (P, m, min(m, r)) of each δ_k's column space, zero-padded, and its rank (P,)."""
     U, values, _ = np.linalg.svd(delta, full_matrices=False)
     kept = values > RANK_TOLERANCE * values[:, :1]
-    U = U * kept[:, None, :]
-    rows = rows - U @ (np.swapaxes(U, 1, 2) @ rows)
-    return rows[:, :, :-1], rows[:, :, -1]
+    return U * kept[:, None, :], np.sum(kept, axis=1)
+
+
+def without(U: Array, rows: Array) -> Array:
+    """Return ``R_k rows_k = rows_k − U_k U_kᵀ rows_k``, (P, m, j)."""
+    return rows - U @ (np.swapaxes(U, 1, 2) @ rows)
 
 
 # --8<-- [end:project]

@@ -1,0 +1,32 @@
+"""What can these answers teach? The verdict before any fit.
+
+With R_k the projector on the complement of the span of person k's δ's (within their own answers),
+
+    S = Σ_k Δ_kᵀ R_k Δ_k          (p, p), Δ_k the m_k × p matrix of svec Δ's
+
+has rank = the number of degrees of freedom of M that the answers reveal with arbitrary people, whatever the
+algorithm. Its null space names what cannot be learnt; its smallest other eigenvalue, how hard the rest is. S is
+summed over blocks of people; nothing of size n · d² is ever formed.
+
+::
+
+    questions.py     who was asked what, in good coordinates
+    people.py        who has answers to spare, and why others have none
+    spectrum.py      S, and P of people from one population, decomposed whole (d ≤ 200)
+    implicit.py      the same by products alone, with stated confidence (beyond)
+    catalogue.py     what no questionnaire about these items could reveal
+    examples.py      what is out of reach, by entries of M and by pairs of items
+    assignment.py    do questions depend on who is asked?
+    remedies.py      what would help, and the least it takes
+    diagnosis.py     all of it as values and in words
+    verdict.py       from questions to the verdict
+"""
+
+from __future__ import annotations
+
+from crowdmetric.identifiability.assignment import Assignment, Dependence
+from crowdmetric.identifiability.diagnosis import Diagnosis
+from crowdmetric.identifiability.examples import ItemPair
+from crowdmetric.identifiability.verdict import diagnose
+
+__all__ = ["Assignment", "Dependence", "Diagnosis", "ItemPair", "diagnose"]

@@ -1,0 +1,196 @@
+"""Were people asked about what they like? The check on which the population assumption rests.
+
+The population likelihood treats a person's ideal point as drawn independently of the questions they get. What can
+be checked without knowing anybody's ideal is whether questions depend on *who is asked* at all. For a person's
+questions write
+
+    c = a_k + e        c: a feature of a midpoint (or the size of a difference), a_k: the person's share, e: chance
+
+with intraclass correlation ρ = Var a / (Var a + Var e). An ideal point belongs to the person, so whatever it is,
+
+    corr(c, u)² ≤ ρ
+
+and ρ = 0 means that the assumption is safe. ρ is estimated by one-way analysis of variance; the test deals the same
+questions out to the same people at random, many times, and compares the largest between-person share over all
+features with its values under chance (which is exact, needs no normality, and pays for looking at many features).
+Two questions of a person that share an item are alike whoever is asked, so of each person only questions without a
+common item are used.
+
+What this cannot see: with one answer a person there is no "within", and ρ > 0 need not do harm, as when a person is
+dealt a subspace by chance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from crowdmetric.identifiability.questions import Questions
+
+__all__ = ["Assignment", "Dependence", "check_assignment", "disjoint_questions"]
+
+Array = NDArray[Any]
+Indices = NDArray[np.intp]
+
+DEALS = 199
+SIGNIFICANT = 0.05
+# Numbers dealt out in one shuffle at most; more people than that are sampled.
+CELLS = 200_000
+FEWEST_PEOPLE = 5
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """How much one thing about questions depends on who is asked.
+
+    Attributes
+    ----------
+    correlation
+        The largest intraclass correlation ρ over the features, at least 0.
+    feature
+        Where it is.
+    p_value
+        Of the largest between-person share under chance, for all features together and for both things that are
+        looked at.
+    noticeable
+        The ρ from which the test would have spoken.
+    """
+
+    correlation: float
+    feature: int
+    p_value: float
+    noticeable: float
+
+    @property
+    def found(self) -> bool:
+        """Whether chance is not enough to explain it."""
+        return self.p_value <= SIGNIFICANT
+
+    @property
+    def bound(self) -> float:
+        """No property of people, their ideal points included, correlates more with the questions than this."""
+        return sqrt(max(self.correlation, self.noticeable))
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Whether questions depend on who is asked.
+
+    Attributes
+    ----------
+    people, questions
+        How many could be used: people with two questions or more that share no item.
+    midpoints, differences
+        Where between the items the question lies, and how much the items differ. None if it cannot be checked.
+    """
+
+    people: int
+    questions: int
+    midpoints: Dependence | None
+    differences: Dependence | None
+
+    @property
+    def testable(self) -> bool:
+        """Whether there were enough people with two questions."""
+        return self.midpoints is not None
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether the questions depend on who is asked."""
+        return any(found is not None and found.found for found in (self.midpoints, self.differences))
+
+
+def check_assignment(questions: Questions, seed: int = 0) -> Assignment:
+    """Test whether the questions depend on who is asked."""
+    rng = np.random.default_rng(seed)
+    rows = disjoint_questions(questions, _some_people(questions, rng), rng)
+    person = questions.person[rows]
+    starts = np.flatnonzero(np.diff(person, prepend=-1))
+    counts = np.diff(starts, append=len(person))
+    if len(starts) < FEWEST_PEOPLE:
+        return Assignment(len(starts), len(rows), None, None)
+    left, right = questions.items[questions.pairs[rows, 0]], questions.items[questions.pairs[rows, 1]]
+    return Assignment(
+        people=len(starts),
+        questions=len(rows),
+        midpoints=_dependence(0.5 * (left + right), starts, counts, rng),
+        differences=_dependence(np.abs(left - right), starts, counts, rng),
+    )
+
+
+def _some_people(questions: Questions, rng: Generator) -> Indices:
+    """Return the rows of people with two answers or more, in a random order; of some of them if there are very many."""
+    counts = np.bincount(questions.person)
+    able = np.flatnonzero(counts >= 2)
+    most = max(CELLS // questions.d, 2 * FEWEST_PEOPLE)
+    rng.shuffle(able)
+    kept = able[: max(FEWEST_PEOPLE, int(np.searchsorted(np.cumsum(counts[able]), most)))]
+    chosen = np.zeros(len(counts), dtype=bool)
+    chosen[kept] = True
+    return rng.permutation(np.flatnonzero(chosen[questions.person]))
+
+
+def disjoint_questions(questions: Questions, rows: Indices, rng: Generator) -> Indices:
+    """Return rows, sorted by person, of questions that share no item within a person, two or more a person.
+
+    In every round the questions that come first for both their items (among the person's, in random order) are
+    kept, and those that share an item with them are dropped: a random maximal matching.
+    """
+    N = len(questions.items)
+    left, right = questions.pairs[rows, 0], questions.pairs[rows, 1]
+    base = questions.person[rows] * N
+    ends = np.concatenate([base + left, base + right])
+    names, ends = np.unique(ends, return_inverse=True)
+    a, b = ends[: len(rows)], ends[len(rows) :]
+    free, kept, alive = np.ones(len(names), dtype=bool), [], np.flatnonzero(left != right)
+    while alive.size:
+        first = np.full(len(names), len(rows))
+        np.minimum.at(first, a[alive], alive)
+        np.minimum.at(first, b[alive], alive)
+        new = alive[(first[a[alive]] == alive) & (first[b[alive]] == alive)]
+        kept.append(new)
+        free[a[new]] = free[b[new]] = False
+        alive = alive[free[a[alive]] & free[b[alive]]]
+    found = rows[np.concatenate(kept)] if kept else rows[:0]
+    enough = np.bincount(questions.person[found], minlength=1) >= 2
+    found = found[enough[questions.person[found]]]
+    return found[np.argsort(questions.person[found], kind="stable")]
+
+
+def _dependence(values: Array, starts: Indices, counts: Indices, rng: Generator) -> Dependence | None:
+    """Return the largest intraclass correlation of the columns of values (n, d), people contiguous, and its p-value."""
+    n, K = len(values), len(starts)
+    centred = values - values.mean(axis=0)
+    size = np.sum(centred**2, axis=0)
+    varied = np.flatnonzero(size > 1e-20 * np.sum(values**2, axis=0))
+    if n == K or not varied.size:
+        return None
+    standard = centred[:, varied] / np.sqrt(size[varied])
+    weight = 1.0 / counts[:, None]
+
+    def between(order: Indices | slice) -> Array:
+        """Return the share of the variation that lies between people, a column."""
+        return np.sum(weight * np.add.reduceat(standard[order], starts, axis=0) ** 2, axis=0)
+
+    seen = between(slice(None))
+    chance = np.array([between(rng.permutation(n)).max() for _ in range(DEALS)])
+    worst = int(np.argmax(seen))
+    p_value = 2.0 * (1 + np.sum(chance >= seen[worst])) / (DEALS + 1)
+    typical = (n - np.sum(counts**2) / n) / (K - 1)
+
+    def correlation(share: float) -> float:
+        mean_between, mean_within = share / (K - 1), (1.0 - share) / (n - K)
+        return float(np.clip((mean_between - mean_within) / (mean_between + (typical - 1) * mean_within), 0.0, 1.0))
+
+    limit = np.quantile(chance, 1.0 - SIGNIFICANT / 2.0, method="higher")
+    return Dependence(
+        correlation=correlation(float(seen[worst])),
+        feature=int(varied[worst]),
+        p_value=min(1.0, float(p_value)),
+        noticeable=correlation(float(limit)),
+    )

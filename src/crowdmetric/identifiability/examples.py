@@ -1,0 +1,84 @@
+"""What is out of reach, shown by entries of M and by pairs of items.
+
+The distance of two items that differ by δ is ⟨svec(δδᵀ), svec(M)⟩, a functional on Sym(R^d). With N the projector
+on the directions that no answer depends on,
+
+    share(δ) = ‖N svec(δδᵀ)‖² / ‖svec(δδᵀ)‖²        0 … 1
+
+is how much of it nobody's answers say anything about: 0, the distance follows from the answers; 1, they say nothing
+about it. N is a projector, so the share does not depend on which basis of the null space is taken, and the same
+formula with the unit vector of an entry of svec(M) says how much of that entry is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.identifiability.questions import Questions
+from crowdmetric.identifiability.spectrum import Spectrum
+from crowdmetric.symmetric import describe_direction, entry_name, svec
+
+__all__ = ["ItemPair", "name_directions", "unknown_distances"]
+
+Array = NDArray[Any]
+
+CANDIDATES = 1000
+# Where p is large every pair costs a pass over a basis or over the answers.
+WORK = 2e10
+FEW = 4
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class ItemPair:
+    """Two items, by row, and how much of the distance between them the answers leave open, 0 … 1."""
+
+    left: int
+    right: int
+    unknown: float
+
+
+def unknown_distances(questions: Questions, spectrum: Spectrum, seed: int = 0) -> tuple[float, tuple[ItemPair, ...]]:
+    """Return the mean unknown share of random pairs of items shown, and those with the most, no item twice."""
+    used = questions.used
+    if len(used) < 2 or spectrum.low == spectrum.high == questions.d * (questions.d + 1) // 2:
+        return 0.0, ()
+    rng = np.random.default_rng(seed)
+    if spectrum.open_share is None:
+        count = FEW
+    else:
+        p = len(spectrum.open_share)
+        count = int(np.clip(WORK / (2.0 * p * max(1, min(spectrum.rank, p - spectrum.rank))), 50, CANDIDATES))
+    left = rng.integers(0, len(used), count)
+    right = (left + rng.integers(1, len(used), count)) % len(used)
+    rows = np.unique(np.sort(np.column_stack([used[left], used[right]]), axis=1), axis=0)
+    delta = questions.items[rows[:, 0]] - questions.items[rows[:, 1]]
+    rows, delta = rows[np.any(delta != 0, axis=1)], delta[np.any(delta != 0, axis=1)]
+    if not len(rows):
+        return 0.0, ()
+    shares = spectrum.share(delta)
+    shown: list[ItemPair] = []
+    taken: set[int] = set()
+    for i in np.argsort(-shares, kind="stable"):
+        a, b = int(rows[i, 0]), int(rows[i, 1])
+        if len(shown) < SHOWN and not {a, b} & taken:
+            shown.append(ItemPair(a, b, float(shares[i])))
+            taken |= {a, b}
+    return float(np.mean(shares)), tuple(shown)
+
+
+def name_directions(spectrum: Spectrum, features: Sequence[str] | None) -> str:
+    """Return what the null space holds, by entries of M: one direction as it is, more by the entries most in it."""
+    directions = spectrum.directions
+    if len(directions) == 0:
+        return ""
+    if spectrum.open_share is None or len(directions) == 1:
+        return describe_direction(svec(directions[0]), names=features)
+    p = len(spectrum.open_share)
+    most = np.argsort(-np.round(spectrum.open_share, 6), kind="stable")[:SHOWN]
+    return ", ".join(f"{entry_name(p, i, features)} ({100.0 * spectrum.open_share[i]:.0f} % unknown)" for i in most)

@@ -1,0 +1,145 @@
+"""What would reveal more, with the least it takes.
+
+Counts are the fewest people and answers with which S *can* reach full rank, by counting degrees of freedom:
+
+    general position        a person with m > d answers adds at most m − d
+    a subspace, dimension r a person with m > r answers adds at most m − r, a subspace at most r(r + 1)/2
+    two parallel questions  a person adds at most 1
+
+Answers are noisy, so an accurate metric takes many times as many people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from crowdmetric.symmetric import degrees_of_freedom
+
+__all__ = ["Situation", "remedies"]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What the advice depends on; the names are those of `Diagnosis`."""
+
+    d: int
+    dimensions: int
+    rank: int
+    span: int
+    items: int
+    people: int
+    silent: int
+    spare: int
+    most_answers: int
+    population_rank: int
+    ceiling: int | None
+    suspicious: bool
+    two_valued: Sequence[str]
+
+
+def remedies(found: Situation) -> tuple[str, ...]:
+    """Return sentences, what costs least first."""
+    if found.rank >= found.dimensions:
+        return ()
+    told: list[str] = []
+    if found.people > 1 and found.population_rank > found.rank:
+        told.append(
+            f"Ask nobody anything more, if people may be taken as one population: PopulationMetric then has "
+            f"{found.population_rank:,} degrees of freedom to learn from instead of {found.rank:,}."
+            + (" First make sure that chance decided who was asked what." if found.suspicious else "")
+        )
+    told += _items(found)
+    if found.span == found.d:
+        told += [sentence for _, sentence in sorted(_questions(found))]
+        told.append(
+            "These are the fewest people with whom it is possible at all; real answers are noisy, and "
+            "`crowdmetric plan` says how many make it accurate."
+        )
+    return tuple(told)
+
+
+def _items(found: Situation) -> list[str]:
+    """Return what is wrong with the items themselves."""
+    if found.span < found.d:
+        return [
+            f"Compared items differ in {found.span} of {found.d} dimensions only: compare items that differ in the "
+            f"others, or learn in {found.span} dimensions."
+        ]
+    told = []
+    if found.ceiling is not None and found.ceiling < found.dimensions:
+        needed = 1 + found.d + found.dimensions
+        if found.items < needed:
+            fewer = max(k for k in range(found.d) if 1 + k + degrees_of_freedom(k) <= found.items)
+            less = f", or describe items by at most {fewer} features" if fewer else ""
+            told.append(
+                f"Ask about more items: {found.items} cannot pin down a metric in {found.d} dimensions; it takes "
+                f"{needed} at least{less}."
+            )
+        if found.two_valued:
+            several = len(found.two_valued) > 1
+            told.append(
+                f"Use items with more than two values of {_listed(found.two_valued)}: with two, how much "
+                f"{'each of them counts' if several else 'it counts'} by itself cannot be told from where people stand."
+            )
+        if not told:
+            told.append(
+                "Ask about items that are not tied together by one quadratic equation, as items of equal length are "
+                "(such as normalised embeddings): leave out the normalisation, or add other items."
+            )
+    return told
+
+
+def _questions(found: Situation) -> list[tuple[int, str]]:
+    """Return ways to ask for what is missing, each with the fewest new answers it takes."""
+    d, p = found.d, found.dimensions
+    missing = p - found.rank
+    ways = [
+        (
+            2 * missing,
+            "Ask pairs of parallel questions, two a person with the same difference between the items: at least "
+            f"{missing:,} more people ({2 * missing:,} answers); `crowdmetric design` finds them, MatchedMetric "
+            "learns from them.",
+        )
+    ]
+    m = max(2, found.most_answers)
+    if m <= d:
+        r = m - 1
+        subspaces, people = (
+            ceil(p / degrees_of_freedom(r)),
+            degrees_of_freedom(r),
+        )  # m − r = 1 degree of freedom a person
+        kind = "a line" if r == 1 else f"a subspace of {r} dimensions"
+        ways.append(
+            (
+                subspaces * people * m,
+                f"With {m} answers a person, ask each about items in {kind} (items that differ in {r} "
+                f"independent way{'s' if r > 1 else ''}): at least {subspaces:,} such subspaces with {people:,} "
+                f"{'people' if people > 1 else 'person'} each ({subspaces * people * m:,} answers).",
+            )
+        )
+        ways.append(
+            (
+                2 * d * ceil(missing / d),
+                f"Ask more of each person: the most that anybody answers is {found.most_answers}, and items in general "
+                f"position need more than {d}; for instance {2 * d} answers from at least {ceil(missing / d):,} people "
+                f"({2 * d * ceil(missing / d):,} answers).",
+            )
+        )
+    elif found.people > found.silent:
+        each = found.spare / (found.people - found.silent)
+        more = ceil(missing / each)
+        ways.append(
+            (
+                more * m,
+                f"Ask more people, or the same people about other items: one who adds something now adds {each:.3g} "
+                f"degrees of freedom at most, so at least {more:,} more people like them.",
+            )
+        )
+    return ways
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    shown = list(names[:most]) + ([f"{len(names) - most} more"] if len(names) > most else [])
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
