@@ -14,6 +14,7 @@ from crowdmetric.identifiability import diagnose, implicit, verdict
 from crowdmetric.identifiability.assignment import check_assignment, disjoint_questions
 from crowdmetric.identifiability.people import Tally
 from crowdmetric.identifiability.questions import read_questions
+from crowdmetric.identifiability.rows import read_rows
 from crowdmetric.identifiability.spectrum import common_spectrum, decompose, negligible_of, sum_up
 from crowdmetric.simulate import simulate_crowd
 from crowdmetric.symmetric import smat, svec
@@ -171,8 +172,8 @@ CROWDS = {
 }
 
 
-# answers that are decomposed directly, and size of the sketch: each way to the rank has its turn
-WAYS = {"directly": (2500, 0), "some people for all": (70, 2048), "sketch": (0, 2048), "random directions": (0, 20)}
+# rows that are decomposed directly, and size of the sketch: each way to the rank has its turn
+WAYS = {"directly": (2500, 0), "some people for all": (100, 2048), "sketch": (0, 2048), "random directions": (0, 20)}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -184,7 +185,7 @@ def test_products_alone_tell_what_the_whole_matrix_does(name: str, way: str, mon
     crowd = simulate_crowd(*CROWDS[name], seed=0)
     questions = read_questions(crowd.items, crowd.pairs, crowd.users)
     sums, tally = sum_up(questions), Tally()
-    own, everybody = implicit.read_rows(questions, tally)
+    own, everybody = read_rows(questions, tally)
     assert (tally.silent, tally.spare, tally.span) == (sums.tally.silent, sums.tally.spare, sums.tally.span)
     dense = [decompose(sums.S, negligible_of(sums.tally), questions.unit), common_spectrum(sums.common, questions.unit)]
     p = len(sums.S)
@@ -195,7 +196,7 @@ def test_products_alone_tell_what_the_whole_matrix_does(name: str, way: str, mon
         found = implicit.explore(rows, questions.unit)
         assert found.low <= whole.rank <= found.high
         assert found.rank <= whole.rank
-        assert (found.confidence == "") == (rows.n_rows <= direct)
+        assert (found.confidence == "") == (max(rows.most, rows.own_rank) <= direct)
         if way != "random directions" or whole.rank in (p, 2):
             assert found.rank == found.low == found.high == whole.rank
         assert found.largest == pytest.approx(whole.largest, rel=1e-2)
@@ -210,10 +211,24 @@ def test_products_alone_tell_what_the_whole_matrix_does(name: str, way: str, mon
             assert np.sum(rows.apply(A) ** 2) <= 1e-9 * whole.largest
 
 
+def test_some_people_stand_for_all_without_any_solve(monkeypatch) -> None:
+    crowd = simulate_crowd(*CROWDS["planes, some"], seed=0)
+    questions = read_questions(crowd.items, crowd.pairs, crowd.users)
+    own, _ = read_rows(questions, Tally())
+    assert own is not None
+    assert own.own_rank == 480
+    monkeypatch.setattr(implicit, "DIRECT", 100)
+    monkeypatch.setattr(implicit, "lsmr", None)
+    found = implicit.explore(own, questions.unit)
+    whole = np.linalg.eigvalsh(sum_up(questions).S)
+    assert found.rank == 24
+    assert (found.smallest, found.largest) == pytest.approx((whole[-24], whole[-1]), rel=1e-6)
+
+
 def test_the_operator_and_its_adjoint_belong_together() -> None:
     crowd = simulate_crowd(5, 4, 2, users=3, comparisons=4, seed=0)
     questions = read_questions(crowd.items, crowd.pairs, crowd.users)
-    own, everybody = implicit.read_rows(questions, Tally())
+    own, everybody = read_rows(questions, Tally())
     sums = sum_up(questions)
     assert own is not None
     for rows in (own, everybody):
@@ -283,8 +298,8 @@ def test_people_who_add_nothing_are_counted_by_reason() -> None:
     assert (found.people, found.silent, found.spare, found.rank) == (8, 6, 2, 2)
     told = found.summary()
     assert "6 of 8 people (75 %) add nothing" in told
-    assert "- 1 gave one answer only" in told
-    assert "- 2 have answers to spare, but those only repeat" in told
+    assert "- 1: one answer only" in told
+    assert "- 2: answers to spare, but those follow from their others" in told
 
 
 # ---------------------------------------------------------------------------------- what is out of reach, by name
@@ -344,6 +359,7 @@ def test_items_of_equal_length_are_explained() -> None:
     found = diagnose(items, random_pairs(120, 400), np.arange(400) // 8)
     assert (found.rank, found.ceiling) == (5, 5)
     assert "items of equal length" in found.summary()
+    assert "parallel" not in found.summary()  # more questions about the same items would not help
 
 
 # ----------------------------------------------------------------------------------------- do questions follow people?
@@ -410,6 +426,8 @@ def test_one_answer_a_person_cannot_be_checked() -> None:
     assert not found.assignment.testable
     assert not found.assignment.suspicious
     assert "cannot be checked here" in found.summary()
+    crowd = simulate_crowd(3, None, None, users=50, comparisons=2, seed=0)
+    assert "could go unnoticed" in diagnose(crowd.items, crowd.pairs, crowd.users).summary()
     assert found.silent_reasons["one answer"] == 50
     assert found.population_rank == 6
 
@@ -421,7 +439,7 @@ def test_the_least_numbers_that_are_named_are_enough() -> None:
     """d = 4: all ten degrees of freedom from 10 parallel pairs, 10 lines, or 8 answers of 3 people; not from fewer."""
     d, p = 4, 10
     told = diagnose(*_generic(d, users=30, m=2)).summary()
-    assert "at least 10 more people (20 answers)" in told
+    assert "at least 10 people more (20 answers)" in told
     assert "at least 10 such subspaces with 1 person each (20 answers)" in told
     assert "8 answers from at least 3 people (24 answers)" in told
     for people in (p, p - 1):
@@ -444,13 +462,13 @@ def _generic(d: int, users: int, m: int) -> tuple[np.ndarray, np.ndarray, np.nda
 def test_more_people_of_the_same_kind_are_counted() -> None:
     found = diagnose(*_generic(4, users=2, m=6))
     assert (found.rank, found.spare) == (4, 4)
-    assert "at least 3 more people like them" in found.summary()
+    assert "at least 3 people more like them" in found.summary()
     assert diagnose(*_generic(4, users=5, m=6)).identified
 
 
 def test_the_command_tells_everything(tmp_path, capsys) -> None:
     out = tmp_path / "crowd"
-    simulate = ["simulate", "--dimension", "4", "--subspaces", "0", "--users", "60", "--comparisons", "3"]
+    simulate = ["simulate", "--dimension", "4", "--subspaces", "0", "--users", "600", "--comparisons", "3"]
     assert main([*simulate, "--rank", "4", "--out", str(out)]) == 0
     capsys.readouterr()
     files = [str(out / "items.csv"), str(out / "comparisons.csv")]
@@ -470,5 +488,5 @@ def test_the_command_tells_everything(tmp_path, capsys) -> None:
     assert found["summary"] + "\n" == told
     assert found["population"]["rank"] == 10
     assert found["condition"] is None
-    assert found["silent_reasons"]["general position"] == 60
+    assert found["silent_reasons"]["general position"] == 600
     assert found["assignment"]["midpoints"]["p_value"] > 0.05

@@ -13,6 +13,7 @@ summed over blocks of people; nothing of size n · d² is ever formed.
     questions.py     who was asked what, in good coordinates
     people.py        who has answers to spare, and why others have none
     spectrum.py      S, and P of people from one population, decomposed whole (d ≤ 200)
+    rows.py          answers as a linear map that is never written out
     implicit.py      the same by products alone, with stated confidence (beyond)
     catalogue.py     what no questionnaire about these items could reveal
     examples.py      what is out of reach, by entries of M and by pairs of items

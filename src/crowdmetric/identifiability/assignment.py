@@ -39,6 +39,7 @@ Indices = NDArray[np.intp]
 
 DEALS = 199
 SIGNIFICANT = 0.05
+NEGLIGIBLE = 0.01  # ρ: a correlation of 0.1 with people at most
 # Numbers dealt out in one shuffle at most; more people than that are sampled.
 CELLS = 200_000
 FEWEST_PEOPLE = 5
@@ -68,8 +69,8 @@ class Dependence:
 
     @property
     def found(self) -> bool:
-        """Whether chance is not enough to explain it."""
-        return self.p_value <= SIGNIFICANT
+        """Whether chance is not enough to explain it, and it is enough to matter."""
+        return self.p_value <= SIGNIFICANT and self.correlation > NEGLIGIBLE
 
     @property
     def bound(self) -> float:

@@ -18,6 +18,9 @@ __all__ = ["Diagnosis"]
 
 Array = NDArray[Any]
 
+# Correlation of questions with ideal points up to which the population assumption is called safe; 0.6 is known to harm.
+SAFE = 0.25
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -110,6 +113,7 @@ class Diagnosis:
             Situation(
                 d=self.d, dimensions=self.dimensions, rank=self.rank, span=self.span, items=self.items,
                 people=self.people, silent=self.silent, spare=self.spare, most_answers=self.most_answers,
+                out_of_reach=self.out_of_reach,
                 population_rank=self.population_rank, ceiling=self.ceiling,
                 suspicious=self.assignment.suspicious, two_valued=[self._feature(j) for j in self.two_valued],
             )
@@ -187,7 +191,7 @@ class Diagnosis:
                 f"{self.silent:,} of {self.people:,} people ({_percent(self.silent / self.people)}) "
                 "add nothing to that:"
             )
-            lines += [f"- {count:,} {REASONS[reason]}." for reason, count in self.silent_reasons.items() if count]
+            lines += [f"- {count:,}: {REASONS[reason]}." for reason, count in self.silent_reasons.items() if count]
         if self.rank > 0:
             ratio = self.largest / self.smallest
             lines.append(f"The hardest direction that can be learnt is {ratio:.3g} times harder than the easiest.")
@@ -214,32 +218,44 @@ class Diagnosis:
         ]
 
     def _population(self) -> list[str]:
-        if self.identified or self.people == 1:
+        if self.people == 1:
             return []
+        safe = _assignment_sentence(self.assignment, self._feature)
         low, high = self.population_bounds
+        if (low, high) == self.rank_bounds:
+            none = (
+                "To take people as one population (PopulationMetric) adds nothing to what can be learnt, only accuracy."
+            )
+            return [none, safe]
         sure = f" ({self.population_confidence})" if self.population_confidence else ""
         many = f"{low:,} of {self.dimensions:,}" if low == high else f"{low:,} to {high:,} of {self.dimensions:,}"
-        more = "the same" if (low, high) == self.rank_bounds else "all" if low == self.dimensions else many
+        many = f"all {low:,}" if low == self.dimensions else many
         line = (
             "If people come from one population and were not asked about what they like, the answers can teach "
-            f"{more}{f' {self.dimensions:,}' if more == 'all' else ''} degrees of freedom{sure}, the overall size "
-            "of the metric least surely: it then rests on how noisy answers are."
+            f"{many} degrees of freedom{sure}, the overall size of the metric least surely: it then rests on how "
+            "noisy answers are."
         )
-        return [line, _assignment_sentence(self.assignment, self._feature)]
+        return [line, safe]
 
 
 def _assignment_sentence(found: Assignment, name: Callable[[int], str]) -> str:
     """Return whether the population assumption looks safe."""
     if found.midpoints is None:
         return (
-            "Whether people were asked about what they like cannot be checked here: that needs at least five people "
-            "with two questions that share no item. It is safe if questions were dealt out by chance."
+            "Whether people were asked about what they like cannot be checked here, which needs at least five people "
+            "with two questions that share no item. The assumption is safe if questions were dealt out by chance."
         )
     if not found.suspicious:
+        bound = found.midpoints.bound
+        seen = f"as much within people as between them ({found.people:,} people, {found.questions:,} questions)"
+        if bound > SAFE:
+            return (
+                f"Nothing speaks against that assumption, as questions differ {seen}; but those are few, and a "
+                f"correlation with what people like of up to {bound:.2f} could go unnoticed."
+            )
         return (
-            f"That looks safe: questions differ as much within people as between them ({found.people:,} people, "
-            f"{found.questions:,} questions), so that where a question lies correlates with what people like by less "
-            f"than {found.midpoints.bound:.2f}."
+            f"That assumption looks safe: questions differ {seen}, so that where a question lies correlates with what "
+            f"people like by less than {bound:.2f}."
         )
     both = (("where questions lie", found.midpoints), ("how far apart their items are", found.differences))
     noticed = [(what, part) for what, part in both if part is not None and part.found]
@@ -249,9 +265,9 @@ def _assignment_sentence(found: Assignment, name: Callable[[int], str]) -> str:
         for what, part in noticed
     ]
     return (
-        f"Take care with that: questions depend on who was asked. {' and '.join(parts)}. This is harmless if chance "
-        "decided who got which questions (a subspace each, say), and misleading if people were shown what they like: "
-        f"the correlation with it can be up to {max(part.bound for _, part in noticed):.2f}."
+        f"Take care with that assumption: questions depend on who was asked. {' and '.join(parts)}. This is "
+        "harmless if chance decided who got which questions (a subspace each, say), and misleading if people were "
+        f"shown what they like: the correlation with it can be up to {max(part.bound for _, part in noticed):.2f}."
     )
 
 

@@ -32,6 +32,8 @@ CANDIDATES = 1000
 WORK = 2e10
 FEW = 4
 SHOWN = 3
+# A unit direction without any entry above this is spread over so many that naming three would mislead.
+DIFFUSE = 0.1
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ def name_directions(spectrum: Spectrum, features: Sequence[str] | None) -> str:
     if len(directions) == 0:
         return ""
     if spectrum.open_share is None or len(directions) == 1:
-        return describe_direction(svec(directions[0]), names=features)
+        a = svec(directions[0])
+        return describe_direction(a, names=features) if np.max(np.abs(a)) > DIFFUSE else ""
     p = len(spectrum.open_share)
     most = np.argsort(-np.round(spectrum.open_share, 6), kind="stable")[:SHOWN]
     return ", ".join(f"{entry_name(p, i, features)} ({100.0 * spectrum.open_share[i]:.0f} % unknown)" for i in most)

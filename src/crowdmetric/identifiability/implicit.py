@@ -1,10 +1,9 @@
 """The same operators where Sym(R^d) is too large for a p × p matrix: known by their products only.
 
-S = AᵀA and P = AᵀA, with rows ``⟨Δ, X⟩ = δᵀXs`` from which people (each their own v, or one v common to all) are
-removed. A product with A or Aᵀ is one pass over the answers and holds d × d numbers. Three things are asked of it:
+S and P are AᵀA, with A as in `rows`. Three ways lead to the rank of A, its null space and its condition:
 
-*Few answers* (n): ``AAᵀ`` (n, n) has the eigenvalues of AᵀA, and its entries need no Δ, only inner products of δ's and
-s's: ``⟨Δ_i, Δ_j⟩ = ½[(δ_i·δ_j)(s_i·s_j) + (δ_i·s_j)(s_i·δ_j)]``. That is exact.
+*Few answers to spare* (q): ``AAᵀ``, compressed to (q, q), has the eigenvalues of AᵀA, and its entries need no Δ, only
+inner products of δ's and s's: ``⟨Δ_i, Δ_j⟩ = ½[(δ_i·δ_j)(s_i·s_j) + (δ_i·s_j)(s_i·δ_j)]``. That is exact.
 
 *A sketch* ``ΩᵀAᵀAΩ`` (ℓ, ℓ) with ℓ random ``ω = svec ½(ghᵀ + hgᵀ)``, for which an answer costs O(d) and no ω is ever
 written out. The ω's span Sym(R^d), so any ℓ ≤ rank A random ones give independent columns Aω with probability one:
@@ -19,9 +18,7 @@ a rest below τ‖x‖ is at most τ √(2p/π).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from math import pi, sqrt
 from typing import Any
 
@@ -30,190 +27,24 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh, lsmr
 
-from crowdmetric.identifiability.people import Tally, people_with_answers_to_spare, products
-from crowdmetric.identifiability.questions import Questions
+from crowdmetric.identifiability.people import products
+from crowdmetric.identifiability.rows import Basis, Rows, span_of
 from crowdmetric.identifiability.spectrum import Spectrum, in_given_units
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference, smat, svec
-from crowdmetric.users.projected import without
 
-__all__ = ["Rows", "explore", "nothing", "read_rows"]
+__all__ = ["explore", "nothing"]
 
 Array = NDArray[Any]
 
-DIRECT = 2500  # answers at most whose AAᵀ is decomposed: 50 MB
-SKETCH = 2048  # test matrices at most: the sketch is 34 MB
+DIRECT = 3000  # independent rows at most whose AAᵀ is decomposed: 72 MB
+MOST_ANSWERS = 20_000  # that they may be combined from
+SKETCH = 4096  # test matrices at most: the sketch is 134 MB
 DIRECTIONS = 3
 INVERSE_STEPS = 3
-EFFORT = 4e12  # floating-point operations of all LSMR solves together: some minutes of one core
+EFFORT = 1e12  # multiplications of the largest sketch, and of all LSMR solves together: a minute or two of one core
 MOST_ITERATIONS = 1000
 # Singular values below this share of the largest count as zero, as in the decomposition of the whole.
 RESOLUTION = 1e-6
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The linear map A of some answers, X ↦ ⟨Δ, X⟩ with people removed.
-
-    Attributes
-    ----------
-    delta, total
-        Lists of (P, m, d) arrays, one a block; δ is zero on padding.
-    span
-        Orthonormal bases (P, m, ·) of what each person's own v can explain; None: one v is common to all.
-    most
-        The rank is at most this.
-    """
-
-    delta: list[Array]
-    total: list[Array]
-    span: list[Array] | None
-    most: int
-
-    @property
-    def d(self) -> int:
-        """How many features an item has."""
-        return int(self.delta[0].shape[2])
-
-    @property
-    def n_rows(self) -> int:
-        """How many answers there are, padding counted."""
-        return sum(b.shape[0] * b.shape[1] for b in self.delta)
-
-    @cached_property
-    def _inverse(self) -> Array:
-        """(δᵀδ)⁺ of all answers."""
-        return np.linalg.pinv(sum(_gram(b, b) for b in self.delta), hermitian=True, rcond=1e-12)
-
-    def _split(self, values: Array) -> list[Array]:
-        """Return values (n, j) of all answers as a list of (P, m, j), one a block."""
-        ends = np.cumsum([b.shape[0] * b.shape[1] for b in self.delta])[:-1]
-        return [v.reshape(*b.shape[:2], -1) for v, b in zip(np.split(values, ends), self.delta, strict=True)]
-
-    def remove_people(self, values: Array) -> Array:
-        """Take people out of values (n, j) of the answers."""
-        split = self._split(values)
-        if self.span is not None:
-            split = [without(U, v) for U, v in zip(self.span, split, strict=True)]
-        else:
-            common = self._inverse @ sum(_gram(b, v) for b, v in zip(self.delta, split, strict=True))
-            split = [v - b @ common for b, v in zip(self.delta, split, strict=True)]
-        return np.concatenate([v.reshape(-1, values.shape[1]) for v in split])
-
-    def apply(self, X: Array) -> Array:
-        """Return ``A svec(X)``."""
-        values = [np.einsum("pmi,pmi->pm", b @ X, s).ravel() for b, s in zip(self.delta, self.total, strict=True)]
-        return self.remove_people(np.concatenate(values)[:, None])[:, 0]
-
-    def adjoint(self, w: Array) -> Array:
-        """Return ``smat(Aᵀw)``: Σ w ½(δsᵀ + sδᵀ) after people are taken out of w."""
-        X = np.zeros((self.d, self.d))
-        for v, b, s in zip(self._split(self.remove_people(w[:, None])), self.delta, self.total, strict=True):
-            X += _gram(v * b, s)
-        return 0.5 * (X + X.T)
-
-    def operator(self) -> LinearOperator:
-        """Return A on svec vectors."""
-        return LinearOperator(
-            (self.n_rows, degrees_of_freedom(self.d)),
-            matvec=lambda a: self.apply(smat(np.asarray(a).ravel())),
-            rmatvec=lambda w: svec(self.adjoint(np.asarray(w).ravel())),
-            dtype=np.float64,
-        )
-
-    def gram(self, evaluate: Callable[[Array, Array], Array], size: int) -> Array:
-        """Return ``BᵀAᵀAB`` (size, size), block by block, from ``evaluate(δ, s) = ⟨Δ, B⟩``, (P, m, size)."""
-        gram, cross = np.zeros((size, size)), np.zeros((self.d, size))
-        for i, (b, s) in enumerate(zip(self.delta, self.total, strict=True)):
-            values = evaluate(b, s)
-            if self.span is None:
-                cross += _gram(b, values)
-            else:
-                values = without(self.span[i], values)
-            gram += _gram(values, values)
-        return gram - cross.T @ self._inverse @ cross if self.span is None else gram
-
-    def some(self, answers: int, rng: Generator) -> Rows:
-        """Return the rows of some people, chosen at random, with about so many answers."""
-        share = min(1.0, answers / self.n_rows)
-        kept = [rng.random(len(b)) < share for b in self.delta]
-        kept[0][0] = True  # somebody
-        span = None if self.span is None else _picked(self.span, kept)
-        return Rows(_picked(self.delta, kept), _picked(self.total, kept), span, self.most)
-
-
-@dataclass(frozen=True)
-class Basis:
-    """Orthonormal symmetric matrices ``B_j = Σ_i weight_ij Δ_i`` that span what some answers reveal, never written out.
-
-    Attributes
-    ----------
-    delta, total
-        (n, d) of those answers.
-    weight
-        (n, r).
-    values
-        (r,) eigenvalues of their AᵀA, rising.
-    """
-
-    delta: Array
-    total: Array
-    weight: Array
-    values: Array
-
-    def evaluate(self, delta: Array, total: Array) -> Array:
-        """Return ``⟨Δ, B_j⟩``, (…, r)."""
-        return inner_products(delta, total, self.delta, self.total) @ self.weight
-
-    def rest_of(self, X: Array) -> Array:
-        """Return X (d, d) without its part in the span of the B_j."""
-        inside = self.weight @ (self.weight.T @ np.einsum("ni,ni->n", self.delta @ X, self.total))
-        Y = (inside[:, None] * self.delta).T @ self.total
-        return X - 0.5 * (Y + Y.T)
-
-
-def inner_products(delta: Array, total: Array, delta_: Array, total_: Array) -> Array:
-    """Return ``⟨Δ_i, Δ_j⟩ = ½[(δ_i·δ_j)(s_i·s_j) + (δ_i·s_j)(s_i·δ_j)]``, (…, n)."""
-    straight = (delta @ delta_.T) * (total @ total_.T)
-    return 0.5 * (straight + (delta @ total_.T) * (total @ delta_.T))
-
-
-def span_of(rows: Rows) -> Basis:
-    """Return a basis of what the answers reveal, from the eigenvectors of AAᵀ (n, n)."""
-    delta = np.concatenate([b.reshape(-1, rows.d) for b in rows.delta])
-    total = np.concatenate([s.reshape(-1, rows.d) for s in rows.total])
-    K = inner_products(delta, total, delta, total)
-    blurred = 10.0 * len(K) * np.finfo(float).eps * float(np.max(np.diagonal(K), initial=0.0))
-    for _ in range(2):  # from the left, and by symmetry from the right
-        K = rows.remove_people(K).T
-    values, vectors = np.linalg.eigh(0.5 * (K + K.T))
-    kept = values > blurred
-    return Basis(delta, total, vectors[:, kept] / np.sqrt(values[kept]), values[kept])
-
-
-def _picked(blocks: list[Array], kept: list[NDArray[np.bool_]]) -> list[Array]:
-    return [b[k] for b, k in zip(blocks, kept, strict=True) if np.any(k)]
-
-
-def _gram(X: Array, Y: Array) -> Array:
-    """Return ``XᵀY`` summed over people and answers: (P, m, i), (P, m, j) → (i, j)."""
-    return X.reshape(-1, X.shape[2]).T @ Y.reshape(-1, Y.shape[2])
-
-
-def read_rows(questions: Questions, tally: Tally) -> tuple[Rows | None, Rows]:
-    """Return the rows of S, of people with answers to spare (None if there are none), and those of P, of everybody."""
-    blocks = list(people_with_answers_to_spare(questions.people(width=questions.d), tally))
-    p = degrees_of_freedom(questions.d)
-    everybody = Rows([b.delta for b in blocks], [b.block.total for b in blocks], None, min(p, len(questions.pairs)))
-    loud = [b for b in blocks if b.loud.size]
-    if not loud:
-        return None, everybody
-    own = Rows(
-        delta=[b.delta[b.loud] for b in loud],
-        total=[b.block.total[b.loud] for b in loud],
-        span=[b.span for b in loud],
-        most=min(p, tally.spare),
-    )
-    return own, everybody
 
 
 def nothing(unit: Array) -> Spectrum:
@@ -228,14 +59,15 @@ def nothing(unit: Array) -> Spectrum:
 def explore(rows: Rows, unit: Array, seed: int = 0) -> Spectrum:
     """Return what passes over the answers tell of the spectrum of AᵀA, and how sure that is."""
     rng = np.random.default_rng(seed)
-    if rows.n_rows <= DIRECT:
+    if rows.most <= DIRECT and rows.n_rows <= MOST_ANSWERS and rows.own_rank <= DIRECT:
         basis = span_of(rows)
         return _from_basis(basis, basis.values, unit, rng, "")
     rank, exact = _sketched_rank(rows, rng)
     if rank == 0:
         return nothing(unit)
     if exact:
-        basis = span_of(rows.some(DIRECT, rng))
+        wanted = min(DIRECT, 3 * (rank + rows.d) // 2 + 100)  # half as many again, and what people take
+        basis = span_of(rows.some(wanted, rng))
         if basis.values.size == rank:  # some people reveal what all do
             values = np.linalg.eigvalsh(rows.gram(basis.evaluate, rank))
             return _from_basis(basis, values, unit, rng, "exact with probability one")
@@ -321,16 +153,17 @@ def _orthonormal(directions: Array) -> Array:
 def _sketched_rank(rows: Rows, rng: Generator) -> tuple[int, bool]:
     """Return the rank of ever larger sketches, and whether it is that of A."""
     enough = rows.most + rows.most // 4 + 16  # more columns than rank: their smallest eigenvalue stays clear of zero
-    size = min(256, enough, SKETCH)
+    largest = min(SKETCH, max(64, int(sqrt(EFFORT / rows.n_rows))))
+    size = min(256, enough, largest)
     while True:
         g, h = rng.standard_normal((2, rows.d, size))
         values = np.linalg.eigvalsh(rows.gram(partial(products, g=g, h=h), size))
         rank = int(np.sum(values > 10.0 * size * np.finfo(float).eps * values[-1]))
         if rank < 0.9 * size or size == enough:
             return rank, True
-        if size == SKETCH:
+        if size == largest:
             return rank, False
-        size = min(2 * size, enough, SKETCH)
+        size = min(2 * size, enough, largest)
 
 
 def _rank_from_shares(shares: Array, rank: int, most: int, p: int) -> tuple[int, int, str]:

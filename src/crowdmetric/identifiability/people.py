@@ -19,14 +19,12 @@ Indices = NDArray[np.intp]
 
 # Why somebody's answers say nothing about the metric, from the plainest reason to the subtlest.
 REASONS = {
-    "one answer": "gave one answer only, which where they stand can always explain",
+    "one answer": "one answer only, which where they stand can always explain",
     "general position": (
-        "have no more answers than independent questions, so that where they stand can explain everything they say"
+        "no more answers than independent questions, so that where they stand can explain everything they say"
     ),
-    "repeats": (
-        "have answers to spare, but those only repeat or close a circle of earlier ones (a or b, b or c, c or a)"
-    ),
-    "equal items": "were only asked to compare items that are equal",
+    "repeats": ("answers to spare, but those follow from their others: the same items again, or too few items"),
+    "equal items": "compared only items that are equal",
 }
 
 # A Gram matrix conditioned better than this proves independence; anything worse is left to singular values.

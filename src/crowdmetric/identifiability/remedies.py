@@ -36,6 +36,7 @@ class Situation:
     population_rank: int
     ceiling: int | None
     suspicious: bool
+    out_of_reach: str
     two_valued: Sequence[str]
 
 
@@ -46,13 +47,14 @@ def remedies(found: Situation) -> tuple[str, ...]:
     told: list[str] = []
     if found.people > 1 and found.population_rank > found.rank:
         told.append(
-            f"Ask nobody anything more, if people may be taken as one population: PopulationMetric then has "
+            "Ask nobody anything more, if people may be taken as one population: PopulationMetric then has "
             f"{found.population_rank:,} degrees of freedom to learn from instead of {found.rank:,}."
             + (" First make sure that chance decided who was asked what." if found.suspicious else "")
         )
     told += _items(found)
-    if found.span == found.d:
-        told += [sentence for _, sentence in sorted(_questions(found))]
+    reachable = found.dimensions if found.ceiling is None else found.ceiling
+    if found.span == found.d and found.rank < reachable:
+        told += [sentence for _, sentence in sorted(_questions(found, reachable - found.rank))]
         told.append(
             "These are the fewest people with whom it is possible at all; real answers are noisy, and "
             "`crowdmetric plan` says how many make it accurate."
@@ -62,82 +64,89 @@ def remedies(found: Situation) -> tuple[str, ...]:
 
 def _items(found: Situation) -> list[str]:
     """Return what is wrong with the items themselves."""
-    if found.span < found.d:
-        return [
-            f"Compared items differ in {found.span} of {found.d} dimensions only: compare items that differ in the "
-            f"others, or learn in {found.span} dimensions."
-        ]
     told = []
-    if found.ceiling is not None and found.ceiling < found.dimensions:
-        needed = 1 + found.d + found.dimensions
-        if found.items < needed:
-            fewer = max(k for k in range(found.d) if 1 + k + degrees_of_freedom(k) <= found.items)
-            less = f", or describe items by at most {fewer} features" if fewer else ""
-            told.append(
-                f"Ask about more items: {found.items} cannot pin down a metric in {found.d} dimensions; it takes "
-                f"{needed} at least{less}."
-            )
-        if found.two_valued:
-            several = len(found.two_valued) > 1
-            told.append(
-                f"Use items with more than two values of {_listed(found.two_valued)}: with two, how much "
-                f"{'each of them counts' if several else 'it counts'} by itself cannot be told from where people stand."
-            )
-        if not told:
-            told.append(
-                "Ask about items that are not tied together by one quadratic equation, as items of equal length are "
-                "(such as normalised embeddings): leave out the normalisation, or add other items."
-            )
-    return told
+    needed = 1 + found.d + found.dimensions
+    if found.span < found.d:
+        told.append(
+            f"Compared items differ in {found.span} of {found.d} dimensions only: compare items that differ in the "
+            f"others, or learn in {found.span} dimensions or fewer."
+        )
+    if found.items < needed:
+        fewer = max(k for k in range(found.d) if 1 + k + degrees_of_freedom(k) <= found.items)
+        less = f", or describe items by at most {fewer} feature{'s' if fewer > 1 else ''}" if fewer else ""
+        told.append(
+            f"Ask about more items: {found.items} cannot pin down a metric in {found.d} dimensions; it takes "
+            f"{needed:,} at least{less}."
+        )
+    if found.ceiling is None or found.ceiling == found.dimensions:
+        return told
+    if found.two_valued:
+        each = "each of them counts" if len(found.two_valued) > 1 else "it counts"
+        told.append(
+            f"Use items with more than two values of {_listed(found.two_valued)}: with two, how much {each} by itself "
+            "cannot be told from where people stand."
+        )
+    return told or [
+        "Ask about items that are not tied together by one quadratic equation, as items of equal length are "
+        "(such as normalised embeddings): leave out the normalisation, or add other items."
+    ]
 
 
-def _questions(found: Situation) -> list[tuple[int, str]]:
+def _questions(found: Situation, missing: int) -> list[tuple[int, str]]:
     """Return ways to ask for what is missing, each with the fewest new answers it takes."""
-    d, p = found.d, found.dimensions
-    missing = p - found.rank
+    d, p, m = found.d, found.dimensions, max(2, found.most_answers)
     ways = [
         (
             2 * missing,
             "Ask pairs of parallel questions, two a person with the same difference between the items: at least "
-            f"{missing:,} more people ({2 * missing:,} answers); `crowdmetric design` finds them, MatchedMetric "
+            f"{_people(missing)} more ({2 * missing:,} answers); `crowdmetric design` finds them, MatchedMetric "
             "learns from them.",
         )
     ]
-    m = max(2, found.most_answers)
     if m <= d:
         r = m - 1
-        subspaces, people = (
-            ceil(p / degrees_of_freedom(r)),
-            degrees_of_freedom(r),
-        )  # m − r = 1 degree of freedom a person
+        subspaces, each = ceil(p / degrees_of_freedom(r)), degrees_of_freedom(r)  # everybody adds m − r = 1
         kind = "a line" if r == 1 else f"a subspace of {r} dimensions"
         ways.append(
             (
-                subspaces * people * m,
-                f"With {m} answers a person, ask each about items in {kind} (items that differ in {r} "
-                f"independent way{'s' if r > 1 else ''}): at least {subspaces:,} such subspaces with {people:,} "
-                f"{'people' if people > 1 else 'person'} each ({subspaces * people * m:,} answers).",
+                subspaces * each * m,
+                f"With {m} answers a person, ask each about items in {kind} (items that differ in {r} independent "
+                f"way{'s' if r > 1 else ''}): at least {subspaces:,} such subspaces with {_people(each)} each "
+                f"({subspaces * each * m:,} answers).",
             )
         )
+        several = ceil(missing / d)
         ways.append(
             (
-                2 * d * ceil(missing / d),
+                2 * d * several,
                 f"Ask more of each person: the most that anybody answers is {found.most_answers}, and items in general "
-                f"position need more than {d}; for instance {2 * d} answers from at least {ceil(missing / d):,} people "
-                f"({2 * d * ceil(missing / d):,} answers).",
+                f"position need more than {d}; for instance {2 * d} answers from at least {_people(several)} "
+                f"({2 * d * several:,} answers).",
+            )
+        )
+    elif found.spare >= 2 * p:
+        ways.append(
+            (
+                0,
+                f"There are answers enough ({found.spare:,} to spare), but not on everything: ask people about items "
+                f"that bear on {found.out_of_reach}.",
             )
         )
     elif found.people > found.silent:
-        each = found.spare / (found.people - found.silent)
-        more = ceil(missing / each)
+        each_adds = found.spare / (found.people - found.silent)
+        more = ceil(missing / each_adds)
         ways.append(
             (
                 more * m,
-                f"Ask more people, or the same people about other items: one who adds something now adds {each:.3g} "
-                f"degrees of freedom at most, so at least {more:,} more people like them.",
+                f"Ask more people, or the same people about other items: one who adds something now adds "
+                f"{each_adds:.3g} degrees of freedom at most, so at least {_people(more)} more like them.",
             )
         )
     return ways
+
+
+def _people(count: int) -> str:
+    return "1 person" if count == 1 else f"{count:,} people"
 
 
 def _listed(names: Sequence[str], most: int = 5) -> str:

@@ -17,6 +17,7 @@ from crowdmetric.identifiability.diagnosis import Diagnosis
 from crowdmetric.identifiability.examples import name_directions, unknown_distances
 from crowdmetric.identifiability.people import Tally
 from crowdmetric.identifiability.questions import Questions, read_questions
+from crowdmetric.identifiability.rows import read_rows
 from crowdmetric.identifiability.spectrum import Spectrum, common_spectrum, decompose, negligible_of, sum_up
 from crowdmetric.symmetric import degrees_of_freedom
 
@@ -111,7 +112,7 @@ def _spectra(questions: Questions) -> tuple[Tally, Spectrum, Spectrum]:
         common = own if own.rank == p else common_spectrum(sums.common, questions.unit)
         return sums.tally, own, common
     tally = Tally()
-    rows, everybody = implicit.read_rows(questions, tally)
+    rows, everybody = read_rows(questions, tally)
     own = implicit.nothing(questions.unit) if rows is None else implicit.explore(rows, questions.unit)
     if own.low == p:
         return tally, own, own
