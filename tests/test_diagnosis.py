@@ -256,6 +256,18 @@ def test_beyond_two_hundred_features() -> None:
     assert len(found.unidentified_directions) > 0
 
 
+def test_what_is_not_settled_is_not_claimed(monkeypatch) -> None:
+    for name, value in (("DIRECT", 0), ("SKETCH", 20), ("MOST_ITERATIONS", 3)):
+        monkeypatch.setattr(implicit, name, value)
+    monkeypatch.setattr(verdict, "LARGEST", 0)
+    crowd = simulate_crowd(10, None, None, users=40, comparisons=12, seed=0)  # 55 of 55, in truth
+    found = diagnose(crowd.items, crowd.pairs, crowd.users)
+    assert (found.rank, found.rank_bounds, found.identified) == (20, (20, 55), False)
+    assert "20 to 55 of 55" in found.summary()
+    assert "did not settle how many more" in found.confidence
+    assert len(found.unidentified_directions) == 0
+
+
 def test_diagnose_is_the_same_either_way(monkeypatch) -> None:
     crowd = simulate_crowd(7, 9, 2, users=4, comparisons=4, seed=3)
     dense = diagnose(crowd.items, crowd.pairs, crowd.users)

@@ -39,7 +39,8 @@ class Diagnosis:
     smallest, largest
         Smallest eigenvalue of S that is not zero, and its largest; both NaN if S is zero. Their ratio says how much
         harder the worst direction is than the best. Features whose spreads differ a hundredfold are measured in
-        spreads. Beyond 200 features `smallest` is an estimate, about a factor of two.
+        spreads. Beyond 200 features `smallest` may be an estimate that errs upwards, by a factor of two or so where
+        the rank is settled.
     unidentified_directions
         (dimensions − rank, d, d) orthonormal symmetric matrices that no answer depends on; where those would fill
         more than 128 MB, and beyond 200 features, only some of them.
@@ -194,7 +195,10 @@ class Diagnosis:
             lines += [f"- {count:,}: {REASONS[reason]}." for reason, count in self.silent_reasons.items() if count]
         if self.rank > 0:
             ratio = self.largest / self.smallest
-            lines.append(f"The hardest direction that can be learnt is {ratio:.3g} times harder than the easiest.")
+            least = "at least " if self.confidence else ""  # an estimate of `smallest` errs upwards
+            lines.append(
+                f"The hardest direction that can be learnt is {least}{ratio:.3g} times harder than the easiest."
+            )
         return lines
 
     def _distances(self) -> list[str]:

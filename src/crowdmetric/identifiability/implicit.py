@@ -175,4 +175,4 @@ def _rank_from_shares(shares: Array, rank: int, most: int, p: int) -> tuple[int,
     blur = 2.0 * p * sqrt(2.0 * share * (1.0 - share) / ((p + 2.0) * len(shares)))
     low = max(rank, int(np.floor(p * (1.0 - share) - blur)))
     high = min(most, int(np.ceil(p * (1.0 - share) + blur)), p - 1)
-    return low, max(low, high), f"95 % sure, from {len(shares)} random directions; {rank:,} are certain"
+    return low, max(low, high), f"about 95 % sure, from {len(shares)} random directions; {rank:,} are certain"

@@ -75,7 +75,7 @@ def _items(found: Situation) -> list[str]:
         fewer = max(k for k in range(found.d) if 1 + k + degrees_of_freedom(k) <= found.items)
         less = f", or describe items by at most {fewer} feature{'s' if fewer > 1 else ''}" if fewer else ""
         told.append(
-            f"Ask about more items: {found.items} cannot pin down a metric in {found.d} dimensions; it takes "
+            f"Ask about more items: {found.items:,} cannot pin down a metric in {found.d} dimensions; it takes "
             f"{needed:,} at least{less}."
         )
     if found.ceiling is None or found.ceiling == found.dimensions:

@@ -217,7 +217,12 @@ def read_rows(questions: Questions, tally: Tally) -> tuple[Rows | None, Rows]:
     """Return the rows of S, of people with answers to spare (None if there are none), and those of P, of everybody."""
     blocks = list(people_with_answers_to_spare(questions.people(width=questions.d), tally))
     p = degrees_of_freedom(questions.d)
-    everybody = Rows([b.delta for b in blocks], [b.block.total for b in blocks], None, min(p, len(questions.pairs)))
+    everybody = Rows(
+        delta=[b.delta for b in blocks],
+        total=[b.block.total for b in blocks],
+        span=None,
+        most=min(p, len(questions.pairs) - tally.span),
+    )
     loud = [b for b in blocks if b.loud.size]
     if not loud:
         return None, everybody
