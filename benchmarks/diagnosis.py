@@ -47,5 +47,6 @@ def main() -> None:
         theirs = (process_time() - clock) * PEOPLE / LOOPED
         print(
             f"{name}: {ours:.1f} s of processor time for the whole verdict (rank {found.rank}); a loop over people "
-            f"would take {theirs:.0f} s for the rank alone (from {LOOPED:,} people, rank {rank}): ratio {theirs / ours:.1f}"
+            f"would take {theirs:.0f} s for the rank alone (from {LOOPED:,} people, rank {rank}): "
+            f"ratio {theirs / ours:.1f}"
         )

@@ -87,8 +87,8 @@ def _items(found: Situation) -> list[str]:
             "cannot be told from where people stand."
         )
     return told or [
-        "Ask about items that are not tied together by one quadratic equation, as items of equal length are "
-        "(such as normalised embeddings): leave out the normalisation, or add other items."
+        "Ask about items that are not tied together by one equation, as items of equal length are (normalised "
+        "embeddings), or parts that add up to a whole: describe them without that tie, or add other items."
     ]
 
 
