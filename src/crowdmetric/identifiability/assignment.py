@@ -43,6 +43,7 @@ NEGLIGIBLE = 0.01  # ρ: a correlation of 0.1 with people at most
 # Numbers dealt out in one shuffle at most; more people than that are sampled.
 CELLS = 200_000
 FEWEST_PEOPLE = 5
+FEWEST_ANSWERS = 2_000  # that are looked at however many features there are
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _some_people(questions: Questions, rng: Generator) -> Indices:
     """Return the rows of people with two answers or more, in a random order; of some of them if there are very many."""
     counts = np.bincount(questions.person)
     able = np.flatnonzero(counts >= 2)
-    most = max(CELLS // questions.d, 2 * FEWEST_PEOPLE)
+    most = max(CELLS // questions.d, FEWEST_ANSWERS)
     rng.shuffle(able)
     kept = able[: max(FEWEST_PEOPLE, int(np.searchsorted(np.cumsum(counts[able]), most)))]
     chosen = np.zeros(len(counts), dtype=bool)

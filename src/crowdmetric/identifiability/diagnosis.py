@@ -112,10 +112,10 @@ class Diagnosis:
         """Return what would reveal more, cheapest first; nothing if everything is revealed."""
         return remedies(
             Situation(
-                d=self.d, dimensions=self.dimensions, rank=self.rank, span=self.span, items=self.items,
+                d=self.d, dimensions=self.dimensions, rank=self.rank_bounds[0], span=self.span, items=self.items,
                 people=self.people, silent=self.silent, spare=self.spare, most_answers=self.most_answers,
                 out_of_reach=self.out_of_reach,
-                population_rank=self.population_rank, ceiling=self.ceiling,
+                population_rank=self.population_bounds[0], ceiling=self.ceiling,
                 suspicious=self.assignment.suspicious, two_valued=[self._feature(j) for j in self.two_valued],
             )
         )  # fmt: skip
