@@ -12,12 +12,13 @@ with intraclass correlation ρ = Var a / (Var a + Var e). An ideal point belongs
 
 and ρ = 0 means that the assumption is safe. ρ is estimated by one-way analysis of variance; the test deals the same
 questions out to the same people at random, many times, and compares the largest between-person share over all
-features with its values under chance (which is exact, needs no normality, and pays for looking at many features).
+features with its values under chance (which needs no normality and pays for looking at many features).
 Two questions of a person that share an item are alike whoever is asked, so of each person only questions without a
 common item are used.
 
 What this cannot see: with one answer a person there is no "within", and ρ > 0 need not do harm, as when a person is
-dealt a subspace by chance.
+dealt a subspace by chance. Dealing at random is exact if questions are exchangeable; where people's questions differ in
+spread (a subspace each) though not in place, midpoints may raise the alarm somewhat too often.
 """
 
 from __future__ import annotations
