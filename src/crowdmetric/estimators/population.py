@@ -161,7 +161,7 @@ class PopulationMetric(CrowdMetric):
         rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
         self._check(loss, rows.items.shape[1])
         units = Units.of(rows.items, rows.pairs)
-        blocks = blocks_of(arrange(replace(rows.jointly(), items=units.inside(rows.items)), BLOCK_SIZE))
+        blocks = blocks_of(arrange(replace(rows.jointly(), items=units.inside(rows.items)), block_size=BLOCK_SIZE))
         if not blocks:
             raise DataError("no comparison of different items has a positive weight; there is nothing to learn from")
         problem = PopulationProblem(blocks, STRUCTURES[self.covariance], loss, LocalEngine(self.jobs))
