@@ -2,6 +2,6 @@
 
 from crowdmetric._version import __version__
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.estimators import IdealPointMetric, PopulationMetric, StitchedMetric
+from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric
 
-__all__ = ["Comparisons", "IdealPointMetric", "PopulationMetric", "StitchedMetric", "__version__"]
+__all__ = ["Comparisons", "IdealPointMetric", "MatchedMetric", "PopulationMetric", "StitchedMetric", "__version__"]

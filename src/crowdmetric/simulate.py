@@ -32,7 +32,7 @@ from scipy.special import expit
 from crowdmetric.errors import DataError
 from crowdmetric.symmetric import check_metric
 
-__all__ = ["Crowd", "responses", "sample_metric", "sample_subspaces", "simulate_crowd"]
+__all__ = ["Crowd", "answer", "responses", "sample_metric", "sample_subspaces", "simulate_crowd"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -198,6 +198,26 @@ def sample_subspaces(n: int, d: int, r: int, rng: Generator) -> Array:
     if r == d:
         return np.tile(np.eye(d), (n, 1, 1))
     return np.linalg.qr(rng.standard_normal((n, d, r))).Q
+
+
+def answer(
+    items: ArrayLike, pairs: ArrayLike, ideal_points: ArrayLike, metric: ArrayLike, *, beta: float = 1.0, seed: int = 0
+) -> Integers:
+    """Return what people say (T,) to questions you chose: −1 left, +1 right.
+
+    Parameters
+    ----------
+    items : (N, d)
+    pairs : (T, 2) rows of items, left and right
+    ideal_points : (T, d) of the person who answers each question
+    metric : (d, d) M
+    """
+    X, rows, u = np.asarray(items, dtype=np.float64), np.asarray(pairs), np.asarray(ideal_points, dtype=np.float64)
+    M = check_metric(metric, X.shape[1], "metric")
+    if u.shape != (len(rows), X.shape[1]):
+        raise DataError(f"ideal_points has shape {u.shape}, expected {(len(rows), X.shape[1])}, a point a question")
+    psi = _unquantized(X[rows[:, 0]], X[rows[:, 1]], u, M)
+    return responses(psi, _nonnegative("beta", beta), np.random.default_rng(seed))
 
 
 def responses(psi: ArrayLike, beta: float, rng: Generator) -> Integers:

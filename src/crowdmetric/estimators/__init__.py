@@ -1,7 +1,8 @@
 """The public estimators."""
 
 from crowdmetric.estimators.ideal_point import IdealPointMetric
+from crowdmetric.estimators.matched import MatchedMetric
 from crowdmetric.estimators.population import PopulationMetric
 from crowdmetric.estimators.stitched import StitchedMetric
 
-__all__ = ["IdealPointMetric", "PopulationMetric", "StitchedMetric"]
+__all__ = ["IdealPointMetric", "MatchedMetric", "PopulationMetric", "StitchedMetric"]

@@ -35,13 +35,14 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     Attributes
     ----------
     metric_
-        (d, d) positive semi-definite.
+        (d, d) positive semi-definite (unless an estimator was told to do without).
     components_
         (d, d) L with ``metric_ = L.T @ L``.
     users_
         (K,) people, in the order of the next two.
     pseudo_ideal_points_, ideal_points_
-        (K, d) ``v = −2 M u`` and ``u``, the latter of least norm where M is singular.
+        (K, d) ``v = −2 M u`` and ``u``, the latter of least norm where M is singular; absent where an estimator
+        locates nobody.
     objective_, solution_
         Mean loss at the optimum; how the fit ended.
     """
@@ -79,14 +80,15 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         tags.input_tags.three_d_array = True
         return tags
 
-    def _finish(self, metric: Array, users: NDArray[Any], points: Array, solution: Solution) -> None:
-        """Set what every fit leaves behind."""
+    def _finish(self, metric: Array, users: NDArray[Any], points: Array | None, solution: Solution) -> None:
+        """Set what every fit leaves behind; `points` is None where nobody was located."""
         self.metric_ = metric
         self.components_ = components_of(metric)
         self.users_ = users
-        self.pseudo_ideal_points_ = points
-        # directions that the metric does not see, up to the solver's accuracy, have no ideal point: least norm there
-        self.ideal_points_ = -0.5 * points @ np.linalg.pinv(metric, rcond=1e-6, hermitian=True)
+        if points is not None:
+            self.pseudo_ideal_points_ = points
+            # directions that the metric does not see, up to the solver's accuracy, have no ideal point: least norm
+            self.ideal_points_ = -0.5 * points @ np.linalg.pinv(metric, rcond=1e-6, hermitian=True)
         self.solution_ = solution
         self.objective_ = solution.objective
         self.n_features_in_ = metric.shape[0]

@@ -17,7 +17,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.symmetric import dimension, smat, svec
 from crowdmetric.users.ball import Balls, dot, to_zero
 
-__all__ = ["BOUNDS", "FrobeniusBound", "NuclearBound", "get_bound"]
+__all__ = ["BOUNDS", "FrobeniusBound", "NoBound", "NuclearBound", "get_bound"]
 
 Array = NDArray[Any]
 
@@ -79,6 +79,39 @@ class NuclearBound:
     def lowest(self, G: Array) -> Array:
         """Return ``ζ min(0, λ_min(G))``: the best A is rank one, on the lowest eigenvector."""
         return self.radius * np.minimum(np.linalg.eigvalsh(smat(G))[..., 0], 0.0)
+
+
+class NoBound:
+    """Any size: the cone alone."""
+
+    STATE = ("x",)
+
+    def __init__(self, x: Array, radius: Array, mu: Array) -> None:
+        self.x, self.radius = x, radius
+
+    @staticmethod
+    def size(a: Array) -> Array:
+        return np.zeros(a.shape[:-1])
+
+    def linearise(self, mu: Array) -> None:
+        self.gradient = np.zeros_like(self.x)
+
+    def curvature(self) -> Array:
+        return np.zeros((*self.x.shape, self.x.shape[1]))
+
+    def merit(self, x: Array | None = None) -> Array:
+        return np.zeros(self.x.shape[0])
+
+    def direction(self, dx: Array) -> tuple[Array, Array, Array]:
+        self.dx, free = dx, np.full(self.x.shape[0], np.inf)
+        return np.zeros(self.x.shape[0]), free, free
+
+    def advance(self, alpha: Array, alpha_dual: Array) -> None:
+        self.x = self.x + alpha[:, None] * self.dx
+
+    def lowest(self, G: Array) -> Array:
+        """Return 0 if G ⪰ 0, else −∞."""
+        return np.where(np.linalg.eigvalsh(smat(G))[..., 0] >= 0.0, 0.0, -np.inf)
 
 
 BOUNDS: dict[str, type[FrobeniusBound] | type[NuclearBound]] = {

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.solvers.bounds import FrobeniusBound, NuclearBound
+from crowdmetric.solvers.bounds import FrobeniusBound, NoBound, NuclearBound
 from crowdmetric.symmetric import smat, svec, symmetric_kronecker
 from crowdmetric.users.ball import to_zero
 from crowdmetric.users.bounded import SHARE
@@ -28,11 +28,17 @@ Array = NDArray[Any]
 class MetricCone:
     """n metrics A (n, r, r) strictly inside the cone and the bound, on the central path of mu (n,)."""
 
-    def __init__(self, A: Array, bound: type[FrobeniusBound] | type[NuclearBound], radius: Array, mu: Array) -> None:
+    def __init__(
+        self,
+        A: Array,
+        bound: type[FrobeniusBound] | type[NuclearBound] | type[NoBound],
+        radius: Array,
+        mu: Array,
+    ) -> None:
         self.start = A
         self.A = A
         self.Z = mu[:, None, None] * np.linalg.inv(A)
-        self.bound = bound(svec(A), radius, mu)
+        self.bound: FrobeniusBound | NuclearBound | NoBound = bound(svec(A), radius, mu)
 
     def restart(self, problems: NDArray[np.bool_], mu: Array) -> None:
         """Put some problems back to where they began: a finished one must not break the others."""

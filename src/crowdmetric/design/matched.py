@@ -1,0 +1,304 @@
+"""Matched questions: two parallel comparisons a person, so that nothing need be known of people.
+
+The information in one parallelogram is ``Pr[y₁ ≠ y₂] σ'(η) β² D Dᵀ`` with ``η = β⟨D, M⟩ = 2β(a − a')ᵀMδ``. Small
+parallelograms say little (D is small), large ones too (answers are foregone); which are best depends on the metric, of
+which only a guess is known. So metrics are drawn around the guess; from a pool of candidates of many sizes and
+directions, people are given to those that make ``tr I⁻¹`` smallest (`information.optimal_weights`) with I a
+geometric mean over the metrics, and the error promised is the root mean square over them.
+"""
+
+from __future__ import annotations
+
+from math import ceil, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdmetric.design.information import MatchedCandidates, apportion, optimal_weights, reached
+from crowdmetric.design.parallelograms import find_parallelograms
+from crowdmetric.design.questionnaire import Questionnaire
+from crowdmetric.errors import DataError, NotIdentifiedError
+from crowdmetric.estimators.inputs import check_items, positive_number
+from crowdmetric.symmetric import check_metric, degrees_of_freedom
+from crowdmetric.tables import unique_ids
+
+__all__ = ["matched_from_catalogue", "matched_from_generator"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# Ideal points that stand for people in expectations, and metrics that stand for doubt about the guess.
+SAMPLE = 2000
+METRICS = 20
+# Sizes of generated parallelograms that are tried, relative to how people scatter.
+SIZES = 2.0 ** np.arange(-3.0, 4.0, 0.5)
+
+
+def matched_from_generator(
+    dimension: int,
+    people: int,
+    *,
+    questions: int = 2,
+    metric: ArrayLike | None = None,
+    doubt: float | None = None,
+    beta: float = 1.0,
+    ideal_points: ArrayLike | None = None,
+    reach: float | None = None,
+    seed: int = 0,
+) -> Questionnaire:
+    """Return exact parallelograms of items yet to be made, and who is asked about which.
+
+    Parameters
+    ----------
+    dimension
+        d.
+    people
+        How many will be asked.
+    questions
+        For each of them; even, as parallel questions come in pairs.
+    metric
+        A guess of M, (d, d); None: a multiple of the identity, of the size of the paper's metrics (``‖M‖_F = d/β``).
+    doubt
+        How wrong the guess may be, as a share of its size. Zero makes a design that is best for the guess and can be
+        useless for other metrics. None: 1 without a guess, 0.3 with one.
+    beta
+        Sharpness of the answers.
+    ideal_points
+        (S, d) where people may be; None: N(0, I/d).
+    reach
+        How far from the centre of people items may be, if they cannot be made any further.
+    seed
+        Of everything random.
+    """
+    d = _whole(dimension, "dimension", 1)
+    rng = np.random.default_rng(seed)
+    metrics, said = _guesses(metric, d, beta, d / sqrt(2 * d + 1), doubt, rng)
+    crowd = _crowd(ideal_points, d, rng, lambda count: rng.standard_normal((count, d)) / sqrt(d))
+    centre = crowd.mean(axis=0)
+    spread = sqrt(float(np.mean(np.sum((crowd - centre) ** 2, axis=1)))) or 1.0
+    quads = centre + _parallelograms(max(4000, 8 * degrees_of_freedom(d)), d, spread, rng)
+    if reach is not None:
+        furthest = np.linalg.norm(quads - centre, axis=3).max(axis=(1, 2), keepdims=True)[..., None]
+        shrink = np.minimum(1.0, positive_number(reach, "reach") / furthest)
+        quads = centre + shrink * (quads - centre)
+    sides = np.arange(4 * len(quads)).reshape(-1, 2, 2)
+    return _hand_out(
+        "Matched questions on new items", quads, sides, quads.reshape(-1, d), None, np.zeros(len(quads)), people,
+        questions, metrics, beta, crowd, said, rng,
+    )  # fmt: skip
+
+
+def matched_from_catalogue(
+    items: ArrayLike,
+    people: int,
+    *,
+    questions: int = 2,
+    tolerance: float = 0.2,
+    metric: ArrayLike | None = None,
+    doubt: float | None = None,
+    beta: float = 1.0,
+    ideal_points: ArrayLike | None = None,
+    item_ids: Any = None,
+    differences: int = 1_000_000,
+    pool: int | None = None,
+    seed: int = 0,
+) -> Questionnaire:
+    """Return near-parallelograms of existing items, and who is asked about which.
+
+    The mismatch of the parallelograms leaves a little of each person's ideal point in their answers. What that does to
+    the metric is computed for people at `ideal_points`, and reported as `Questionnaire.expected_bias`.
+
+    Parameters
+    ----------
+    items
+        (N, d), up to a million.
+    people, questions, doubt, beta, seed
+        As in `matched_from_generator`.
+    tolerance
+        Largest ``‖δ₁ − δ₂‖ / ‖δ‖``.
+    metric
+        A guess of M; None: a multiple of the identity under which 2 is the root mean square of βψ for random items and
+        people, who then name the closer of two random items about four times out of five.
+    ideal_points
+        (S, d) where people may be; None: scattered like the items (Gaussian of the same mean and covariance).
+    item_ids
+        (N,) what items are called in the table.
+    differences
+        How many differences of items are compared with each other.
+    pool
+        How many near-parallelograms are weighed against each other; None: 4,000, or ten for each degree of freedom.
+    """
+    X = check_items(items)
+    d, rng = X.shape[1], np.random.default_rng(seed)
+    ids = np.arange(len(X)) if item_ids is None else unique_ids(item_ids, "item_ids")
+    if len(ids) != len(X):
+        raise DataError(f"item_ids has {len(ids)} entries, but there are {len(X)} items; give one each")
+    crowd = _crowd(ideal_points, d, rng, lambda count: _like(X, count, rng))
+    metrics, said = _guesses(metric, d, beta, _ordinary_size(X, crowd, rng), doubt, rng)
+    found = find_parallelograms(
+        X, tolerance=positive_number(tolerance, "tolerance"), differences=differences, seed=seed
+    )
+    if not len(found.mismatch):
+        raise NotIdentifiedError(
+            f"no parallelogram within tolerance={tolerance:g} was found among {len(X)} items; the closest differ by "
+            f"{found.closest:.2g} of their length. Raise tolerance, compare more differences (now {differences:,}), or "
+            "make items for the purpose with matched_from_generator"
+        )
+    kept = _promising(X, found.corners, metrics.mean(axis=0), beta, pool or max(4000, 10 * degrees_of_freedom(d)), rng)
+    return _hand_out(
+        "Matched questions on a catalogue", X[found.corners[kept]], found.corners[kept], X, ids, found.mismatch[kept],
+        people, questions, metrics, beta, crowd, said, rng,
+    )  # fmt: skip
+
+
+def _hand_out(
+    design: str, quads: Array, corners: Indices, items: Array, ids: Any, mismatch: Array, people: int, questions: int,
+    metrics: Array, beta: float, crowd: Array, assumptions: str, rng: np.random.Generator,
+) -> Questionnaire:  # fmt: skip
+    """Weigh candidates (C, 2, 2, d), give people to them, and promise an error."""
+    people, each = _whole(people, "people", 1), _whole(questions, "questions", 2)
+    if each % 2:
+        raise DataError(f"questions={questions!r} is odd, but parallel questions come in pairs; give an even number")
+    # the origin that MatchedMetric will use is the mean of the items asked about; the pool's is close to it
+    known = MatchedCandidates(quads, beta, quads.mean(axis=(0, 1, 2)))
+    rows = known.robust_rows(metrics[:METRICS], crowd)
+    p, rank = rows.shape[1], reached(rows)
+    asked = people * each // 2
+    if rank < p or asked < p:
+        raise NotIdentifiedError(
+            f"{len(quads)} parallelograms, asked {asked} times, can teach {min(rank, asked)} of the {p} degrees of "
+            "freedom of the metric; raise tolerance, compare more differences, or ask more people"
+        )
+    counts = apportion(_lasting(optimal_weights(rows), asked), asked)
+    used = np.flatnonzero(counts)
+    promises = [
+        known.take(used).expected_error(counts[used].astype(float), M, crowd) for M in metrics[-METRICS:]
+    ]  # not those it was made for
+    error, bias = np.sqrt(np.mean(np.square(promises), axis=0)).tolist()
+    remark = f"{used.size:,} different parallelograms, each asked {asked / used.size:.3g} times on average"
+    worst = float(mismatch[used].max())
+    if worst > 1e-6:
+        remark += f"; their sides differ by {np.average(mismatch, weights=counts):.2g} of their length on average"
+    advice = (
+        f"Learn from the answers with MatchedMetric(items{f', tolerance={worst + 0.005:.2f}' if worst > 1e-6 else ''})."
+    )
+    chosen = corners[rng.permutation(np.repeat(np.arange(len(counts)), counts))].reshape(people, each, 2)
+    chosen = rng.permuted(chosen, axis=2)  # nobody learns that the closer item is on the left
+    chosen = np.take_along_axis(chosen, rng.permuted(np.tile(np.arange(each), (people, 1)), axis=1)[:, :, None], axis=1)
+    left, right = chosen[:, :, 0].ravel(), chosen[:, :, 1].ravel()
+    if ids is None:  # new items: only those that are asked about are made
+        needed, rows = np.unique(np.concatenate([left, right]), return_inverse=True)
+        items, left, right = items[needed], rows[: left.size], rows[left.size :]
+    return Questionnaire(
+        design=design,
+        items=items,
+        item_ids=np.arange(len(items)) if ids is None else ids,
+        new_items=ids is None,
+        person=np.repeat(np.arange(people), each),
+        question=np.tile(np.arange(each), people),
+        left=left,
+        right=right,
+        expected_error=error,
+        expected_bias=bias,
+        assumptions=assumptions,
+        advice=advice,
+        remarks=(remark + ".",),
+    )
+
+
+def _lasting(weights: Array, asked: int) -> Array:
+    """Return the weights without those of less than a quarter of a person, which rounding would keep by chance."""
+    return np.where(weights * asked >= 0.25, weights, 0.0)
+
+
+def _parallelograms(count: int, d: int, spread: float, rng: np.random.Generator) -> Array:
+    """Return (count, 2, 2, d) exact parallelograms around 0: midpoints ±c, sides δ, Gaussian directions, many sizes."""
+    size = spread * rng.choice(SIZES, size=(count, 1, 1, 1))
+    c, delta = size * rng.standard_normal((2, count, 1, 1, d)) / sqrt(d)
+    question, side = np.array([1.0, -1.0])[None, :, None, None], np.array([0.5, -0.5])[None, None, :, None]
+    corners: Array = question * c + side * delta
+    return corners
+
+
+def _promising(
+    items: Array, corners: Indices, metric: Array, beta: float, most: int, rng: np.random.Generator
+) -> Indices:
+    """Return `most` candidates, half of them those of largest ``σ'(η)‖a − a'‖²‖δ‖²``, half at random for breadth."""
+    if len(corners) <= most:
+        return np.arange(len(corners))
+    strength = np.empty(len(corners))
+    for start in range(0, len(corners), 50_000):
+        part = slice(start, start + 50_000)
+        x = items[corners[part]]
+        delta, apart = x[:, 0, 0] - x[:, 0, 1], x[:, 0].sum(axis=1) - x[:, 1].sum(axis=1)
+        half = 0.5 * beta * np.sum((delta @ metric) * apart, axis=1)
+        strength[part] = (
+            np.linalg.norm(delta, axis=1) * np.linalg.norm(apart, axis=1) / np.cosh(np.minimum(np.abs(half), 300))
+        )
+    order = np.argsort(-strength)
+    rest: Indices = rng.choice(order[most // 2 :], size=most - most // 2, replace=False)
+    return np.concatenate([order[: most // 2], rest])
+
+
+def _guesses(
+    metric: ArrayLike | None, d: int, beta: float, size: float, doubt: float | None, rng: np.random.Generator
+) -> tuple[Array, str]:
+    """Return metrics (B, d, d) that are thought possible, and what to say about them.
+
+    ``M = G^½ W G^½`` with G the guess and W a Wishart matrix of ν degrees of freedom over ν, whose mean is the identity
+    and whose relative spread is √((d + 1)/ν).
+    """
+    sharpness = positive_number(beta, "beta")
+    where = "and people are where they were thought to be"
+    if metric is None:
+        size /= sharpness
+        guess, said = size * np.eye(d), f"if the metric is about {size:.3g} times the identity (beta {beta:g}) {where}"
+    else:
+        guess = check_metric(metric, d, "metric")
+        said = f"if the metric is about the one given (beta {beta:g}) {where}"
+    if doubt is None:
+        doubt = 1.0 if metric is None else 0.3
+    if doubt == 0:
+        return guess[None], said
+    nu = ceil((d + 1) / positive_number(doubt, "doubt") ** 2)
+    values, vectors = np.linalg.eigh(guess)
+    half = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T / sqrt(nu)
+    roots = half @ rng.standard_normal((2 * METRICS, d, nu))
+    return roots @ np.swapaxes(roots, 1, 2), said
+
+
+def _crowd(ideal_points: ArrayLike | None, d: int, rng: np.random.Generator, draw: Any) -> Array:
+    """Return SAMPLE ideal points that stand for people."""
+    if ideal_points is None:
+        crowd: Array = draw(SAMPLE)
+        return crowd
+    points = check_items(ideal_points)
+    if points.shape[1] != d:
+        raise DataError(f"ideal_points have {points.shape[1]} features, but items have {d}; use one space")
+    return points if len(points) <= SAMPLE else points[rng.choice(len(points), SAMPLE, replace=False)]
+
+
+def _like(items: Array, count: int, rng: np.random.Generator) -> Array:
+    """Return Gaussian points with the mean and covariance of the items."""
+    sample = items if len(items) <= 100_000 else items[rng.integers(len(items), size=100_000)]
+    values, vectors = np.linalg.eigh(np.cov(sample, rowvar=False).reshape(items.shape[1], -1))
+    scatter = rng.standard_normal((count, items.shape[1])) * np.sqrt(np.maximum(values, 0.0))
+    points: Array = sample.mean(axis=0) + scatter @ vectors.T
+    return points
+
+
+def _ordinary_size(items: Array, crowd: Array, rng: np.random.Generator) -> float:
+    """Return c such that ``ψ`` under ``M = c I`` has a root mean square of 2 over random pairs of items and people."""
+    x, x_ = items[rng.integers(len(items), size=(2, 4000))]
+    u = crowd[rng.integers(len(crowd), size=4000)]
+    square = float(np.mean(np.sum((x - x_) * (x + x_ - 2.0 * u), axis=1) ** 2))
+    if square == 0:
+        raise DataError("the items are all equal, so there is nothing to ask; check how they were read")
+    return 2.0 / sqrt(square)
+
+
+def _whole(value: Any, name: str, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise DataError(f"{name}={value!r} is not a whole number of at least {least}")
+    return int(value)

@@ -1,0 +1,112 @@
+"""What every design returns: questions ready to hand out, and the error to expect."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.tables import Column, Columns, write_columns
+
+__all__ = ["Questionnaire"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Questionnaire:
+    """Who is asked what.
+
+    Q questions in all, sorted by person.
+
+    Attributes
+    ----------
+    design : str
+        What kind it is, in a few words.
+    items : (N, d) array
+        The catalogue, or items to be made.
+    item_ids : (N,) array
+        What the items are called in the table.
+    new_items : bool
+        Whether the items do not exist yet.
+    person : (Q,)
+        0 … K−1.
+    question : (Q,)
+        0, 1, … for each person, in the order of asking.
+    left, right : (Q,)
+        Rows of `items`.
+    expected_error : float
+        ``‖M̂ − M‖_F/‖M‖_F`` to expect: root mean square, from the Fisher information.
+    expected_bias : float
+        The part of it that more people would not remove.
+    assumptions : str
+        What the expectation rests on: metric, noise and people.
+    advice : str
+        How to learn from the answers.
+    remarks : tuple of str
+        What else there is to know.
+    """
+
+    design: str
+    items: Array
+    item_ids: Column
+    new_items: bool
+    person: Indices
+    question: Indices
+    left: Indices
+    right: Indices
+    expected_error: float
+    expected_bias: float
+    assumptions: str
+    advice: str
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def pairs(self) -> Indices:
+        """Rows of items (Q, 2), left and right."""
+        return np.column_stack([self.left, self.right])
+
+    @property
+    def n_people(self) -> int:
+        """How many people are asked."""
+        return int(np.unique(self.person).size)
+
+    def __len__(self) -> int:
+        return len(self.person)
+
+    def summary(self) -> str:
+        """Return the design and its promise in a few sentences."""
+        used = np.unique(self.pairs).size
+        kind = "new items" if self.new_items else f"of {len(self.items):,} items"
+        bias = f", of which {self.expected_bias:.2g} is bias that more people would not remove"
+        return "\n".join(
+            [
+                f"{self.design}: {len(self):,} questions to {self.n_people:,} people about {used:,} {kind} in "
+                f"{self.items.shape[1]} dimensions.",
+                f"Expected relative error of the metric: {self.expected_error:.3g}"
+                f"{bias if self.expected_bias > 0.005 * self.expected_error else ''}, {self.assumptions}.",
+                self.advice,
+                *self.remarks,
+            ]
+        )
+
+    def columns(self) -> Columns:
+        """Return person, question, left and right (by item ids), a row a question."""
+        return {
+            "person": self.person,
+            "question": self.question,
+            "left": self.item_ids[self.left],
+            "right": self.item_ids[self.right],
+        }
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write `columns` to a CSV or Parquet file."""
+        write_columns(self.columns(), path)
+
+    def write_items(self, path: str | os.PathLike[str]) -> None:
+        """Write the items, ``item_id`` and features, to a CSV or Parquet file."""
+        features = {f"f{j}": column for j, column in enumerate(self.items.T)}
+        write_columns({"item_id": self.item_ids} | features, path)

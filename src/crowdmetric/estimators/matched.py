@@ -1,0 +1,289 @@
+"""One metric from matched questions: people are conditioned away, and nothing is assumed of them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NoReturn, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedError, NotIdentifiedWarning
+from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.estimators.ideal_point import IdealPointMetric
+from crowdmetric.estimators.inputs import Rows, check_options, positive_number, read_rows
+from crowdmetric.losses import Loss
+from crowdmetric.solvers.logistic import LogisticResult, solve_logistic
+from crowdmetric.solvers.solution import Solution
+from crowdmetric.symmetric import describe_direction, smat, svec
+from crowdmetric.users.matched import ConditionalLikelihood, Sets, find_sets
+
+__all__ = ["MatchedMetric"]
+
+Array = NDArray[Any]
+
+CONSTRAINTS = ("psd", "symmetric")
+# Share of the metric's size that its standard errors may reach before the fit warns.
+TOO_VAGUE = 1.0
+
+
+class MatchedMetric(CrowdMetric):
+    """Learn M from parallel questions to the same person, whoever they are.
+
+    If somebody compares ``(a + δ/2, a − δ/2)`` and ``(a' + δ/2, a' − δ/2)``, both answers depend on their ideal point
+    in the same way. Given that the two answers differ it cancels, ``Pr[y₁ = +1, y₂ = −1 | y₁ ≠ y₂] = σ(2β(a − a')ᵀMδ)``:
+    a logistic regression on M. More generally any few answers of one person whose δ's cancel with signs ±1 will do
+    (`users.matched`). No radius, no population: two answers a person are enough, in any number of dimensions.
+
+    Parameters
+    ----------
+    items : (N, d) array
+        Shared, not copied, by `clone`. May be None if pairs are given as vectors.
+    loss : "logistic"
+        Conditioning is exact for logistic answers only; others are refused.
+    beta : float
+        Sharpness of the answers; only βM is identified.
+    tolerance : float
+        How far the δ's of a set may be from cancelling, as a share of their length. 1e−5 forgives rounding. Larger
+        values use near-parallelograms, which shrinks M a little: by 1 to 3 % at 0.2 and 4 to 8 % at 0.4 in simulations
+        (`python -m benchmarks matched`).
+    largest_set : {2, 3, 4}
+        Answers in a set at most.
+    constraint : {"psd", "symmetric"}
+        "symmetric" lets M have negative eigenvalues: what the answers say, whether or not it is a metric.
+    ridge : float
+        τ of a penalty ½τ‖M‖² beside the log-likelihood. Zero: maximum likelihood.
+    centre : (d,) array or None
+        Where people are thought to be on average; matters for near-parallelograms only. None: the mean of the items
+        that were asked about.
+    tol : float
+        Certified gap in mean loss at which to stop.
+    max_iter : int
+
+    Attributes
+    ----------
+    metric_, components_, users_, objective_, solution_
+        See `CrowdMetric`; the loss is the conditional one, a mean over sets. With ``constraint="symmetric"`` metric_
+        may have negative eigenvalues, which components_ leaves out.
+    standard_errors_ : (d, d) array
+        Of the entries of M, from the symmetric fit (a cone that is active only helps). Clustered by person where
+        somebody's sets are more than one, or weighted. Infinite where the answers do not reach.
+    n_sets_, n_used_sets_ : int
+        Conditioning sets found, and those whose answers came out as one of their two outcomes (for a pair: differ).
+    n_matched_people_, n_used_people_ : int
+        People with a set, and with one that was used.
+    mismatch_ : float
+        Mean mismatch of the sets used.
+    ridge_ : float
+        τ as used; never quite zero, which settles directions that the answers do not reach.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric import MatchedMetric
+    >>> from crowdmetric.design import matched_from_generator
+    >>> from crowdmetric.simulate import answer
+    >>> ask = matched_from_generator(3, people=4000, seed=0)
+    >>> M = np.diag([2.0, 1.0, 0.5])
+    >>> ideal = np.random.default_rng(0).standard_normal((4000, 3))
+    >>> y = answer(ask.items, ask.pairs, ideal[ask.person], M, seed=1)
+    >>> model = MatchedMetric(ask.items).fit(ask.pairs, y, users=ask.person)
+    >>> bool(np.all(np.abs(model.metric_ - M) < 4 * model.standard_errors_))
+    True
+    """
+
+    def __init__(
+        self,
+        items: ArrayLike | None = None,
+        *,
+        loss: str | Loss = "logistic",
+        beta: float = 1.0,
+        tolerance: float = 1e-5,
+        largest_set: int = 4,
+        constraint: str = "psd",
+        ridge: float = 0.0,
+        centre: ArrayLike | None = None,
+        tol: float = 1e-8,
+        max_iter: int = 200,
+    ) -> None:
+        self.items = items
+        self.loss = loss
+        self.beta = beta
+        self.tolerance = tolerance
+        self.largest_set = largest_set
+        self.constraint = constraint
+        self.ridge = ridge
+        self.centre = centre
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
+        """Learn the metric.
+
+        Parameters
+        ----------
+        pairs : (T, 2) int array, (T, 2, d) array or Comparisons
+            Row numbers into items, or the vectors themselves, left and right.
+        y : (T,) array
+            −1 left preferred, +1 right preferred.
+        users : (T,) array
+            Who answered; None: one person.
+        sample_weight : (T,) array
+            A set weighs as much as its lightest answer.
+        """
+        self._check_parameters()
+        rows = read_rows(pairs, y, users, sample_weight, self.items, self._loss())
+        sets = find_sets(
+            rows.items, rows.pairs, rows.person,
+            tolerance=float(self.tolerance), largest=self.largest_set, usable=rows.weight > 0,
+        )  # fmt: skip
+        likelihood = ConditionalLikelihood(
+            rows.items, rows.pairs, sets, rows.response, rows.weight, float(self.beta), self._centre(rows)
+        )
+        self.n_sets_, self.n_used_sets_ = len(sets), len(likelihood.outcome)
+        self.n_matched_people_ = int(np.unique(sets.person).size)
+        self.n_used_people_ = int(np.unique(likelihood.person).size)
+        if not self.n_used_sets_:
+            raise NotIdentifiedError(self._why_nothing(sets))
+        self.mismatch_ = float(likelihood.mismatch.mean())
+        result = solve_logistic(
+            likelihood, psd=self.constraint == "psd", ridge=float(self.ridge), tolerance=self.tol,
+            max_iterations=self.max_iter,
+        )  # fmt: skip
+        if len(result.certain) and not self.ridge:
+            raise NotIdentifiedError(self._why_certain(result))
+        self.ridge_ = result.ridge
+        self.standard_errors_ = _standard_errors(likelihood, result)
+        self._finish(result.metric, rows.users, None, self._solution(result, rows, sets))
+        return self
+
+    def place(
+        self, pairs: Any, y: Any = None, users: Any = None, *, ideal_bound: float | None = None
+    ) -> IdealPointMetric:
+        """Return a model that keeps the learnt metric and places people, so that it can predict their answers.
+
+        This assumes what `fit` does not: that pseudo-ideal points lie in a ball, of radius `ideal_bound` or one chosen
+        from the answers.
+        """
+        model = IdealPointMetric(
+            self.items, beta=self.beta, fixed_metric=self.get_mahalanobis_matrix(), ideal_bound=ideal_bound
+        )
+        return model.fit(pairs, y, users=users)
+
+    def _points_of(self, users: Any, T: int) -> NoReturn:
+        raise DataError(
+            "MatchedMetric learns the metric without locating anybody, so it cannot predict answers; "
+            "place people first: model.place(pairs, y, users).predict(...)"
+        )
+
+    def _check_parameters(self) -> None:
+        if self._loss().name != "logistic":
+            raise DataError(
+                f"loss={self._loss().name!r} cannot be conditioned on: ideal points cancel for logistic answers only; "
+                "use loss='logistic', or another estimator"
+            )
+        if self.constraint not in CONSTRAINTS:
+            raise DataError(f"constraint={self.constraint!r} is not known; choose one of 'psd', 'symmetric'")
+        if isinstance(self.largest_set, bool) or self.largest_set not in (2, 3, 4):
+            raise DataError(f"largest_set={self.largest_set!r} is not 2, 3 or 4")
+        positive_number(self.tolerance, "tolerance")
+        if self.tolerance >= 1:
+            raise DataError(f"tolerance={self.tolerance!r} accepts any two questions as parallel; give less than 1")
+        if self.ridge != 0:
+            positive_number(self.ridge, "ridge")
+        check_options(self.tol, self.max_iter, 2, 0)
+
+    def _centre(self, rows: Rows) -> Array:
+        d = rows.items.shape[1]
+        if self.centre is None:
+            asked = np.bincount(rows.pairs.ravel(), minlength=rows.items.shape[0])
+            mean: Array = (asked @ rows.items) / asked.sum()
+            return mean
+        centre = np.asarray(self.centre, dtype=np.float64)
+        if centre.shape != (d,) or not np.all(np.isfinite(centre)):
+            raise DataError(f"centre has shape {centre.shape}, expected ({d},) finite numbers, a point among the items")
+        return centre
+
+    def _why_nothing(self, sets: Sets) -> str:
+        if len(sets):
+            return (
+                f"{self.n_matched_people_} people have matched questions, but nobody answered them differently, and "
+                "only answers that differ are informative; ask more people, or about items that lie further apart"
+            )
+        cycles = (
+            f"; {sets.cycles} sets are repeated questions or cycles (a or b? b or c? c or a?), whose answers are "
+            "equally likely either way round under any metric"
+            if sets.cycles
+            else ""
+        )
+        return (
+            f"nobody was asked two parallel questions (within tolerance={self.tolerance:g}){cycles}. Ask matched "
+            "questions (crowdmetric.design finds them among your items), or raise tolerance to use near-parallelograms"
+        )
+
+    def _why_certain(self, result: LogisticResult) -> str:
+        return (
+            f"{self.n_used_sets_} informative sets are too few: along {describe_direction(result.certain[0])} the "
+            "answers can be explained without any doubt, so that the likelihood has no maximum; ask more people, or give "
+            "ridge=1 to shrink what the answers leave open"
+        )
+
+    def _solution(self, result: LogisticResult, rows: Rows, sets: Sets) -> Solution:
+        """Return how the fit ended, with warnings where that is not well."""
+        status = [
+            f"{self.n_used_people_:,} of {rows.users.size:,} people were used: {self.n_matched_people_:,} were asked "
+            f"matched questions, and {self.n_used_sets_:,} of their {self.n_sets_:,} sets of answers are informative."
+        ]
+        if sets.unsearched and self.largest_set > 2:
+            status.append(f"{sets.unsearched:,} people answered too much to be searched for all sets of more than two.")
+        if len(result.unseen):
+            status.append(
+                f"{len(result.unseen)} of the {result.information.shape[0]} degrees of freedom of the metric are not "
+                f"reached by these questions and rest on least norm, such as {describe_direction(result.unseen[0])}."
+            )
+            warnings.warn(status[-1], NotIdentifiedWarning, stacklevel=3)
+        elif not result.symmetric_exists:
+            status.append("There are no standard errors: without the constraint the likelihood has no maximum.")
+        else:
+            status.append(self._vagueness(result))
+        if not result.converged:
+            status.append(
+                f"Stopped after {result.iterations} iterations with a certified gap of {result.gap:.1e}, short of "
+                f"tol={self.tol:g}; raise max_iter, or tol if this is close enough."
+            )
+            warnings.warn(status[-1], ConvergenceWarning, stacklevel=3)
+        sentences = " ".join(["Solved." if result.converged else "Not solved.", *status])
+        return Solution(sentences, result.converged, result.objective, result.gap, result.iterations, result.seconds)
+
+    def _vagueness(self, result: LogisticResult) -> str:
+        """Return what the standard errors add up to, with a warning where it is more than the metric itself."""
+        size = float(np.linalg.norm(result.symmetric))
+        error = float(np.linalg.norm(self.standard_errors_)) / size if size > 0 else np.inf
+        sentence = f"Standard errors add up to a relative error of {error:.2g}."
+        if error > TOO_VAGUE:
+            sentence = (
+                f"The standard errors add up to {error:.2g} times the metric, so these answers say next to nothing "
+                "about it; ask more people, or ask about items that lie further apart."
+            )
+            warnings.warn(sentence, NotIdentifiedWarning, stacklevel=4)
+        return sentence
+
+
+def _standard_errors(likelihood: ConditionalLikelihood, result: LogisticResult) -> Array:
+    """Return standard errors (d, d) of the entries of M, at the symmetric fit.
+
+    Inverse information ``H⁻¹`` where every set is a person of their own and of weight one; otherwise the sandwich
+    ``H⁻¹ (Σ_k g_k g_kᵀ) H⁻¹``.
+    """
+    p = result.information.shape[0]
+    if len(result.unseen) or not result.symmetric_exists:
+        blind = np.any(np.abs(result.unseen) > 1e-6, axis=0) if len(result.unseen) else np.ones(p, dtype=bool)
+    else:
+        blind = np.zeros(p, dtype=bool)
+    inverse = np.linalg.pinv(result.information + result.ridge * np.eye(p), rcond=1e-13, hermitian=True)
+    alone = np.unique(likelihood.person).size == likelihood.person.size and bool(np.all(likelihood.weight == 1.0))
+    if alone:
+        variance = np.diag(inverse)
+    else:
+        variance = np.einsum("ij,jk,ki->i", inverse, likelihood.squared_scores(svec(result.symmetric)), inverse)
+    return smat(np.where(blind, np.inf, np.sqrt(np.maximum(variance, 0.0))))
