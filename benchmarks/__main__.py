@@ -20,6 +20,7 @@ NAMES = {
     "joint": "a joint fit in twenty dimensions with 20,000 people",
     "huber": "the exact Huber minimiser against scikit-learn's, on the same subspace metrics",
     "diagnosis": "the verdict on a million people with four answers each, against a loop over people",
+    "matched": "matched questions: error by kind of people, bias by mismatch, search among 100,000 items",
     "stitching": "stage 2 alone in 200 dimensions with 25,000 lines",
 }
 

@@ -10,7 +10,8 @@ import numpy as np
 from crowdmetric.commands.base import Command, UsageError, note, print_model
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
-from crowdmetric.estimators import IdealPointMetric, StitchedMetric
+from crowdmetric.estimators import IdealPointMetric, MatchedMetric, StitchedMetric
+from crowdmetric.estimators.matched import CONSTRAINTS
 from crowdmetric.folders import check_target
 from crowdmetric.losses import LOSSES
 from crowdmetric.persist import is_model, save_model
@@ -21,8 +22,9 @@ from crowdmetric.tables import Column, Items, read_columns, read_items, unique_i
 
 __all__ = ["FIT"]
 
-ESTIMATORS: dict[str, type[IdealPointMetric] | type[StitchedMetric]] = {
+ESTIMATORS: dict[str, type[IdealPointMetric] | type[MatchedMetric] | type[StitchedMetric]] = {
     "ideal": IdealPointMetric,
+    "matched": MatchedMetric,
     "stitched": StitchedMetric,
 }
 # Options that are passed on where they are given, and what the estimators call them.
@@ -34,6 +36,9 @@ PASSED = {
     "metric_bound": "metric_bound",
     "ideal_bound": "ideal_bound",
     "norm": "norm",
+    "tolerance": "tolerance",
+    "constraint": "constraint",
+    "ridge": "ridge",
     "tol": "tol",
     "max_iter": "max_iter",
     "seed": "random_state",
@@ -55,6 +60,9 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--metric-bound", type=float, metavar="X", help="bound on the metric (default: from the data)")
     add("--ideal-bound", type=float, metavar="X", help="bound on pseudo-ideal points (default: from the data)")
     add("--norm", choices=BOUNDS, help="what --metric-bound bounds (default: frobenius)")
+    add("--tolerance", type=float, metavar="X", help="mismatch of matched questions (default: 1e-5)")
+    add("--constraint", choices=CONSTRAINTS, help="of a matched metric (default: psd)")
+    add("--ridge", type=float, metavar="X", help="penalty on the size of a matched metric (default: 0)")
     add("--tol", type=float, help="certified gap at which to stop (default: 1e-8)")
     add("--max-iter", type=int, metavar="N", help="iterations at most (default: 200)")
     add("--seed", type=int, help="of the folds that choose bounds (default: 0)")

@@ -1,12 +1,11 @@
 """Expected information about M, weights that make the most of it, and whole numbers of people.
 
 A candidate question (or set of questions) i contributes ``x_i x_iᵀ`` (p × p) to the information about svec(M) each
-time it is asked. Asking it a share w_i of n times gives ``I = n Σ w_i x_i x_iᵀ``, and to first order ``E‖M̂ − M‖² = tr I⁻¹``.
+time it is asked. Asking it a share w_i of n times gives ``I = n Σ w_i x_i x_iᵀ``, and to first order
+``E‖M̂ − M‖² = tr I⁻¹``.
 """
 
 from __future__ import annotations
-
-from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,12 +85,6 @@ class MatchedCandidates:
         score = (counts * (plus * expit(-eta) - minus * expit(eta))) @ self.D
         bias, size = float(np.linalg.norm(inverse @ score)), float(np.linalg.norm(metric))
         return float(np.sqrt(np.trace(inverse) + bias**2)) / size, bias / size
-
-    def take(self, chosen: Indices) -> MatchedCandidates:
-        """Return some of the candidates."""
-        fewer = copy(self)
-        fewer.delta, fewer.total, fewer.D = self.delta[chosen], self.total[chosen], self.D[chosen]
-        return fewer
 
 
 def reached(rows: Array) -> int:

@@ -60,8 +60,9 @@ def matched_from_generator(
     metric
         A guess of M, (d, d); None: a multiple of the identity, of the size of the paper's metrics (``‖M‖_F = d/β``).
     doubt
-        How wrong the guess may be, as a share of its size. Zero makes a design that is best for the guess and can be
-        useless for other metrics. None: 1 without a guess, 0.3 with one.
+        How wrong the guess may be, as a share of its size. Zero makes a design that is best for the guess, can be
+        useless for other metrics, and promises up to a third too much even if the guess is right. None: 1 without a
+        guess, 0.3 with one.
     beta
         Sharpness of the answers.
     ideal_points
@@ -160,7 +161,6 @@ def _hand_out(
     people, each = _whole(people, "people", 1), _whole(questions, "questions", 2)
     if each % 2:
         raise DataError(f"questions={questions!r} is odd, but parallel questions come in pairs; give an even number")
-    # the origin that MatchedMetric will use is the mean of the items asked about; the pool's is close to it
     known = MatchedCandidates(quads, beta, quads.mean(axis=(0, 1, 2)))
     rows = known.robust_rows(metrics[:METRICS], crowd)
     p, rank = rows.shape[1], reached(rows)
@@ -172,9 +172,11 @@ def _hand_out(
         )
     counts = apportion(_lasting(optimal_weights(rows), asked), asked)
     used = np.flatnonzero(counts)
-    promises = [
-        known.take(used).expected_error(counts[used].astype(float), M, crowd) for M in metrics[-METRICS:]
-    ]  # not those it was made for
+    # the origin that MatchedMetric will use is the mean of the items asked about
+    centre = np.average(quads[used].mean(axis=(1, 2)), axis=0, weights=counts[used])
+    asking = MatchedCandidates(quads[used], beta, centre)
+    # metrics other than those it was made for
+    promises = [asking.expected_error(counts[used].astype(float), M, crowd) for M in metrics[-METRICS:]]
     error, bias = np.sqrt(np.mean(np.square(promises), axis=0)).tolist()
     remark = f"{used.size:,} different parallelograms, each asked {asked / used.size:.3g} times on average"
     worst = float(mismatch[used].max())
@@ -188,8 +190,9 @@ def _hand_out(
     chosen = np.take_along_axis(chosen, rng.permuted(np.tile(np.arange(each), (people, 1)), axis=1)[:, :, None], axis=1)
     left, right = chosen[:, :, 0].ravel(), chosen[:, :, 1].ravel()
     if ids is None:  # new items: only those that are asked about are made
-        needed, rows = np.unique(np.concatenate([left, right]), return_inverse=True)
-        items, left, right = items[needed], rows[: left.size], rows[left.size :]
+        needed, place = np.unique(np.concatenate([left, right]), return_inverse=True)
+        left, right = place[: left.size], place[left.size :]
+        items = items[needed]
     return Questionnaire(
         design=design,
         items=items,
@@ -276,7 +279,7 @@ def _crowd(ideal_points: ArrayLike | None, d: int, rng: np.random.Generator, dra
     points = check_items(ideal_points)
     if points.shape[1] != d:
         raise DataError(f"ideal_points have {points.shape[1]} features, but items have {d}; use one space")
-    return points if len(points) <= SAMPLE else points[rng.choice(len(points), SAMPLE, replace=False)]
+    return points[rng.choice(len(points), SAMPLE, replace=len(points) < SAMPLE)]
 
 
 def _like(items: Array, count: int, rng: np.random.Generator) -> Array:

@@ -31,8 +31,9 @@ class MatchedMetric(CrowdMetric):
     """Learn M from parallel questions to the same person, whoever they are.
 
     If somebody compares ``(a + δ/2, a − δ/2)`` and ``(a' + δ/2, a' − δ/2)``, both answers depend on their ideal point
-    in the same way. Given that the two answers differ it cancels, ``Pr[y₁ = +1, y₂ = −1 | y₁ ≠ y₂] = σ(2β(a − a')ᵀMδ)``:
-    a logistic regression on M. More generally any few answers of one person whose δ's cancel with signs ±1 will do
+    in the same way. Given that the two answers differ it cancels:
+    ``Pr[y₁ = +1, y₂ = −1 | y₁ ≠ y₂] = σ(2β(a − a')ᵀMδ)``, a logistic regression on M.
+    More generally any few answers of one person whose δ's cancel with signs ±1 will do
     (`users.matched`). No radius, no population: two answers a person are enough, in any number of dimensions.
 
     Parameters
@@ -224,8 +225,8 @@ class MatchedMetric(CrowdMetric):
     def _why_certain(self, result: LogisticResult) -> str:
         return (
             f"{self.n_used_sets_} informative sets are too few: along {describe_direction(result.certain[0])} the "
-            "answers can be explained without any doubt, so that the likelihood has no maximum; ask more people, or give "
-            "ridge=1 to shrink what the answers leave open"
+            "answers can be explained without any doubt, so that the likelihood has no maximum; ask more people, or "
+            "give ridge=1 to shrink what the answers leave open"
         )
 
     def _solution(self, result: LogisticResult, rows: Rows, sets: Sets) -> Solution:

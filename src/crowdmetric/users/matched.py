@@ -12,7 +12,8 @@ is ``Pr[y₁ = +1, y₂ = −1 | y₁ ≠ y₂] = σ(2β(a − a')ᵀMδ)``.
 A cycle of questions (a or b? b or c? c or a?) is a conditioning set with D = 0: it says nothing about the metric.
 
 If ``ε = Σ s_i δ_i`` is only nearly zero, the log-odds are ``β(⟨D, M⟩ + ⟨ε, v⟩)`` and the second term is left out. It
-equals ``−2εᵀM(u − c)`` when D is computed with c as the origin of the items: people who scatter around c make it average out.
+equals ``−2εᵀM(u − c)`` when D is computed with c as the origin of the items: people who scatter around c make it
+average out.
 
 Sets of one person may share answers. All of them are used: with q parallel questions there are q(q − 1)/2 pairs, but
 only q/2 disjoint ones, for q − 1 degrees of freedom. Each term is an exact conditional probability, so their weighted
