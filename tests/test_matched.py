@@ -11,6 +11,7 @@ import pytest
 from scipy.optimize import check_grad
 from scipy.special import expit
 
+from crowdmetric.cli import main
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError, NotIdentifiedError, NotIdentifiedWarning
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric
@@ -18,6 +19,7 @@ from crowdmetric.persist import load_model, save_model
 from crowdmetric.simulate import PEOPLE, answer, sample_metric
 from crowdmetric.solvers.logistic import solve_logistic
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference, relative_error, svec
+from crowdmetric.tables import write_columns
 from crowdmetric.users.matched import ConditionalLikelihood, Sets, find_sets
 
 
@@ -400,3 +402,16 @@ def test_nobody_differs() -> None:
     items = np.array([[0.0], [1.0], [2.0], [3.0]])
     with pytest.raises(NotIdentifiedError, match="nobody answered them differently"):
         MatchedMetric(items).fit([[0, 1], [2, 3]], [1, 1])
+
+
+def test_from_a_shell(tmp_path, capsys) -> None:
+    items, pairs, users, y, _ = parallel_crowd(2, 600)
+    write_columns({"item_id": np.arange(len(items)), "a": items[:, 0], "b": items[:, 1]}, tmp_path / "items.csv")
+    table = {"user": users, "left": pairs[:, 0], "right": pairs[:, 1], "response": y}
+    write_columns(table, tmp_path / "answers.csv")
+    files = [str(tmp_path / "items.csv"), str(tmp_path / "answers.csv")]
+    options = ["--estimator", "matched", "--tolerance", "1e-4", "--constraint", "symmetric", "--ridge", "0.1"]
+    assert main(["fit", *files, *options, "--out", str(tmp_path / "model")]) == 0
+    assert "of 600 people were used" in capsys.readouterr().out
+    assert main(["predict", str(tmp_path / "model"), files[1]]) == 1
+    assert "place people first" in capsys.readouterr().err

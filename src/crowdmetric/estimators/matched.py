@@ -46,7 +46,7 @@ class MatchedMetric(CrowdMetric):
         Sharpness of the answers; only βM is identified.
     tolerance : float
         How far the δ's of a set may be from cancelling, as a share of their length. 1e−5 forgives rounding. Larger
-        values use near-parallelograms, which shrinks M a little: by 1 to 3 % at 0.2 and 4 to 8 % at 0.4 in simulations
+        values use near-parallelograms, which shrinks M a little: by 1 to 3 % at 0.2 and 5 to 10 % at 0.4 in simulations
         (`python -m benchmarks matched`).
     largest_set : {2, 3, 4}
         Answers in a set at most.
