@@ -171,7 +171,7 @@ class MatchedMetric(CrowdMetric):
         )
         return model.fit(pairs, y, users=users)
 
-    def _points_of(self, users: Any, T: int) -> NoReturn:
+    def _points_of(self, people: NDArray[Any] | None) -> NoReturn:
         raise DataError(
             "MatchedMetric learns the metric without locating anybody, so it cannot predict answers; "
             "place people first: model.place(pairs, y, users).predict(...)"

@@ -18,12 +18,19 @@ from crowdmetric.estimators.population_problem import PopulationProblem
 from crowdmetric.estimators.units import Units
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.charts import Chart
-from crowdmetric.solvers.population import PopulationFit, fit_law, fit_with_evidence, observed_information, ridge_matrix
+from crowdmetric.solvers.population import (
+    PopulationFit,
+    fit_law,
+    fit_with_evidence,
+    observed_information,
+    scale_correction,
+    with_ridge,
+)
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 from crowdmetric.users.blocks import arrange
 from crowdmetric.users.integrals import mean_probability
-from crowdmetric.users.population import STRUCTURES, blocks_of
+from crowdmetric.users.population import LARGEST_GRID, STRUCTURES, blocks_of
 
 __all__ = ["PopulationMetric"]
 
@@ -33,6 +40,10 @@ Array = NDArray[Any]
 BLOCK_SIZE = 1 << 18
 # With fewer people than this a parameter, outer products of scores are too noisy an information.
 PEOPLE_A_PARAMETER = 20
+# Starts are compared on at most so many people.
+PEOPLE_FOR_STARTS = 20_000
+# An approximate integral may move no entry of the metric by more standard errors than this.
+GOOD_ENOUGH = 0.1
 # Starts agree where their log-likelihoods differ by less, in nats.
 AGREEMENT = 0.05
 # A standard error of log scale beyond which the scale is not known.
@@ -63,8 +74,12 @@ class PopulationMetric(CrowdMetric):
     constraint : {'psd', 'symmetric'}, default 'psd'
         A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points.
     ridge : 'evidence', float or None, default 'evidence'
-        Draws the metric towards a multiple of the identity; the strength is found from the data, given, or none.
-        (Given and reported for items centred and of root mean square length one.)
+        Draws the metric's shape towards the identity: ½ ridge ‖M/c − I‖², c = tr M / d. The strength is found from
+        the data, given, or none.
+    integration : {'auto', 'grid', 'propagation'}, default 'auto'
+        How people are integrated out. A grid is exact and slow beyond one dimension (three at most); expectation
+        propagation is fast in any. Auto: propagation where a person's answers span more than a line, checked
+        against a slow method, and a grid instead where the difference would show and the answers span planes.
     starts : int, default 2
         From how many points to begin; the best end is kept, and a disagreement is said.
     tol : float, default 1e-4
@@ -81,8 +96,8 @@ class PopulationMetric(CrowdMetric):
         See `CrowdMetric`. People are at their posterior mean.
     scale_, shape_ : float, (d, d) array
         ``metric_ = scale_ × shape_``, the shape with trace d. The scale is known only through β and the noise.
-    scale_error_ : float
-        Standard error of log scale.
+    scale_error_, scale_correction_ : float
+        Standard error of log scale; what was added to it for the noise in the shape (`solvers.population`).
     standard_errors_ : (d, d) array
         Of the entries of the metric.
     symmetric_metric_ : (d, d) array
@@ -99,6 +114,8 @@ class PopulationMetric(CrowdMetric):
         The strength used, and how many of the p − 1 shape parameters the answers determine under it.
     log_likelihood_ : float
         Of all answers.
+    approximation_error_, integration_ : float, str
+        How far an exact integral would move the metric, in standard errors (the worst entry); how it was done.
     question_bias_ : float
         z-score of the test that questions were chosen near people's ideal points; NaN where nobody can tell.
 
@@ -123,6 +140,7 @@ class PopulationMetric(CrowdMetric):
         rank: int | None = None,
         constraint: str = "psd",
         ridge: str | float | None = "evidence",
+        integration: str = "auto",
         starts: int = 2,
         tol: float = 1e-4,
         max_iter: int = 200,
@@ -136,6 +154,7 @@ class PopulationMetric(CrowdMetric):
         self.rank = rank
         self.constraint = constraint
         self.ridge = ridge
+        self.integration = integration
         self.starts = starts
         self.tol = tol
         self.max_iter = max_iter
@@ -164,8 +183,11 @@ class PopulationMetric(CrowdMetric):
         blocks = blocks_of(arrange(replace(rows.jointly(), items=units.inside(rows.items)), block_size=BLOCK_SIZE))
         if not blocks:
             raise DataError("no comparison of different items has a positive weight; there is nothing to learn from")
-        problem = PopulationProblem(blocks, STRUCTURES[self.covariance], loss, LocalEngine(self.jobs))
+        largest_grid = LARGEST_GRID if self.integration == "grid" else 1
+        problem = PopulationProblem(blocks, STRUCTURES[self.covariance], loss, LocalEngine(self.jobs), largest_grid)
         fit = self._best_of_starts(problem)
+        problem, fit = self._check_integration(problem, fit)
+        fit = self._corrected(problem, fit)
         self._describe_metric(problem, fit, units)
         points = self._describe_people(problem, fit, units, rows.users.size)
         solution = self._solution(fit, float(rows.weight.sum()), clock)
@@ -175,7 +197,11 @@ class PopulationMetric(CrowdMetric):
     def _check(self, loss: Loss, d: int) -> None:
         if not (loss.needs_binary and loss.is_smooth):
             raise DataError(f"loss={loss.name!r} is not a likelihood of binary answers; use 'logistic' or 'probit'")
-        for name, known in (("covariance", tuple(STRUCTURES)), ("constraint", ("psd", "symmetric"))):
+        for name, known in (
+            ("covariance", tuple(STRUCTURES)),
+            ("constraint", ("psd", "symmetric")),
+            ("integration", ("auto", "grid", "propagation")),
+        ):
             if getattr(self, name) not in known:
                 raise DataError(f"{name}={getattr(self, name)!r} is unknown; use {' or '.join(map(repr, known))}")
         if self.rank is not None and (isinstance(self.rank, bool) or not 1 <= self.rank <= d):
@@ -191,23 +217,67 @@ class PopulationMetric(CrowdMetric):
             raise DataError(f"starts={self.starts!r} is not a whole number of at least 1")
 
     def _best_of_starts(self, problem: PopulationProblem) -> PopulationFit:
-        """Fit from every start, all under the ridge of the first, and return the best end."""
+        """Fit from every start, all under the ridge of the first, and return the best end.
+
+        With many people the starts are compared, and the ridge is found, on some of them; the fit to all then begins
+        where those ended.
+        """
         d = problem.d
         chart = Chart(d, None if self.constraint == "symmetric" else self.rank or d, self.covariance == "free")
-        options: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
+        options = self._options()
         rng = np.random.default_rng(self.random_state)
         ridge = 0.0 if self.ridge is None or isinstance(self.ridge, str) else float(self.ridge)
+        some = problem.thinned(PEOPLE_FOR_STARTS)
         ends: list[PopulationFit] = []
         for number in range(self.starts):
             start = _start(chart, rng if number else None)
             if self.ridge == "evidence" and not ends:
-                ends.append(fit_with_evidence(problem.fast, chart, start, **options))
+                ends.append(fit_with_evidence(some.total, chart, start, **options))
                 ridge = ends[0].ridge
             else:
-                ends.append(fit_law(problem.fast, chart, start, ridge=ridge, **options))
+                ends.append(fit_law(some.total, chart, start, ridge=ridge, **options))
         self.starts_ = np.array([-end.result.at.value for end in ends])
         best = ends[int(np.argmax(self.starts_))]
-        return fit_law(problem.exact, chart, best.theta, ridge=ridge, **options) if problem.needs_polish else best
+        return best if some is problem else fit_law(problem.total, chart, best.theta, ridge=ridge, **options)
+
+    def _options(self) -> dict[str, Any]:
+        return {"tolerance": self.tol, "max_iterations": self.max_iter}
+
+    def _check_integration(
+        self, problem: PopulationProblem, fit: PopulationFit
+    ) -> tuple[PopulationProblem, PopulationFit]:
+        """Set `approximation_error_`, and refit on grids where propagation is not good enough and grids are possible.
+
+        The error is how far an exact integral would move the metric, in its standard errors (the largest entry).
+        """
+        d, p = problem.d, degrees_of_freedom(problem.d)
+        information = with_ridge(fit.information, fit, d)
+        self.approximation_error_ = 0.0
+        if problem.widest > problem.largest_grid:
+            shift = problem.method_shift(fit.natural, information)[:p]
+            errors = np.sqrt(np.maximum(np.diag(_inverse(information))[:p], 1e-300))
+            self.approximation_error_ = float(np.max(np.abs(shift) / errors))
+            if self.integration == "auto" and self.approximation_error_ > GOOD_ENOUGH and problem.widest <= 2:
+                problem = replace(problem, largest_grid=2)
+                chart = Chart(d, None if self.constraint == "symmetric" else self.rank or d, self.covariance == "free")
+                fit = fit_law(problem.total, chart, fit.theta, ridge=fit.ridge, **self._options())
+                self.approximation_error_ = 0.0
+        grids = "on a grid" if problem.widest <= problem.largest_grid else "by expectation propagation"
+        self.integration_ = f"people were integrated out {grids}"
+        return problem, fit
+
+    def _corrected(self, problem: PopulationProblem, fit: PopulationFit) -> PopulationFit:
+        """Return the fit with the scale's small-sample bias taken out; the shape stays."""
+        d, p = problem.d, degrees_of_freedom(problem.d)
+        self.scale_correction_, path = 0.0, np.zeros(fit.natural.size)
+        if self.constraint == "psd":
+            self.scale_correction_, path = scale_correction(problem.total, fit, d)
+        natural = fit.natural + self.scale_correction_ * path
+        natural[:p] = np.exp(self.scale_correction_) * fit.natural[:p]
+        if self.covariance == "free":  # along the path, but within the cone
+            Sigma = fit.natural[p + d :]
+            natural[p + d :] = np.exp(self.scale_correction_ * float(path[p + d :] @ Sigma / (Sigma @ Sigma))) * Sigma
+        return replace(fit, natural=natural)
 
     def _describe_metric(self, problem: PopulationProblem, fit: PopulationFit, units: Units) -> None:
         """Set what is known of the metric, in the items' own units."""
@@ -221,7 +291,7 @@ class PopulationMetric(CrowdMetric):
         self.metric_covariance_ = _inverse(information)[:p, :p] / units.size**4
         self.standard_errors_ = smat(np.sqrt(np.maximum(np.diag(self.metric_covariance_), 0.0)))
         trace = svec(np.eye(d)) / d
-        error = float(np.sqrt(max(trace @ self.metric_covariance_ @ trace, 0.0)))
+        error = max(float(trace @ self.metric_covariance_ @ trace), 0.0) ** 0.5
         self.scale_error_ = error / abs(self.scale_) if self.scale_ != 0 else float("inf")
         self.question_bias_ = problem.question_bias(fit.natural)
 
@@ -231,20 +301,18 @@ class PopulationMetric(CrowdMetric):
         Neither the boundary of the cone nor shrinkage then bends intervals. Where the answers leave it undetermined
         the ridge of the fit is kept.
         """
-        d, p = problem.d, degrees_of_freedom(problem.d)
+        d = problem.d
         law = problem.structure.law(fit.natural, d)
         free = self.covariance == "free"
         chart = Chart(d, None, free)
         start = chart.theta(law.metric, law.mean, law.covariance if free else fit.natural[-1:])
-        options: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
-        unbound = fit_law(problem.exact, chart, start, ridge=0.0, **options)
+        unbound = fit_law(problem.total, chart, start, ridge=0.0, **self._options())
         if not unbound.result.converged:
-            unbound = fit_law(problem.exact, chart, start, ridge=fit.ridge, **options)
-        information = unbound.information.copy()
+            unbound = fit_law(problem.total, chart, start, ridge=fit.ridge, **self._options())
+        information = unbound.information
         if problem.n_people < PEOPLE_A_PARAMETER * information.shape[0]:
-            information = observed_information(problem.exact, unbound.natural)
-        information[:p, :p] += unbound.ridge * ridge_matrix(d)
-        return unbound.natural, information
+            information = observed_information(problem.total, unbound.natural)
+        return unbound.natural, with_ridge(information, unbound, d)
 
     def _describe_people(self, problem: PopulationProblem, fit: PopulationFit, units: Units, n_people: int) -> Array:
         """Set the law of people and return everybody's v (K, d), in the items' own units."""
@@ -268,6 +336,12 @@ class PopulationMetric(CrowdMetric):
         status = "Solved" if done else f"Stopped after {self.max_iter} iterations, short of tol={self.tol:g}"
         apart = float(np.ptp(self.starts_))
         status += f"; {self.starts} starts agree." if self.starts > 1 and apart < AGREEMENT else "."
+        status += f" {self.integration_.capitalize()}"
+        if self.approximation_error_ > 0:
+            status += (
+                f", which moves no entry of the metric by more than {self.approximation_error_:.2g} standard errors"
+            )
+        status += "."
         notes: list[tuple[type[CrowdmetricWarning], str]] = []
         if not done:
             notes.append((ConvergenceWarning, "the fit has not converged; raise max_iter"))
@@ -333,7 +407,7 @@ def _start(chart: Chart, rng: np.random.Generator | None) -> Array:
     metric, spread = 2.0 * np.eye(d), 1.0 / np.sqrt(d)
     if rng is not None:
         G = rng.standard_normal((d, d))
-        metric, spread = 2.0 * G @ G.T / d, spread * float(np.exp(0.5 * rng.standard_normal()))
+        metric, spread = 2.0 * d * (G @ G.T) / np.sum(G * G), spread * float(np.exp(0.25 * rng.standard_normal()))
     covariance = 4.0 * spread**2 * metric @ metric
     return chart.theta(metric, np.zeros(d), covariance if chart.free else np.array([np.log(spread)]))
 

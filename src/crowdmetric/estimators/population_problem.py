@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.losses import Loss
 from crowdmetric.users.people import bias_sums, posterior_means, posteriors
-from crowdmetric.users.population import LARGEST_GRID, Law, PopulationBlock, Structure, Sums, sums_of
+from crowdmetric.users.population import Law, PopulationBlock, Structure, Sums, method_shift, sums_of
 
 __all__ = ["PopulationProblem"]
 
@@ -20,41 +21,70 @@ Array = NDArray[Any]
 
 # People's covariances are kept where they fit in this many numbers.
 MOST_COVARIANCES = 20_000_000
+# People on whom two ways of integrating are compared.
+SAMPLE = 200
 
 
+@dataclass(frozen=True)
 class PopulationProblem:
-    """Blocks of people, a structure, a loss and an engine."""
+    """Blocks of people, a structure, a loss, an engine, and how people are integrated out.
 
-    def __init__(
-        self, blocks: Sequence[PopulationBlock], structure: Structure, loss: Loss, engine: LocalEngine
-    ) -> None:
-        self.blocks, self.structure, self.loss, self.engine = blocks, structure, loss, engine
-        self.d = blocks[0].span.shape[2]
-        self.n_people = sum(block.person.size for block in blocks)
-        self.spans = {block.span.shape[1] for block in blocks}
+    Attributes
+    ----------
+    largest_grid
+        People whose answers span at most so many dimensions are integrated on a grid, others by propagation.
+    """
 
-    def fast(self, natural: Array, *, information: bool = True) -> Sums:
-        """Return the sums with expectation propagation for everybody whose answers span more than a line.
-
-        A tenth of the cost of a grid in the plane, and so close that its optimum is a step from the exact one.
-        """
-        return self._sum(natural, information, 1)
-
-    def exact(self, natural: Array, *, information: bool = True) -> Sums:
-        """Return the sums with grids up to three dimensions."""
-        return self._sum(natural, information, LARGEST_GRID)
+    blocks: Sequence[PopulationBlock]
+    structure: Structure
+    loss: Loss
+    engine: LocalEngine
+    largest_grid: int = 1
 
     @property
-    def needs_polish(self) -> bool:
-        """Whether the two differ: somebody's answers span a plane or a space."""
-        return any(1 < q <= LARGEST_GRID for q in self.spans)
+    def d(self) -> int:
+        """Dimension of the items."""
+        return int(self.blocks[0].span.shape[2])
 
-    def _sum(self, natural: Array, information: bool, largest_grid: int) -> Sums:
+    @property
+    def n_people(self) -> int:
+        """How many people say something."""
+        return sum(block.person.size for block in self.blocks)
+
+    @property
+    def widest(self) -> int:
+        """The largest dimension that anybody's answers span."""
+        return max(block.span.shape[1] for block in self.blocks)
+
+    def total(self, natural: Array, *, information: bool = True) -> Sums:
+        """Return the sums over all people."""
         job = partial(
             sums_of, structure=self.structure, natural=natural, loss=self.loss,
-            information=information, largest_grid=largest_grid,
+            information=information, largest_grid=self.largest_grid,
         )  # fmt: skip
         return self.engine.sum(job, self.blocks)
+
+    def thinned(self, n_people: int) -> PopulationProblem:
+        """Return the problem of every so manieth person, about `n_people` in all."""
+        step = max(1, self.n_people // n_people)
+        return replace(self, blocks=[block.every(step) for block in self.blocks]) if step > 1 else self
+
+    def method_shift(self, natural: Array, information: Array) -> Array:
+        """Return how far (n,) the optimum would move if people were integrated out by a slow, exact method.
+
+        The change of the score, measured on a sample of the people whose answers span more than a line, times the
+        inverse of the information: one Newton step.
+        """
+        shift = np.zeros(natural.size)
+        beyond = [block for block in self.blocks if block.span.shape[1] > self.largest_grid]
+        for q in {block.span.shape[1] for block in beyond}:
+            alike = [block for block in beyond if block.span.shape[1] == q]
+            people = sum(block.person.size for block in alike)
+            step = max(1, people // SAMPLE)
+            sample = [block.every(step) for block in alike]
+            job = partial(method_shift, structure=self.structure, natural=natural, loss=self.loss)
+            shift += self.engine.sum(job, sample) * people / sum(block.person.size for block in sample)
+        return np.linalg.lstsq(information, shift, rcond=1e-12)[0]
 
     def question_bias(self, natural: Array) -> float:
         """Return the z-score of the test in `bias_sums`; NaN where nobody's answers can tell."""

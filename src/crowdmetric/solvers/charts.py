@@ -65,6 +65,20 @@ class Chart:
         last = _factor(spread, self.d).ravel() if self.free else np.atleast_1d(spread)
         return np.concatenate([first, mean, last])
 
+    def shorten(self, theta: Array, step: Array) -> float:
+        """Return the share of a step that neither more than doubles the metric's size nor its people's spread.
+
+        Far from the optimum the likelihood is flat where both grow together, and a bold step does not come back.
+        """
+        metric, _, spread = self._parts(theta)
+        dmetric, _, dspread = self._parts(step)
+        grown = float(np.linalg.norm(dmetric)) / max(float(np.linalg.norm(metric)), 1e-300)
+        if self.free:
+            grown = max(grown, float(np.linalg.norm(dspread)) / max(float(np.linalg.norm(spread)), 1e-300))
+        else:
+            grown = max(grown, float(np.abs(dspread[0])))
+        return min(1.0, 1.0 / max(grown, 1e-300))
+
     def pull_back(self, theta: Array, value: float, gradient: Array, information: Array) -> Quadratic:
         """Return f, its gradient and its curvature in θ from those in natural parameters."""
         d, p = self.d, degrees_of_freedom(self.d)

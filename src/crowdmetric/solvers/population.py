@@ -1,19 +1,20 @@
 """The population fit: penalised maximum likelihood over a metric and a law of people.
 
 The objective is a sum over people that the caller provides (`Total`), so that this module neither knows where people
-are kept nor how they are integrated out. To it a ridge is added that draws the metric towards the best multiple of the
-identity::
+are kept nor how they are integrated out. To it a ridge is added that draws the metric's *shape* towards the identity::
 
-    f(θ) = −ℓ(M, μ, Σ) + ½ τ ‖M − (tr M / d) I‖²
+    f(θ) = −ℓ(M, μ, Σ) + ½ τ ‖M/c − I‖²,      c = tr M / d
 
-with τ from the evidence (MacKay): at the optimum, ``γ = (p − 1) − τ tr(A⁻¹ P)`` parameters are determined by the
-answers, where P projects off the identity and A = I + τP is the information with the ridge; then ``τ ← γ / ‖PM‖²``.
+It does not change when M is scaled: with one answer a person the scale is known so loosely that a ridge on M itself
+would decide it. τ comes from the evidence (MacKay): at the optimum ``γ = (p − 1) − τ tr(A⁻¹ P) / c²`` parameters are
+determined by the answers, where P projects off the identity and A = I + τP/c² is the information with the ridge; then
+``τ ← γ / ‖M/c − I‖²``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,15 +22,27 @@ from numpy.typing import NDArray
 
 from crowdmetric.solvers.charts import Chart
 from crowdmetric.solvers.scoring import Quadratic, ScoringResult, minimise_by_scoring
-from crowdmetric.symmetric import degrees_of_freedom, svec
+from crowdmetric.symmetric import degrees_of_freedom, dimension, svec
 from crowdmetric.users.population import Sums
 
-__all__ = ["PopulationFit", "Total", "fit_law", "fit_with_evidence", "observed_information", "ridge_matrix"]
+__all__ = [
+    "PopulationFit",
+    "Total",
+    "fit_law",
+    "fit_with_evidence",
+    "observed_information",
+    "scale_correction",
+    "with_ridge",
+]
 
 Array = NDArray[Any]
 
 # Refits until the ridge has settled, and the change of its logarithm at which it has.
 REFITS, SETTLED = 6, 0.1
+# The difference of log scale that the scale's correction is measured by, and the most it may be.
+STEP, MOST_CORRECTION = 0.05, 0.5
+# The tolerance of the fits on the way there, in nats.
+ROUGH = 0.05
 
 
 class Total(Protocol):
@@ -69,7 +82,15 @@ class PopulationFit:
     result: ScoringResult
 
 
-def ridge_matrix(d: int) -> Array:
+def with_ridge(information: Array, fit: PopulationFit, d: int) -> Array:
+    """Return an information (n, n) with the ridge of a fit."""
+    p = degrees_of_freedom(d)
+    out = information.copy()
+    out[:p, :p] += _ridge(fit.natural[:p], fit.ridge, _traceless(d))[2]
+    return out
+
+
+def _traceless(d: int) -> Array:
     """Return P (p, p), the projector on symmetric matrices without trace."""
     identity = svec(np.eye(d)) / np.sqrt(d)
     return np.eye(identity.size) - np.outer(identity, identity)
@@ -87,7 +108,7 @@ def fit_law(
 ) -> PopulationFit:
     """Maximise the penalised likelihood from `start`."""
     p = degrees_of_freedom(chart.d)
-    P = ridge_matrix(chart.d)
+    P = _traceless(chart.d)
     last: dict[bytes, Sums] = {}
 
     def function(theta: Array) -> Quadratic:
@@ -99,50 +120,106 @@ def fit_law(
         last.clear()
         last[theta.tobytes()] = sums
         gradient, information = -sums.score, sums.information.copy()
-        pulled = P @ natural[:p]
-        gradient[:p] += ridge * pulled
-        information[:p, :p] += ridge * P
-        value = -sums.value + 0.5 * ridge * float(pulled @ pulled)
-        return chart.pull_back(theta, value, gradient, information)
+        penalty, slope, bend = _ridge(natural[:p], ridge, P)
+        gradient[:p] += slope
+        information[:p, :p] += bend
+        return chart.pull_back(theta, penalty - sums.value, gradient, information)
 
     result = minimise_by_scoring(
-        function, start, tolerance=tolerance, max_iterations=max_iterations, after_step=after_step
+        function,
+        start,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        shorten=chart.shorten,
+        after_step=after_step,
     )
     natural = chart.natural(result.point)
     sums = last.get(result.point.tobytes()) or total(natural)
     assert sums.information is not None
-    determined = _determined(sums.information, ridge, P)
+    determined = _determined(sums.information, _ridge(natural[:p], ridge, P)[2])
     return PopulationFit(result.point, natural, sums.value, sums.information, ridge, determined, result)
 
 
 def fit_with_evidence(total: Total, chart: Chart, start: Array, **options: Any) -> PopulationFit:
     """Fit with the ridge that the evidence asks for, refitting until it has settled."""
     p = degrees_of_freedom(chart.d)
-    P = ridge_matrix(chart.d)
+    P = _traceless(chart.d)
     ridge, fit = 1.0, None
+    loosely = options | {"tolerance": max(ROUGH, options.get("tolerance", 0.0))}
     for _ in range(REFITS):
-        fit = fit_law(total, chart, start if fit is None else fit.theta, ridge=ridge, **options)
-        pulled = P @ fit.natural[:p]
+        fit = fit_law(total, chart, start if fit is None else fit.theta, ridge=ridge, **loosely)
         # a metric that is a multiple of the identity asks for an infinite ridge: one that holds it there will do
-        wanted = fit.determined / max(float(pulled @ pulled), 1e-6 * float(fit.natural[:p] @ fit.natural[:p]), 1e-12)
+        distance = 2.0 * _ridge(fit.natural[:p], 1.0, P)[0]
+        wanted = fit.determined / max(distance, 1e-6)
         hardly_matters = fit.determined > 0.999 * (p - 1) and wanted < 10.0 * ridge
         if abs(np.log(max(wanted, 1e-12) / ridge)) < SETTLED or hardly_matters:
             break
         ridge = max(wanted, 1e-12)
     assert fit is not None
-    return fit
+    return fit_law(total, chart, fit.theta, ridge=ridge, **options)
 
 
-def _determined(information: Array, ridge: float, P: Array) -> float:
-    """Return γ."""
-    p = P.shape[0]
+def _ridge(m: Array, ridge: float, P: Array) -> tuple[float, Array, Array]:
+    """Return ``½τ‖M/c − I‖² = ½τ ‖Pm‖²/c²`` for m = svec M, its gradient, and its curvature without what bends c."""
     if ridge == 0.0:
-        return float(p - 1)
+        return 0.0, np.zeros(m.size), np.zeros((m.size, m.size))
+    d = dimension(m.size)
+    trace = svec(np.eye(d)) / d
+    c = float(trace @ m)
+    pulled = P @ m / c
+    square = float(pulled @ pulled)
+    return 0.5 * ridge * square, ridge / c * (pulled - square * trace), ridge / c**2 * P
+
+
+def _determined(information: Array, bend: Array) -> float:
+    """Return γ from the information and the ridge's curvature."""
+    p = bend.shape[0]
     A = information.copy()
-    A[:p, :p] += ridge * P
+    A[:p, :p] += bend
     scale = 1.0 / np.sqrt(np.maximum(np.diag(A), 1e-300))
     inverse = np.linalg.pinv(A * scale[:, None] * scale, hermitian=True) * scale[:, None] * scale
-    return float(np.clip(p - 1 - ridge * np.sum(inverse[:p, :p] * P), 0.0, p - 1))
+    return float(np.clip(p - 1 - np.sum(inverse[:p, :p] * bend), 0.0, p - 1))
+
+
+def scale_correction(total: Total, fit: PopulationFit, d: int) -> tuple[float, Array]:
+    """Return by how much (in its logarithm) the scale of the metric is overstated, and where else that leads.
+
+    Noise in the shape of a metric adds to its size, so that maximum likelihood overstates the scale c = tr M / d where
+    the answers are few. Cox and Reid's adjusted profile likelihood subtracts, from the likelihood of c maximised over
+    everything else ψ, half the log-determinant of the information about ψ (shape M/c, μ/c and the spread)::
+
+        ℓ_A(log c) = max_ψ ℓ − ½ log det j_ψψ
+
+    One Newton step on it from the maximum of ℓ is taken here, along the path of ψ̂(log c). Returned are the step
+    Δ log c and the change of the natural parameters along the path, (n,).
+    """
+    p = degrees_of_freedom(d)
+    trace = svec(np.eye(d)) / d
+    w = np.zeros(fit.natural.size)
+    w[:p] = trace / float(trace @ fit.natural[:p])  # the gradient of log c
+    A = with_ridge(fit.information, fit, d)
+    path = np.linalg.lstsq(A, w, rcond=1e-10)[0]
+    known = 1.0 / float(w @ path)  # the information about log c alone
+    path *= known
+    basis = np.linalg.svd(_traceless(d))[0][:, : p - 1]
+    # shape and μ are counted in units of c, a free Σ in units of c²
+    units = p - 1 + d + (2 * p if fit.natural.size > p + d + 1 else 0)
+
+    def half_log_determinant(step: float) -> float:
+        moved = replace(fit, natural=fit.natural + step * path)
+        sums = total(moved.natural)
+        assert sums.information is not None
+        j = with_ridge(sums.information, moved, d)
+        shape = basis.T @ j[:p, :p] @ basis
+        cross = basis.T @ j[:p, p:]
+        inner = np.block([[shape, cross], [cross.T, j[p:, p:]]])
+        return 0.5 * float(np.linalg.slogdet(inner)[1]) + units * step
+
+    slope = (half_log_determinant(STEP) - half_log_determinant(-STEP)) / (2.0 * STEP)
+    correction = -slope / known
+    if not np.isfinite(correction):
+        return 0.0, path
+    return float(np.clip(correction, -MOST_CORRECTION, MOST_CORRECTION)), path
 
 
 def observed_information(total: Total, natural: Array) -> Array:

@@ -2,7 +2,8 @@
 
 At θ the caller gives value f, gradient g and a positive semi-definite curvature H (outer products of scores, plus
 whatever else is convex). A step solves ``(H + κ diag(H)) step = −g``; the damping κ falls when the quadratic model
-foretold the decrease well, and grows when it did not (Marquardt; Nielsen's update). The iteration stops when a full
+foretold the decrease well, and grows when it did not (Marquardt; Nielsen's update); H itself is scaled by how much
+of it earlier steps found to be true. The iteration stops when a full
 step would lower f by less than the tolerance, or when no damping lowers it any more.
 """
 
@@ -24,6 +25,8 @@ Array = NDArray[Any]
 ROUNDING = 1e-9
 # Directions without curvature, of which a factored metric has many, must not become long steps.
 LEAST_DAMPING = 1e-4
+# Outer products of scores overstate the curvature where the model is still far from the answers, by up to this.
+LEAST_TRUST = 0.25
 
 
 @dataclass(frozen=True)
@@ -64,15 +67,21 @@ def minimise_by_scoring(
     *,
     tolerance: float,
     max_iterations: int = 200,
+    shorten: Callable[[Array, Array], float] | None = None,
     after_step: Callable[[int, float], None] | None = None,
 ) -> ScoringResult:
-    """Minimise `function` from `start` until a step would gain less than `tolerance`."""
+    """Minimise `function` from `start` until a step would gain less than `tolerance`.
+
+    `shorten(point, step)` returns the share of a step that may be taken at once; `after_step` hears of every step.
+    """
     point, at = start, function(start)
-    damping, growth = 1e-2, 2.0
+    damping, growth, trust = 1e-2, 2.0, 1.0
     decrease = np.inf
     for iteration in range(1, max_iterations + 1):
-        step = _damped_step(at, damping)
-        foretold = -float(at.gradient @ step) - 0.5 * float(step @ at.curvature @ step)
+        step = _damped_step(at, damping, trust)
+        if shorten is not None:
+            step = shorten(point, step) * step
+        foretold = -float(at.gradient @ step) - 0.5 * trust * float(step @ at.curvature @ step)
         decrease = foretold
         if foretold < max(tolerance, ROUNDING * abs(at.value)) and damping <= 1.0:
             return ScoringResult(point, at, True, max(foretold, 0.0), iteration - 1)
@@ -80,23 +89,25 @@ def minimise_by_scoring(
         gain = (at.value - trial.value) / foretold if foretold > 0 and np.isfinite(trial.value) else -1.0
         if gain > 1e-4:
             point, at = point + step, trial
+            # a Newton step gains 2 − (true / believed curvature), and scores believe too much far from the optimum
+            trust = float(np.clip(trust * np.clip(2.0 - gain, 0.5, 2.0), LEAST_TRUST, 1.0))
             damping, growth = max(damping * max(1.0 / 5.0, 1.0 - (2.0 * gain - 1.0) ** 3), LEAST_DAMPING), 2.0
             if after_step is not None:
                 after_step(iteration, at.value)
         else:
-            damping, growth = damping * growth, growth * 2.0
+            damping, growth, trust = damping * growth, growth * 2.0, min(2.0 * trust, 1.0)
             if damping > 1e12:  # no step lowers the value: rounding is all that is left
                 return ScoringResult(point, at, foretold < 1e3 * tolerance, max(foretold, 0.0), iteration)
     return ScoringResult(point, at, False, float(decrease), max_iterations)
 
 
-def _damped_step(at: Quadratic, damping: float) -> Array:
+def _damped_step(at: Quadratic, damping: float, trust: float) -> Array:
     """Return the step; directions without any curvature (two factors of one metric) are held by the damping."""
     scale = np.diag(at.curvature).copy()
     scale = np.maximum(scale, 1e-10 * max(float(scale.max()), 1e-300))
     while True:
         try:
-            factor = cho_factor(at.curvature + np.diag((damping + 1e-12) * scale), check_finite=False)
+            factor = cho_factor(trust * at.curvature + np.diag((damping + 1e-12) * scale), check_finite=False)
         except np.linalg.LinAlgError:
             damping = max(10.0 * damping, 1e-10)
             continue

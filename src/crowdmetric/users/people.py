@@ -23,7 +23,7 @@ def posteriors(blocks: Sequence[PopulationBlock], law: Law, loss: Loss, n_people
     mean = np.tile(law.mean, (n_people, 1))
     covariance = np.tile(law.covariance, (n_people, 1, 1))
     for block in blocks:
-        integral = integrate(block, law, loss)
+        integral = integrate(block, law, loss, 1)
         mean[block.person], covariance[block.person] = posterior_of(
             integral, block.span, block.loadings, law.mean, law.covariance
         )
@@ -32,7 +32,7 @@ def posteriors(blocks: Sequence[PopulationBlock], law: Law, loss: Loss, n_people
 
 def posterior_means(block: PopulationBlock, law: Law, loss: Loss) -> Array:
     """Return the mean (P, d) of everybody's v alone: ``μ + Σ Bᵀ Eᵀ slope``."""
-    return _means(block, law, integrate(block, law, loss))
+    return _means(block, law, integrate(block, law, loss, 1))
 
 
 def _means(block: PopulationBlock, law: Law, integral: Integral) -> Array:
@@ -66,7 +66,7 @@ def bias_sums(block: PopulationBlock, structure: Structure, natural: Array, loss
     is the scale of the metric by another name, so that only those with more can tell.
     """
     law = structure.law(natural, block.span.shape[2])
-    integral = integrate(block, law, loss)
+    integral = integrate(block, law, loss, 1)
     scores = structure.scores(block, integral, law, natural)
     heaviness = block.weight.sum(axis=1)
     middle = 0.5 * np.einsum("pm,pmd->pd", block.weight, block.total) / heaviness[:, None]

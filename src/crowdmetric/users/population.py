@@ -20,7 +20,7 @@ with ``μ = −2Mu₀`` free in both, so that offsets are linear in what is lear
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,10 +29,22 @@ from numpy.typing import NDArray
 from crowdmetric.losses import Loss
 from crowdmetric.symmetric import degrees_of_freedom, smat
 from crowdmetric.users.blocks import Block, People
-from crowdmetric.users.integrals import Integral, kernels, on_grid
+from crowdmetric.users.integrals import Integral, kernels, loadings_of, on_grid
 from crowdmetric.users.propagation import by_propagation
+from crowdmetric.users.sampling import by_sampling
 
-__all__ = ["STRUCTURES", "Law", "PopulationBlock", "Structure", "Sums", "blocks_of", "integrate", "sums_of"]
+__all__ = [
+    "STRUCTURES",
+    "Law",
+    "PopulationBlock",
+    "Structure",
+    "Sums",
+    "blocks_of",
+    "integrate",
+    "integrate_slowly",
+    "method_shift",
+    "sums_of",
+]
 
 Array = NDArray[Any]
 
@@ -70,6 +82,10 @@ class PopulationBlock:
     response: Array
     weight: Array
     person: NDArray[np.intp]
+
+    def every(self, step: int) -> PopulationBlock:
+        """Return every so manieth person."""
+        return PopulationBlock(*(getattr(self, field.name)[::step] for field in fields(self)))
 
 
 def blocks_of(people: People) -> list[PopulationBlock]:
@@ -122,15 +138,35 @@ def _split_by_rank(block: Block) -> list[PopulationBlock]:
 
 
 def integrate(block: PopulationBlock, law: Law, loss: Loss, largest_grid: int = LARGEST_GRID) -> Integral:
-    """Return the integral of every person: on a grid up to three dimensions, by expectation propagation beyond."""
-    q = block.span.shape[1]
-    delta = block.loadings @ block.span
+    """Return the integral of every person: on a grid up to `largest_grid` dimensions, by propagation beyond."""
+    a, S = _offsets(block, law)
+    method = on_grid if block.span.shape[1] <= largest_grid else by_propagation
+    return method(a, block.loadings, S, block.response, block.weight, loss)
+
+
+def integrate_slowly(block: PopulationBlock, law: Law, loss: Loss, guess: Integral) -> Integral:
+    """Return the same by a method to judge the others with: a grid in the plane, quasi-Monte Carlo beyond."""
+    a, S = _offsets(block, law)
+    E, y, weight = block.loadings, block.response, block.weight
+    if block.span.shape[1] <= 2:
+        return on_grid(a, E, S, y, weight, loss)
+    return by_sampling(a, E, loadings_of(E, S), y, weight, loss, guess)
+
+
+def _offsets(block: PopulationBlock, law: Law) -> tuple[Array, Array]:
+    """Return the offsets a (P, m) and the covariances S (P, q, q)."""
+    delta = block.loadings @ block.span if block.span.shape[1] < block.total.shape[1] else block.span
     a = np.einsum("pmd,pmd->pm", delta @ law.metric, block.total) + delta @ law.mean
-    S = block.span @ law.covariance @ block.span.transpose(0, 2, 1)
-    arguments = (a, block.loadings, S, block.response, block.weight, loss)
-    if q > largest_grid:
-        return by_propagation(*arguments)
-    return on_grid(*arguments)
+    return a, block.span @ law.covariance @ block.span.transpose(0, 2, 1)
+
+
+def method_shift(block: PopulationBlock, structure: Structure, natural: Array, loss: Loss) -> Array:
+    """Return by how much (n,) the score of these people changes when propagation gives way to the slow method."""
+    law = structure.law(natural, block.span.shape[2])
+    fast = integrate(block, law, loss, 1)
+    slow = integrate_slowly(block, law, loss, fast)
+    both = [structure.scores(block, integral, law, natural).sum(axis=0) for integral in (slow, fast)]
+    return both[0] - both[1]
 
 
 @dataclass(frozen=True)
