@@ -14,6 +14,7 @@ Up to `DENSE_UNKNOWNS` unknowns the p × p matrix ΠᵀΠ is formed; beyond, onl
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -21,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarning
-from crowdmetric.solvers.huber import solve_huber
+from crowdmetric.solvers.huber import solve_huber, solve_huber_stack
 from crowdmetric.solvers.least_squares import LSMR_STEPS, Fit, factorise, least_squares, probe
-from crowdmetric.solvers.rows import DENSE_UNKNOWNS
+from crowdmetric.solvers.rows import DENSE_UNKNOWNS, DenseRows
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.subspace_map import Matrices, SubspaceMap, WeightedMap
 from crowdmetric.symmetric import project_psd, smat
 
-__all__ = ["METHODS", "Stitched", "stitch", "stitch_details"]
+__all__ = ["METHODS", "Stitched", "stitch", "stitch_details", "stitch_prefixes"]
 
 Array = NDArray[np.float64]
 
@@ -142,6 +143,52 @@ def stitch_details(
         Of the iterative methods (LSMR, Huber); each has its default.
     """
     return _stitch(bases, metrics, method, information, psd=psd, dense=dense, max_iterations=max_iterations)
+
+
+def stitch_prefixes(bases: Array, metrics: Array, counts: Sequence[int], method: str = "huber") -> Array:
+    """Stitch the first subspaces of many crowds, for several numbers of them: (len(counts), B, d, d).
+
+    The same answers as `stitch` on ``bases[b, :count]`` and ``metrics[b, :count]`` for every b and count, by
+    regressions side by side; for experiments, which stitch hundreds of thousands of times. Nothing is said about what
+    too few subspaces leave open.
+
+    Parameters
+    ----------
+    bases
+        (B, n, d, r) orthonormal.
+    metrics
+        (B, n, r, r) symmetric.
+    counts
+        How many subspaces to take, 1 to n.
+    method
+        ``"huber"`` or ``"ols"``.
+
+    Warns
+    -----
+    ConvergenceWarning
+        Where a regression was stopped short of its tolerance.
+    """
+    if method not in ("huber", "ols"):
+        raise DataError(f"method is {method!r}, but crowds are stitched together by 'huber' or 'ols' only")
+    n = bases.shape[1]
+    if not all(1 <= count <= n for count in counts):
+        raise DataError(f"counts are {tuple(counts)}, but there are {n} subspaces; give numbers from 1 to {n}")
+    maps = [SubspaceMap(B) for B in bases]
+    X = np.stack([subspaces.matrix() for subspaces in maps])
+    q = np.stack([subspaces.pack(Q) for subspaces, Q in zip(maps, metrics, strict=True)])
+    multiplicity, width = maps[0].multiplicity, X.shape[1] // n  # rows of the image a subspace
+    found = []
+    for count in counts:
+        k = count * width
+        if method == "ols":
+            found.append([least_squares(DenseRows(x[:k]), t[:k], True, None).a for x, t in zip(X, q, strict=True)])
+            continue
+        results = solve_huber_stack(X[:, :k], q[:, :k], multiplicity[:k])
+        found.append([result.coefficients for result in results])
+        for result in results:
+            if not result.converged:
+                warnings.warn(result.status, ConvergenceWarning, stacklevel=2)
+    return project_psd(smat(np.array(found)))
 
 
 def _stitch(

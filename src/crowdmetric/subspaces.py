@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,7 @@ def _from_labels(items: Array, labels: NDArray[Any], rank: int | None) -> Subspa
         raise DataError(
             "subspaces holds NaN or fractional numbers; give integer or text labels, −1 for items in no subspace"
         )
-    known = np.array([label not in (None, -1, "-1", "") for label in labels.tolist()])
+    known = _is_known(labels)
     if not np.any(known):
         raise DataError("no item has a subspace label; give a label other than −1 or None to some of them")
     names, inverse = np.unique(
@@ -113,10 +114,10 @@ def _from_labels(items: Array, labels: NDArray[Any], rank: int | None) -> Subspa
     )
     codes = np.full(items.shape[0], -1, dtype=np.intp)
     codes[known] = inverse
-    bases = []
-    for code, name in enumerate(names.tolist()):
+    bases: list[Array] = []
+    for name, rows in zip(names.tolist(), _rows_by_code(codes, len(names)), strict=True):
         try:
-            bases.append(orthonormal_basis(items[codes == code], rank))
+            bases.append(orthonormal_basis(items[rows], rank))
         except DataError as error:
             raise DataError(f"subspace {name!r}: {error}") from None
         if bases[-1].shape[1] == 0:
@@ -127,6 +128,13 @@ def _from_labels(items: Array, labels: NDArray[Any], rank: int | None) -> Subspa
                 "give rank= to project them on one"
             )
     return Subspaces(tuple(bases), codes, tuple(names.tolist()), _residuals(items, bases, codes))
+
+
+def _is_known(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which labels (N,) name a subspace; −1, None and an empty text name none."""
+    if labels.dtype.kind in "iuf":
+        return np.asarray(labels != -1)
+    return np.array([label not in (None, -1, "-1", "") for label in labels.tolist()])
 
 
 def _nearest(items: Array, bases: tuple[Array, ...]) -> Subspaces:
@@ -154,9 +162,14 @@ def _distance(x: Array, B: Array) -> Array:
 
 def _by_code(codes: Indices, bases: Sequence[Array]) -> list[tuple[Indices, Array]]:
     """Return the rows of each code with its basis; codes of −1 are left out."""
+    return [(rows, B) for rows, B in zip(_rows_by_code(codes, len(bases)), bases, strict=True) if rows.size]
+
+
+def _rows_by_code(codes: Indices, n: int) -> list[Indices]:
+    """Return the rows of each code 0 … n − 1, in their order."""
     order = np.argsort(codes, kind="stable")
-    edges = np.searchsorted(codes[order], np.arange(len(bases) + 1))
-    return [(order[edges[i] : edges[i + 1]], B) for i, B in enumerate(bases) if edges[i + 1] > edges[i]]
+    edges = np.searchsorted(codes[order], np.arange(n + 1))
+    return [order[start:end] for start, end in pairwise(edges)]
 
 
 def assign_pairs(items: Array, pairs: Indices, subspaces: Subspaces) -> Indices:

@@ -6,7 +6,6 @@ run and every number of subspaces asked for, its metrics; a new one is one more 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -15,13 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.errors import NotIdentifiedWarning
 from crowdmetric.experiments.settings import Cell
 from crowdmetric.losses import Loss, get_loss
 from crowdmetric.radii import choose_radii_of_many
 from crowdmetric.simulate import Crowd, simulate_crowd
 from crowdmetric.solvers.barrier import solve_barrier
-from crowdmetric.stitch import stitch
+from crowdmetric.stitch import stitch_prefixes
 from crowdmetric.subspaces import given_subspaces
 from crowdmetric.symmetric import relative_error, restrict, shape_error
 from crowdmetric.users.blocks import Answers, arrange, join
@@ -86,8 +84,9 @@ def _stitched(runs: Sequence[_Data], loss: Loss, metric_radius: Array, ideal_rad
     seconds = (perf_counter() - clock) / len(runs)
     metrics = result.metrics.reshape(len(runs), -1, *result.metrics.shape[1:])
     gaps = result.gap.reshape(len(runs), -1)
+    stitched = _stitch_all(runs, metrics)
     learnt = []
-    for i, data in enumerate(runs):
+    for i in range(len(runs)):
         size = np.linalg.norm(metrics[i], axis=(1, 2))
         facts = {
             "active_share": float(np.mean(size > (1.0 - 1e-4) * metric_radius[i])),
@@ -96,19 +95,15 @@ def _stitched(runs: Sequence[_Data], loss: Loss, metric_radius: Array, ideal_rad
             "gap": float(gaps[i].max()),
             "stage1_seconds": seconds,
         }
-        learnt.append(_Learnt(_stitch_all(data, metrics[i]), facts))
+        learnt.append(_Learnt({key: found[i] for key, found in stitched.items()}, facts))
     return learnt
 
 
-def _stitch_all(data: _Data, metrics: Array) -> dict[tuple[int, str], Array]:
-    with warnings.catch_warnings():
-        # too few subspaces are part of Experiment 2
-        warnings.simplefilter("ignore", NotIdentifiedWarning)
-        return {
-            (count, method): stitch(data.bases[:count], metrics[:count], method=method)
-            for count in data.counts
-            for method in METHODS
-        }
+def _stitch_all(runs: Sequence[_Data], metrics: Array) -> dict[tuple[int, str], Array]:
+    """Return the metrics (runs, d, d) for every number of subspaces and method."""
+    bases, counts = np.stack([data.bases for data in runs]), runs[0].counts
+    found = {method: stitch_prefixes(bases, metrics, counts, method) for method in METHODS}
+    return {(count, method): found[method][j] for j, count in enumerate(counts) for method in METHODS}
 
 
 def _oracle_radii(runs: Sequence[_Data]) -> tuple[Array, Array]:

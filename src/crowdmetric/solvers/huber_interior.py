@@ -1,24 +1,30 @@
-"""Huber regression by an interior point, for matrices that can be factorised (Mehrotra's predictor and corrector)."""
+"""Huber regression by an interior point, for matrices that can be factorised (Mehrotra's predictor and corrector).
+
+Problems of one shape are solved side by side: arrays have a leading axis over B problems, and each problem has
+its own step length, certificate and end.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from crowdmetric.solvers.huber_problem import Best, Problem
+from crowdmetric.solvers.huber_problem import Best, Problem, dot
 from crowdmetric.solvers.rows import gram
 
 __all__ = ["interior_point"]
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class _Point:
-    """A primal–dual point, or a step between two.
+    """A primal–dual point of every problem, or a step between two.
 
     With r = Xa − q and the distances to the boundary of C, ``s⁺ = b − u, s⁻ = b + u, s = N − ‖u‖²``, the
     optimum has::
@@ -26,20 +32,24 @@ class _Point:
         αa + Xᵀu = 0        r = σu + w⁺ − w⁻        w⁺s⁺ = w⁻s⁻ = 0        σs = 0
     """
 
-    a: Array  # (p,)
-    sigma: float  # multiplier of the ball
-    u: Array  # (n,)
-    above: Array  # w⁺ (n,), multiplier of u ≤ b
-    below: Array  # w⁻ (n,), multiplier of −u ≤ b
+    a: Array  # (B, p)
+    sigma: Array  # (B,), multiplier of the ball
+    u: Array  # (B, n)
+    above: Array  # w⁺ (B, n), multiplier of u ≤ b
+    below: Array  # w⁻ (B, n), multiplier of −u ≤ b
 
-    def moved(self, step: _Point, length: float) -> _Point:
+    def moved(self, step: _Point, length: Array) -> _Point:
+        far = length[:, None]
         return _Point(
-            self.a + length * step.a,
+            self.a + far * step.a,
             self.sigma + length * step.sigma,
-            self.u + length * step.u,
-            self.above + length * step.above,
-            self.below + length * step.below,
+            self.u + far * step.u,
+            self.above + far * step.above,
+            self.below + far * step.below,
         )
+
+    def take(self, which: Mask) -> _Point:
+        return _Point(*(value[which] for value in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -48,71 +58,90 @@ class _Target:
 
     above: Array | float
     below: Array | float
-    ball: float
+    ball: Array | float
     bilinear: Array | float = 0.0
 
 
 def interior_point(problem: Problem, tolerance: float, max_iterations: int) -> Best:
-    """Follow the central path by Mehrotra's predictor and corrector.
+    """Follow the central paths by Mehrotra's predictor and corrector.
 
     A dozen steps reach the limits of rounding, where a factorisation fails or numbers cease to be finite: the
     best point is kept, and the certificate, not the way the loop ended, says how good it is.
+
+    Parameters
+    ----------
+    problem
+        A stack of B problems.
+    tolerance
+        Gap relative to the objective at which a problem is finished.
     """
     point = _start(problem)
-    best = Best(point.a)
+    ended = Best.nothing(point.a.copy())
+    best, which = ended, np.arange(len(point.a))
     with np.errstate(all="ignore"):
-        while best.iterations < max_iterations:
+        for _ in range(max_iterations):
             best = best.update(problem, point.a, point.u)
-            if best.reached(tolerance) or best.stale >= 3:
+            ended.put(which, best)
+            going = ~(best.reached(tolerance) | (best.stale >= 3))
+            problem, point, best, which = _only(going, problem, point, best, which)
+            if which.size == 0:
                 break
-            following = _advance(problem, point)
-            if following is None:
-                break
-            point = following
-    return best
+            point, going = _advance(problem, point)
+            problem, point, best, which = _only(going, problem, point, best, which)
+    return ended
+
+
+def _only(
+    going: Mask, problem: Problem, point: _Point, best: Best, which: NDArray[np.intp]
+) -> tuple[Problem, _Point, Best, NDArray[np.intp]]:
+    """Leave out the problems that have ended, which would cost as much as the others."""
+    if np.all(going):
+        return problem, point, best, which
+    return problem.take(going), point.take(going), best.take(going), which[going]
 
 
 def _start(problem: Problem) -> _Point:
     """Return the ridge fit, with a scale so large that u is well inside C."""
-    p = problem.rows.shape[1]
     G = gram(problem.rows)
-    G.flat[:: p + 1] += problem.alpha + 1e-12 * np.max(np.diagonal(G), initial=0.0)
-    factor, _ = dpotrf(G, lower=1)
-    a, _ = dpotrs(factor, problem.rows.adjoint(problem.q), lower=1)
+    diagonal = np.einsum("bii->bi", G)
+    diagonal += (problem.alpha + 1e-12 * np.max(diagonal, axis=1, initial=0.0))[:, None]
+    factors, _ = _factors(G)
+    a = _solve(factors, problem.rows.adjoint(problem.q))
     r = problem.rows.forward(a) - problem.q
-    sigma = max(
-        2.0 * float(np.max(np.abs(r) / problem.bound)),
-        1.5 * float(np.linalg.norm(r)) / np.sqrt(problem.total),
+    sigma = np.maximum(
+        np.maximum(
+            2.0 * np.max(np.abs(r) / problem.bound, axis=1),
+            1.5 * np.sqrt(dot(r, r) / problem.total),
+        ),
         1e-3,
     )
-    w = np.full(r.size, 0.3 * sigma)
-    return _Point(a, sigma, r / sigma, w, w)
+    w = np.repeat(0.3 * sigma[:, None], r.shape[1], axis=1)
+    return _Point(a, sigma, r / sigma[:, None], w, w)
 
 
-def _advance(problem: Problem, point: _Point) -> _Point | None:
-    """Return the next point, or None where rounding allows no further step."""
+def _advance(problem: Problem, point: _Point) -> tuple[_Point, Mask]:
+    """Return the next points, and which of them are any: False where rounding allows no further step."""
     newton = _Newton(problem, point)
-    if not newton.factorise():
-        return None
+    sound = newton.factorise()
     # The predictor aims at the optimum itself; how far it gets tells how much centring the step needs.
     plain = newton.step(_Target(0.0, 0.0, 0.0))
     reached = _Newton(problem, point.moved(plain, newton.longest(plain))).mu
     mu = newton.mu * (reached / newton.mu) ** 3
     step = newton.step(
         _Target(
-            above=mu + plain.above * plain.u,
-            below=mu - plain.below * plain.u,
-            ball=mu + 2.0 * plain.sigma * float(point.u @ plain.u) + point.sigma * float(plain.u @ plain.u),
-            bilinear=plain.sigma * plain.u,
+            above=mu[:, None] + plain.above * plain.u,
+            below=mu[:, None] - plain.below * plain.u,
+            ball=mu + 2.0 * plain.sigma * dot(point.u, plain.u) + point.sigma * dot(plain.u, plain.u),
+            bilinear=plain.sigma[:, None] * plain.u,
         )
     )
     # Close to the boundary at first, ever closer at the end, for superlinear convergence.
-    length = min(1.0, max(0.95, 1.0 - newton.mu) * newton.longest(step))
-    return point.moved(step, length) if np.isfinite(length) and length > 0.0 else None
+    length = np.minimum(1.0, np.maximum(0.95, 1.0 - newton.mu) * newton.longest(step))
+    return point.moved(step, length), sound & np.isfinite(length) & (length > 0.0)
 
 
 class _Newton:
-    """The linearised optimality conditions at one point.
+    """The linearised optimality conditions at one point of every problem.
 
     Eliminating the multipliers leaves, with ``D = σ + w⁺/s⁺ + w⁻/s⁻`` and h the second condition's residual,
 
@@ -126,42 +155,42 @@ class _Newton:
     def __init__(self, problem: Problem, point: _Point) -> None:
         self.problem, self.point = problem, point
         self.upper, self.lower = problem.bound - point.u, problem.bound + point.u
-        self.room = problem.total - float(point.u @ point.u)
-        products = float(point.above @ self.upper + point.below @ self.lower)
+        self.room = problem.total - dot(point.u, point.u)
+        products = dot(point.above, self.upper) + dot(point.below, self.lower)
         # The gap of a feasible point, shared out among the 4n + 1 products it is the sum of.
-        self.mu = (2.0 * products + point.sigma * self.room) / (4.0 * point.u.size + 1.0)
+        self.mu = (2.0 * products + point.sigma * self.room) / (4.0 * point.u.shape[1] + 1.0)
 
-    def factorise(self) -> bool:
-        """Factorise the system; False where it is not positive definite to working precision."""
-        problem, point = self.problem, self.point
-        p = point.a.size
-        self.weight = 1.0 / (point.sigma + point.above / self.upper + point.below / self.lower)
-        H = np.empty((p + 1, p + 1))
-        H[:p, :p] = gram(problem.rows, self.weight)
-        H.flat[: p * (p + 1) : p + 2] += problem.alpha
-        H[p, :p] = -problem.rows.adjoint(self.weight * point.u)
-        H[p, p] = point.u @ (self.weight * point.u) + self.room / (2.0 * point.sigma)
-        if not np.isfinite(H[p, p]):
-            return False
-        # The transpose is in the order LAPACK wants; only the triangle that was filled is read.
-        self.factor, info = dpotrf(H.T, lower=0, clean=0, overwrite_a=1)
-        self.dual_residual = problem.alpha * point.a + problem.rows.adjoint(point.u)
-        self.residual = problem.rows.forward(point.a) - problem.q - point.sigma * point.u - point.above + point.below
-        return info == 0
+    def factorise(self) -> Mask:
+        """Factorise the systems; False where one is not positive definite to working precision."""
+        problem, point, rows = self.problem, self.point, self.problem.rows
+        B, p = point.a.shape
+        alpha, sigma = np.reshape(problem.alpha, (-1, 1)), point.sigma[:, None]
+        self.weight = 1.0 / (sigma + point.above / self.upper + point.below / self.lower)
+        weighted = self.weight * point.u
+        H = np.empty((B, p + 1, p + 1))
+        H[:, :p, :p] = gram(rows, self.weight)
+        np.einsum("bii->bi", H[:, :p, :p])[:] += alpha
+        H[:, p, :p] = -rows.adjoint(weighted)
+        H[:, p, p] = dot(point.u, weighted) + self.room / (2.0 * point.sigma)
+        self.factor, sound = _factors(H)
+        self.dual_residual = alpha * point.a + rows.adjoint(point.u)
+        self.residual = rows.forward(point.a) - problem.q - sigma * point.u - point.above + point.below
+        return sound
 
     def step(self, target: _Target) -> _Point:
         """Return the Newton step towards `target`."""
-        point, rows, p = self.point, self.problem.rows, self.point.a.size
+        point, rows, p = self.point, self.problem.rows, self.point.a.shape[1]
         above = target.above - point.above * self.upper
         below = target.below - point.below * self.lower
         ball = (target.ball - point.sigma * self.room) / (2.0 * point.sigma)
         h = self.residual - target.bilinear - above / self.upper + below / self.lower
-        right = np.empty(p + 1)
-        right[:p] = -self.dual_residual - rows.adjoint(self.weight * h)
-        right[p] = point.u @ (self.weight * h) + ball
-        solved, _ = dpotrs(self.factor, right, lower=0)
-        da, dsigma = solved[:p], float(solved[p])
-        du = self.weight * (rows.forward(da) - point.u * dsigma + h)
+        weighted = self.weight * h
+        right = np.empty((len(point.a), p + 1))
+        right[:, :p] = -self.dual_residual - rows.adjoint(weighted)
+        right[:, p] = dot(point.u, weighted) + ball
+        solved = _solve(self.factor, right)
+        da, dsigma = solved[:, :p], solved[:, p]
+        du = self.weight * (rows.forward(da) - point.u * dsigma[:, None] + h)
         return _Point(
             da,
             dsigma,
@@ -170,18 +199,42 @@ class _Newton:
             (below - point.below * du) / self.lower,
         )
 
-    def longest(self, step: _Point) -> float:
-        """Return the largest length, at most 1, that keeps multipliers and distances non-negative."""
+    def longest(self, step: _Point) -> Array:
+        """Return the largest lengths, at most 1, that keep multipliers and distances non-negative."""
         point = self.point
-        fastest = max(
-            float(np.max(-step.above / point.above)),
-            float(np.max(-step.below / point.below)),
-            float(np.max(step.u / self.upper)),
-            float(np.max(-step.u / self.lower)),
-            -step.sigma / point.sigma,
-            1.0,
+        rates = np.concatenate(
+            [
+                -step.above / point.above,
+                -step.below / point.below,
+                step.u / self.upper,
+                -step.u / self.lower,
+                (-step.sigma / point.sigma)[:, None],
+            ],
+            axis=1,
         )
+        fastest = np.maximum(rates.max(axis=1), 1.0)
         # ‖u + t du‖² = N is a quadratic equation in t with one positive root, written without cancellation.
-        square, mixed = float(step.u @ step.u), float(point.u @ step.u)
-        to_ball = self.room / (mixed + np.sqrt(mixed**2 + square * self.room)) if square > 0.0 else np.inf
-        return min(1.0 / fastest, to_ball)
+        square, mixed = dot(step.u, step.u), dot(point.u, step.u)
+        to_ball = np.where(square > 0.0, self.room / (mixed + np.sqrt(mixed**2 + square * self.room)), np.inf)
+        return np.minimum(1.0 / fastest, to_ball)
+
+
+def _factors(H: Array) -> tuple[list[Any], Mask]:
+    """Return Cholesky factors of H (B, p, p), of which the lower triangle is read, and which of them exist."""
+    factors, sound = [], np.zeros(len(H), dtype=bool)
+    for i, matrix in enumerate(H):
+        finite = bool(np.isfinite(matrix[-1, -1]))
+        # The transpose is in the order LAPACK wants; only the triangle that was filled is read.
+        factor, info = dpotrf(matrix.T, lower=0, clean=0, overwrite_a=1) if finite else (None, 1)
+        sound[i] = info == 0
+        factors.append(factor if info == 0 else None)
+    return factors, sound
+
+
+def _solve(factors: list[Any], right: Array) -> Array:
+    """Return the solutions (B, p); not-a-number where there is no factor."""
+    out = np.full(right.shape, np.nan)
+    for i, factor in enumerate(factors):
+        if factor is not None:
+            out[i], _ = dpotrs(factor, right[i], lower=0)
+    return out

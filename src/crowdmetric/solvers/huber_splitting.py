@@ -31,17 +31,17 @@ def splitting(problem: Problem, tolerance: float, max_iterations: int) -> Best:
     The lower bound comes from ``u + (Xa − q − r)/τ``, which satisfies αa + Xᵀu = 0 as far as the inner solve
     goes.
     """
-    rows, q = problem.rows, problem.q
+    rows, q, alpha = problem.rows, problem.q, float(problem.alpha)
     a = np.zeros(rows.shape[1])
-    a = _conjugate_gradients(rows, problem.alpha, rows.adjoint(q), a, tolerance=1e-4, max_steps=10 * INNER_STEPS)
+    a = _conjugate_gradients(rows, alpha, rows.adjoint(q), a, tolerance=1e-4, max_steps=10 * INNER_STEPS)
     fitted = rows.forward(a) - q
     tau = max(2.0 * float(np.linalg.norm(fitted)) / np.sqrt(problem.total), 1e-6)
     u, r = problem.project(fitted / tau), fitted
-    best, change = Best(a).update(problem, a, problem.shrink_into(u)), float(np.linalg.norm(fitted))
+    best, change = Best.nothing(a).update(problem, a, problem.shrink_into(u)), float(np.linalg.norm(fitted))
     for iteration in range(1, max_iterations + 1):
         right = rows.adjoint(q + r - tau * u)
         accuracy = 0.1 * change / float(np.linalg.norm(right))
-        a = _conjugate_gradients(rows, problem.alpha * tau, right, a, tolerance=accuracy, max_steps=INNER_STEPS)
+        a = _conjugate_gradients(rows, alpha * tau, right, a, tolerance=accuracy, max_steps=INNER_STEPS)
         fitted = rows.forward(a) - q
         if iteration % LOOK_EVERY == 0 or iteration == max_iterations:
             best = best.update(problem, a, problem.shrink_into(u + (fitted - r) / tau))
@@ -51,7 +51,7 @@ def splitting(problem: Problem, tolerance: float, max_iterations: int) -> Best:
         u = problem.project(v / tau)
         r, last = v - tau * u, r
         change = max(float(np.linalg.norm(fitted - r)), float(np.linalg.norm(r - last)))
-    return replace(best, iterations=iteration)
+    return replace(best, iterations=np.asarray(iteration))
 
 
 def _conjugate_gradients(
