@@ -192,6 +192,8 @@ class _State:
         if np.any(finished):
             self.active = self.active & ~finished
             self.cone.restart(finished, self.mu)
+            for block in self.working():
+                block.focus(self.active[block.block.problem])
         return self.active
 
     def step(self) -> None:
@@ -228,7 +230,9 @@ class _State:
         for _ in range(30):
             merit = self.cone.merit(alpha)
             for block in self.working():
-                sum_over_problems(block.block, block.merit(alpha[block.block.problem]), merit)
+                who = pending[block.block.problem]
+                if np.any(who):
+                    sum_over_problems(block.block, block.merit(alpha[block.block.problem], who), merit)
             pending &= ~(merit <= self.merit + 1e-4 * alpha * promise + noise)
             if not np.any(pending):
                 break

@@ -82,6 +82,8 @@ def place_people(
 def _within_span(block: Block, metrics: Array) -> tuple[Block, Array, Array]:
     """Return the block in coordinates of each person's span of δ's, their axes (P, q, r), and ``⟨Δ, M⟩`` (P, m)."""
     offset = bilinear(block.delta, metrics[block.problem], block.total)
+    if block.delta.shape[2] == 1:
+        return block, np.ones((block.person.size, 1, 1)), offset
     U, values, axes = np.linalg.svd(block.delta, full_matrices=False)
     q = max(1, int(np.sum(values > 1e-10 * values[:, :1], axis=1).max()))
     # directions that a person's answers leave open are exact zeros
@@ -100,6 +102,7 @@ def _place_block(
     mu = INITIAL_LEVEL * weight / degree
     state = people_of(block, loss, radius, mu, offset=offset)
     active = answers > 0
+    state.focus(active)
     gap, w = np.where(active, np.inf, 0.0), np.zeros_like(state.w)
     iteration = 0
     for iteration in range(1, max_iterations + 1):  # noqa: B007 - the count is reported
@@ -110,6 +113,7 @@ def _place_block(
         active &= now > tolerance * weight
         if not np.any(active):
             break
+        state.focus(active)
         slope, longest = state.direction(None)
         alpha = _search(state, merit, longest * slope, np.where(active, longest, 0.0))
         state.advance(alpha)
@@ -128,8 +132,9 @@ def _weight_of_people(block: Block) -> Array:
 def _search(state: BoundedBlock, merit: Array, promise: Array, alpha: Array) -> Array:
     """Halve each person's step until their merit falls by 1e−4 of the promise."""
     noise = 1e-12 * (1.0 + np.abs(merit))
+    short = alpha > 0
     for _ in range(30):
-        short = (alpha > 0) & ~(state.merit(alpha) <= merit + 1e-4 * alpha * promise + noise)
+        short &= ~(state.merit(alpha, short) <= merit + 1e-4 * alpha * promise + noise)
         if not np.any(short):
             break
         alpha = np.where(short, 0.5 * alpha, alpha)

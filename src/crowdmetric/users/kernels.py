@@ -4,6 +4,9 @@ Inside a subspace of rank one to three a person's Newton system is a handful of 
 time on temporaries. `CompiledBlock` does the same arithmetic person by person in a few sweeps, several times
 faster. The formulas are those of `bounded.py`, `ball.py` and `terms.py`, where they are explained;
 `tests/test_barrier.py` checks that both agree at every step.
+
+Two things save time beyond that. Sweeps visit only the people in `focus`, and what the accepted trial of a line
+search has computed (exponentials, logarithms) is kept for the linearisation at the point it leads to.
 """
 
 from __future__ import annotations
@@ -23,8 +26,9 @@ __all__ = ["CompiledBlock"]
 
 Array = NDArray[Any]
 
-# A product of factors up to 2 is turned into its logarithm long before it could overflow.
-LONGEST_RUN = 1e200
+# A product is turned into its logarithm long before it could overflow or underflow: factors are up to 2 (logistic),
+# and beyond 1e±100 (a product of two slacks) they would not be numbers that a fit can go on with.
+LONGEST_RUN, SHORTEST_RUN = 1e200, 1e-200
 
 
 class CompiledBlock:
@@ -53,6 +57,11 @@ class CompiledBlock:
         self.xi, self.t, self.a, self.dxi, self.dt, self.da = (np.zeros(rows) for _ in range(6))
         self.a[:] = -1.0  # not started: the first linearisation puts the slacks on the central path
         self.at, self.g, self.h, self.along = (np.zeros((P, m)) for _ in range(4))
+        self.who = np.arange(P)
+        # of the last trial: e^−|margin|, merit = linear − μ logs, and the step it was tried at
+        self.e = np.zeros((P, m) if self.smooth else (0, 0))
+        self.linear, self.logs, self.tried = np.zeros(P), np.zeros(P), np.full(P, np.nan)
+        self.known = np.zeros(P, dtype=np.bool_)  # whether that trial is the current point
         self.tangent = self.g if self.smooth else np.zeros((P, m))  # a smooth loss has one slope
         self.scaling = np.empty((P, r + 3))  # κ, det s, v₀, v₁
         self.inverse, self.rhs = np.empty((P, r, r)), np.empty((P, r))
@@ -64,59 +73,76 @@ class CompiledBlock:
         """The pseudo-ideal points, (P, r)."""
         return turned_back(self.w, self.turn)
 
+    def focus(self, people: Array) -> None:
+        """Visit only these people (a mask) from now on; of the others nothing is computed, and zeros are returned."""
+        self.who = np.flatnonzero(people)
+
     def psi(self, A: Array | None = None) -> Array:
         """Return ψ (P, m) under the metrics A (n, r, r), or under the known one."""
         b = self.block
-        if A is not None:
-            return _psi(self.axes, b.delta, b.total, self.own, A, b.problem, self.w)
-        return self.offset + _psi(self.axes, b.delta, b.total, self.own, self._no_metric(), b.problem, self.w)
+        out = np.zeros_like(self.at)
+        _psi(self.axes, self.who, b.delta, b.total, self.own, self._known(A), b.problem, self._offset(A), self.w, out)
+        return out
 
-    def _no_metric(self) -> Array:
+    def _known(self, A: Array | None) -> Array:
+        """Return A, or zeros in its place."""
         r = self.w.shape[1]
-        return np.zeros((int(self.block.problem[-1]) + 1, r, r))
+        return np.zeros((int(self.block.problem[-1]) + 1, r, r)) if A is None else A
+
+    def _offset(self, A: Array | None) -> Array:
+        return self.offset if A is None else np.zeros((0, 0))
 
     def linearise(self, A: Array | None, mu: Array) -> tuple[Array, Array]:
-        """Return merit and gap (P,); see `bounded.BoundedBlock.linearise`."""
+        """Return merit and gap (P,); see `bounded.BoundedBlock.linearise`.
+
+        After `advance`, A must be where the step led that the metric took with it.
+        """
         b = self.block
         self.mu = mu
-        self.at = self.psi(A)
+        _psi(
+            self.axes, self.who, b.delta, b.total, self.own, self._known(A), b.problem, self._offset(A), self.w, self.at
+        )  # fmt: skip
         return _linearise(
-            self.axes, self.own, b.response, b.weight, self.at, self.w, self.radius, self.z, mu, self.smooth, self.beta,
-            self.xi, self.t, self.a, self.g, self.h, self.tangent, self.scaling, self.inverse, self.rhs,
+            self.axes, self.who, self.own, b.response, b.weight, self.at, self.w, self.radius, self.z, mu, self.smooth,
+            self.beta, self.xi, self.t, self.a, self.g, self.h, self.tangent, self.scaling, self.inverse, self.rhs,
+            self.e, self.linear, self.logs, self.known,
         )  # fmt: skip
 
     def eliminate(self, sums: Sums) -> None:
         """Add Schur complements to `sums`."""
         b = self.block
         _eliminate(
-            self.axes, b.delta, b.total, self.own, self.g, self.h, self.tangent, self.inverse, self.rhs, b.problem,
-            sums.schur, sums.gradient, sums.reduced,
+            self.axes, self.who, b.delta, b.total, self.own, self.g, self.h, self.tangent, self.inverse, self.rhs,
+            b.problem, sums.schur, sums.gradient, sums.reduced,
         )  # fmt: skip
 
     def direction(self, dA: Array | None) -> tuple[Array, Array]:
         """Return slope and longest step (P,)."""
         b = self.block
-        dA = self._no_metric() if dA is None else dA
         slope = _direction(
-            self.axes, b.delta, b.total, self.own, b.response, b.weight, b.problem, dA, self.w, self.radius,
-            self.z, self.mu, self.smooth, self.xi, self.t, self.a, self.g, self.h, self.scaling, self.inverse,
-            self.rhs, self.along, self.dw, self.dz, self.dxi, self.dt, self.da, self.longest, self.longest_dual,
+            self.axes, self.who, b.delta, b.total, self.own, b.response, b.weight, b.problem, self._known(dA), self.w,
+            self.radius, self.z, self.mu, self.smooth, self.xi, self.t, self.a, self.g, self.h, self.scaling,
+            self.inverse, self.rhs, self.along, self.dw, self.dz, self.dxi, self.dt, self.da, self.longest,
+            self.longest_dual,
         )  # fmt: skip
         return slope, self.longest
 
-    def merit(self, alpha: Array) -> Array:
-        """Return the merit (P,) after a step alpha (P,) of the metric."""
+    def merit(self, alpha: Array, among: Array | None = None) -> Array:
+        """Return the merit (P,) after a step alpha (P,) of the metric, of everybody in focus or `among` them."""
         b = self.block
+        who = self.who if among is None else self.who[among[self.who]]
         return _merit(
-            self.axes, self.own, b.response, b.weight, self.at, self.along, self.w, self.dw, self.radius, self.scaling,
-            self.mu, self.smooth, self.beta, self.xi, self.t, self.dxi, self.dt, self.longest, alpha,
+            self.axes, who, self.own, b.response, b.weight, self.at, self.along, self.w, self.dw, self.radius,
+            self.scaling, self.mu, self.smooth, self.beta, self.xi, self.t, self.dxi, self.dt, self.longest, alpha,
+            self.e, self.linear, self.logs, self.tried,
         )  # fmt: skip
 
     def advance(self, alpha: Array) -> None:
         """Take the step."""
         _advance(
-            self.axes, self.w, self.dw, self.z, self.dz, self.radius, self.scaling, self.mu, self.smooth,
+            self.axes, self.who, self.w, self.dw, self.z, self.dz, self.radius, self.scaling, self.mu, self.smooth,
             self.xi, self.dxi, self.t, self.dt, self.a, self.da, self.longest, self.longest_dual, alpha,
+            self.tried, self.known,
         )  # fmt: skip
 
 
@@ -137,20 +163,22 @@ def _determinant(axes: Any, s0: Any, s1: Any) -> Any:
 
 
 @compiled
-def _psi(axes: Any, delta: Any, total: Any, own: Any, A: Any, problem: Any, w: Any) -> Any:
-    P, m, r = delta.shape[0], delta.shape[1], len(axes)
-    out = np.empty((P, m))
-    for k in range(P):
+def _psi(
+    axes: Any, who: Any, delta: Any, total: Any, own: Any, A: Any, problem: Any, offset: Any, w: Any, out: Any
+) -> None:
+    m, r = delta.shape[1], len(axes)
+    metric_is_known = offset.shape[0] > 0
+    for k in who:
         Q = A[problem[k]]
         for i in range(m):
-            value = 0.0
+            value = offset[k, i] if metric_is_known else 0.0
             for a in range(r):
                 inner = 0.0
-                for b in range(r):
-                    inner += Q[a, b] * total[k, i, b]
+                if not metric_is_known:
+                    for b in range(r):
+                        inner += Q[a, b] * total[k, i, b]
                 value += delta[k, i, a] * inner + own[k, i, a] * w[k, a]
             out[k, i] = value
-    return out
 
 
 @compiled
@@ -183,13 +211,48 @@ def _centre(c: Any, z: Any, mu: Any) -> Any:
 
 
 @compiled
+def _logistic(c: Any, y: Any, psi: Any, beta: Any, e: Any) -> Any:
+    """Return a person's ``Σ c log(1 + e^−margin)`` for e = e^−|margin|, with one logarithm for a run of equal weights."""
+    value, run, run_weight = 0.0, 1.0, 0.0
+    for i in range(c.shape[0]):
+        weight = c[i]
+        if weight <= 0.0:
+            continue
+        if weight != run_weight or run > LONGEST_RUN:
+            value += run_weight * log(run)
+            run, run_weight = 1.0, weight
+        run *= 1.0 + e[i]
+        value += weight * max(-beta * y[i] * psi[i], 0.0)
+    return value + run_weight * log(run)
+
+
+@compiled
+def _slack(c: Any, xi: Any, t: Any, dxi: Any, dt: Any, step: Any) -> Any:
+    """Return a person's ``Σ c ξ`` and ``Σ log(ξ t)`` after a step; the second is not a number outside the barrier."""
+    linear, logs, run = 0.0, 0.0, 1.0
+    for i in range(c.shape[0]):
+        if c[i] <= 0.0:
+            continue
+        slack, away = xi[i] + step * dxi[i], t[i] + step * dt[i]
+        if not (slack > 0.0 and away > 0.0):
+            return linear, np.nan
+        linear += c[i] * slack
+        run *= slack * away
+        if not SHORTEST_RUN < run < LONGEST_RUN:
+            logs += log(run)
+            run = 1.0
+    return linear, logs + log(run)
+
+
+@compiled
 def _linearise(
-    axes: Any, own: Any, y: Any, c: Any, at: Any, w: Any, radius: Any, z: Any, mu: Any, smooth: Any, beta: Any,
-    xi: Any, t: Any, a: Any, g: Any, h: Any, tangent: Any, scaling: Any, inverse: Any, rhs: Any,
+    axes: Any, who: Any, own: Any, y: Any, c: Any, at: Any, w: Any, radius: Any, z: Any, mu: Any, smooth: Any,
+    beta: Any, xi: Any, t: Any, a: Any, g: Any, h: Any, tangent: Any, scaling: Any, inverse: Any, rhs: Any,
+    kept: Any, linear: Any, logs: Any, known: Any,
 ) -> Any:  # fmt: skip
     P, m, r = own.shape[0], own.shape[1], len(axes)
-    merit, gap, pull = np.empty(P), np.empty(P), np.empty(r)
-    for k in range(P):
+    merit, gap, pull = np.zeros(P), np.zeros(P), np.empty(r)
+    for k in who:
         # Nesterov–Todd scaling of the ball
         det = _determinant(axes, radius[k], w[k])
         root_s, root_z = sqrt(det), sqrt(_determinant(axes, z[k, 0], z[k, 1:]))
@@ -209,9 +272,7 @@ def _linearise(
             for j in range(r):
                 H[i, j] = 2.0 * kappa * scaling[k, i + 3] * scaling[k, j + 3]
             H[i, i] += kappa
-        total_merit, total_gap = -0.5 * mu[k] * log(det), 0.0
-        # answers; Σ c log(1 + e) takes one logarithm for a run of equal weights
-        run, run_weight = 1.0, 0.0
+        is_new, total_gap = not known[k], 0.0
         for i in range(m):
             weight, answer = c[k, i], y[k, i]
             if weight <= 0.0:
@@ -219,13 +280,10 @@ def _linearise(
                 continue
             if smooth:
                 margin = beta * answer * at[k, i]
-                e = exp(-abs(margin))
+                if is_new:
+                    kept[k, i] = exp(-abs(margin))
+                e = kept[k, i]
                 share = 1.0 / (1.0 + e)
-                if weight != run_weight or run > LONGEST_RUN:
-                    total_merit += run_weight * log(run)
-                    run, run_weight = 1.0, weight
-                run *= 1.0 + e
-                total_merit += weight * max(-margin, 0.0)
                 slope = -weight * beta * answer * (e * share if margin >= 0 else share)
                 curvature = weight * beta * beta * e * share * share
                 tilt = slope
@@ -239,7 +297,6 @@ def _linearise(
                 slope = answer * (-mu[k] / away + k_t * (mu[k] / away + mu[k] / xi[k, i] - weight) / (k_t + k_xi))
                 curvature = k_t * k_xi / (k_t + k_xi)
                 tilt = -answer * a[k, i]
-                total_merit += weight * xi[k, i] - mu[k] * log(xi[k, i] * away)
                 total_gap += weight * max(1.0 - margin, 0.0) - a[k, i] * (1.0 - margin)
             g[k, i], h[k, i], tangent[k, i] = slope, curvature, tilt
             for p in range(r):
@@ -248,27 +305,33 @@ def _linearise(
                 pull[p] += tilt * d
                 for q in range(r):
                     H[p, q] += curvature * d * own[k, i, q]
-        total_merit += run_weight * log(run)
+        if is_new:
+            if smooth:
+                linear[k] = _logistic(c[k], y[k], at[k], beta, kept[k])
+                logs[k] = 0.5 * log(det)
+            else:
+                linear[k], logs[k] = _slack(c[k], xi[k], t[k], xi[k], t[k], 0.0)
+                logs[k] += 0.5 * log(det)
         _invert(axes, H)
         length = 0.0
         for i in range(r):
             total_gap += pull[i] * w[k, i]
             length += pull[i] * pull[i]
-        merit[k], gap[k] = total_merit, total_gap + radius[k] * sqrt(length)
+        merit[k], gap[k] = linear[k] - mu[k] * logs[k], total_gap + radius[k] * sqrt(length)
     return merit, gap
 
 
 @compiled
 def _eliminate(
-    axes: Any, delta: Any, total: Any, own: Any, g: Any, h: Any, tangent: Any, inverse: Any, rhs: Any, problem: Any,
-    schur: Any, gradient: Any, reduced: Any,
+    axes: Any, who: Any, delta: Any, total: Any, own: Any, g: Any, h: Any, tangent: Any, inverse: Any, rhs: Any,
+    problem: Any, schur: Any, gradient: Any, reduced: Any,
 ) -> None:  # fmt: skip
-    P, m, r = delta.shape[0], delta.shape[1], len(axes)
+    m, r = delta.shape[1], len(axes)
     p = r * (r + 1) // 2
     half_root2 = 0.5 * sqrt(2.0)
     Delta, C, X = np.empty(p), np.empty((r, p)), np.empty((r, p))
     S, G, R = np.zeros((p, p)), np.zeros(p), np.zeros(p)
-    for k in range(P):
+    for number, k in enumerate(who):
         C[:] = 0.0
         for i in range(m):
             at = 0
@@ -298,7 +361,7 @@ def _eliminate(
                 R[c] -= rhs[k, a] * X[a, c]
                 for e in range(c + 1):
                     S[c, e] -= C[a, c] * X[a, e]
-        if k + 1 == P or problem[k + 1] != problem[k]:  # the last person of a problem
+        if number + 1 == who.size or problem[who[number + 1]] != problem[k]:  # the last person of a problem
             j = problem[k]
             for c in range(p):
                 gradient[j, c] += G[c]
@@ -326,13 +389,13 @@ def _to_boundary(axes: Any, s0: Any, s1: Any, d0: Any, d1: Any) -> Any:
 
 @compiled
 def _direction(
-    axes: Any, delta: Any, total: Any, own: Any, y: Any, c: Any, problem: Any, dA: Any, w: Any, radius: Any, z:
-    Any, mu: Any, smooth: Any, xi: Any, t: Any, a: Any, g: Any, h: Any, scaling: Any, inverse: Any, rhs: Any,
+    axes: Any, who: Any, delta: Any, total: Any, own: Any, y: Any, c: Any, problem: Any, dA: Any, w: Any, radius: Any,
+    z: Any, mu: Any, smooth: Any, xi: Any, t: Any, a: Any, g: Any, h: Any, scaling: Any, inverse: Any, rhs: Any,
     along: Any, dw: Any, dz: Any, dxi: Any, dt: Any, da: Any, longest: Any, longest_dual: Any,
 ) -> Any:  # fmt: skip
     P, m, r = delta.shape[0], delta.shape[1], len(axes)
-    slope, right = np.empty(P), np.empty(r)
-    for k in range(P):
+    slope, right = np.zeros(P), np.empty(r)
+    for k in who:
         D = dA[problem[k]]
         for p in range(r):
             right[p] = rhs[k, p]
@@ -416,50 +479,45 @@ def _arrive(axes: Any, w: Any, dw: Any, radius: Any, det: Any, step: Any, smooth
 
 @compiled
 def _merit(
-    axes: Any, own: Any, y: Any, c: Any, at: Any, along: Any, w: Any, dw: Any, radius: Any, scaling: Any,
-    mu: Any, smooth: Any, beta: Any, xi: Any, t: Any, dxi: Any, dt: Any, longest: Any, alpha: Any,
+    axes: Any, who: Any, own: Any, y: Any, c: Any, at: Any, along: Any, w: Any, dw: Any, radius: Any, scaling: Any,
+    mu: Any, smooth: Any, beta: Any, xi: Any, t: Any, dxi: Any, dt: Any, longest: Any, alpha: Any, kept: Any,
+    linear: Any, logs: Any, tried: Any,
 ) -> Any:  # fmt: skip
     P, m, r = own.shape[0], own.shape[1], len(axes)
-    out, there = np.empty(P), np.empty(r)
-    for k in range(P):
+    out, there, psi = np.zeros(P), np.empty(r), np.empty(m)
+    for k in who:
         step = min(alpha[k], longest[k])
         _arrive(axes, w[k], dw[k], radius[k], scaling[k, 1], step, smooth, there)
         det = _determinant(axes, radius[k], there)
         if not det > 0:
-            out[k] = np.inf
+            out[k], tried[k] = np.inf, np.nan
             continue
-        value = -0.5 * mu[k] * log(det)
-        run, run_weight = 1.0, 0.0
-        for i in range(m):
-            weight = c[k, i]
-            if weight <= 0.0:
-                continue
-            if smooth:
-                psi = at[k, i] + alpha[k] * along[k, i]
+        tried[k], logs[k] = alpha[k], 0.5 * log(det)
+        if smooth:
+            for i in range(m):
+                value = at[k, i] + alpha[k] * along[k, i]
                 for p in range(r):
-                    psi += own[k, i, p] * (there[p] - w[k, p])
-                margin = beta * y[k, i] * psi
-                if weight != run_weight or run > LONGEST_RUN:
-                    value += run_weight * log(run)
-                    run, run_weight = 1.0, weight
-                run *= 1.0 + exp(-abs(margin))
-                value += weight * max(-margin, 0.0)
-            else:
-                slack = xi[k, i] + step * dxi[k, i]
-                away = t[k, i] + step * dt[k, i]
-                value += weight * slack - mu[k] * log(slack * away)
-        out[k] = value + run_weight * log(run)
+                    value += own[k, i, p] * (there[p] - w[k, p])
+                psi[i] = value
+                kept[k, i] = exp(-abs(beta * y[k, i] * value))
+            linear[k] = _logistic(c[k], y[k], psi, beta, kept[k])
+        else:
+            linear[k], product = _slack(c[k], xi[k], t[k], dxi[k], dt[k], step)
+            logs[k] += product
+        out[k] = linear[k] - mu[k] * logs[k]
     return out
 
 
 @compiled
 def _advance(
-    axes: Any, w: Any, dw: Any, z: Any, dz: Any, radius: Any, scaling: Any, mu: Any, smooth: Any,
+    axes: Any, who: Any, w: Any, dw: Any, z: Any, dz: Any, radius: Any, scaling: Any, mu: Any, smooth: Any,
     xi: Any, dxi: Any, t: Any, dt: Any, a: Any, da: Any, longest: Any, longest_dual: Any, alpha: Any,
+    tried: Any, known: Any,
 ) -> None:  # fmt: skip
-    P, r = w.shape[0], len(axes)
+    r = len(axes)
     there = np.empty(r)
-    for k in range(P):
+    for k in who:
+        known[k] = tried[k] == alpha[k]
         if alpha[k] <= 0.0:
             continue
         step, dual = min(alpha[k], longest[k]), longest_dual[k]
