@@ -212,14 +212,14 @@ def _search_together(plans: Sequence[_Plan], loss: Loss, norm: str) -> list[Radi
     found: dict[int, tuple[Point, dict[Point, float]]] = {}
     while len(found) < len(plans):
         radii = np.array([plan.radii(point) for plan, point in zip(plans, points, strict=True)])
-        totals = np.sum([trial.score(radii[:, 0], radii[:, 1]) for trial in trials], axis=0)
+        searching = np.array([i not in found for i in range(len(plans))])
+        totals = np.sum([trial.score(radii[:, 0], radii[:, 1], searching) for trial in trials], axis=0)
         for i, (search, total, weight) in enumerate(zip(searches, *totals, strict=True)):
             if i not in found:
                 try:
                     points[i] = search.send(float(total / weight))
                 except StopIteration as finished:
                     found[i] = finished.value
-                    points[i] = finished.value[0]
     return [_radii(plan, *found[i]) for i, plan in enumerate(plans)]
 
 
@@ -299,16 +299,21 @@ class _Trial:
         self.metrics = np.concatenate(known) if known else None
         self.last: BarrierResult | None = None
 
-    def score(self, metric_radius: Array, ideal_radius: Array) -> tuple[Array, Array]:
-        """Return every crowd's total held-out loss and the total weight it is over, for radii (crowds,)."""
-        ideal, metrics = ideal_radius[self.owner], self.metrics
+    def score(
+        self, metric_radius: Array, ideal_radius: Array, searching: NDArray[np.bool_]
+    ) -> tuple[Array, Array]:
+        """Return every crowd's total held-out loss and the total weight it is over, for radii (crowds,).
+
+        Crowds that are no longer `searching` (crowds,) are left alone, and what is returned for them means nothing.
+        """
+        ideal, metrics, only = ideal_radius[self.owner], self.metrics, searching[self.owner]
         if metrics is None:
             self.last = solve_barrier(
                 self.teaching, self.loss, metric_radius[self.owner], ideal,
-                norm=self.norm, start=self.last, tolerance=SEARCH_TOLERANCE,
+                norm=self.norm, start=self.last, only=only, tolerance=SEARCH_TOLERANCE,
             )  # fmt: skip
             metrics = self.last.metrics
-        placed = place_people(self.known, self.loss, metrics, ideal, tolerance=SEARCH_TOLERANCE)
+        placed = place_people(self.known, self.loss, metrics, ideal, only=only, tolerance=SEARCH_TOLERANCE)
         loss, weight = np.zeros((2, self.owner.size))
         for b in self.held:
             counted = np.where((b.rows >= 0) & self.judged[b.rows], b.weight, 0.0)

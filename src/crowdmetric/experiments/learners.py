@@ -20,8 +20,7 @@ from crowdmetric.radii import choose_radii_of_many
 from crowdmetric.simulate import Crowd, simulate_crowd
 from crowdmetric.solvers.barrier import solve_barrier
 from crowdmetric.stitch import stitch_prefixes
-from crowdmetric.subspaces import given_subspaces
-from crowdmetric.symmetric import relative_error, restrict, shape_error
+from crowdmetric.symmetric import orthonormal_basis, relative_error, restrict, shape_error
 from crowdmetric.users.blocks import Answers, arrange, join
 
 __all__ = ["LEARNERS", "Job", "Row", "oracle_stage1", "run_cell"]
@@ -61,11 +60,11 @@ def _prepare(cell: Cell, run: int) -> _Data:
         cell.d, cell.n, cell.r, cell.K, cell.m, beta=cell.beta, noise=cell.sigma, seed=cell.seed(run)
     )
     # Exact subspaces are known; near subspaces are estimated from all items by singular values, as in the paper.
-    bases = crowd.bases
+    bases, by_subspace = crowd.bases, crowd.items.reshape(cell.n, -1, cell.d)
     if cell.sigma > 0:
-        bases = np.stack(given_subspaces(crowd.items, crowd.labels, cell.r).bases)
+        bases = np.stack([orthonormal_basis(items, cell.r) for items in by_subspace])
     answers = Answers(
-        items=np.einsum("ndr,nd->nr", bases[crowd.labels], crowd.items),
+        items=(by_subspace @ bases).reshape(-1, cell.r),
         pairs=crowd.pairs,
         response=crowd.y.astype(np.float64),
         weight=np.ones(crowd.y.size),

@@ -21,8 +21,8 @@ from crowdmetric.experiments.settings import Cell
 
 __all__ = ["Progress", "run_cells"]
 
-# Runs that share one job: they are fitted together, which costs little more than fitting one.
-BATCH = 10
+# Runs that share one job: small problems side by side cost little more than one of them.
+BATCH = 30
 FILE = "runs.jsonl"
 SORT = ("experiment", "rank", "beta", "loss", "learner", "stitch", "d", "n", "K", "m", "sigma", "run")
 

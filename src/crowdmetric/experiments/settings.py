@@ -140,9 +140,9 @@ _FULL = _Grid(
     people=(1, 5, 10, 20, 30, 40, 50, 60, 70, 80),
     answers=(1, 2, 4, 6, 8),
     dimensions=tuple(range(3, 11)),
-    counts=(*range(5, 31), *range(32, 61, 2), *range(65, 81, 5)),
+    counts=tuple(range(5, 81)),
     sigmas=tuple(round(0.1 * i, 1) for i in range(11)),
-    people_near=(20, 60),
+    people_near=(20, 40, 60, 80),
 )
 _QUICK = _Grid(
     people=(5, 20, 40, 80),

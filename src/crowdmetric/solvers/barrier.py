@@ -84,6 +84,7 @@ def solve_barrier(
     *,
     norm: str = "frobenius",
     start: BarrierResult | None = None,
+    only: NDArray[np.bool_] | None = None,
     tolerance: float = 1e-8,
     max_iterations: int = 200,
 ) -> BarrierResult:
@@ -101,9 +102,11 @@ def solve_barrier(
         The norm that ζ_M bounds, ``"frobenius"`` or ``"nuclear"``.
     start
         The solution of a nearby problem with the same people, to begin at.
+    only
+        (n,) which problems to solve; the others come back unsolved, with a gap of infinity. All by default.
     """
     clock = perf_counter()
-    state = _State(people, loss, metric_radius, ideal_radius, norm, tolerance, start)
+    state = _State(people, loss, metric_radius, ideal_radius, norm, tolerance, start, only)
     iteration = 0
     for iteration in range(1, max_iterations + 1):  # noqa: B007 - the count is reported
         state.linearise()
@@ -128,6 +131,7 @@ class _State:
         norm: str,
         tolerance: float,
         start: BarrierResult | None,
+        only: NDArray[np.bool_] | None,
     ) -> None:
         n, r = people.n_problems, people.rank
         self.people, self.loss, self.tolerance = people, loss, tolerance
@@ -150,6 +154,10 @@ class _State:
             w = None if start is None else _shrunk(start.pseudo_ideal_points[b.person], radius)
             self.blocks.append(people_of(b, loss, radius, self.mu[b.problem], w))
         self.gap = np.where(self.active, np.inf, 0.0)
+        if only is not None:
+            self.active = self.active & only
+        for block in self.working():
+            block.focus(self.active[block.block.problem])
         # the best certified point so far: what is returned, whatever happens after it
         self.best_gap = self.gap.copy()
         self.best_metrics = self.cone.A.copy()

@@ -56,15 +56,21 @@ def place_people(
     metrics: Array,
     ideal_radius: Array,
     *,
+    only: NDArray[np.bool_] | None = None,
     tolerance: float = 1e-8,
     max_iterations: int = 200,
 ) -> Placement:
-    """Place everybody under the metrics (n, r, r) of their problems, within ideal_radius (n,)."""
+    """Place everybody under the metrics (n, r, r) of their problems, within ideal_radius (n,).
+
+    With `only` (n,) given, the people of the other problems stay at zero, as if they had not answered.
+    """
     clock = perf_counter()
     points = np.zeros((people.n_people, people.rank))
     loss_sum = gap_sum = weight = 0.0
     iterations, converged = 0, True
     for block in people:
+        if only is not None and not np.all(only[block.problems]):
+            block = replace(block, weight=np.where(only[block.problem][:, None], block.weight, 0.0))
         inside, axes, offset = _within_span(block, metrics)
         radius = ideal_radius[block.problem]
         w, gap, steps = _place_block(inside, offset, loss, radius, tolerance, max_iterations)

@@ -292,10 +292,12 @@ def _linearise(
                 if a[k, i] < 0.0:
                     xi[k, i], t[k, i] = _centre(weight, margin, mu[k])
                     a[k, i] = mu[k] / t[k, i]
-                away = t[k, i]
-                k_t, k_xi = a[k, i] / away, (weight - a[k, i]) / xi[k, i]
-                slope = answer * (-mu[k] / away + k_t * (mu[k] / away + mu[k] / xi[k, i] - weight) / (k_t + k_xi))
-                curvature = k_t * k_xi / (k_t + k_xi)
+                # reciprocals are divisions, the dearest thing here: each is taken once
+                by_t, by_xi = 1.0 / t[k, i], 1.0 / xi[k, i]
+                k_t, k_xi = a[k, i] * by_t, (weight - a[k, i]) * by_xi
+                share = k_t / (k_t + k_xi)
+                slope = answer * (-mu[k] * by_t + share * (mu[k] * (by_t + by_xi) - weight))
+                curvature = share * k_xi
                 tilt = -answer * a[k, i]
                 total_gap += weight * max(1.0 - margin, 0.0) - a[k, i] * (1.0 - margin)
             g[k, i], h[k, i], tangent[k, i] = slope, curvature, tilt
@@ -429,7 +431,7 @@ def _direction(
             primal = _to_boundary(axes, radius[k], w[k], 0.0, dw[k])
         dual = _to_boundary(axes, z[k, 0], z[k, 1:], dz[k, 0], dz[k, 1:])
         # answers
-        change = mu[k] / det * outward
+        change, fastest = mu[k] / det * outward, 0.0
         for i in range(m):
             weight = c[k, i]
             if weight <= 0.0:
@@ -441,20 +443,20 @@ def _direction(
                 change += g[k, i] * dpsi
                 continue
             step = y[k, i] * dpsi
-            slack, away, multiplier = xi[k, i], t[k, i], a[k, i]
-            k_t, k_xi = multiplier / away, (weight - multiplier) / slack
-            move = (mu[k] / away + mu[k] / slack - weight - k_t * step) / (k_t + k_xi)
+            multiplier = a[k, i]
+            by_t, by_xi = 1.0 / t[k, i], 1.0 / xi[k, i]
+            k_t, k_xi = multiplier * by_t, (weight - multiplier) * by_xi
+            move = (mu[k] * (by_t + by_xi) - weight - k_t * step) / (k_t + k_xi)
             dxi[k, i], dt[k, i] = move, move + step
-            da[k, i] = mu[k] / away - multiplier - k_t * dt[k, i]
-            change += weight * move - mu[k] * (move / slack + dt[k, i] / away)
-            if move < 0:
-                primal = min(primal, -slack / move)
-            if dt[k, i] < 0:
-                primal = min(primal, -away / dt[k, i])
+            da[k, i] = mu[k] * by_t - multiplier - k_t * dt[k, i]
+            change += weight * move - mu[k] * (move * by_xi + dt[k, i] * by_t)
+            fastest = max(fastest, -move * by_xi, -dt[k, i] * by_t)
             if da[k, i] < 0:
                 dual = min(dual, -multiplier / da[k, i])
             elif da[k, i] > 0:
                 dual = min(dual, (weight - multiplier) / da[k, i])
+        if fastest > 0.0:
+            primal = min(primal, 1.0 / fastest)
         slope[k] = change
         longest[k], longest_dual[k] = min(1.0, SHARE * primal), min(1.0, SHARE * dual)
     return slope
