@@ -21,6 +21,7 @@ NAMES = {
     "huber": "the exact Huber minimiser against scikit-learn's, on the same subspace metrics",
     "diagnosis": "the verdict on a million people with four answers each, against a loop over people",
     "matched": "matched questions: error by kind of people, bias by mismatch, search among 100,000 items",
+    "reproduction": "what all figures of the paper cost, from a sample of the jobs (three minutes)",
     "stitching": "stage 2 alone in 200 dimensions with 25,000 lines",
 }
 

@@ -313,7 +313,7 @@ def test_compiled_people_take_the_same_steps(loss: Loss, metric: str, r: int) ->
         A = None if known else np.stack([0.3 * np.eye(r), 0.2 * np.eye(r)])
         twins = [make(block, loss, radius, mu, offset=offset) for make in (people_of, BoundedBlock)]
         assert not isinstance(twins[0], BoundedBlock)
-        for _ in range(4):
+        for number in range(4):
             step = rng.standard_normal((2, r, r))
             dA = None if known else 0.05 * (step + np.swapaxes(step, 1, 2))
             ours, theirs = (everything_at(twin, A, mu, dA, r) for twin in twins)
@@ -321,11 +321,54 @@ def test_compiled_people_take_the_same_steps(loss: Loss, metric: str, r: int) ->
                 close(ours[name], theirs[name])
             alpha = np.full(P, 0.5 * ours["longest"].min())  # the hinge's slacks move in step with the metric
             close(*(twin.merit(alpha) for twin in twins))
+            if number % 2:
+                alpha = 0.7 * alpha  # a step that was not tried: nothing kept from a trial may be used
             for twin in twins:
                 twin.advance(alpha)
             close(*(twin.w for twin in twins))
             assert np.all(np.any(twins[0].w != 0.0, axis=1))
             A, mu = None if known else A + alpha[0] * dA, 0.5 * mu
+
+
+@pytest.mark.parametrize("loss", [get_loss("logistic"), get_loss("hinge")], ids=str)
+def test_compiled_people_out_of_focus_are_left_alone(loss: Loss) -> None:
+    """Everybody in focus gets what they get in full view; the others give zeros and do not move."""
+    problem = random_problem(5, loss.name, r=2, counts=[4] * 8)
+    answers = replace(problem.answers, problem=np.arange(8) // 2, n_problems=4)
+    (block,) = arrange(answers)
+    radius, mu, A = np.full(8, 2.0), np.full(8, 0.3), np.tile(0.3 * np.eye(2), (4, 1, 1))
+    seen = np.isin(block.problem, [0, 2])
+    full, part = (people_of(block, loss, radius, mu) for _ in range(2))
+    part.focus(seen)
+    dA = np.tile(0.05 * np.eye(2), (4, 1, 1))
+    sums = [Sums.zeros(4, 2), Sums.zeros(4, 2)]
+    for twin, into in zip((full, part), sums, strict=True):
+        twin.first = twin.linearise(A, mu)
+        twin.eliminate(into)
+        twin.second = twin.direction(dA)[0], twin.merit(np.full(8, 0.1))
+        twin.advance(np.full(8, 0.1))
+    for ours, theirs in zip((*part.first, *part.second), (*full.first, *full.second), strict=True):
+        np.testing.assert_array_equal(ours, np.where(seen, theirs, 0.0))
+    np.testing.assert_array_equal(part.w, np.where(seen[:, None], full.w, 0.0))
+    np.testing.assert_array_equal(sums[1].schur[[0, 2]], sums[0].schur[[0, 2]])
+    assert not np.any(sums[1].schur[[1, 3]])
+    among = np.isin(block.problem, [2, 3])
+    np.testing.assert_array_equal(part.merit(np.full(8, 0.05), among) != 0.0, block.problem == 2)
+
+
+@each_loss
+def test_only_some_problems_are_solved(loss: str) -> None:
+    problem = random_problem(4, loss, r=2, counts=[5] * 6)
+    answers = replace(problem.answers, problem=np.arange(6) // 2, n_problems=3)
+    radii = np.full(3, 2.0), np.full(3, 1.5)
+    every = solve_barrier(arrange(answers), problem.loss, *radii)
+    some = solve_barrier(arrange(answers), problem.loss, *radii, only=np.array([True, False, True]))
+    np.testing.assert_array_equal(some.converged, [True, False, True])
+    assert some.gap[1] == np.inf
+    np.testing.assert_allclose(some.metrics[[0, 2]], every.metrics[[0, 2]], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        some.pseudo_ideal_points[[0, 1, 4, 5]], every.pseudo_ideal_points[[0, 1, 4, 5]], atol=1e-9
+    )
 
 
 def everything_at(

@@ -41,7 +41,10 @@ def test_cells_are_those_of_the_paper() -> None:
     assert {(c.d, c.n, c.r, c.beta) for c in first} == {(10, 80, 1, 1.0)}
     second = cells_of((figure_named("exp2-r2"),))
     assert {(c.d, c.n, c.K, c.m) for c in second} == {(d, 40, 80, 10) for d in range(3, 11)}
+    assert {c.counts for c in second} == {tuple(range(5, 41))}
+    assert {c.counts for c in cells_of((figure_named("exp2-hinge-beta4"),))} == {tuple(range(5, 81))}
     third = cells_of((figure_named("exp3-hinge-betainf"),))
+    assert {c.K for c in third} == {20, 40, 60, 80}
     assert {c.sigma for c in third} == {round(0.1 * i, 1) for i in range(11)}
     assert {c.m for c in third} == {8}
 

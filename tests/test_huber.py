@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import HuberRegressor
 
 from crowdmetric.errors import DataError
-from crowdmetric.solvers.huber import HuberResult, solve_huber
+from crowdmetric.solvers.huber import HuberResult, solve_huber, solve_huber_stack
 from crowdmetric.solvers.rows import DenseRows, gram
 from crowdmetric.symmetric import smat
 
@@ -181,6 +181,22 @@ def test_stopping_short_is_said(dense: bool) -> None:
     assert "stopped after 2 iterations" in result.status
     assert np.isfinite(result.objective)
     assert result.objective - result.gap <= solve(X, q).objective
+
+
+@pytest.mark.parametrize(("n", "p"), [(30, 6), (12, 12), (8, 20)])
+def test_a_stack_is_its_problems_one_by_one(n: int, p: int) -> None:
+    """Easy, exact and empty problems end at different iterations and must not disturb each other."""
+    X, q = (np.stack(part) for part in zip(*(problem(n, p, seed) for seed in range(5)), strict=True))
+    q[1] = X[1] @ np.ones(p)  # fitted exactly: the scale collapses
+    q[2] = 0.0
+    m = np.where(np.arange(n) % 3 == 0, 2.0, 1.0)
+    root = np.sqrt(m)
+    for k, result in enumerate(solve_huber_stack(X * root[:, None], q * root, m)):
+        alone = solve(X[k], q[k], m)
+        assert result.converged
+        np.testing.assert_allclose(result.coefficients, alone.coefficients, atol=1e-9)
+        np.testing.assert_allclose(result.objective, alone.objective, rtol=1e-9, atol=1e-12)
+        assert result.iterations == alone.iterations
 
 
 def test_gram_of_blocks_is_gram_of_the_matrix() -> None:

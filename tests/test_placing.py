@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from crowdmetric.losses import LOSSES, Loss, get_loss
 from crowdmetric.solvers.barrier import solve_barrier
-from crowdmetric.solvers.placing import place_people
+from crowdmetric.solvers.placing import place_people, spans_of
 from crowdmetric.users.blocks import Answers, arrange
 
 each_loss = pytest.mark.parametrize("loss", LOSSES)
@@ -157,3 +157,19 @@ def test_the_size_of_the_weights_does_not_matter(loss: str) -> None:
     assert tiny.converged
     assert tiny.gap <= 1e-8
     assert tiny.objective == pytest.approx(ours.objective, abs=2e-8)
+
+
+@each_loss
+@each_rank
+def test_only_some_problems_are_placed(loss: str, r: int) -> None:
+    found = get_loss(loss)
+    answers, metrics = crowd(r, found)
+    people, radius = arrange(answers), np.full(2, RADIUS)
+    every = place_people(people, found, metrics, radius)
+    first = place_people(people, found, metrics, radius, only=np.array([True, False]), spans=spans_of(people))
+    second = place_people(people, found, metrics, radius, only=np.array([False, True]), spans=spans_of(people))
+    mine = (answers.problem == 0)[:, None]
+    np.testing.assert_allclose(first.pseudo_ideal_points, np.where(mine, every.pseudo_ideal_points, 0.0), atol=1e-12)
+    weight = [answers.weight[answers.problem[answers.person] == k].sum() for k in (0, 1)]
+    both = np.average([first.objective, second.objective], weights=weight)
+    np.testing.assert_allclose(both, every.objective, rtol=1e-12)

@@ -9,7 +9,7 @@ import pytest
 
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarning
 from crowdmetric.solvers.least_squares import as_operator
-from crowdmetric.stitch import METHODS, stitch, stitch_details
+from crowdmetric.stitch import METHODS, stitch, stitch_details, stitch_prefixes
 from crowdmetric.subspace_map import SubspaceMap
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
@@ -373,3 +373,29 @@ def test_unidentified_directions_are_orthonormal() -> None:
     np.testing.assert_allclose(vectors @ vectors.T, np.eye(3), atol=1e-12)
     np.testing.assert_allclose(smat(vectors), found.unidentified, atol=1e-14)
     np.testing.assert_allclose(found.metric, E3, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::crowdmetric.errors.NotIdentifiedWarning")
+@pytest.mark.parametrize("method", ["huber", "ols"])
+@pytest.mark.parametrize("r", [1, 2])
+def test_prefixes_are_stitched_as_if_alone(method: str, r: int) -> None:
+    """With too few subspaces, just enough and more."""
+    rng, d, counts = np.random.default_rng(3), 4, (1, 4, 10, 14)
+    bases = np.array([random_bases(rng, d, [r] * 14) for _ in range(3)])
+    metrics = np.array([noisy(rng, seen(random_metric(rng, d), some)) for some in bases])
+    found = stitch_prefixes(bases, metrics, counts, method)
+    assert found.shape == (4, 3, d, d)
+    for j, count in enumerate(counts):
+        for b in range(3):
+            alone = stitch(bases[b, :count], metrics[b, :count], method)
+            np.testing.assert_allclose(found[j, b], alone, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("counts", "method", "message"),
+    [((0, 2), "huber", "numbers from 1 to 3"), ((4,), "ols", "there are 3 subspaces"), ((2,), "weighted", "only")],
+)
+def test_prefixes_name_bad_input(counts, method: str, message: str) -> None:
+    bases = np.array([random_bases(np.random.default_rng(0), 2, [1] * 3)])
+    with pytest.raises(DataError, match=message):
+        stitch_prefixes(bases, np.ones((1, 3, 1, 1)), counts, method)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from crowdmetric.errors import DataError
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.barrier import BarrierResult, solve_barrier
-from crowdmetric.solvers.placing import place_people
+from crowdmetric.solvers.placing import place_people, spans_of
 from crowdmetric.users.blocks import Answers, arrange, bilinear, join, sum_over_problems
 
 __all__ = ["Radii", "choose_radii", "choose_radii_of_many"]
@@ -294,14 +294,13 @@ class _Trial:
         self.judged = np.concatenate([entry.judged for entry in entries])
         self.held = arrange(held)
         self.known = self.held.reweighted(np.where(self.judged, 0.0, held.weight))
+        self.spans = spans_of(self.known)
         self.owner = np.repeat(np.arange(len(entries)), [entry.held.n_problems for entry in entries])
         known = [entry.metrics for entry in entries if entry.metrics is not None]
         self.metrics = np.concatenate(known) if known else None
         self.last: BarrierResult | None = None
 
-    def score(
-        self, metric_radius: Array, ideal_radius: Array, searching: NDArray[np.bool_]
-    ) -> tuple[Array, Array]:
+    def score(self, metric_radius: Array, ideal_radius: Array, searching: NDArray[np.bool_]) -> tuple[Array, Array]:
         """Return every crowd's total held-out loss and the total weight it is over, for radii (crowds,).
 
         Crowds that are no longer `searching` (crowds,) are left alone, and what is returned for them means nothing.
@@ -313,7 +312,9 @@ class _Trial:
                 norm=self.norm, start=self.last, only=only, tolerance=SEARCH_TOLERANCE,
             )  # fmt: skip
             metrics = self.last.metrics
-        placed = place_people(self.known, self.loss, metrics, ideal, only=only, tolerance=SEARCH_TOLERANCE)
+        placed = place_people(
+            self.known, self.loss, metrics, ideal, only=only, spans=self.spans, tolerance=SEARCH_TOLERANCE
+        )
         loss, weight = np.zeros((2, self.owner.size))
         for b in self.held:
             counted = np.where((b.rows >= 0) & self.judged[b.rows], b.weight, 0.0)

@@ -19,10 +19,10 @@ from crowdmetric.errors import DataError
 from crowdmetric.experiments.learners import LEARNERS, Job, Row, run_cell
 from crowdmetric.experiments.settings import Cell
 
-__all__ = ["Progress", "run_cells"]
+__all__ = ["Progress", "jobs_for", "run_cells"]
 
-# Runs that share one job: small problems side by side cost little more than one of them.
-BATCH = 30
+# Runs that share one job: small problems side by side cost little more than one of them. Half a gigabyte at most.
+BATCH = 15
 FILE = "runs.jsonl"
 SORT = ("experiment", "rank", "beta", "loss", "learner", "stitch", "d", "n", "K", "m", "sigma", "run")
 
@@ -75,7 +75,7 @@ def run_cells(
     out.mkdir(parents=True, exist_ok=True)
     path = out / FILE
     finished = _read(path) if path.exists() else {}
-    missing = sorted(_missing(cells, runs, finished), key=_cost, reverse=True)
+    missing = jobs_for(cells, runs, finished)
     total = len(cells) * len(LEARNERS) * runs
     kept = done = total - sum(len(learners) * len(numbers) for _, learners, numbers in missing)
     clock = perf_counter()
@@ -91,6 +91,11 @@ def run_cells(
     wanted = [(cell.key(), learner, run) for cell in cells for learner in LEARNERS for run in range(runs)]
     rows = [row for key in wanted for row in finished[key]]
     return sorted(rows, key=lambda row: tuple(row[name] for name in SORT))
+
+
+def jobs_for(cells: Sequence[Cell], runs: int, finished: Finished | None = None) -> list[Job]:
+    """Return the jobs that are not finished, the longest first."""
+    return sorted(_missing(cells, runs, finished or {}), key=_cost, reverse=True)
 
 
 def _missing(cells: Sequence[Cell], runs: int, finished: Finished) -> Iterator[Job]:

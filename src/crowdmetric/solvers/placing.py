@@ -8,6 +8,7 @@ done inside that span: items on a line make it one number, whatever d.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -21,7 +22,7 @@ from crowdmetric.users.blocks import Block, People, bilinear
 from crowdmetric.users.bounded import BoundedBlock
 from crowdmetric.users.sweep import people_of
 
-__all__ = ["Placement", "place_people"]
+__all__ = ["Placement", "Span", "place_people", "spans_of"]
 
 Array = NDArray[Any]
 
@@ -50,6 +51,14 @@ class Placement:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Span:
+    """The people of a block in coordinates of the span of their own δ's."""
+
+    inside: Block
+    axes: Array  # (P, q, r), orthonormal rows
+
+
 def place_people(
     people: People,
     loss: Loss,
@@ -57,45 +66,51 @@ def place_people(
     ideal_radius: Array,
     *,
     only: NDArray[np.bool_] | None = None,
+    spans: Sequence[Span] | None = None,
     tolerance: float = 1e-8,
     max_iterations: int = 200,
 ) -> Placement:
     """Place everybody under the metrics (n, r, r) of their problems, within ideal_radius (n,).
 
-    With `only` (n,) given, the people of the other problems stay at zero, as if they had not answered.
+    With `only` (n,) given, the people of the other problems stay at zero, as if they had not answered. Whoever places
+    the same people many times can give ``spans = spans_of(people)``.
     """
     clock = perf_counter()
     points = np.zeros((people.n_people, people.rank))
     loss_sum = gap_sum = weight = 0.0
     iterations, converged = 0, True
-    for block in people:
-        if only is not None and not np.all(only[block.problems]):
-            block = replace(block, weight=np.where(only[block.problem][:, None], block.weight, 0.0))
-        inside, axes, offset = _within_span(block, metrics)
+    for block, span in zip(people, map(_span, people) if spans is None else spans, strict=True):
+        offset, inside, weights = bilinear(block.delta, metrics[block.problem], block.total), span.inside, block.weight
+        if only is not None:
+            weights = np.where(only[block.problem][:, None], block.weight, 0.0)
+            inside = replace(inside, weight=weights)
         radius = ideal_radius[block.problem]
         w, gap, steps = _place_block(inside, offset, loss, radius, tolerance, max_iterations)
-        points[block.person] = np.einsum("pq,pqr->pr", w, axes)
+        points[block.person] = np.einsum("pq,pqr->pr", w, span.axes)
         psi = offset + np.einsum("pmq,pq->pm", inside.delta, w)
-        loss_sum += float(np.sum(block.weight * loss.value(psi, block.response)))
+        loss_sum += float(np.sum(weights * loss.value(psi, block.response)))
         gap_sum += float(np.sum(gap))
-        weight += float(block.weight.sum())
+        weight += float(weights.sum())
         iterations = max(iterations, steps)
-        converged &= bool(np.all(gap <= tolerance * _weight_of_people(block)))
+        converged &= bool(np.all(gap <= tolerance * _weight_of_people(inside)))
     weight = max(weight, np.finfo(float).tiny)
     return Placement(points, loss_sum / weight, gap_sum / weight, converged, iterations, perf_counter() - clock)
 
 
-def _within_span(block: Block, metrics: Array) -> tuple[Block, Array, Array]:
-    """Return the block in coordinates of each person's span of δ's, their axes (P, q, r), and ``⟨Δ, M⟩`` (P, m)."""
-    offset = bilinear(block.delta, metrics[block.problem], block.total)
+def spans_of(people: People) -> list[Span]:
+    """Return the span of everybody's δ's, block by block."""
+    return [_span(block) for block in people]
+
+
+def _span(block: Block) -> Span:
     if block.delta.shape[2] == 1:
-        return block, np.ones((block.person.size, 1, 1)), offset
+        return Span(block, np.ones((block.person.size, 1, 1)))
     U, values, axes = np.linalg.svd(block.delta, full_matrices=False)
     q = max(1, int(np.sum(values > 1e-10 * values[:, :1], axis=1).max()))
     # directions that a person's answers leave open are exact zeros
     spanned = np.where(values > 1e-10 * values[:, :1], values, 0.0)
     coordinates = U[:, :, :q] * spanned[:, None, :q]
-    return replace(block, delta=coordinates, total=coordinates), axes[:, :q], offset
+    return Span(replace(block, delta=coordinates, total=coordinates), axes[:, :q])
 
 
 def _place_block(

@@ -174,8 +174,8 @@ class BoundedBlock:
         self.longest_dual = np.minimum(1.0, SHARE * np.minimum(dual, own_dual))
         return slope, self.longest
 
-    def merit(self, alpha: Array, among: Array | None = None) -> Array:  # noqa: ARG002 - compiled people skip the others
-        """Return the merit (P,) after a step alpha (P,) of the metric; only that of people `among` (a mask) is needed."""
+    def merit(self, alpha: Array, among: Array | None = None) -> Array:
+        """Return the merit (P,) after a step alpha (P,) of the metric; of people `among` (a mask) at least."""
         own = np.minimum(alpha, self.longest)
         w = self.balls.arrive(own)
         psi = self.at + alpha[:, None] * self.along + _along(self.own, w - self.w)

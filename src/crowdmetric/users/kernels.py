@@ -79,18 +79,22 @@ class CompiledBlock:
 
     def psi(self, A: Array | None = None) -> Array:
         """Return ψ (P, m) under the metrics A (n, r, r), or under the known one."""
-        b = self.block
         out = np.zeros_like(self.at)
-        _psi(self.axes, self.who, b.delta, b.total, self.own, self._known(A), b.problem, self._offset(A), self.w, out)
+        self._write_psi(A, out)
         return out
 
-    def _known(self, A: Array | None) -> Array:
+    def _write_psi(self, A: Array | None, out: Array) -> None:
+        b, offset = self.block, self._offset(A)
+        _psi(self.axes, self.who, b.delta, b.total, self.own, self._or_zeros(A), b.problem, offset, self.w, out)
+
+    def _or_zeros(self, A: Array | None) -> Array:
         """Return A, or zeros in its place."""
         r = self.w.shape[1]
         return np.zeros((int(self.block.problem[-1]) + 1, r, r)) if A is None else A
 
     def _offset(self, A: Array | None) -> Array:
-        return self.offset if A is None else np.zeros((0, 0))
+        """Return ``⟨Δ, M⟩`` of the known metric, or nothing where A is given."""
+        return np.zeros((0, 0)) if A is not None or self.offset is None else self.offset
 
     def linearise(self, A: Array | None, mu: Array) -> tuple[Array, Array]:
         """Return merit and gap (P,); see `bounded.BoundedBlock.linearise`.
@@ -99,9 +103,7 @@ class CompiledBlock:
         """
         b = self.block
         self.mu = mu
-        _psi(
-            self.axes, self.who, b.delta, b.total, self.own, self._known(A), b.problem, self._offset(A), self.w, self.at
-        )  # fmt: skip
+        self._write_psi(A, self.at)
         return _linearise(
             self.axes, self.who, self.own, b.response, b.weight, self.at, self.w, self.radius, self.z, mu, self.smooth,
             self.beta, self.xi, self.t, self.a, self.g, self.h, self.tangent, self.scaling, self.inverse, self.rhs,
@@ -118,10 +120,10 @@ class CompiledBlock:
 
     def direction(self, dA: Array | None) -> tuple[Array, Array]:
         """Return slope and longest step (P,)."""
-        b = self.block
+        b, dA = self.block, self._or_zeros(dA)
         slope = _direction(
-            self.axes, self.who, b.delta, b.total, self.own, b.response, b.weight, b.problem, self._known(dA), self.w,
-            self.radius, self.z, self.mu, self.smooth, self.xi, self.t, self.a, self.g, self.h, self.scaling,
+            self.axes, self.who, b.delta, b.total, self.own, b.response, b.weight, b.problem, dA, self.w, self.radius,
+            self.z, self.mu, self.smooth, self.xi, self.t, self.a, self.g, self.h, self.scaling,
             self.inverse, self.rhs, self.along, self.dw, self.dz, self.dxi, self.dt, self.da, self.longest,
             self.longest_dual,
         )  # fmt: skip
@@ -212,7 +214,7 @@ def _centre(c: Any, z: Any, mu: Any) -> Any:
 
 @compiled
 def _logistic(c: Any, y: Any, psi: Any, beta: Any, e: Any) -> Any:
-    """Return a person's ``Σ c log(1 + e^−margin)`` for e = e^−|margin|, with one logarithm for a run of equal weights."""
+    """Return a person's ``Σ c log(1 + e^−margin)`` for e = e^−|margin|; a run of equal weights takes one logarithm."""
     value, run, run_weight = 0.0, 1.0, 0.0
     for i in range(c.shape[0]):
         weight = c[i]
