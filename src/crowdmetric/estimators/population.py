@@ -80,6 +80,8 @@ class PopulationMetric(CrowdMetric):
         How people are integrated out. A grid is exact and slow beyond one dimension (three at most); expectation
         propagation is fast in any. Auto: propagation where a person's answers span more than a line, checked
         against a slow method, and a grid instead where the difference would show and the answers span planes.
+    uncertainty : bool, default True
+        Whether to find standard errors, which takes a second fit without constraints.
     starts : int, default 2
         From how many points to begin; the best end is kept, and a disagreement is said.
     tol : float, default 1e-4
@@ -141,6 +143,7 @@ class PopulationMetric(CrowdMetric):
         constraint: str = "psd",
         ridge: str | float | None = "evidence",
         integration: str = "auto",
+        uncertainty: bool = True,
         starts: int = 2,
         tol: float = 1e-4,
         max_iter: int = 200,
@@ -155,6 +158,7 @@ class PopulationMetric(CrowdMetric):
         self.constraint = constraint
         self.ridge = ridge
         self.integration = integration
+        self.uncertainty = uncertainty
         self.starts = starts
         self.tol = tol
         self.max_iter = max_iter
@@ -286,14 +290,16 @@ class PopulationMetric(CrowdMetric):
         self.scale_ = float(np.trace(metric)) / d
         self.shape_ = metric / self.scale_ if self.scale_ != 0 else metric
         self.ridge_, self.determined_, self.log_likelihood_ = fit.ridge, fit.determined, fit.value
-        symmetric, information = self._without_constraint(problem, fit)
-        self.symmetric_metric_ = smat(symmetric[:p]) / units.size**2
-        self.metric_covariance_ = _inverse(information)[:p, :p] / units.size**4
-        self.standard_errors_ = smat(np.sqrt(np.maximum(np.diag(self.metric_covariance_), 0.0)))
-        trace = svec(np.eye(d)) / d
-        error = max(float(trace @ self.metric_covariance_ @ trace), 0.0) ** 0.5
-        self.scale_error_ = error / abs(self.scale_) if self.scale_ != 0 else float("inf")
-        self.question_bias_ = problem.question_bias(fit.natural)
+        self.scale_error_ = self.question_bias_ = float("nan")
+        if self.uncertainty:
+            symmetric, information = self._without_constraint(problem, fit)
+            self.symmetric_metric_ = smat(symmetric[:p]) / units.size**2
+            self.metric_covariance_ = _inverse(information)[:p, :p] / units.size**4
+            self.standard_errors_ = smat(np.sqrt(np.maximum(np.diag(self.metric_covariance_), 0.0)))
+            trace = svec(np.eye(d)) / d
+            error = max(float(trace @ self.metric_covariance_ @ trace), 0.0) ** 0.5
+            self.scale_error_ = error / abs(self.scale_) if self.scale_ != 0 else float("inf")
+            self.question_bias_ = problem.question_bias(fit.natural)
 
     def _without_constraint(self, problem: PopulationProblem, fit: PopulationFit) -> tuple[Array, Array]:
         """Return natural parameters and information of the fit over all symmetric matrices, without a ridge.

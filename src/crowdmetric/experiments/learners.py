@@ -6,6 +6,7 @@ run and every number of subspaces asked for, its metrics; a new one is one more 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -14,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.errors import CrowdmetricWarning
+from crowdmetric.estimators import PopulationMetric
 from crowdmetric.experiments.settings import Cell
 from crowdmetric.losses import Loss, get_loss
 from crowdmetric.radii import choose_radii_of_many
@@ -23,7 +26,7 @@ from crowdmetric.stitch import stitch_prefixes
 from crowdmetric.symmetric import orthonormal_basis, relative_error, restrict, shape_error
 from crowdmetric.users.blocks import Answers, arrange, join
 
-__all__ = ["LEARNERS", "Job", "Row", "oracle_stage1", "run_cell"]
+__all__ = ["LEARNERS", "Job", "Row", "learners_of", "oracle_stage1", "run_cell"]
 
 Array = NDArray[Any]
 Row = dict[str, Any]
@@ -140,11 +143,35 @@ def honest(runs: Sequence[_Data], loss: Loss) -> list[_Learnt]:
     return _stitched(runs, loss, np.repeat(metric[:, None], n, axis=1), np.repeat(ideal[:, None], n, axis=1))
 
 
+def population(runs: Sequence[_Data], loss: Loss) -> list[_Learnt]:
+    """Return what integrating people out gives; in Experiment 2, for every fifteenth number of subspaces."""
+    learnt = []
+    for data in runs:
+        items = np.einsum("ndr,nr->nd", data.bases[data.crowd.labels], data.answers.items)
+        counts = data.counts if len(data.counts) == 1 else tuple(n for n in data.counts if n % 15 == 5)
+        clock, metrics = perf_counter(), {}
+        for count in counts:
+            answered = data.answers.problem[data.answers.person] < count
+            model = PopulationMetric(items, loss=loss, starts=1, tol=1e-2, jobs=1, uncertainty=False)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CrowdmetricWarning)  # a scale that nothing tells is part of the story
+                model.fit(data.crowd.pairs[answered], data.crowd.y[answered], users=data.crowd.users[answered])
+            metrics[count, ""] = model.metric_
+        learnt.append(_Learnt(metrics, {"seconds": (perf_counter() - clock) / len(counts)}))
+    return learnt
+
+
 # Adding a learner is one line.
 LEARNERS: dict[str, Callable[[Sequence[_Data], Loss], list[_Learnt]]] = {
     "oracle": oracle,
     "honest": honest,
+    "population": population,
 }
+
+
+def learners_of(cell: Cell) -> tuple[str, ...]:
+    """Return who learns from a cell: a likelihood has no hinge, and its answers are those of the logistic panel."""
+    return tuple(name for name in LEARNERS if name != "population" or cell.loss == "logistic")
 
 
 def run_cell(job: Job) -> list[Row]:

@@ -23,6 +23,7 @@ TALLEST = 1.6
 TITLES = {
     "oracle": "oracle radii (as published)",
     "honest": "honest radii (from the answers)",
+    "population": "population (no radii, no subspaces needed)",
 }
 
 
