@@ -22,6 +22,7 @@ NAMES = {
     "diagnosis": "the verdict on a million people with four answers each, against a loop over people",
     "matched": "matched questions: error by kind of people, bias by mismatch, search among 100,000 items",
     "reproduction": "what all figures of the paper cost, from a sample of the jobs (three minutes)",
+    "discovery": "subspaces found among the items: how well, up to which noise, how fast, and what it costs the metric",
     "stitching": "stage 2 alone in 200 dimensions with 25,000 lines",
 }
 

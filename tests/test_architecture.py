@@ -24,6 +24,7 @@ ROW = {
     "tables": 1,
     "comparisons": 2,
     "losses": 2,
+    "preprocess": 2,
     "subspaces": 3,
     "simulate": 3,
     "users": 4,
@@ -40,6 +41,7 @@ ROW = {
     "evaluate": 8,
     "persist": 8,
     "experiments": 9,
+    "export": 9,
     "report": 9,
     "plots": 8,
     "progress": 9,
@@ -49,7 +51,7 @@ ROW = {
     "__main__": 12,
 }
 
-HEAVY = ["torch", "dask", "pyarrow", "polars", "pandas", "matplotlib", "rich", "numba", "cvxpy"]
+HEAVY = ["torch", "dask", "pyarrow", "polars", "pandas", "matplotlib", "rich", "numba", "cvxpy", "safetensors"]
 
 
 def name_of(path: Path) -> str:

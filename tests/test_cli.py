@@ -153,7 +153,8 @@ def test_simulate_does_not_replace_what_it_did_not_write(run, tmp_path) -> None:
 def test_fit_prints_a_summary_and_says_which_estimator_and_why(run, crowd, tmp_path) -> None:
     result = run("fit", *tables(crowd), *BOUNDS, "--out", tmp_path / "model")
     assert result.code == 0
-    assert result.err == "crowdmetric: using IdealPointMetric, because without --labels no subspaces are known\n"
+    why = "because without --labels or --discover no subspaces are known"
+    assert result.err == f"crowdmetric: using IdealPointMetric, {why}\n"
     for text in ("288 answers, 48 people, 576 items", "dropped rows  none", "5 (given)", "Solved", "eigenvalues"):
         assert text in result.out
     labels = ["--labels", crowd / "labels.csv"]
@@ -161,6 +162,42 @@ def test_fit_prints_a_summary_and_says_which_estimator_and_why(run, crowd, tmp_p
     assert result.err.startswith("crowdmetric: using StitchedMetric, because --labels")
     assert "chosen from the data" in result.out
     assert "8 of dimension 2" in result.out
+
+
+def test_fit_discovers_subspaces_and_says_what_it_found(run, crowd, tmp_path) -> None:
+    options = ["--discover", "--subspaces", 8, "--rank", 2, *BOUNDS, "--out", tmp_path / "model"]
+    result = run("fit", *tables(crowd), *options)
+    assert result.code == 0
+    assert "using StitchedMetric, because --discover" in result.err
+    assert "8 subspaces of dimension 2 in 3 dimensions" in result.err
+    assert "8 of dimension 2, discovered (stability" in result.out
+
+
+def test_fit_preprocesses_and_the_model_remembers(run, crowd, tmp_path) -> None:
+    options = ["--standardise", "--pca", "2", "--whiten", *BOUNDS, "--out", tmp_path / "model"]
+    result = run("fit", *tables(crowd), *options)
+    assert result.code == 0
+    assert "preprocessing  standardised, 2 of 3 principal directions" in result.out
+    model = load_model(tmp_path / "model")
+    assert model.metric.shape == (2, 2)
+    assert model.original_metric.shape == (3, 3)
+    assert run("predict", tmp_path / "model", crowd / "comparisons.csv").code == 0
+    assert run("fit", *tables(crowd), "--pca", "0.5", *BOUNDS, "--out", tmp_path / "share").code == 0
+    result = run("fit", *tables(crowd), "--pca", "4", *BOUNDS, "--out", tmp_path / "other")
+    assert result.code == 1
+    assert "components=4" in result.err
+
+
+def test_export_writes_the_matrix(run, model, tmp_path) -> None:
+    result = run("export", model, "--out", tmp_path / "head.npz")
+    assert result.code == 0
+    assert result.out == f"{tmp_path / 'head.npz'}\n"
+    with np.load(tmp_path / "head.npz") as head:
+        np.testing.assert_allclose(head["weight"].T @ head["weight"], load_model(model).metric, atol=1e-9)
+    assert run("export", model, "--out", tmp_path / "head", "--format", "csv", "--rank", 1).code == 0
+    assert len((tmp_path / "head").read_text().splitlines()) == 2
+    assert run("export", model, "--out", tmp_path / "head").code == 2
+    assert run("export", model, "--out", tmp_path / "head.npz", "--rank", 9).code == 1
 
 
 def test_fit_json_is_one_object(run, crowd, tmp_path) -> None:
@@ -203,7 +240,11 @@ def test_fit_passes_options_of_the_stitched_metric_on(option, value, run, crowd,
         (["--rank", "2"], "--rank has no use with --estimator ideal"),
         (["--labels", "x.csv", "--norm", "nuclear"], "--norm has no use with --estimator stitched"),
         (["--estimator", "stitched"], "needs --labels"),
-        (["--estimator", "ideal", "--labels", "x.csv"], "--labels has no use"),
+        (["--labels", "x.csv", "--discover"], "nothing to --discover"),
+        (["--labels", "x.csv", "--subspaces", "3"], "--subspaces has no use without --discover"),
+        (["--discover", "--norm", "nuclear"], "--norm has no use with --estimator stitched"),
+        (["--pca", "many"], "--pca many is neither"),
+        (["--estimator", "ideal", "--labels", "x.csv"], "--labels and --discover have no use"),
     ],
 )
 def test_options_that_contradict_each_other_are_wrong_usage(options, sentence, run, tmp_path) -> None:

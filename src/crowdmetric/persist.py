@@ -2,7 +2,8 @@
 
 ::
 
-    model/metric.npz    every array: metric, components, users, pseudo_ideal_points, …, items, item_ids
+    model/metric.npz    every array: metric, components, users, pseudo_ideal_points, …, items, item_ids, and the
+                        matrix and mean of the preprocessing where there was one
     model/model.json    everything else: versions, parameters, how the fit ended, the checksum of metric.npz
 
 Whatever public attribute a fit leaves behind is kept, under its name without the underscore, so that a new
@@ -36,6 +37,7 @@ from crowdmetric.errors import ModelFileError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.folders import check_target, new_folder
 from crowdmetric.losses import LOSSES
+from crowdmetric.preprocess import ItemMap
 from crowdmetric.radii import Radii
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.tables import Column, unique_ids
@@ -46,10 +48,13 @@ Array = NDArray[np.float64]
 Place = str | os.PathLike[str]
 
 FORMAT = "crowdmetric model"
-FORMAT_VERSION = 1
+# 2: items were preprocessed. Models without that are still written as version 1, which every reader knows.
+FORMAT_VERSION = 2
 ARRAYS, DESCRIPTION = "metric.npz", "model.json"
 # Arrays that belong to the catalogue, not to the fit.
 CATALOGUE = ("items", "item_ids", "feature_names")
+# The arrays of an ItemMap.
+MAP_ARRAYS = ("matrix", "mean")
 # What a fit leaves behind that is neither array nor number; kept in model.json.
 RECORDS: dict[str, type[Solution] | type[Radii]] = {"solution_": Solution, "radii_": Radii}
 
@@ -63,11 +68,14 @@ class SavedModel:
     fitted : dict
         What the fit left behind (``metric_``, ``users_``, …), arrays, numbers and lists of arrays by name.
     items : (N, d) array or None
-        The catalogue; None where the model was fitted to vectors.
+        The catalogue as the fit saw it (after preprocessing); None where the model was fitted to vectors.
     item_ids : (N,) int64 or str
-    feature_names : list of d str
+    feature_names : list of str
+        Of the items before preprocessing.
     description : dict
         The contents of ``model.json``.
+    preprocessing : ItemMap or None
+        What was done to items before the fit, ready for new ones.
     """
 
     fitted: dict[str, Any]
@@ -75,11 +83,17 @@ class SavedModel:
     item_ids: Column
     feature_names: list[str]
     description: dict[str, Any]
+    preprocessing: ItemMap | None = None
 
     @property
     def metric(self) -> Array:
         """The (d, d) metric M."""
         return self._array("metric_")
+
+    @property
+    def original_metric(self) -> Array:
+        """The metric in the space that items came in, before preprocessing."""
+        return self.metric if self.preprocessing is None else self.preprocessing.metric_to_original(self.metric)
 
     @property
     def components(self) -> Array:
@@ -137,7 +151,8 @@ class SavedModel:
         lines = {
             "learnt from": _counted(self.description["data"]),
             "dropped rows": _dropped(self.description["data"].get("dropped")),
-            "subspaces": _ranks(self.fitted.get("bases_")),
+            "preprocessing": "" if self.preprocessing is None else self.preprocessing.summary(),
+            "subspaces": _ranks(self.fitted.get("bases_")) + _stability(self.fitted.get("stability_")),
             "metric bound": self._bound("metric_bound"),
             "ideal bound": self._bound("ideal_bound"),
             "status": solution.status,
@@ -145,8 +160,9 @@ class SavedModel:
             "effort": f"{solution.iterations} iterations, {solution.seconds:.2f} s",
             "eigenvalues": _leading(self.eigenvalues),
         }
+        width = 14 if self.preprocessing is None else 15
         title = f"{self.description['estimator']}: a metric in {len(self.metric)} dimensions"
-        return "\n".join([title, *(f"  {name:<14}{text}" for name, text in lines.items() if text)])
+        return "\n".join([title, *(f"  {name:<{width}}{text}" for name, text in lines.items() if text)])
 
     def _bound(self, name: str) -> str:
         """Return a radius in words: its size, who chose it, and where it is active."""
@@ -189,6 +205,11 @@ def _ranks(bases: Sequence[Array] | None) -> str:
     return f"{len(bases)} of dimension {' and '.join(map(str, ranks))}"
 
 
+def _stability(stability: float | None) -> str:
+    """Return how sure the subspaces are, where they were discovered."""
+    return "" if stability is None or np.isnan(stability) else f", discovered (stability {stability:.2f})"
+
+
 # ---------------------------------------------------------------------------------------------- saving
 
 
@@ -206,6 +227,7 @@ def save_model(
     item_ids: Any = None,
     feature_names: Sequence[str] | None = None,
     comparisons: Comparisons | None = None,
+    preprocessing: ItemMap | None = None,
     overwrite: bool = False,
 ) -> SavedModel:
     """Save a fitted estimator as a folder, whole or not at all, and return what is in it.
@@ -222,6 +244,8 @@ def save_model(
         ``f0``, ``f1``, … by default.
     comparisons : Comparisons, optional
         What it was fitted to; only counts of answers, people and dropped rows are kept.
+    preprocessing : ItemMap, optional
+        What turned the items into those of the estimator.
     overwrite : bool
         Replace an older model. A folder that holds anything else is never replaced.
 
@@ -232,7 +256,7 @@ def save_model(
     """
     check_is_fitted(estimator)
     check_target(folder, overwrite, is_model)
-    model = _collect(estimator, item_ids, feature_names, comparisons)
+    model = _collect(estimator, item_ids, feature_names, comparisons, preprocessing)
     with new_folder(folder, overwrite, is_model) as temporary:
         arrays: Any = _packed(model)
         np.savez_compressed(temporary / ARRAYS, **arrays)
@@ -247,11 +271,20 @@ def _collect(
     item_ids: Any,
     feature_names: Sequence[str] | None,
     comparisons: Comparisons | None,
+    preprocessing: ItemMap | None = None,
 ) -> SavedModel:
     fitted, not_kept = _fitted_state(estimator)
     parameters, left_out = _parameters(estimator)
     items = None if estimator.items is None else np.asarray(estimator.items, dtype=np.float64)
     n, d = (0 if items is None else len(items)), len(estimator.metric_)
+    if preprocessing is not None:
+        check_is_fitted(preprocessing)
+        kept, d = preprocessing.matrix_.shape
+        if kept != len(estimator.metric_):
+            raise ModelFileError(
+                f"the preprocessing gives {kept} features, but the model has {len(estimator.metric_)}; save the one "
+                "that its items went through"
+            )
     ids = np.arange(n) if item_ids is None else unique_ids(item_ids, "item_ids")
     names = [f"f{j}" for j in range(d)] if feature_names is None else [str(name) for name in feature_names]
     for what, given, expected in (("item_ids", len(ids), n), ("feature_names", len(names), d)):
@@ -259,7 +292,7 @@ def _collect(
             raise ModelFileError(f"{what} has {given} entries, but the model has {expected}; give one each")
     description = {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format_version": 1 if preprocessing is None else 2,
         "crowdmetric": __version__,
         "numpy": np.__version__,
         "scikit-learn": sklearn.__version__,
@@ -269,7 +302,10 @@ def _collect(
         "data": _data(fitted, n, comparisons),
         **{name.removesuffix("_"): _record(fitted.get(name)) for name in RECORDS},
     }
-    return SavedModel(fitted, items, ids, names, _plain(description))
+    if preprocessing is not None:
+        explained = {"explained_variance_ratio": preprocessing.explained_variance_ratio_}
+        description["preprocessing"] = preprocessing.get_params() | explained
+    return SavedModel(fitted, items, ids, names, _plain(description), preprocessing)
 
 
 def _data(fitted: Mapping[str, Any], n_items: int, comparisons: Comparisons | None) -> dict[str, Any]:
@@ -340,6 +376,8 @@ def _packed(model: SavedModel) -> dict[str, NDArray[Any]]:
             packed[key] = np.asarray(value)
     if model.items is not None:
         packed["items"] = model.items
+    if model.preprocessing is not None:
+        packed |= {f"preprocessing.{name}": getattr(model.preprocessing, f"{name}_") for name in MAP_ARRAYS}
     return packed | {"item_ids": model.item_ids, "feature_names": np.array(model.feature_names, dtype=str)}
 
 
@@ -386,7 +424,24 @@ def load_model(folder: Place) -> SavedModel:
         item_ids=catalogue["item_ids"],
         feature_names=[str(name) for name in catalogue["feature_names"]],
         description=description,
+        preprocessing=_read_map(folder, arrays, description.get("preprocessing")),
     )
+
+
+def _read_map(folder: Path, arrays: Mapping[str, NDArray[Any]], content: Any) -> ItemMap | None:
+    """Return the preprocessing that a description and its arrays tell of; None where there was none."""
+    if content is None:
+        return None
+    try:
+        options = dict(content)
+        explained = float(options.pop("explained_variance_ratio"))
+        item_map = ItemMap(**options)
+        item_map.matrix_, item_map.mean_ = (arrays[f"preprocessing.{name}"] for name in MAP_ARRAYS)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFileError(f"the preprocessing in {folder} cannot be read ({error}); save the model again") from error
+    item_map.explained_variance_ratio_ = explained
+    item_map.n_features_in_ = item_map.matrix_.shape[1]
+    return item_map
 
 
 def _read_description(folder: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@
     diagnose.py    tables -> what they can teach
     fit.py         tables -> a saved model
     predict.py     a saved model and questions -> expected answers
+    export.py      a saved model -> one matrix for other programs
     info.py        a saved model -> what is in it
     reproduce.py   the paper's experiments, run again
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from crowdmetric.commands.base import Command, UsageError
 from crowdmetric.commands.diagnose import DIAGNOSE
+from crowdmetric.commands.export import EXPORT
 from crowdmetric.commands.fit import FIT
 from crowdmetric.commands.info import INFO
 from crowdmetric.commands.predict import PREDICT
@@ -24,4 +26,4 @@ from crowdmetric.commands.simulate import SIMULATE
 __all__ = ["COMMANDS", "Command", "UsageError"]
 
 # In the order in which people meet them; `crowdmetric --help` lists them so.
-COMMANDS: tuple[Command, ...] = (SIMULATE, DIAGNOSE, FIT, PREDICT, INFO, REPRODUCE)
+COMMANDS: tuple[Command, ...] = (SIMULATE, DIAGNOSE, FIT, PREDICT, EXPORT, INFO, REPRODUCE)

@@ -15,6 +15,7 @@ from crowdmetric.estimators.matched import CONSTRAINTS
 from crowdmetric.folders import check_target
 from crowdmetric.losses import LOSSES
 from crowdmetric.persist import is_model, save_model
+from crowdmetric.preprocess import ItemMap
 from crowdmetric.progress import show_progress
 from crowdmetric.solvers.bounds import BOUNDS
 from crowdmetric.stitch import METHODS
@@ -29,7 +30,9 @@ ESTIMATORS: dict[str, type[IdealPointMetric] | type[MatchedMetric] | type[Stitch
 }
 # Options that are passed on where they are given, and what the estimators call them.
 PASSED = {
+    "subspaces": "n_subspaces",
     "rank": "rank",
+    "affine": "affine",
     "stitch": "stitch",
     "loss": "loss",
     "beta": "beta",
@@ -51,9 +54,15 @@ def _arguments(parser: ArgumentParser) -> None:
     add("comparisons", metavar="COMPARISONS", help="CSV or Parquet: user, left, right and choice, or similar")
     add("--out", required=True, metavar="MODEL", help="folder to make")
     add("--overwrite", action="store_true", help="replace an older model")
-    add("--estimator", choices=ESTIMATORS, help="default: stitched with --labels, else ideal")
+    add("--estimator", choices=ESTIMATORS, help="default: stitched with --labels or --discover, else ideal")
     add("--labels", metavar="FILE", help="CSV or Parquet: item_id, subspace (empty or -1: in none)")
+    add("--discover", action="store_true", help="find the subspaces among the items instead")
+    add("--subspaces", type=int, metavar="N", help="how many to discover (default: chosen from the items)")
     add("--rank", type=int, metavar="R", help="dimension of the subspaces (default: found from the items)")
+    add("--affine", action="store_true", default=None, help="subspaces need not pass through the origin")
+    add("--standardise", action="store_true", help="divide every feature by its standard deviation first")
+    add("--pca", metavar="K", help="keep K principal directions first, or a share of the variance such as 0.95")
+    add("--whiten", action="store_true", help="give the principal directions variance 1 first")
     add("--stitch", choices=METHODS, help="how subspace metrics become one (default: huber)")
     add("--loss", choices=LOSSES, help="default: logistic")
     add("--beta", type=float, help="sharpness of the answers (default: 1)")
@@ -73,21 +82,33 @@ def _run(options: Namespace) -> None:
     name, reason = _choose_estimator(options)
     chosen = ESTIMATORS[name]
     parameters = _parameters(options, name)
+    preprocessing = _preprocessing(options)
     check_target(options.out, options.overwrite, is_model)
     note(options, f"using {chosen.__name__}, {reason}")
     items = read_items(options.items)
     comparisons = Comparisons.read(options.comparisons, items=items)
     if options.labels is not None:
         parameters["subspaces"] = _read_labels(options, items)
-    estimator = chosen(items.features, **parameters)
+    elif options.discover:
+        parameters["subspaces"] = "discover"
+    features = items.features
+    if preprocessing is not None:
+        features = preprocessing.fit_transform(features)
+        note(options, f"items: {preprocessing.summary()}")
+    estimator = chosen(features, **parameters)
     with show_progress("Learning the metric", quiet=options.quiet):
         estimator.fit(comparisons)
+    found = getattr(estimator, "discovery_", None)
+    if found is not None:
+        for line in found.summary().splitlines():
+            note(options, line)
     model = save_model(
         options.out,
         estimator,
         item_ids=items.ids,
         feature_names=items.feature_names,
         comparisons=comparisons,
+        preprocessing=preprocessing,
         overwrite=options.overwrite,
     )
     print_model(options, model, options.out)
@@ -99,24 +120,48 @@ def _choose_estimator(options: Namespace) -> tuple[str, str]:
         return options.estimator, "as --estimator asks"
     if options.labels is not None:
         return "stitched", "because --labels says which subspace an item lies in"
-    return "ideal", "because without --labels no subspaces are known"
+    if options.discover:
+        return "stitched", "because --discover asks for subspaces among the items"
+    return "ideal", "because without --labels or --discover no subspaces are known"
 
 
 def _parameters(options: Namespace, name: str) -> dict[str, Any]:
     """Return the options given, by the estimator's names; one that it does not know is a usage error."""
     given = {option: getattr(options, option) for option in PASSED if getattr(options, option) is not None}
     known = ESTIMATORS[name]().get_params()
-    hint = ", or give --labels" if options.labels is None else ""
+    located = options.labels is not None or options.discover
+    hint = "" if located else ", or give --labels or --discover"
     for option in given:
         if PASSED[option] not in known:
             raise UsageError(f"--{option.replace('_', '-')} has no use with --estimator {name}; leave it out{hint}")
-    if (options.labels is None) == (name == "stitched"):
+    if options.labels is not None and options.discover:
         raise UsageError(
-            "--estimator stitched needs --labels, which say which subspace an item lies in"
+            "--labels says which subspace an item lies in, so there is nothing to --discover; leave one out"
+        )
+    if options.subspaces is not None and not options.discover:
+        raise UsageError("--subspaces has no use without --discover; leave it out, or give --discover")
+    if located != (name == "stitched"):
+        raise UsageError(
+            "--estimator stitched needs --labels, which say which subspace an item lies in, or --discover"
             if name == "stitched"
-            else f"--labels has no use with --estimator {name}; leave one of them out"
+            else f"--labels and --discover have no use with --estimator {name}; leave them out"
         )
     return {PASSED[option]: value for option, value in given.items()}
+
+
+def _preprocessing(options: Namespace) -> ItemMap | None:
+    """Return what is to be done to items first; None for nothing."""
+    if not (options.standardise or options.whiten or options.pca is not None):
+        return None
+    components: int | float | None = None
+    if options.pca is not None:
+        try:
+            components = float(options.pca) if "." in options.pca else int(options.pca)
+        except ValueError:
+            raise UsageError(
+                f"--pca {options.pca} is neither a number of directions nor a share of the variance"
+            ) from None
+    return ItemMap(standardise=options.standardise, components=components, whiten=options.whiten)
 
 
 def _read_labels(options: Namespace, items: Items) -> Column:

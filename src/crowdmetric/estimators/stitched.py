@@ -19,7 +19,7 @@ from crowdmetric.solvers.barrier import solve_barrier
 from crowdmetric.solvers.placing import place_people
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.stitch import METHODS, stitch_details
-from crowdmetric.subspaces import Subspaces, assign_pairs, given_subspaces
+from crowdmetric.subspaces import Discovery, Subspaces, assign_pairs, discover_subspaces, given_subspaces
 from crowdmetric.symmetric import smat
 from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.projected import describe_deficiency, mean_squared_loss, solve_people, triangles
@@ -45,13 +45,18 @@ class StitchedMetric(CrowdMetric):
     ----------
     items : (N, d) array
         Shared, not copied, by `clone`.
-    subspaces : (N,) labels, (n, d, r) bases or list of (d, r_λ) bases
-        The subspace of each item (−1 or None: nowhere), or the subspaces themselves.
+    subspaces : (N,) labels, (n, d, r) bases, list of (d, r_λ) bases, or "discover"
+        The subspace of each item (−1 or None: nowhere), the subspaces themselves, or a request to find them
+        among the items (`crowdmetric.subspaces.discover_subspaces`).
+    n_subspaces : int or None
+        How many to discover; None: by BIC. With labels or bases it must stay None.
     rank : int or None
-        Dimension of the subspaces when labels are given: items are projected on the best subspace of that
-        dimension. None: found from the items, which must then lie in their subspaces exactly.
-    n_subspaces : None
-        Reserved for finding subspaces; with labels or bases it must stay None.
+        Dimension of the subspaces. With labels, items are projected on the best subspace of that dimension, and None
+        finds it from the items, which must then lie in their subspaces exactly; with "discover", None is by BIC.
+    affine : bool
+        Let subspaces miss the origin: items o + Bz are centred on the mean o of their subspace. That changes the
+        phantom ideal point, ``ψ = ⟨zzᵀ − z'z'ᵀ, BᵀMB⟩ + ⟨z − z', −2BᵀM(u − o)⟩``, and nothing else: the metric
+        of the directions is still BᵀMB. Labels and "discover" only.
     stitch : {"huber", "ols", "weighted"}
         Regression of stage 2: exact Huber, least squares, or least squares weighted by each subspace's information.
         Exact answers (Algorithm 1) need no choice: they are stitched by least squares.
@@ -68,8 +73,12 @@ class StitchedMetric(CrowdMetric):
     metric_, components_, users_, pseudo_ideal_points_, ideal_points_, objective_, solution_
         See `CrowdMetric`. People are placed under the finished metric with all their answers, also those across
         subspaces; `objective_` is the mean loss of stage 1.
-    labels_, bases_ : (N,) array, list of (d, r_λ)
-        Subspace of each item (−1: none), and the orthonormal bases.
+    labels_, bases_, offsets_ : (N,) array, list of (d, r_λ), (n, d) array
+        Subspace of each item (−1: none), the orthonormal bases, and a point of each subspace (0 unless affine).
+    discovery_ : Discovery
+        How subspaces were found, where they were; `discovery_.summary()` says it in words. Not saved with a model.
+    stability_ : float
+        Agreement of the subspaces found with those found from half the items, 0 to 1; NaN where they were given.
     subspace_metrics_ : list of (r_λ, r_λ)
         Q̂ of each subspace.
     information_ : list of (p_λ, p_λ)
@@ -93,6 +102,7 @@ class StitchedMetric(CrowdMetric):
         subspaces: ArrayLike | Sequence[ArrayLike] | str | None = None,
         n_subspaces: int | None = None,
         rank: int | None = None,
+        affine: bool = False,
         stitch: str = "huber",
         loss: str | Loss = "logistic",
         beta: float = 1.0,
@@ -107,6 +117,7 @@ class StitchedMetric(CrowdMetric):
         self.subspaces = subspaces
         self.n_subspaces = n_subspaces
         self.rank = rank
+        self.affine = affine
         self.stitch = stitch
         self.loss = loss
         self.beta = beta
@@ -129,7 +140,7 @@ class StitchedMetric(CrowdMetric):
         problems = _divide(rows, subspaces)
         self.n_across_ = int(rows.response.size - sum(p.answers.response.size for p in problems))
         _report_across(self.n_across_, rows.response.size)
-        self.labels_, self.bases_ = subspaces.labels, list(subspaces.bases)
+        self.labels_, self.bases_, self.offsets_ = subspaces.labels, list(subspaces.bases), subspaces.offsets
 
         n = len(subspaces.bases)
         self.subspace_metrics_: list[Array] = [np.full((r, r), np.nan) for r in subspaces.ranks]
@@ -167,16 +178,24 @@ class StitchedMetric(CrowdMetric):
         return self
 
     def _find_subspaces(self, rows: Rows) -> Subspaces:
+        self.__dict__.pop("discovery_", None)  # of an earlier fit
+        self.stability_ = float("nan")
+        if isinstance(self.subspaces, str) and self.subspaces == "discover":
+            self.discovery_: Discovery = discover_subspaces(
+                rows.items, self.n_subspaces, self.rank, affine=self.affine, random_state=self.random_state
+            )
+            self.stability_ = self.discovery_.stability
+            return self.discovery_.as_subspaces()
         if self.subspaces is None or isinstance(self.subspaces, str):
             raise DataError(
-                f"subspaces={self.subspaces!r} does not say where the items lie; give one label an item "
-                "or (d, r) bases, or use IdealPointMetric, which needs none"
+                f"subspaces={self.subspaces!r} does not say where the items lie; give one label an item, "
+                "(d, r) bases or 'discover', or use IdealPointMetric, which needs none"
             )
         if self.n_subspaces is not None:
             raise DataError(
                 f"n_subspaces={self.n_subspaces} has no use with subspaces given as labels or bases; leave it out"
             )
-        return given_subspaces(rows.items, self.subspaces, self.rank)
+        return given_subspaces(rows.items, self.subspaces, self.rank, affine=self.affine)
 
     # ---------------------------------------------------------------------------- stage 1: one metric a subspace
 
@@ -244,14 +263,15 @@ class StitchedMetric(CrowdMetric):
         """Return everybody's pseudo-ideal point (K, d) under the finished metric, and whether that converged.
 
         A pseudo-ideal point of length ζ in R^d shows about ``√(r/d) ζ`` of it inside a subspace of dimension r;
-        the ball is enlarged by the inverse.
+        the ball is enlarged by the inverse, and by 2‖Mo‖ where phantoms were measured from an offset o.
         """
         people = arrange(rows.jointly())
         if exact:
             return solve_people(people, metric[None]), True
         d = rows.items.shape[1]
         ranks = np.array([B.shape[1] for B in self.bases_])
-        radius = np.array([np.max((self.ideal_bound_ * np.sqrt(d / ranks))[self.used_])])
+        shift = 2.0 * np.linalg.norm(self.offsets_ @ metric, axis=1)
+        radius = np.array([np.max((self.ideal_bound_ * np.sqrt(d / ranks) + shift)[self.used_])])
         placed = place_people(
             people, loss, metric[None], radius, tolerance=max(self.tol, PLACING_TOLERANCE), max_iterations=self.max_iter
         )
@@ -265,11 +285,11 @@ class _Problems:
     phantom: somebody who answers in three subspaces is three phantoms.
     """
 
-    def __init__(self, rows: Rows, chosen: Indices, subspace: Indices, bases: Sequence[Array]) -> None:
+    def __init__(self, rows: Rows, chosen: Indices, subspace: Indices, where: Subspaces) -> None:
         self.subspaces, problem_of_row = np.unique(subspace[chosen], return_inverse=True)
         phantoms, person = np.unique(rows.person[chosen] * self.subspaces.size + problem_of_row, return_inverse=True)
         self.real_person, problem = np.divmod(phantoms, self.subspaces.size)
-        r = bases[self.subspaces[0]].shape[1]
+        r = where.bases[self.subspaces[0]].shape[1]
         coordinates = np.empty((2 * chosen.size, r))
         order = np.argsort(problem_of_row, kind="stable")
         edges = np.searchsorted(problem_of_row[order], np.arange(self.subspaces.size + 1))
@@ -277,7 +297,7 @@ class _Problems:
             inside = order[edges[i] : edges[i + 1]]
             for side in (0, 1):
                 vectors = rows.items[rows.pairs[chosen[inside], side]]
-                coordinates[2 * inside + side] = vectors @ bases[index]
+                coordinates[2 * inside + side] = (vectors - where.offsets[index]) @ where.bases[index]
         self.answers = Answers(
             items=coordinates,
             pairs=np.arange(2 * chosen.size).reshape(-1, 2),
@@ -300,7 +320,7 @@ def _divide(rows: Rows, subspaces: Subspaces) -> list[_Problems]:
         )
     rank_of_row = np.where(subspace >= 0, subspaces.ranks[subspace], 0)
     return [
-        _Problems(rows, np.flatnonzero(rank_of_row == rank), subspace, subspaces.bases)
+        _Problems(rows, np.flatnonzero(rank_of_row == rank), subspace, subspaces)
         for rank in np.unique(rank_of_row[rank_of_row > 0])
     ]
 

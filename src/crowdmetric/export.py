@@ -1,0 +1,137 @@
+"""A learnt metric for other programs: one matrix, after which plain Euclidean distance is the learnt distance.
+
+``y = W x + b`` with ``WᵀW = M``, so that ``‖y − y'‖ = ‖x − x'‖_M``. Any index of vectors (FAISS, hnswlib, pgvector),
+any scikit-learn estimator and any linear layer can use it without knowing about metrics.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from crowdmetric.errors import DataError, missing_extra
+from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.persist import SavedModel
+from crowdmetric.preprocess import ItemMap
+
+__all__ = ["FORMATS", "LinearHead", "linear_head", "write_head"]
+
+Array = NDArray[np.float64]
+Place = str | os.PathLike[str]
+
+# Directions that the metric does not see, relative to the largest eigenvalue, need no coordinate.
+UNSEEN = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class LinearHead:
+    """The map from items to coordinates in which Euclidean distance is the learnt distance.
+
+    Attributes
+    ----------
+    weight : (k, d)
+        W, rows by falling importance; k is the rank of the metric.
+    bias : (k,)
+        b: zero, unless items were preprocessed.
+    """
+
+    weight: Array
+    bias: Array
+
+    def __call__(self, items: ArrayLike) -> NDArray[np.float32]:
+        """Return coordinates (N, k) of items (N, d), contiguous and in single precision, as indexes want them."""
+        X = np.asarray(items, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != self.weight.shape[1]:
+            raise DataError(
+                f"items has shape {X.shape}, but the metric is of {self.weight.shape[1]} features; give (N, d)"
+            )
+        return np.ascontiguousarray(X @ self.weight.T + self.bias, dtype=np.float32)
+
+
+def linear_head(
+    model: CrowdMetric | SavedModel, preprocessing: ItemMap | None = None, *, rank: int | None = None
+) -> LinearHead:
+    """Return the linear map of a fitted or a saved model.
+
+    Parameters
+    ----------
+    model : CrowdMetric or SavedModel
+    preprocessing : ItemMap, optional
+        What was done to items before the fit; a saved model knows it by itself.
+    rank : int, optional
+        Keep only so many coordinates, the most important ones: distances are then approximate, from below.
+    """
+    if isinstance(model, SavedModel):
+        if preprocessing is not None:
+            raise DataError("a saved model carries its preprocessing; leave it out")
+        components, preprocessing = model.components, model.preprocessing
+    else:
+        check_is_fitted(model)
+        components = model.components_
+    sizes = np.einsum("ij,ij->i", components, components)  # the eigenvalues of M, largest first
+    seen = int(np.sum(sizes > UNSEEN * sizes.max(initial=0.0)))
+    if seen == 0:
+        raise DataError("the metric is zero, so every distance is; there is nothing to export")
+    if rank is not None and not 1 <= rank <= seen:
+        raise DataError(f"rank={rank} is not between 1 and {seen}, the rank of the metric")
+    weight = components[: seen if rank is None else rank]
+    bias = np.zeros(len(weight))
+    if preprocessing is not None:
+        weight = weight @ preprocessing.matrix_
+        bias = -weight @ preprocessing.mean_
+    return LinearHead(np.ascontiguousarray(weight), bias)
+
+
+def _write_npz(head: LinearHead, path: Path) -> None:
+    with path.open("wb") as file:  # a name without .npz stays as it is
+        np.savez(file, weight=head.weight, bias=head.bias)
+
+
+def _write_safetensors(head: LinearHead, path: Path) -> None:
+    try:
+        from safetensors.numpy import save_file  # noqa: PLC0415 - optional
+    except ImportError:
+        raise missing_extra("safetensors", "export", "writing a safetensors file") from None
+    # the names of a linear layer of sentence-transformers (models.Dense)
+    layer = {"linear.weight": head.weight.astype(np.float32), "linear.bias": head.bias.astype(np.float32)}
+    save_file(layer, path, metadata={"format": "pt"})
+
+
+def _write_csv(head: LinearHead, path: Path) -> None:
+    """Write one row a coordinate: the d weights, then the bias."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*(f"w{j}" for j in range(head.weight.shape[1])), "bias"])
+        writer.writerows(np.column_stack([head.weight, head.bias]).tolist())
+
+
+FORMATS: dict[str, Callable[[LinearHead, Path], None]] = {
+    "npz": _write_npz,
+    "safetensors": _write_safetensors,
+    "csv": _write_csv,
+}
+
+
+def write_head(head: LinearHead, path: Place, kind: str = "npz") -> None:
+    """Write a head as ``npz`` (arrays `weight`, `bias`), ``safetensors`` (`linear.weight`, `linear.bias`) or ``csv``.
+
+    The file appears whole or not at all.
+    """
+    if kind not in FORMATS:
+        raise DataError(f"format {kind!r} is not known; choose one of {', '.join(map(repr, FORMATS))}")
+    path = Path(path)
+    if not path.absolute().parent.is_dir():
+        raise DataError(f"there is no folder {path.parent} to write {path.name} in; create it first")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        FORMATS[kind](head, temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

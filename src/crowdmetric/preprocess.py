@@ -1,0 +1,144 @@
+"""Items before they are learnt from: scaled, reduced, whitened, and the way back.
+
+Every step is linear, so all of them together are one matrix and one shift, z = T(x − μ)  (k, d), and whatever is learnt
+about z is a statement about x::
+
+    ‖z − z'‖²_M = ‖x − x'‖²_{TᵀMT}              the metric in the space the items came from, exactly
+    ⟨zzᵀ − z'z'ᵀ, M⟩ + ⟨z − z', v⟩  =  ⟨xxᵀ − x'x'ᵀ, TᵀMT⟩ + ⟨x − x', Tᵀ(v − 2MTμ)⟩      and so are the answers
+
+Nothing is lost by it, also where T throws directions away: TᵀMT is then singular, and says so. The shift μ changes
+no distance; subspaces through the origin become affine ones (``StitchedMetric(affine=True)``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from crowdmetric.errors import DataError
+
+__all__ = ["ItemMap"]
+
+Array = NDArray[np.float64]
+
+
+class ItemMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Scale and reduce items, and map a metric of the result back to the items.
+
+    Parameters
+    ----------
+    standardise : bool
+        Divide every feature by its standard deviation: for features in different units, not for embeddings.
+    components : int, float or None
+        Keep so many principal directions, or as many as explain this share (between 0 and 1) of the variance.
+        None: all features, as they are.
+    whiten : bool
+        Give the kept directions variance 1. A metric can undo it, so that it changes what a fit starts from and
+        shrinks towards, never what it can express.
+    random_state : int
+        Of the randomised PCA that scikit-learn takes for large tables.
+
+    Attributes
+    ----------
+    matrix_, mean_ : (k, d), (d,)
+        T and μ.
+    explained_variance_ratio_ : float
+        Share of the variance (after standardising) that is kept.
+    """
+
+    matrix_: Array
+    mean_: Array
+    explained_variance_ratio_: float
+
+    def __init__(
+        self,
+        *,
+        standardise: bool = False,
+        components: int | float | None = None,
+        whiten: bool = False,
+        random_state: int = 0,
+    ) -> None:
+        self.standardise = standardise
+        self.components = components
+        self.whiten = whiten
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Find T and μ from items (N, d)."""
+        items: Array = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        d = items.shape[1]
+        components = _check_components(self.components, items.shape)
+        scaler = StandardScaler(with_std=self.standardise).fit(items)
+        scale = scaler.scale_ if self.standardise else np.ones(d)
+        self.mean_ = np.asarray(scaler.mean_)
+        self.explained_variance_ratio_ = 1.0
+        self.matrix_ = np.diag(1.0 / scale)
+        if components is not None or self.whiten:
+            pca = PCA(components, random_state=self.random_state).fit(scaler.transform(items))
+            # directions without variance cannot be whitened, and say nothing
+            kept = pca.explained_variance_ > 1e-12 * pca.explained_variance_[0]
+            stretch = 1.0 / np.sqrt(pca.explained_variance_[kept]) if self.whiten else np.ones(kept.sum())
+            self.matrix_ = stretch[:, None] * pca.components_[kept] / scale
+            self.explained_variance_ratio_ = float(np.sum(pca.explained_variance_ratio_))
+        return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.matrix_.shape[0])
+
+    def transform(self, X: ArrayLike) -> Array:
+        """Return ``z = T(x − μ)`` (N, k) of items (N, d), the ones it was fitted to or new ones."""
+        check_is_fitted(self)
+        items: Array = validate_data(self, X, reset=False, dtype=np.float64)
+        return (items - self.mean_) @ self.matrix_.T
+
+    def metric_to_original(self, metric: ArrayLike) -> Array:
+        """Return ``TᵀMT`` (d, d), the metric of x that M (k, k) is of z: distances agree."""
+        check_is_fitted(self)
+        return self.matrix_.T @ self._of_result(metric, "metric", 2) @ self.matrix_
+
+    def points_to_original(self, metric: ArrayLike, points: ArrayLike) -> Array:
+        """Return the pseudo-ideal points ``Tᵀ(v − 2MTμ)`` (K, d) that go with it: answers agree."""
+        M = self._of_result(metric, "metric", 2)
+        v = self._of_result(points, "points", 1)
+        return (v - 2.0 * (self.matrix_ @ self.mean_) @ M) @ self.matrix_
+
+    def _of_result(self, array: ArrayLike, name: str, axes: int) -> Array:
+        given = np.asarray(array, dtype=np.float64)
+        k = self._n_features_out
+        if given.ndim != 2 or given.shape[-axes:] != (k,) * axes:
+            wanted = f"({k}, {k})" if axes == 2 else f"(K, {k})"
+            raise DataError(
+                f"{name} has shape {given.shape}, but items have {k} features after preprocessing; give {wanted}"
+            )
+        return given
+
+    def summary(self) -> str:
+        """Return what is done to items, in one line."""
+        check_is_fitted(self)
+        k, d = self.matrix_.shape
+        steps = ["standardised"] if self.standardise else []
+        if self.components is not None or self.whiten:
+            steps.append(f"{k} of {d} principal directions ({self.explained_variance_ratio_:.1%} of the variance)")
+        steps += ["whitened"] if self.whiten else []
+        return ", ".join(steps) if steps else "centred"
+
+
+def _check_components(components: Any, shape: tuple[int, ...]) -> int | float | None:
+    if components is None:
+        return None
+    most = min(shape)
+    whole = isinstance(components, int | np.integer) and not isinstance(components, bool)
+    share = isinstance(components, float | np.floating) and 0 < components < 1
+    if not share and not (whole and 1 <= components <= most):
+        raise DataError(
+            f"components={components!r} is neither a whole number from 1 to {most} (the smaller of items and "
+            "features) nor a share of the variance between 0 and 1"
+        )
+    return components
