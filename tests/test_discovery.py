@@ -90,6 +90,14 @@ def test_a_rank_of_half_the_dimensions_is_not_taken_for_more() -> None:
     assert discover_subspaces(X, 4, repeats=0).rank == 6
 
 
+def test_a_rank_is_chosen_again_where_a_later_start_finds_the_subspaces() -> None:
+    """Twelve subspaces of nine dimensions in twenty: the eigengap sees one, and one flat likes any rank."""
+    X, labels, _ = mixture(12, 20, 9, 200, 0.02)
+    discovery = discover_subspaces(X, repeats=0)
+    assert (discovery.n_subspaces, discovery.rank) == (12, 9)
+    assert adjusted_rand_score(labels, discovery.labels) > 0.95
+
+
 def test_the_spectrum_is_that_of_the_normalised_graph() -> None:
     X, _, _ = mixture(3, 6, 2, 40, 0.3)
     graph = neighbour_graph(X, 10, affine=False)
@@ -194,6 +202,26 @@ def test_affine_subspaces_need_affine() -> None:
     linear = discover_subspaces(X, repeats=0)
     assert linear.rank == 3  # a plane off the origin spans three dimensions
     assert np.all(linear.offsets == 0)
+
+
+@pytest.mark.parametrize("law", ["gaussian", "correlated"])
+def test_a_cloud_has_no_subspaces(law) -> None:
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(400, 8))
+    if law == "correlated":
+        X = X @ generator.normal(size=(8, 8))
+    with pytest.raises(DataError, match="no subspaces were found"):
+        discover_subspaces(X, repeats=0)
+    if law == "gaussian":
+        assert discover_subspaces(X, 2, 3, repeats=0).rank == 3  # who insists gets the best there is
+
+
+def test_many_dimensions_do_not_end_the_search_for_a_rank_early() -> None:
+    """Below the true rank everything looks like background, rank after rank."""
+    X, labels, _ = mixture(6, 60, 6, 150, 0.1, outliers=40)
+    discovery = discover_subspaces(X, repeats=0)
+    assert (discovery.n_subspaces, discovery.rank) == (6, 6)
+    assert adjusted_rand_score(labels, discovery.labels) > 0.95
 
 
 def test_items_at_the_origin_and_copies_do_no_harm() -> None:

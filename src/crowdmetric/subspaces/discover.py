@@ -38,8 +38,12 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 NEIGHBOURS = 10
-# Ranks are tried from one up, until this many in a row are no better.
+# Ranks are tried from one up, until this many in a row are no better. Ranks at which most items are outliers do not
+# count: below the true rank the background can explain everything better, and ranks would look alike.
 PATIENCE = 2
+# Subspaces of a chosen rank that leave more than this over of their items' lengths (half of the square), or that hold
+# less than this share of the items, are no subspaces.
+MOST_LEFT_OVER, LEAST_HELD = 0.7, 0.1
 # Passes over all items after the sample has settled.
 LAST_STEPS = 10
 
@@ -187,16 +191,14 @@ def discover_subspaces(
     chosen = generator.permutation(usable)[:sample]
     search = _Search(n_subspaces, ranks, affine, outliers, max_subspaces, random_state)
     flats, trials = search.run(X[chosen])
-    if len(flats) == 0:
-        raise DataError(
-            f"no subspaces were found: a Gaussian in all {X.shape[1]} dimensions explains the {len(X)} items better; "
-            "use IdealPointMetric, which needs none, or give labels"
-        )
-    flats, labels = _everybody(X, flats, affine, outliers)
+    labels = np.full(len(X), -1, dtype=np.intp)
+    if len(flats):
+        flats, labels = _everybody(X, flats, affine, outliers)
+    residuals = residuals_of(X, tuple(flats.bases), flats.offsets, labels)
+    _check_found(labels, residuals, flats, rank)
     again = [search.run(X[generator.permutation(chosen)[: len(chosen) // 2]])[0] for _ in range(repeats)]
     bases = tuple(flats.bases)
     inside = labels >= 0
-    residuals = residuals_of(X, bases, flats.offsets, labels)
     length = np.linalg.norm(X[inside] - flats.offsets[labels[inside]], axis=1)
     return Discovery(
         labels=labels,
@@ -227,20 +229,39 @@ class _Search:
         """Return the best flats of a sample and what was tried."""
         stray = background_density(X, affine=self.affine) if self.outliers else None
         starts = self._starts(X)
-        trials: list[Trial] = []
-        best: tuple[float, Flats] | None = None
+        tried: dict[int, tuple[float, Flats]] = {}
+
+        def settle(start: Indices, rank: int) -> float:
+            """Try a rank from a partition and keep the best of that rank; return the criterion reached."""
+            found = self._settle(X, start, rank, stray)
+            if rank not in tried or found[0] < tried[rank][0]:
+                tried[rank] = found
+            return found[0]
+
+        def best_rank() -> int:
+            return min(tried, key=lambda rank: tried[rank][0])
+
         worse = 0
         for rank in self.ranks:
-            # the first two starts settle the rank, all of them the number
-            found = min((self._settle(X, start, rank, stray) for start in starts[:2]), key=lambda pair: pair[0])
-            trials.append(Trial(rank, len(found[1]), found[0]))
-            worse = 0 if best is None or found[0] < best[0] else worse + 1
-            best = found if best is None or found[0] < best[0] else best
+            for start in starts[:2]:
+                settle(start, rank)
+            better = best_rank() == rank
+            worse = 0 if better or tried[best_rank()][1].stray_weight > 0.5 else worse + 1
             if worse == PATIENCE:
                 break
-        assert best is not None
-        others = [self._settle(X, start, best[1].rank, stray) for start in starts[2:]]
-        return min([best, *others], key=lambda pair: pair[0])[1], tuple(trials)
+        # the first two starts settled the rank; where another one does better, it may want a different rank
+        rank = best_rank()
+        reached = [settle(start, rank) for start in starts[2:]]
+        if reached and min(reached) <= tried[rank][0]:
+            start = starts[2 + int(np.argmin(reached))]
+            for step in (-1, 1):
+                while best_rank() + step in self.ranks:
+                    before = best_rank()
+                    settle(start, before + step)
+                    if best_rank() == before:
+                        break
+        trials = tuple(Trial(rank, len(flats), value) for rank, (value, flats) in sorted(tried.items()))
+        return tried[best_rank()][1], trials
 
     def _starts(self, X: Array) -> list[Indices]:
         """Return partitions of the sample, the most promising first."""
@@ -280,6 +301,18 @@ def _everybody(X: Array, flats: Flats, affine: bool, outliers: bool) -> tuple[Fl
     labels, _ = assign_flats(X, flats, stray)
     flats, labels, _ = refine_flats(X, labels, flats.rank, affine=affine, stray=stray, steps=LAST_STEPS)
     return flats, labels
+
+
+def _check_found(labels: Indices, residuals: Array, flats: Flats, rank: int | None) -> None:
+    """Raise DataError if there is nothing; where the rank was chosen, also if what was found is no set of subspaces."""
+    inside = labels >= 0
+    left_over = float(np.median(residuals[inside])) if np.any(inside) else 1.0
+    if not np.any(inside) or (rank is None and (inside.mean() < LEAST_HELD or left_over > MOST_LEFT_OVER)):
+        raise DataError(
+            f"no subspaces were found: the best {len(flats)} of dimension {flats.rank} hold {inside.mean():.0%} of the "
+            f"{len(labels)} items and leave {left_over:.0%} of their length over; use IdealPointMetric, which needs "
+            "none, give labels, or insist with rank="
+        )
 
 
 def _agreement(X: Array, labels: Indices, others: list[Flats], affine: bool, outliers: bool) -> float:
