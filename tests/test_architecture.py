@@ -144,8 +144,8 @@ def test_a_heavy_library_is_imported_in_one_place(library: str) -> None:
     assert len(places) <= 1, f"{library} is imported in {places}; keep one and let the others ask it"
 
 
-# Numba compiles functions where they are defined, so files of compiled loops load it; they are imported at the first fit.
-COMPILED = {"crowdmetric.users.compiled", "crowdmetric.users.kernels", "crowdmetric.users.population_kernels"}
+# Numba compiles functions where they are defined, so files of compiled loops load it, at the first fit.
+COMPILED = {f"crowdmetric.users.{name}" for name in ("compiled", "kernels", "population_kernels")}
 # scikit-learn looks for some of them by itself; what it loads is not our doing.
 CORE = ["numpy", "scipy.special", "sklearn.base", "sklearn.metrics", "sklearn.utils.validation"]
 

@@ -155,9 +155,10 @@ def integrate_slowly(block: PopulationBlock, law: Law, loss: Loss, guess: Integr
 
 def _offsets(block: PopulationBlock, law: Law) -> tuple[Array, Array]:
     """Return the offsets a (P, m) and the covariances S (P, q, q)."""
-    delta = block.loadings @ block.span if block.span.shape[1] < block.total.shape[1] else block.span
-    a = np.einsum("pmd,pmd->pm", delta @ law.metric, block.total) + delta @ law.mean
-    return a, block.span @ law.covariance @ block.span.transpose(0, 2, 1)
+    B = block.span
+    # ⟨Δ_i, M⟩ = Σ_j E_ij ⟨B_j M, s_i⟩: q products with M a person, not m
+    along = block.total @ (B @ law.metric).transpose(0, 2, 1) + (B @ law.mean)[:, None, :]
+    return np.sum(block.loadings * along, axis=2), B @ law.covariance @ B.transpose(0, 2, 1)
 
 
 def method_shift(block: PopulationBlock, structure: Structure, natural: Array, loss: Loss) -> Array:
