@@ -26,6 +26,7 @@ from numbers import Real
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import NDArray
 from scipy.special import erfcx, expit, log_ndtr, ndtr
 
@@ -119,11 +120,12 @@ class Logistic:
             slope     = −β y σ(−z)              σ(−z) = e/(1 + e) for z ≥ 0, 1/(1 + e) for z < 0
             curvature = β² e / (1 + e)²
         """
+        xp = array_namespace(psi)
         z = self.beta * y * psi
-        e = np.exp(-np.abs(z))
+        e = xp.exp(-xp.abs(z))
         inverse = 1.0 / (1.0 + e)
-        value = np.maximum(-z, 0.0) + np.log1p(e)
-        slope = -self.beta * y * (np.where(z >= 0, e, 1.0) * inverse)
+        value = xp.log1p(e) - xp.where(z < 0, z, xp.zeros_like(z))
+        slope = -self.beta * y * (xp.where(z >= 0, e, xp.ones_like(e)) * inverse)
         return value, slope, self.beta**2 * e * inverse * inverse
 
     def probability(self, psi: Array) -> Array:

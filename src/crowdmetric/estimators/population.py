@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.engines.local import LocalEngine
+from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, DataError, NotIdentifiedWarning
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.inputs import check_options, positive_number, read_rows
+from crowdmetric.estimators.inputs import Rows, check_options, positive_number, read_rows
+from crowdmetric.estimators.low_rank import DEFAULT_RANK, LARGEST_SCORING, fit_low_rank_law
 from crowdmetric.estimators.population_problem import PopulationProblem
 from crowdmetric.estimators.units import Units
 from crowdmetric.losses import Loss
@@ -30,7 +32,7 @@ from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 from crowdmetric.users.blocks import arrange
 from crowdmetric.users.integrals import mean_probability
-from crowdmetric.users.population import LARGEST_GRID, STRUCTURES, blocks_of
+from crowdmetric.users.population import LARGEST_GRID, STRUCTURES, Law, blocks_of
 
 __all__ = ["PopulationMetric"]
 
@@ -70,7 +72,8 @@ class PopulationMetric(CrowdMetric):
     covariance : {'isotropic', 'free'}, default 'isotropic'
         Ideal points N(u₀, s²I) or N(u₀, Σ_u). Free when people form clusters or stretch along some features.
     rank : int, optional
-        Largest rank of the metric; None: d.
+        Largest rank of the metric; None: d, or 32 where the metric has more than 3,000 parameters (d > 76): there, and
+        on a graphics card, only gradients are used, without ridge or standard errors.
     constraint : {'psd', 'symmetric'}, default 'psd'
         A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points.
     ridge : 'evidence', float or None, default 'evidence'
@@ -89,6 +92,9 @@ class PopulationMetric(CrowdMetric):
     max_iter : int, default 200
     jobs : int, optional
         Threads; None: one a core. Results do not depend on it.
+    engine : optional
+        Where sums over people are taken: None for this machine, `crowdmetric.engines.dask_engine.DaskEngine` for a
+        cluster, `crowdmetric.engines.torch_engine.TorchEngine` for a graphics card (gradients alone; see `rank`).
     random_state : int, default 0
         Of the starts after the first.
 
@@ -148,6 +154,7 @@ class PopulationMetric(CrowdMetric):
         tol: float = 1e-4,
         max_iter: int = 200,
         jobs: int | None = None,
+        engine: Any = None,
         random_state: int = 0,
     ) -> None:
         self.items = items
@@ -163,6 +170,7 @@ class PopulationMetric(CrowdMetric):
         self.tol = tol
         self.max_iter = max_iter
         self.jobs = jobs
+        self.engine = engine
         self.random_state = random_state
 
     def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
@@ -184,11 +192,15 @@ class PopulationMetric(CrowdMetric):
         rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
         self._check(loss, rows.items.shape[1])
         units = Units.of(rows.items, rows.pairs)
+        if isinstance(self.engine, TorchEngine) or degrees_of_freedom(rows.items.shape[1]) > LARGEST_SCORING:
+            return self._fit_low_rank(rows, units, loss, clock)
         blocks = blocks_of(arrange(replace(rows.jointly(), items=units.inside(rows.items)), block_size=BLOCK_SIZE))
         if not blocks:
             raise DataError("no comparison of different items has a positive weight; there is nothing to learn from")
         largest_grid = LARGEST_GRID if self.integration == "grid" else 1
-        problem = PopulationProblem(blocks, STRUCTURES[self.covariance], loss, LocalEngine(self.jobs), largest_grid)
+        problem = PopulationProblem(
+            blocks, STRUCTURES[self.covariance], loss, self.engine or LocalEngine(self.jobs), largest_grid
+        )
         fit = self._best_of_starts(problem)
         problem, fit = self._check_integration(problem, fit)
         fit = self._corrected(problem, fit)
@@ -197,6 +209,48 @@ class PopulationMetric(CrowdMetric):
         solution = self._solution(fit, float(rows.weight.sum()), clock)
         self._finish(self.scale_ * self.shape_, rows.users, points, solution)
         return self
+
+    def _fit_low_rank(self, rows: Rows, units: Units, loss: Loss, clock: float) -> Self:
+        """Fit by gradients alone: many features, or a graphics card; no ridge, no standard errors."""
+        d = rows.items.shape[1]
+        for name, value, only in (("covariance", self.covariance, "isotropic"), ("constraint", self.constraint, "psd")):
+            if value != only:
+                raise DataError(
+                    f"{name}={value!r} needs outer products of scores, which {d} features or a graphics card rule out; "
+                    f"use {name}={only!r}, or reduce the items first (crowdmetric.preprocess)"
+                )
+        rank = self.rank or min(d, DEFAULT_RANK)
+        fit = fit_low_rank_law(
+            replace(rows.jointly(), items=units.inside(rows.items)), rank, loss,
+            engine=self.engine if isinstance(self.engine, TorchEngine) else None, max_iterations=self.max_iter,
+        )  # fmt: skip
+        law, result = units.law_outside(fit.law), fit.result
+        self.scale_ = float(np.trace(law.metric)) / d
+        self.shape_ = law.metric / self.scale_ if self.scale_ > 0 else law.metric
+        self.log_likelihood_, self.ridge_, self.starts_ = result.value, 0.0, np.array([result.value])
+        self.scale_error_ = self.question_bias_ = self.approximation_error_ = float("nan")
+        self._describe_law(law, float(np.exp(fit.log_spread)) * units.size)
+        self.pseudo_ideal_covariances_: Array | None = None
+        done = result.converged
+        status = f"Solved by {result.passes} passes" if done else f"Stopped after {result.passes} passes"
+        status += f" for a metric of rank {rank}; standard errors were not found."
+        if not done:
+            warnings.warn("the fit has not converged; raise max_iter", ConvergenceWarning, stacklevel=3)
+        objective, seconds = -result.value / float(rows.weight.sum()), perf_counter() - clock
+        solution = Solution(status, done, objective, float("nan"), result.passes, seconds)
+        points = fit.points / units.size - 2.0 * units.centre @ law.metric
+        self._finish(self.scale_ * self.shape_, rows.users, points, solution)
+        return self
+
+    def _describe_law(self, law: Law, spread: float) -> None:
+        """Set what is known of the population, s being given where it is isotropic."""
+        self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_ = law.mean, law.covariance
+        inverse = np.linalg.pinv(law.metric, rcond=1e-6, hermitian=True)
+        self.ideal_mean_ = -0.5 * inverse @ law.mean
+        if self.covariance == "isotropic":
+            self.ideal_covariance_ = spread**2 * np.eye(law.mean.size)
+        else:
+            self.ideal_covariance_ = 0.25 * inverse @ law.covariance @ inverse
 
     def _check(self, loss: Loss, d: int) -> None:
         if not (loss.needs_binary and loss.is_smooth):
@@ -325,13 +379,7 @@ class PopulationMetric(CrowdMetric):
         d = problem.d
         inside = problem.structure.law(fit.natural, d)
         law = units.law_outside(inside)
-        self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_ = law.mean, law.covariance
-        inverse = np.linalg.pinv(law.metric, rcond=1e-6, hermitian=True)
-        self.ideal_mean_ = -0.5 * inverse @ law.mean
-        if self.covariance == "isotropic":
-            self.ideal_covariance_ = (float(np.exp(fit.natural[-1])) * units.size) ** 2 * np.eye(d)
-        else:
-            self.ideal_covariance_ = 0.25 * inverse @ law.covariance @ inverse
+        self._describe_law(law, float(np.exp(fit.natural[-1])) * units.size)
         points, spreads = problem.people(inside, n_people)
         self.pseudo_ideal_covariances_ = None if spreads is None else spreads / units.size**2
         return points / units.size - 2.0 * units.centre @ law.metric

@@ -18,7 +18,18 @@ from numpy.typing import NDArray
 
 from crowdmetric.symmetric import degrees_of_freedom
 
-__all__ = ["Answers", "Block", "People", "arrange", "bilinear", "contract", "join", "product", "sum_over_problems"]
+__all__ = [
+    "Answers",
+    "Block",
+    "People",
+    "arrange",
+    "bilinear",
+    "contract",
+    "join",
+    "padded_rows",
+    "product",
+    "sum_over_problems",
+]
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
@@ -148,45 +159,54 @@ def _padded(counts: Indices) -> Indices:
     return -(-counts // step) * step
 
 
+def padded_rows(answers: Answers, rows_at_once: int) -> Iterator[tuple[Indices, Indices]]:
+    """Yield people (P,) with about equally many answers, and the rows (P, m) of their answers, −1 on padding.
+
+    At most `rows_at_once` rows (but at least one person) at a time, people sorted by problem.
+    """
+    order = np.argsort(answers.person, kind="stable")
+    counts = np.bincount(answers.person, minlength=answers.problem.size)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    lengths = _padded(counts)
+    for m in np.unique(lengths[counts > 0]):
+        members = np.flatnonzero((lengths == m) & (counts > 0))
+        members = members[np.argsort(answers.problem[members], kind="stable")]
+        size = max(1, rows_at_once // int(m))
+        for begin in range(0, members.size, size):
+            chosen = members[begin : begin + size]
+            slot = np.arange(m)[None, :]
+            filled = slot < counts[chosen][:, None]
+            yield chosen, np.where(filled, order[offsets[chosen][:, None] + np.where(filled, slot, 0)], -1)
+
+
 def arrange(answers: Answers, width: int | None = None, block_size: int = BLOCK_SIZE) -> People:
     """Lay answers out in blocks of at most `block_size` numbers (but at least one person).
 
     `width` is how many numbers a sweep holds for each answer, by default p = r(r+1)/2.
     """
-    items, pairs, person, problem = answers.items, answers.pairs, answers.person, answers.problem
-    order = np.argsort(person, kind="stable")
-    counts = np.bincount(person, minlength=problem.size)
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    lengths = _padded(counts)
+    items, pairs, problem = answers.items, answers.pairs, answers.problem
     r = items.shape[1]
     width = degrees_of_freedom(r) if width is None else width
     blocks = []
-    for m in np.unique(lengths[counts > 0]):
-        members = np.flatnonzero((lengths == m) & (counts > 0))
-        members = members[np.argsort(problem[members], kind="stable")]
-        size = max(1, block_size // (int(m) * width))
-        for begin in range(0, members.size, size):
-            chosen = members[begin : begin + size]
-            slot = np.arange(m)[None, :]
-            filled = slot < counts[chosen][:, None]
-            # Padding repeats the person's first row, so that its ψ is an ordinary number; its weight is zero.
-            rows = order[offsets[chosen][:, None] + np.where(filled, slot, 0)]
-            weight = np.where(filled, answers.weight[rows], 0.0)
-            left, right = items[pairs[rows, 0]], items[pairs[rows, 1]]
-            problems, starts = np.unique(problem[chosen], return_index=True)
-            blocks.append(
-                Block(
-                    delta=left - right,
-                    total=left + right,
-                    response=np.where(weight > 0, answers.response[rows], 0.0),
-                    weight=weight,
-                    person=chosen,
-                    problem=problem[chosen],
-                    starts=starts,
-                    problems=problems,
-                    rows=np.where(filled, rows, -1),
-                )
+    for chosen, rows in padded_rows(answers, block_size // width):
+        # Padding repeats the person's first row, so that its ψ is an ordinary number; its weight is zero.
+        own = np.where(rows >= 0, rows, rows[:, :1])
+        weight = np.where(rows >= 0, answers.weight[own], 0.0)
+        left, right = items[pairs[own, 0]], items[pairs[own, 1]]
+        problems, starts = np.unique(problem[chosen], return_index=True)
+        blocks.append(
+            Block(
+                delta=left - right,
+                total=left + right,
+                response=np.where(weight > 0, answers.response[own], 0.0),
+                weight=weight,
+                person=chosen,
+                problem=problem[chosen],
+                starts=starts,
+                problems=problems,
+                rows=rows,
             )
+        )
     return People(tuple(blocks), problem.size, answers.n_problems, r)
 
 

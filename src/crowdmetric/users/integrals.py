@@ -36,6 +36,7 @@ from crowdmetric.losses import Logistic, Loss
 __all__ = [
     "Grid",
     "Integral",
+    "as_array",
     "evaluate_nodes",
     "grid_of",
     "kernels",
@@ -43,6 +44,7 @@ __all__ = [
     "mean_probability",
     "on_grid",
     "posterior_of",
+    "product",
     "root_of",
 ]
 
@@ -134,7 +136,24 @@ def root_of(S: Array) -> Array:
 
 def loadings_of(E: Array, S: Array) -> Array:
     """Return ``E C`` (P, m, q): how each answer's ψ moves with the person's standard normal coordinates."""
-    return E @ root_of(S)
+    return product(E, root_of(S))
+
+
+def as_array(array: NDArray[np.float64], like: Array) -> Array:
+    """Return a NumPy array as one of the library, type and device of another array."""
+    if isinstance(like, np.ndarray):
+        return array
+    return array_namespace(like).asarray(np.array(array), dtype=like.dtype, device=like.device)
+
+
+def product(X: Array, Y: Array) -> Array:
+    """Return ``X Y`` person by person, (P, i, k) × (P, k, j), with single numbers multiplied as whole arrays."""
+    if X.shape[-1] == 1:
+        return X * Y
+    if X.shape[-2] == 1 and Y.shape[-1] == 1:
+        xp = array_namespace(X)
+        return xp.sum(X * xp.matrix_transpose(Y), axis=-1, keepdims=True)
+    return X @ Y
 
 
 def kernels() -> ModuleType:
@@ -192,10 +211,8 @@ def _integrate(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss
 def evaluate_nodes(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss, grid: Grid) -> Integral:
     """Return the trapezoidal rule with any array library and any loss: all nodes of all people at once."""
     xp = array_namespace(a)
-    nodes, log_weights = xp.asarray(grid.nodes, dtype=a.dtype), xp.asarray(grid.log_weights, dtype=a.dtype)
-    if a.device != nodes.device:
-        nodes, log_weights = (xp.asarray(x, device=a.device) for x in (nodes, log_weights))
-    psi = a[:, :, None] + H @ nodes.T  # (P, m, Q)
+    nodes, log_weights = as_array(grid.nodes, a), as_array(grid.log_weights, a)
+    psi = a[:, :, None] + product(H, nodes.T[None])  # (P, m, Q)
     value, slope, curvature = loss.value_slope_curvature(psi, y[:, :, None])
     log_joint = log_weights - xp.sum(weight[:, :, None] * value, axis=1)
     highest = xp.max(log_joint, axis=1, keepdims=True)
@@ -203,10 +220,11 @@ def evaluate_nodes(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: 
     total = xp.sum(joint, axis=1, keepdims=True)
     share = joint / total  # the posterior of the node, (P, Q)
     h = -weight[:, :, None] * slope
-    u = xp.matrix_transpose(E) @ h  # (P, q, Q)
+    u = product(xp.matrix_transpose(E), h)  # (P, q, Q)
     mean_curvature = weight * xp.sum(share[:, None, :] * curvature, axis=2)
     bend = 0.5 * (
-        (u * share[:, None, :]) @ xp.matrix_transpose(u) - xp.matrix_transpose(E) @ (mean_curvature[:, :, None] * E)
+        product(u * share[:, None, :], xp.matrix_transpose(u))
+        - product(xp.matrix_transpose(E), mean_curvature[:, :, None] * E)
     )
     return Integral(
         value=highest[:, 0] + xp.log(total[:, 0]),

@@ -27,7 +27,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from crowdmetric.losses import Logistic, Loss
-from crowdmetric.users.integrals import REACH, Integral, grid_of, kernels, loadings_of
+from crowdmetric.users.integrals import REACH, Integral, as_array, grid_of, kernels, loadings_of
 
 __all__ = ["by_propagation", "propagate"]
 
@@ -92,8 +92,7 @@ def _tilted(mean: Array, variance: Array, y: Array, weight: Array, loss: Loss) -
     xp = array_namespace(mean)
     steepest = float(xp.max(variance)) ** 0.5 * getattr(loss, "beta", 1.0)
     grid = grid_of(1, max(FEWEST_NODES, int(2.0 * REACH * steepest / CAVITY_FINENESS) | 1))
-    nodes = xp.asarray(grid.line, dtype=mean.dtype, device=mean.device)
-    log_weights = xp.asarray(grid.log_weights, dtype=mean.dtype, device=mean.device)
+    nodes, log_weights = as_array(grid.line, mean), as_array(grid.log_weights, mean)
     psi = mean[:, :, None] + xp.sqrt(variance)[:, :, None] * nodes
     value, slope, curvature = loss.value_slope_curvature(psi, y[:, :, None])
     log_joint = log_weights - weight[:, :, None] * value

@@ -1,0 +1,115 @@
+"""A Dask cluster: the one place that imports dask.
+
+Chunks of people travel once and stay in the workers' memory; each pass sends parameters out and brings sums back. The
+sums are added here, in the order of the chunks, so that the answer is the one a single machine gives. A worker that is
+lost takes its chunks with it: they are sent again, to the others, and only they.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
+from typing import Any, TypeVar
+
+from crowdmetric.errors import DataError, SolverError, missing_extra
+
+__all__ = ["DaskEngine"]
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+# How often chunks are sent again within one pass before the cluster is given up.
+ATTEMPTS = 5
+
+
+class DaskEngine:
+    """Sum over chunks on the workers of a cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client or str
+        A client, or the address of a scheduler.
+
+    Examples
+    --------
+    >>> engine = DaskEngine("tcp://scheduler:8786")                                            # doctest: +SKIP
+    >>> PopulationMetric(items, engine=engine).fit(comparisons)                                # doctest: +SKIP
+    """
+
+    def __init__(self, client: Any) -> None:
+        distributed = _distributed()
+        if isinstance(client, str):
+            try:
+                client = distributed.Client(client, timeout="10s")
+            except (OSError, TimeoutError) as error:
+                raise DataError(f"no Dask scheduler answers at {client!r} ({error}); check the address") from None
+        if not isinstance(client, distributed.Client):
+            raise DataError(f"client={client!r} is neither a distributed.Client nor the address of a scheduler")
+        self.client = client
+        self._jobs: Sequence[Any] = ()
+        self._held: list[Any] = []
+
+    def sum(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> Result:
+        """Return the sum of the results, added in the order of the jobs."""
+        if not jobs:
+            raise DataError("there is nothing to sum over; at least one chunk of people is needed")
+        if jobs is not self._jobs:
+            self._jobs, self._held = jobs, self._send(list(jobs))
+        return reduce(add, self._results(function, jobs))
+
+    def _send(self, jobs: list[Any]) -> list[Any]:
+        """Return futures of chunks that lie in workers' memory."""
+        self._check_cluster()
+        held: list[Any] = self.client.scatter(jobs, hash=False)
+        return held
+
+    def _results(self, function: Callable[[Any], Any], jobs: Sequence[Any]) -> list[Any]:
+        results: dict[int, Any] = {}
+        for _ in range(ATTEMPTS):
+            missing = [i for i in range(len(jobs)) if i not in results]
+            if not missing:
+                return [results[i] for i in range(len(jobs))]
+            self._check_cluster()
+            futures = self.client.map(function, [self._held[i] for i in missing], pure=False, retries=0)
+            lost = []
+            for i, future in zip(missing, futures, strict=True):
+                try:
+                    results[i] = future.result()
+                except Exception as error:  # distributed has no common base for what happens when a worker dies
+                    if not _is_loss(error):
+                        raise
+                    lost.append(i)
+            for i, again in zip(lost, self._send([jobs[i] for i in lost]) if lost else [], strict=True):
+                self._held[i] = again
+        raise SolverError(
+            f"chunks of people were lost {ATTEMPTS} times in one pass; workers die faster than they can be replaced, most "
+            "likely for want of memory: give them more, or make chunks smaller"
+        )
+
+    def _check_cluster(self) -> None:
+        """Say so if the scheduler is gone, or if it has nobody to work for it."""
+        try:
+            workers = self.client.scheduler_info(n_workers=-1)["workers"]
+            if not workers:
+                self.client.wait_for_workers(1, timeout=30)
+        except (OSError, TimeoutError, AttributeError, RuntimeError) as error:  # RuntimeError: its event loop has ended
+            raise SolverError(
+                f"the Dask scheduler cannot be reached or has no workers left ({error}); the last finished step is in the "
+                "checkpoint, if one was asked for"
+            ) from None
+
+
+def _is_loss(error: Exception) -> bool:
+    """Return whether an error says that a worker, and what it held, is gone."""
+    distributed = _distributed()
+    kinds = (distributed.scheduler.KilledWorker, distributed.client.FutureCancelledError, OSError)
+    return isinstance(error, kinds) or type(error).__name__ in {"CancelledError", "FuturesCancelledError", "FutureLost"}
+
+
+def _distributed() -> Any:
+    try:
+        import distributed  # noqa: PLC0415 - optional, and heavy
+    except ImportError:
+        raise missing_extra("dask.distributed", "cluster", "DaskEngine") from None
+    return distributed

@@ -1,0 +1,67 @@
+"""PyTorch arrays, on a graphics card or not: the one place that imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
+from types import ModuleType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from crowdmetric.errors import DataError, missing_extra
+
+__all__ = ["TorchEngine"]
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+class TorchEngine:
+    """Arrays of PyTorch on one device; chunks are summed one after the other.
+
+    Parameters
+    ----------
+    device : str, optional
+        'cuda', 'cuda:1', 'cpu', …; None: the graphics card if there is one, with a sentence in `fallback` if not.
+    dtype : {'float64', 'float32'}
+        Of items and everything computed from them; sums are kept in float64.
+    """
+
+    def __init__(self, device: str | None = None, dtype: str = "float64") -> None:
+        self.torch = _torch()
+        if dtype not in ("float64", "float32"):
+            raise DataError(f"dtype={dtype!r} is unknown; use 'float64' or 'float32'")
+        self.fallback = ""
+        available = self.torch.cuda.is_available()
+        if device is None:
+            device = "cuda" if available else "cpu"
+            if not available:
+                self.fallback = "no graphics card was found; working on the processor"
+        elif device.startswith("cuda") and not available:
+            raise DataError(f"device={device!r} is not there: PyTorch sees no graphics card; use device='cpu' or None")
+        self.device, self.dtype = device, getattr(self.torch, dtype)
+
+    @property
+    def xp(self) -> ModuleType:
+        """The array namespace."""
+        return self.torch
+
+    def asarray(self, array: Any) -> Any:
+        """Return an array on the device: numbers in the engine's precision, row numbers as they are."""
+        array = np.asarray(array)
+        dtype = self.dtype if array.dtype.kind == "f" else None
+        return self.torch.as_tensor(np.array(array, copy=True), dtype=dtype, device=self.device)
+
+    def sum(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> Result:
+        """Return the sum of the results, added in the order of the jobs."""
+        return reduce(add, map(function, jobs))
+
+
+def _torch() -> Any:
+    try:
+        import torch  # noqa: PLC0415 - optional, and heavy
+    except ImportError:
+        raise missing_extra("PyTorch", "gpu", "engine='torch'") from None
+    return torch
