@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import math
 import os
+import signal
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
+from crowdmetric import PopulationMetric
+from crowdmetric.engines.dask_engine import DaskEngine
 from crowdmetric.engines.local import LocalEngine
+from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import DataError, SolverError
+from crowdmetric.estimators.low_rank import fit_low_rank_law
+from crowdmetric.estimators.units import Units
+from crowdmetric.losses import Logistic
+from crowdmetric.simulate import Crowd, simulate_crowd
+from crowdmetric.users.blocks import Answers
+from crowdmetric.users.first_order import LowRank, Questions, value_and_gradient
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -39,3 +51,111 @@ def test_one_process_a_core_unless_told() -> None:
     assert LocalEngine.xp is np
     with pytest.raises(DataError, match="jobs=0 is not a number of processes; give 1 or more"):
         LocalEngine(0)
+
+
+# ------------------------------------------------------------------------------------- the same answer everywhere
+
+
+def _population_crowd() -> Crowd:
+    return simulate_crowd(4, None, None, users=1500, comparisons=1, seed=5)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed (extra: cluster)")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        ) as local,
+        distributed.Client(local) as client,
+    ):
+        yield client
+
+
+def _engine(name: str, request: pytest.FixtureRequest) -> Any:
+    if name == "dask":
+        return DaskEngine(request.getfixturevalue("cluster"))
+    return LocalEngine({"one thread": 1, "two threads": 2}[name])
+
+
+@pytest.mark.parametrize("name", ["two threads", "dask"])
+def test_every_engine_gives_the_same_metric(name: str, request: pytest.FixtureRequest) -> None:
+    crowd = _population_crowd()
+    here, there = (
+        PopulationMetric(crowd.items, starts=1, engine=engine).fit(crowd.pairs, crowd.y, users=crowd.users)
+        for engine in (LocalEngine(1), _engine(name, request))
+    )
+    np.testing.assert_allclose(there.metric_, here.metric_, rtol=0, atol=1e-8 * np.linalg.norm(here.metric_))
+    np.testing.assert_allclose(there.standard_errors_, here.standard_errors_, rtol=1e-8)
+
+
+def test_a_killed_worker_costs_only_its_chunks(cluster: Any) -> None:
+    jobs = [np.full(3, float(i)) for i in range(8)]
+    engine = DaskEngine(cluster)
+    expected = sum(np.square(job) for job in jobs)
+    np.testing.assert_array_equal(engine.sum(np.square, jobs), expected)
+    victim = next(iter(cluster.cluster.workers.values()))
+    os.kill(victim.pid, signal.SIGKILL)
+    np.testing.assert_array_equal(engine.sum(np.square, jobs), expected)
+
+
+def test_an_error_in_a_chunk_is_not_taken_for_a_lost_worker(cluster: Any) -> None:
+    with pytest.raises(ZeroDivisionError):
+        DaskEngine(cluster).sum(_divide, [0.0])
+
+
+def _divide(x: float) -> float:
+    return 1.0 / x
+
+
+def test_no_scheduler_is_said() -> None:
+    pytest.importorskip("distributed", reason="dask.distributed is not installed (extra: cluster)")
+    with pytest.raises(DataError, match="neither a distributed.Client nor the address"):
+        DaskEngine(3)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("m", [1, 2])
+def test_torch_gives_the_likelihood_of_numpy(m: int, dtype: str) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed (extra: gpu)")
+    rng = np.random.default_rng(0)
+    items = rng.standard_normal((100, 5))
+    arrays = (
+        rng.integers(0, 50, (80, m)), rng.integers(50, 100, (80, m)),
+        rng.choice([-1.0, 1.0], (80, m)), np.ones((80, m)),
+    )  # fmt: skip
+    at = LowRank(0.4 * rng.standard_normal((5, 2)), 0.1 * rng.standard_normal(5), -1.0)
+    engine = TorchEngine("cpu", dtype)
+    here = value_and_gradient(items, [Questions(*arrays)], at, Logistic())
+    there = value_and_gradient(engine.asarray(items), [Questions(*map(engine.asarray, arrays))], at, Logistic())
+    # one answer is on the same grid; expectation propagation stops at its own tolerance
+    close = 1e-4 if dtype == "float32" else 1e-8 if m == 1 else 1e-5
+    np.testing.assert_allclose(there[0], here[0], rtol=close)
+    np.testing.assert_allclose(there[1], here[1], rtol=0, atol=close * np.abs(here[1]).max())
+
+
+def test_torch_fits_what_numpy_fits() -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed (extra: gpu)")
+    crowd = _population_crowd()
+    model = PopulationMetric(crowd.items, rank=4, engine=TorchEngine("cpu"))
+    model.fit(crowd.pairs, crowd.y, users=crowd.users)
+    other = fit_low_rank_law(
+        Answers(
+            items=Units.of(crowd.items, crowd.pairs).inside(crowd.items), pairs=crowd.pairs,
+            response=crowd.y.astype(float), weight=np.ones(crowd.y.size), person=crowd.users,
+            problem=np.zeros(1500, dtype=np.intp), n_problems=1,
+        ), 4, Logistic(),
+    )  # fmt: skip
+    shape = other.law.metric / np.trace(other.law.metric) * 4
+    np.testing.assert_allclose(model.shape_, shape, atol=1e-8)
+
+
+def test_torch_says_what_is_not_there() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra: gpu)")
+    if torch.cuda.is_available():
+        pytest.skip("there is a graphics card, so nothing is missing")
+    with pytest.raises(DataError, match="PyTorch sees no graphics card"):
+        TorchEngine("cuda")
+    assert "no graphics card was found" in TorchEngine().fallback
+    with pytest.raises(DataError, match="dtype='float16' is unknown"):
+        TorchEngine("cpu", "float16")

@@ -83,8 +83,8 @@ class DaskEngine:
             for i, again in zip(lost, self._send([jobs[i] for i in lost]) if lost else [], strict=True):
                 self._held[i] = again
         raise SolverError(
-            f"chunks of people were lost {ATTEMPTS} times in one pass; workers die faster than they can be replaced, most "
-            "likely for want of memory: give them more, or make chunks smaller"
+            f"chunks of people were lost {ATTEMPTS} times in one pass; workers die faster than they can be replaced, "
+            "most likely for want of memory: give them more, or make chunks smaller"
         )
 
     def _check_cluster(self) -> None:
@@ -95,8 +95,8 @@ class DaskEngine:
                 self.client.wait_for_workers(1, timeout=30)
         except (OSError, TimeoutError, AttributeError, RuntimeError) as error:  # RuntimeError: its event loop has ended
             raise SolverError(
-                f"the Dask scheduler cannot be reached or has no workers left ({error}); the last finished step is in the "
-                "checkpoint, if one was asked for"
+                f"the Dask scheduler cannot be reached or has no workers left ({error}); the last finished step is "
+                "in the checkpoint, if one was asked for"
             ) from None
 
 

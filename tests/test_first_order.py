@@ -1,0 +1,155 @@
+"""Low-rank metrics by gradients alone: the likelihood, its gradient, the start, and the fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from crowdmetric import PopulationMetric
+from crowdmetric.errors import DataError
+from crowdmetric.losses import Logistic, Probit
+from crowdmetric.solvers.low_rank import start_of
+from crowdmetric.symmetric import shape_error, svec
+from crowdmetric.users.blocks import Answers, arrange, padded_rows
+from crowdmetric.users.first_order import LowRank, Questions, moment_matrix, value_and_gradient
+from crowdmetric.users.population import STRUCTURES, blocks_of, sums_of
+
+
+def crowd(m: int, people: int = 200, d: int = 6, seed: int = 0) -> tuple[np.ndarray, Questions]:
+    rng = np.random.default_rng(seed)
+    items = rng.standard_normal((300, d)) / np.sqrt(d)
+    left = rng.integers(0, 300, (people, m))
+    right = (left + rng.integers(1, 300, (people, m))) % 300
+    y = rng.choice([-1.0, 1.0], (people, m))
+    return items, Questions(left, right, y, np.ones((people, m)))
+
+
+def somewhere(d: int = 6, k: int = 3, seed: int = 1) -> LowRank:
+    rng = np.random.default_rng(seed)
+    return LowRank(0.7 * rng.standard_normal((d, k)), 0.3 * rng.standard_normal(d), -0.8)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Logistic(2.0), Probit()])
+@pytest.mark.parametrize("m", [1, 2, 4])
+def test_the_gradient_is_that_of_the_value(m: int, loss: Logistic | Probit) -> None:
+    items, questions = crowd(m, people=40)
+    at = somewhere()
+    _, gradient = value_and_gradient(items, [questions], at, loss)
+    size = float(np.linalg.norm(gradient))
+    rng = np.random.default_rng(2)
+    for _ in range(3):
+        direction = rng.standard_normal(gradient.size)
+        step = 1e-5 * direction
+        up, down = (
+            value_and_gradient(items, [questions], LowRank.of(at.flat() + sign * step, 6), loss)[0] for sign in (1, -1)
+        )
+        assert (up - down) / 2e-5 == pytest.approx(gradient @ direction, abs=1e-4 * size)
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_it_is_the_likelihood_of_the_scoring_fit(m: int) -> None:
+    items, questions = crowd(m)
+    at = somewhere()
+    value, _ = value_and_gradient(items, [questions], at, Logistic())
+    P = questions.left.shape[0]
+    answers = Answers(
+        items=items,
+        pairs=np.stack([questions.left.ravel(), questions.right.ravel()], axis=1),
+        response=questions.response.ravel(),
+        weight=np.ones(P * m),
+        person=np.repeat(np.arange(P), m),
+        problem=np.zeros(P, dtype=np.intp),
+        n_problems=1,
+    )
+    natural = np.concatenate([svec(at.factor @ at.factor.T), at.mean, [at.log_spread]])
+    blocks = blocks_of(arrange(answers))
+    other = sum(sums_of(b, STRUCTURES["isotropic"], natural, Logistic(), largest_grid=1).value for b in blocks)
+    assert value == pytest.approx(other, abs=1e-7 * P)
+
+
+def test_chunks_add_up() -> None:
+    items, questions = crowd(2)
+    parts = [
+        Questions(*(getattr(questions, name)[chosen] for name in ("left", "right", "response", "weight")))
+        for chosen in (slice(0, 50), slice(50, None))
+    ]
+    whole, in_parts = (value_and_gradient(items, chunks, somewhere(), Logistic()) for chunks in ([questions], parts))
+    assert whole[0] == pytest.approx(in_parts[0])
+    np.testing.assert_allclose(whole[1], in_parts[1], rtol=1e-10, atol=1e-10)
+
+
+def test_padding_changes_nothing() -> None:
+    items, questions = crowd(2)
+    longer = Questions(
+        *(np.concatenate([getattr(questions, n), getattr(questions, n)[:, :1]], axis=1) for n in ("left", "right")),
+        np.concatenate([questions.response, np.ones((200, 1))], axis=1),
+        np.concatenate([questions.weight, np.zeros((200, 1))], axis=1),
+    )
+    first, second = (value_and_gradient(items, [q], somewhere(), Logistic()) for q in (questions, longer))
+    assert first[0] == pytest.approx(second[0], abs=1e-6)
+    np.testing.assert_allclose(first[1], second[1], atol=1e-5)
+
+
+def test_the_moment_matrix_is_the_sum_of_signed_outer_differences() -> None:
+    items, questions = crowd(2)
+    x, x_ = items[questions.left.ravel()], items[questions.right.ravel()]
+    signed = questions.response.ravel()[:, None]
+    np.testing.assert_allclose(moment_matrix(items, [questions]), (signed * x).T @ x - (signed * x_).T @ x_, atol=1e-10)
+
+
+def test_a_start_from_nothing_is_still_a_start() -> None:
+    L = start_of(-np.eye(4), np.eye(4), 2)
+    assert np.linalg.norm(L) == pytest.approx(1.0)
+
+
+def test_rows_are_laid_out_once_each() -> None:
+    rng = np.random.default_rng(0)
+    person = rng.integers(0, 40, 200)
+    answers = Answers(np.zeros((2, 1)), np.zeros((200, 2), dtype=np.intp), np.ones(200), np.ones(200), person,
+                      np.zeros(40, dtype=np.intp), 1)  # fmt: skip
+    seen = []
+    for people, rows in padded_rows(answers, 16):
+        for k, own in zip(people, rows, strict=True):
+            there = own[own >= 0]
+            assert np.all(person[there] == k)
+            seen.extend(there)
+    assert sorted(seen) == list(range(200))
+
+
+def low_rank_crowd(d: int = 90, k: int = 3, people: int = 12_000) -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(3)
+    items = rng.standard_normal((2000, d)) / np.sqrt(d) + 1.0
+    L = rng.standard_normal((d, k))
+    M = L @ L.T
+    M *= d / np.linalg.norm(M)
+    ideal = rng.standard_normal((people, d)) / np.sqrt(d) + 1.0
+    pairs = rng.integers(0, 2000, (people, 2))
+    x, x_ = items[pairs[:, 0]], items[pairs[:, 1]]
+    psi = np.sum((x - x_) * ((x + x_ - 2.0 * ideal) @ M), axis=1)
+    return items, pairs, np.where(rng.random(people) < 1.0 / (1.0 + np.exp(-psi)), 1, -1), M
+
+
+def test_many_features_are_fitted_by_gradients() -> None:
+    items, pairs, y, M = low_rank_crowd()
+    model = PopulationMetric(items, rank=3).fit(pairs, y, users=np.arange(y.size))
+    assert model.solution_.converged
+    assert np.linalg.matrix_rank(model.metric_, tol=1e-8 * np.linalg.norm(model.metric_)) == 3
+    nothing = shape_error(np.eye(90), M)
+    assert shape_error(model.metric_, M) < 0.5 < nothing
+    assert model.pseudo_ideal_points_.shape == (y.size, 90)
+    assert np.all(np.isfinite(model.predict_proba(pairs[:50])))
+
+
+def test_what_gradients_cannot_do_is_said() -> None:
+    items, pairs, y, _ = low_rank_crowd(people=50)
+    with pytest.raises(DataError, match="covariance='free' needs outer products of scores"):
+        PopulationMetric(items, covariance="free").fit(pairs, y, users=np.arange(y.size))
+
+
+def test_flat_and_back() -> None:
+    at = somewhere()
+    again = LowRank.of(at.flat(), 6)
+    np.testing.assert_array_equal(again.factor, at.factor)
+    assert replace(again, factor=at.factor, mean=at.mean).log_spread == at.log_spread
