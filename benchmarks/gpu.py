@@ -20,7 +20,7 @@ from crowdmetric.users.first_order import LowRank, Questions, moment_matrix, val
 
 
 def _crowd(engine: TorchEngine, d: int, k: int, n_items: int, people: int, chunk: int, seed: int) -> Any:
-    """Draw items N(0, I/d) and people N(0, I/d) on the device; a person is drawn as Lᵀu, which is all that answers see."""
+    """Draw items and people N(0, I/d) on the device; a person is drawn as Lᵀu, which is all that answers see."""
     torch = engine.torch
     draw = torch.Generator(device=engine.device).manual_seed(seed)
     like = {"dtype": engine.dtype, "device": engine.device, "generator": draw}

@@ -110,7 +110,7 @@ def _divide(x: float) -> float:
 
 def test_no_scheduler_is_said() -> None:
     pytest.importorskip("distributed", reason="dask.distributed is not installed (extra: cluster)")
-    with pytest.raises(DataError, match="neither a distributed.Client nor the address"):
+    with pytest.raises(DataError, match=r"neither a distributed\.Client nor the address"):
         DaskEngine(3)
 
 
