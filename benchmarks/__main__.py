@@ -19,6 +19,7 @@ NAMES = {
     "people": "cost and memory as the number of people grows to a million",
     "joint": "a joint fit in twenty dimensions with 20,000 people",
     "huber": "the exact Huber minimiser against scikit-learn's, on the same subspace metrics",
+    "population": "people integrated out: error beside its bound, fall with people, time beside plain PyTorch",
     "diagnosis": "the verdict on a million people with four answers each, against a loop over people",
     "matched": "matched questions: error by kind of people, bias by mismatch, search among 100,000 items",
     "reproduction": "what all figures of the paper cost, from a sample of the jobs (three minutes)",

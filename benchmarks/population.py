@@ -1,0 +1,178 @@
+"""Integrating people out: error beside the Cramér–Rao bound, its fall with people, and time beside plain PyTorch.
+
+``python -m benchmarks population`` prints means over RUNS fresh crowds. The Cramér–Rao figure is
+``√tr(I⁻¹) / ‖M‖`` for the metric's block of the inverse information at the truth, with the outer products of people's
+scores standing in for their expectation. PyTorch is what a competent user would write: the same likelihood on 41 nodes,
+automatic gradients and its own L-BFGS.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from crowdmetric import PopulationMetric
+from crowdmetric.engines.local import LocalEngine
+from crowdmetric.errors import CrowdmetricWarning
+from crowdmetric.losses import Logistic
+from crowdmetric.simulate import Crowd, simulate_crowd
+from crowdmetric.symmetric import degrees_of_freedom, relative_error, shape_error, svec
+from crowdmetric.users.blocks import Answers, arrange
+from crowdmetric.users.population import STRUCTURES, blocks_of, sums_of
+
+RUNS = 8
+# name: (arguments of simulate_crowd, what was asked for)
+CASES: dict[str, tuple[dict[str, Any], float]] = {
+    "lines, K=10, m=2": ({"subspaces": 80, "rank": 1, "users": 10, "comparisons": 2}, 0.70),
+    "lines, K=40, m=4": ({"subspaces": 80, "rank": 1, "users": 40, "comparisons": 4}, 0.40),
+    "lines, K=80, m=8": ({"subspaces": 80, "rank": 1, "users": 80, "comparisons": 8}, 0.21),
+    "planes, K=80, m=10": ({"subspaces": 40, "rank": 2, "users": 80, "comparisons": 10}, 0.135),
+    "general, 50,000 × 1": ({"subspaces": None, "rank": None, "users": 50_000, "comparisons": 1}, 0.11),
+    "general, 20,000 × 2": ({"subspaces": None, "rank": None, "users": 20_000, "comparisons": 2}, 0.09),
+    "clusters d=5, 50,000 × 1": (
+        {"dimension": 5, "subspaces": None, "rank": None, "users": 50_000, "comparisons": 1, "people": "clusters"},
+        0.12,
+    ),
+}
+
+
+def _fit(crowd: Crowd, **options: Any) -> PopulationMetric:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdmetricWarning)
+        return PopulationMetric(crowd.items, **options).fit(crowd.pairs, crowd.y, users=crowd.users)
+
+
+def _cramer_rao(crowd: Crowd) -> float:
+    d = crowd.metric.shape[0]
+    answers = Answers(
+        crowd.items, crowd.pairs, crowd.y.astype(float), np.ones(crowd.y.size), crowd.users,
+        np.zeros(len(crowd.ideal_points), dtype=np.intp), 1,
+    )  # fmt: skip
+    natural = np.concatenate([svec(crowd.metric), np.zeros(d), [-0.5 * np.log(d)]])
+    job = partial(sums_of, structure=STRUCTURES["isotropic"], natural=natural, loss=Logistic(), largest_grid=1)
+    information = LocalEngine().sum(job, blocks_of(arrange(answers))).information
+    assert information is not None
+    p = degrees_of_freedom(d)
+    return float(np.sqrt(np.trace(np.linalg.inv(information)[:p, :p])) / np.linalg.norm(crowd.metric))
+
+
+def errors() -> None:
+    print(f"{'':28}{'error':>7} ± sd   {'shape':>6}  {'asked':>6}  {'bound':>6}   s a fit")
+    for name, (settings, asked) in CASES.items():
+        free = "people" in settings
+        rows = []
+        for run in range(RUNS):
+            crowd = simulate_crowd(**({"dimension": 10} | settings), seed=70_000 + run)
+            clock = perf_counter()
+            model = _fit(crowd, covariance="free" if free else "isotropic", uncertainty=False)
+            seconds = perf_counter() - clock
+            bound = np.nan if free else _cramer_rao(crowd)
+            rows.append(
+                (relative_error(model.metric_, crowd.metric), shape_error(model.metric_, crowd.metric), bound, seconds)
+            )
+        mean, sd = np.mean(rows, axis=0), np.std(rows, axis=0)
+        print(
+            f"{name:28}{mean[0]:7.3f} ± {sd[0]:.3f} {mean[1]:6.3f}  {asked:6.3f}  {mean[2]:6.3f}   {mean[3]:.2f}",
+            flush=True,
+        )
+
+
+def many_answers() -> None:
+    """Compare expectation propagation with each answer as a person of its own, at d = 16 with 2,000 people × 20."""
+    rows = []
+    for run in range(4):
+        crowd = simulate_crowd(16, None, None, 2_000, 20, seed=90_000 + run)
+        together = _fit(crowd, starts=1, uncertainty=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CrowdmetricWarning)
+            apart = PopulationMetric(crowd.items, starts=1, uncertainty=False)
+            apart.fit(crowd.pairs, crowd.y, users=np.arange(crowd.y.size))
+        rows.append(
+            [f(m.metric_, crowd.metric) for f in (relative_error, shape_error) for m in (together, apart)]
+            + [together.approximation_error_]
+        )
+    mean = np.mean(rows, axis=0)
+    print(
+        f"\nd = 16, 2,000 × 20: error {mean[0]:.3f} by propagation (which moves entries by up to {mean[4]:.2f} standard "
+        f"errors), {mean[1]:.3f} with each answer apart: {mean[1] / mean[0]:.1f}×; shapes {mean[2]:.3f} and {mean[3]:.3f}"
+    )
+
+
+def decay() -> None:
+    print("\nerror against people, d = 5, two answers each (and the bound)")
+    for people in (1_000, 3_162, 10_000, 31_623, 100_000):
+        rows = []
+        for run in range(4):
+            crowd = simulate_crowd(5, None, None, people, 2, seed=80_000 + run)
+            model = _fit(crowd, uncertainty=False, starts=1)
+            rows.append((relative_error(model.metric_, crowd.metric), _cramer_rao(crowd)))
+        error, bound = np.mean(rows, axis=0)
+        print(f"{people:9,}  {error:.4f}  ({bound:.4f})   error × √people {error * people**0.5:.2f}", flush=True)
+
+
+def scaling() -> None:
+    print("\ntime against people, d = 10, one answer each")
+    for people in (50_000, 200_000, 1_000_000):
+        crowd = simulate_crowd(10, None, None, people, 1, seed=1)
+        clock = perf_counter()
+        model = _fit(crowd)
+        print(
+            f"{people:9,}  {perf_counter() - clock:6.1f} s  error {relative_error(model.metric_, crowd.metric):.3f}",
+            flush=True,
+        )
+
+
+def against_torch() -> None:
+    """Compare with the likelihood written plainly in PyTorch, on lines: seconds to the same log-likelihood."""
+    try:
+        import torch  # noqa: PLC0415
+    except ImportError:
+        print("\nPyTorch is not installed: no comparison")
+        return
+    crowd = simulate_crowd(10, 80, 1, 80, 8, seed=3)
+    _fit(crowd, ridge=None, starts=1, uncertainty=False, jobs=1)  # compiles
+    clock = perf_counter()
+    model = _fit(crowd, ridge=None, starts=1, uncertainty=False, jobs=1)
+    ours = perf_counter() - clock
+    torch.set_num_threads(1)
+    items, pairs = torch.as_tensor(crowd.items), torch.as_tensor(crowd.pairs)
+    delta, total = items[pairs[:, 0]] - items[pairs[:, 1]], items[pairs[:, 0]] + items[pairs[:, 1]]
+    y = torch.as_tensor(crowd.y, dtype=torch.float64).reshape(-1, 8)
+    basis = torch.as_tensor(crowd.bases[:, :, 0])[crowd.labels[crowd.pairs[:, 0]]]
+    along = (delta * basis).sum(1)
+    nodes = torch.linspace(-4.8, 4.8, 41, dtype=torch.float64)
+    log_weights = torch.log_softmax(-0.5 * nodes**2, 0)
+    L = (2.0**0.5 * torch.eye(10, dtype=torch.float64)).requires_grad_()
+    mean, log_s = torch.zeros(10, dtype=torch.float64, requires_grad=True), torch.tensor(-1.15, dtype=torch.float64)
+    log_s.requires_grad_()
+    optimiser = torch.optim.LBFGS([L, mean, log_s], max_iter=500, history_size=20, line_search_fn="strong_wolfe")
+
+    def loss() -> Any:
+        optimiser.zero_grad()
+        M = L @ L.T
+        a = ((delta @ M) * total).sum(1) + delta @ mean
+        spread = 2.0 * log_s.exp() * (basis @ M).norm(dim=1) * along
+        psi = (a[:, None] + spread[:, None] * nodes).reshape(-1, 8, 41)
+        value = -torch.logsumexp(torch.nn.functional.logsigmoid(y[:, :, None] * psi).sum(1) + log_weights, 1).sum()
+        value.backward()
+        return value
+
+    clock = perf_counter()
+    optimiser.step(loss)
+    theirs, reached = perf_counter() - clock, -float(loss().detach())
+    print(
+        f"\n(80, 8) on lines, one thread: {ours:.2f} s to a log-likelihood of {model.log_likelihood_:.3f}; "
+        f"plain PyTorch {theirs:.1f} s to {reached:.3f}: {theirs / ours:.0f}×"
+    )
+
+
+def main() -> None:
+    errors()
+    many_answers()
+    decay()
+    against_torch()
+    scaling()
