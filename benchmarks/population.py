@@ -97,8 +97,9 @@ def many_answers() -> None:
         )
     mean = np.mean(rows, axis=0)
     print(
-        f"\nd = 16, 2,000 × 20: error {mean[0]:.3f} by propagation (which moves entries by up to {mean[4]:.2f} standard "
-        f"errors), {mean[1]:.3f} with each answer apart: {mean[1] / mean[0]:.1f}×; shapes {mean[2]:.3f} and {mean[3]:.3f}"
+        f"\nd = 16, 2,000 × 20: error {mean[0]:.3f} by propagation (which moves entries by up to {mean[4]:.2f} "
+        f"standard errors), {mean[1]:.3f} with each answer apart: {mean[1] / mean[0]:.1f}×; "
+        f"shapes {mean[2]:.3f} and {mean[3]:.3f}"
     )
 
 
