@@ -33,7 +33,7 @@ __all__ = ["by_propagation", "propagate"]
 
 Array = Any
 
-# As in the compiled twin: about 1e-6.
+# As in the compiled twin: about 1e-6 in the value and 3e-5 in its second derivative.
 FEWEST_NODES, CAVITY_FINENESS = 31, 1.2
 ROUNDS = 60
 TOLERANCE = 1e-9  # on the change of an answer's mean, in units of its spread
