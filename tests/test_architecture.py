@@ -37,6 +37,7 @@ ROW = {
     "identifiability": 8,
     "theory": 8,
     "design": 8,
+    "intervals": 8,
     "locate": 8,
     "evaluate": 8,
     "persist": 8,

@@ -69,6 +69,10 @@ class MatchedMetric(CrowdMetric):
     standard_errors_ : (d, d) array
         Of the entries of M, from the symmetric fit (a cone that is active only helps). Clustered by person where
         somebody's sets are more than one, or weighted. Infinite where the answers do not reach.
+    symmetric_metric_ : (d, d) array
+        The fit without the PSD constraint, around which intervals are built (`crowdmetric.intervals`).
+    metric_covariance_ : (p, p) array
+        Covariance of its svec; variances are infinite where the answers do not reach.
     n_sets_, n_used_sets_ : int
         Conditioning sets found, and those whose answers came out as one of their two outcomes (for a pair: differ).
     n_matched_people_, n_used_people_ : int
@@ -154,7 +158,9 @@ class MatchedMetric(CrowdMetric):
         if len(result.certain) and not self.ridge:
             raise NotIdentifiedError(self._why_certain(result))
         self.ridge_ = result.ridge
-        self.standard_errors_ = _standard_errors(likelihood, result)
+        self.symmetric_metric_ = result.symmetric
+        self.metric_covariance_ = _covariance(likelihood, result)
+        self.standard_errors_ = smat(np.sqrt(np.diag(self.metric_covariance_)))
         self._finish(result.metric, rows.users, None, self._solution(result, rows, sets))
         return self
 
@@ -270,8 +276,8 @@ class MatchedMetric(CrowdMetric):
         return sentence
 
 
-def _standard_errors(likelihood: ConditionalLikelihood, result: LogisticResult) -> Array:
-    """Return standard errors (d, d) of the entries of M, at the symmetric fit.
+def _covariance(likelihood: ConditionalLikelihood, result: LogisticResult) -> Array:
+    """Return the covariance (p, p) of svec of the symmetric fit, with infinite variances where answers do not reach.
 
     Inverse information ``H⁻¹`` where every set is a person of their own and of weight one; otherwise the sandwich
     ``H⁻¹ (Σ_k g_k g_kᵀ) H⁻¹``.
@@ -283,8 +289,7 @@ def _standard_errors(likelihood: ConditionalLikelihood, result: LogisticResult) 
         blind = np.zeros(p, dtype=bool)
     inverse = np.linalg.pinv(result.information + result.ridge * np.eye(p), rcond=1e-13, hermitian=True)
     alone = np.unique(likelihood.person).size == likelihood.person.size and bool(np.all(likelihood.weight == 1.0))
-    if alone:
-        variance = np.diag(inverse)
-    else:
-        variance = np.einsum("ij,jk,ki->i", inverse, likelihood.squared_scores(svec(result.symmetric)), inverse)
-    return smat(np.where(blind, np.inf, np.sqrt(np.maximum(variance, 0.0))))
+    covariance = inverse if alone else inverse @ likelihood.squared_scores(svec(result.symmetric)) @ inverse
+    covariance[blind] = covariance[:, blind] = 0.0
+    np.fill_diagonal(covariance, np.where(blind, np.inf, np.maximum(np.diag(covariance), 0.0)))
+    return covariance
