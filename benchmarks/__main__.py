@@ -21,6 +21,7 @@ NAMES = {
     "huber": "the exact Huber minimiser against scikit-learn's, on the same subspace metrics",
     "population": "people integrated out: error beside its bound, fall with people, time beside plain PyTorch",
     "diagnosis": "the verdict on a million people with four answers each, against a loop over people",
+    "coverage": "how often 90 % intervals hold the truth: entries of the metric, distances, ratios of distances",
     "matched": "matched questions: error by kind of people, bias by mismatch, search among 100,000 items",
     "reproduction": "what all figures of the paper cost, from a sample of the jobs (three minutes)",
     "discovery": "subspaces found among the items: how well, up to which noise, how fast, and what it costs the metric",

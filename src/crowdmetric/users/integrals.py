@@ -21,6 +21,7 @@ Arrays may be NumPy's or any other library's of the array API standard.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -30,6 +31,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
+from scipy.special import entr
 
 from crowdmetric.losses import Logistic, Loss
 
@@ -38,6 +40,7 @@ __all__ = [
     "Integral",
     "as_array",
     "evaluate_nodes",
+    "expected_information",
     "grid_of",
     "kernels",
     "loadings_of",
@@ -250,15 +253,42 @@ def posterior_of(integral: Integral, B: Array, E: Array, mu: Array, Sigma: Array
 
 
 def mean_probability(psi: Array, variance: Array, loss: Loss) -> Array:
-    """Return ``E[Pr[y = +1]]`` where ψ is Gaussian with these means and variances, of the shape of `psi`.
+    """Return ``E[Pr[y = +1]]`` where ψ is Gaussian with these means and variances, of the shape of `psi`."""
+    return _gaussian_means(psi, variance, loss, (lambda p: p,))[0]
 
-    The probability falls from one to zero within a width of 1/β, the law within √variance: the grid resolves both.
+
+def expected_information(psi: Array, variance: Array, loss: Loss) -> Array:
+    """Return what an answer would tell about a ψ that is Gaussian with these means and variances, in nats.
+
+    The mutual information of answer and ψ (and hence of the answer and whatever ψ is a part of), with the entropy
+    ``h(p) = −p log p − (1 − p) log(1 − p)``::
+
+        I = h(E[p]) − E[h(p)],      p = Pr[y = +1 | ψ]
+    """
+    p, noise = _gaussian_means(psi, variance, loss, (lambda p: p, _entropy))
+    return np.maximum(_entropy(p) - noise, 0.0)
+
+
+def _entropy(p: Array) -> Array:
+    """Return the entropy of an answer, in nats."""
+    return entr(p) + entr(1.0 - p)
+
+
+def _gaussian_means(
+    psi: Array, variance: Array, loss: Loss, functions: Sequence[Callable[[Array], Array]]
+) -> list[Array]:
+    """Return the mean of each function of ``p = Pr[y = +1 | ψ]`` over Gaussian ψ.
+
+    p falls from one to zero within a width of 1/β, the law within √variance: the grid resolves both.
     """
     xp = array_namespace(psi)
-    steepest = getattr(loss, "beta", 1.0) * float(xp.max(variance)) ** 0.5 if psi.shape[0] else 0.0
+    steepest = getattr(loss, "beta", 1.0) * float(xp.max(variance)) ** 0.5 if psi.size else 0.0
     grid = grid_of(1, max(FEWEST[1], min(2 * int(REACH * steepest / FINENESS) + 1, 20_001)))
-    total = xp.zeros_like(psi)
+    totals = [xp.zeros_like(psi) for _ in functions]
     spread = xp.sqrt(variance)
     for node, log_weight in zip(grid.line, grid.log_weights, strict=True):
-        total = total + float(np.exp(log_weight)) * loss.probability(psi + float(node) * spread)
-    return total
+        p = loss.probability(psi + float(node) * spread)
+        totals = [
+            total + float(np.exp(log_weight)) * function(p) for total, function in zip(totals, functions, strict=True)
+        ]
+    return totals
