@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from crowdmetric.errors import DataError
+
 __all__ = ["Quadratic", "ScoringResult", "minimise_by_scoring"]
 
 Array = NDArray[Any]
@@ -75,6 +77,8 @@ def minimise_by_scoring(
     `shorten(point, step)` returns the share of a step that may be taken at once; `after_step` hears of every step.
     """
     point, at = start, function(start)
+    if not np.isfinite(at.value):
+        raise DataError("the likelihood has no finite value at the start; check the items for extreme values")
     damping, growth, trust = 1e-2, 2.0, 1.0
     decrease = np.inf
     for iteration in range(1, max_iterations + 1):
