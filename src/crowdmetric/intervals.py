@@ -38,6 +38,8 @@ Array = NDArray[Any]
 
 # Share of a linear form that may lie on entries without a finite variance before it has none either.
 TOUCHES = 1e-9
+# A difference of linear forms that is this small beside them is none.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,8 @@ def closer(model: CrowdMetric, a: Any, b: Any, c: Any, level: float = 0.9) -> Cl
     metric, covariance = _fit_of(model)
     to_b, to_c = (_forms(model, np.stack([np.asarray(a), np.asarray(other)])[None]) for other in (b, c))
     form = to_c - to_b
+    if np.abs(form).max() <= ROUNDING * max(np.abs(to_b).max(), np.abs(to_c).max()):
+        form = np.zeros_like(form)  # b and c mirror each other in a: equally close under any metric
     difference = float((form @ svec(metric))[0])
     error = float(np.sqrt(_variances(form, covariance))[0])
     z = difference / error if error > 0 else float(np.copysign(np.inf, difference)) if difference else 0.0
