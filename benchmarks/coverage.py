@@ -84,7 +84,7 @@ def measure(name: str, runs: int, first: int = 1000) -> None:
     )
 
 
-def main(runs: int = 16, names: list[str] | None = None) -> None:
+def main(runs: int = 32, names: list[str] | None = None) -> None:
     print(f"share of {LEVEL:.0%} intervals that hold the truth, {runs} runs: entries, distances, ratios of distances")
     for name in names or SETTINGS:
         measure(name, runs)

@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning, NotIdentifiedError
-from crowdmetric.estimators import IdealPointMetric, StitchedMetric
+from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.losses import LOSSES, Logistic, get_loss
 from crowdmetric.simulate import Crowd, simulate_crowd
@@ -82,7 +82,7 @@ def expected_failures(estimator: CrowdMetric) -> dict[str, str]:
 
 
 @parametrize_with_checks(
-    [IdealPointMetric(), StitchedMetric(), IdealPointMetric(loss="squared")],
+    [IdealPointMetric(), StitchedMetric(), IdealPointMetric(loss="squared"), PopulationMetric(), MatchedMetric()],
     expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_conventions(estimator, check) -> None:

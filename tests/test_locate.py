@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -9,10 +11,12 @@ from scipy.special import entr, expit
 from scipy.stats import norm
 
 from crowdmetric import locate as module
+from crowdmetric.cli import main
 from crowdmetric.errors import DataError
 from crowdmetric.estimators import MatchedMetric, PopulationMetric
 from crowdmetric.locate import Located, locate
 from crowdmetric.losses import Logistic, Probit
+from crowdmetric.persist import save_model
 from crowdmetric.simulate import answer, simulate_crowd
 from crowdmetric.users.integrals import expected_information
 
@@ -214,3 +218,22 @@ def test_bad_input_gets_a_sentence(model: PopulationMetric, small: Located) -> N
     nobody.pseudo_ideal_covariances_ = None
     with pytest.raises(DataError, match="does not keep the covariances of its 800 people; give answers"):
         locate(nobody)
+
+
+def test_from_a_shell(model: PopulationMetric, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Items and people under names of their own; a person the model has never met."""
+    names = np.array([f"item {i}" for i in range(len(CROWD.items))])
+    save_model(tmp_path / "model", model, item_ids=names)
+    (tmp_path / "new.csv").write_text("user,left,right,choice\nann,item 0,item 1,left\nann,item 2,item 3,right\n")
+    assert main(["locate", str(tmp_path / "model"), str(tmp_path / "new.csv"), "--next", "--top", "2"]) == 0
+    head, row = (line.split(",") for line in capsys.readouterr().out.splitlines())
+    cells = dict(zip(head, row, strict=True))
+    ann = locate(model, [[0, 1], [2, 3]], [-1, 1], users=["ann", "ann"])
+    assert cells["user"] == "ann"
+    assert [float(cells[f"ideal_f{j}"]) for j in range(2)] == pytest.approx(ann.mean[0].tolist())
+    assert float(cells["spread_f1"]) == pytest.approx(np.sqrt(ann.covariance[0, 1, 1]))
+    assert [cells["best_1"], cells["best_2"]] == [names[i] for i in ann.rank_items(top=2)[0]]
+    question = ann.next_question()
+    assert [cells["next_left"], cells["next_right"]] == [names[i] for i in question.pairs[0]]
+    assert main(["locate", str(tmp_path / "model"), str(tmp_path / "new.csv"), "--out", str(tmp_path / "o.csv")]) == 0
+    assert (tmp_path / "o.csv").read_text().startswith("user,ideal_f0")

@@ -8,6 +8,7 @@
     fit.py         tables -> a saved model
     predict.py     a saved model and questions -> expected answers
     export.py      a saved model -> one matrix for other programs
+    locate.py      a saved model and answers -> where people stand, what to ask them next
     info.py        a saved model -> what is in it
     reproduce.py   the paper's experiments, run again
 """
@@ -19,6 +20,7 @@ from crowdmetric.commands.diagnose import DIAGNOSE
 from crowdmetric.commands.export import EXPORT
 from crowdmetric.commands.fit import FIT
 from crowdmetric.commands.info import INFO
+from crowdmetric.commands.locate import LOCATE
 from crowdmetric.commands.predict import PREDICT
 from crowdmetric.commands.reproduce import REPRODUCE
 from crowdmetric.commands.simulate import SIMULATE
@@ -27,3 +29,4 @@ __all__ = ["COMMANDS", "Command", "UsageError"]
 
 # In the order in which people meet them; `crowdmetric --help` lists them so.
 COMMANDS: tuple[Command, ...] = (SIMULATE, DIAGNOSE, FIT, PREDICT, EXPORT, INFO, REPRODUCE)
+COMMANDS: tuple[Command, ...] = (SIMULATE, DIAGNOSE, FIT, PREDICT, LOCATE, INFO, REPRODUCE)

@@ -8,16 +8,15 @@ from argparse import ArgumentParser, Namespace
 
 import numpy as np
 
+from crowdmetric.commands.aligned import NAMES, align
 from crowdmetric.commands.base import Command, note
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError, DroppedRowsWarning, ModelFileError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.persist import SavedModel, load_model
-from crowdmetric.tables import Column, Columns, as_ids, canonical_columns, read_columns, write_columns, write_csv
+from crowdmetric.persist import load_model
+from crowdmetric.tables import Column, Columns, canonical_columns, read_columns, write_columns, write_csv
 
 __all__ = ["PREDICT"]
-
-NAMES = {"user": "user", "left": "left", "right": "right"}
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -33,7 +32,7 @@ def _run(options: Namespace) -> None:
         raise ModelFileError(f"{options.model} was saved without items; fit it to a catalogue of items")
     estimator = model.estimator()
     table = canonical_columns(read_columns(options.comparisons), NAMES)
-    known_items, known_users = _align(table, model)
+    known_items, known_users = align(table, model)
     estimator.users_ = known_users
     questions = Comparisons.from_table(
         {name: table[name] for name in NAMES} | {"response": np.full(len(table["user"]), -1.0)},
@@ -46,28 +45,6 @@ def _run(options: Namespace) -> None:
     else:
         write_columns(predictions, options.out)
     _note_accuracy(options, estimator, table, known_items)
-
-
-def _align(table: Columns, model: SavedModel) -> tuple[Column, Column]:
-    """Return the model's items and people under ids of the table's kind.
-
-    A CSV file whose ids all look like numbers is read as numbers, so the same person can be 7 in one table
-    and '7' in another: where the kinds differ, both sides become text.
-    """
-    known = {"left": model.item_ids, "right": model.item_ids, "user": model.users}
-    kinds = {name: as_ids(table[name], name)[0].dtype.kind == "i" for name in NAMES}
-    for group in (("left", "right"), ("user",)):
-        if len({kinds[name] for name in group} | {known[name].dtype.kind == "i" for name in group}) > 1:
-            for name in group:
-                table[name], known[name] = _as_text(table[name], name), known[name].astype(str)
-    return known["left"], known["user"]
-
-
-def _as_text(column: Column, name: str) -> Column:
-    ids, missing = as_ids(column, name)
-    text = ids.astype(str).astype(object)
-    text[missing] = None
-    return text
 
 
 def _note_strangers(options: Namespace, questions: Comparisons, known: Column) -> None:
