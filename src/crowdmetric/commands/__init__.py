@@ -28,5 +28,4 @@ from crowdmetric.commands.simulate import SIMULATE
 __all__ = ["COMMANDS", "Command", "UsageError"]
 
 # In the order in which people meet them; `crowdmetric --help` lists them so.
-COMMANDS: tuple[Command, ...] = (SIMULATE, DIAGNOSE, FIT, PREDICT, EXPORT, INFO, REPRODUCE)
-COMMANDS: tuple[Command, ...] = (SIMULATE, DIAGNOSE, FIT, PREDICT, LOCATE, INFO, REPRODUCE)
+COMMANDS: tuple[Command, ...] = (SIMULATE, DIAGNOSE, FIT, PREDICT, LOCATE, EXPORT, INFO, REPRODUCE)

@@ -45,7 +45,10 @@ def _rows(people: Located, model: SavedModel, ids: Column, top: int, ask: bool) 
     """Return a row a person: ideal point and its standard deviation by feature, best items, next question."""
     spread = np.sqrt(np.maximum(np.diagonal(people.covariance, axis1=1, axis2=2), 0.0))
     rows: Columns = {"user": people.users}
-    for j, name in enumerate(model.feature_names):
+    # after preprocessing people stand among coordinates, not features
+    d = people.mean.shape[1]
+    names = model.feature_names if model.preprocessing is None else [f"coordinate{j}" for j in range(d)]
+    for j, name in enumerate(names):
         rows[f"ideal_{name}"], rows[f"spread_{name}"] = people.mean[:, j], spread[:, j]
     for place, best in enumerate(people.rank_items(top=top).T, start=1):
         rows[f"best_{place}"] = ids[best]
