@@ -617,13 +617,12 @@ def test_clone_pickle_and_folder(base: PopulationMetric, tmp_path) -> None:
 # ------------------------------------------------------------------------------------------ what cannot be known
 
 
-@pytest.mark.xfail(reason="the grid's resolution ends the search for a scale before its standard error shows it")
 def test_noiseless_answers_on_lines_do_not_give_the_scale() -> None:
     """On a line ψ = Q(x − x')(x + x' − 2u): without noise its sign does not depend on Q."""
     crowd = simulate_crowd(3, 15, 1, users=20, comparisons=4, beta=np.inf, seed=0)
-    with pytest.warns(NotIdentifiedWarning, match="scale of the metric is hardly known.*rely on shape_"):
+    with pytest.warns(NotIdentifiedWarning, match="scale of the metric is not known.*rely on shape_"):
         model = PopulationMetric(crowd.items, starts=1, ridge=None).fit(crowd.pairs, crowd.y, users=crowd.users)
-    assert model.scale_error_ > 0.5
+    assert model.spread_ > 20.0
     assert "free of noise" in model.solution_.summary()
 
 
@@ -650,7 +649,7 @@ def test_questions_near_ideal_points_are_noticed() -> None:
 
 
 def test_one_answer_each_cannot_tell_whether_questions_were_chosen() -> None:
-    assert np.isnan(questions(0.0, 0, K=800, m=1).fit(tol=1e-4).question_bias_)
+    assert np.isnan(questions(0.0, 1, K=3000, m=1).fit(tol=1e-4).question_bias_)
 
 
 @pytest.mark.filterwarnings("ignore::crowdmetric.errors.NotIdentifiedWarning")

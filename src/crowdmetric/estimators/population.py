@@ -50,6 +50,10 @@ GOOD_ENOUGH = 0.1
 AGREEMENT = 0.05
 # A standard error of log scale beyond which the scale is not known.
 LOOSE_SCALE = 0.5
+# Where people differ this many times more than answers scatter, answers are as good as noiseless.
+NOISELESS = 20.0
+# A mean eigenvalue, for items of size one, that is as good as none.
+NO_METRIC = 0.02
 # Questions look chosen for people beyond this z-score.
 BIASED = 4.0
 
@@ -121,9 +125,11 @@ class PopulationMetric(CrowdMetric):
     ridge_, determined_ : float
         The strength used, and how many of the p − 1 shape parameters the answers determine under it.
     log_likelihood_ : float
-        Of all answers.
+        Of all answers, at its maximum (before `scale_correction_`).
     approximation_error_, integration_ : float, str
         How far an exact integral would move the metric, in standard errors (the worst entry); how it was done.
+    spread_ : float
+        How much people differ in ψ (root mean square), in units of the noise of an answer.
     question_bias_ : float
         z-score of the test that questions were chosen near people's ideal points; NaN where nobody can tell.
 
@@ -228,7 +234,7 @@ class PopulationMetric(CrowdMetric):
         self.scale_ = float(np.trace(law.metric)) / d
         self.shape_ = law.metric / self.scale_ if self.scale_ > 0 else law.metric
         self.log_likelihood_, self.ridge_, self.starts_ = result.value, 0.0, np.array([result.value])
-        self.scale_error_ = self.question_bias_ = self.approximation_error_ = float("nan")
+        self.scale_error_ = self.question_bias_ = self.approximation_error_ = self.spread_ = float("nan")
         self._describe_law(law, float(np.exp(fit.log_spread)) * units.size)
         self.pseudo_ideal_covariances_: Array | None = None
         done = result.converged
@@ -365,7 +371,9 @@ class PopulationMetric(CrowdMetric):
         law = problem.structure.law(fit.natural, d)
         free = self.covariance == "free"
         chart = Chart(d, None, free)
-        start = chart.theta(law.metric, law.mean, law.covariance if free else fit.natural[-1:])
+        # a crowd that prefers what is far has no metric to start from, and an isotropic fit cannot cross zero
+        metric = law.metric if np.trace(law.metric) > NO_METRIC * d else -0.5 * np.eye(d)
+        start = chart.theta(metric, law.mean, law.covariance if free else fit.natural[-1:])
         unbound = fit_law(problem.total, chart, start, ridge=0.0, **self._options())
         if not unbound.result.converged:
             unbound = fit_law(problem.total, chart, start, ridge=fit.ridge, **self._options())
@@ -380,6 +388,7 @@ class PopulationMetric(CrowdMetric):
         inside = problem.structure.law(fit.natural, d)
         law = units.law_outside(inside)
         self._describe_law(law, float(np.exp(fit.natural[-1])) * units.size)
+        self.spread_ = problem.spread(inside)
         points, spreads = problem.people(inside, n_people)
         self.pseudo_ideal_covariances_ = None if spreads is None else spreads / units.size**2
         return points / units.size - 2.0 * units.centre @ law.metric
@@ -402,10 +411,10 @@ class PopulationMetric(CrowdMetric):
         if apart >= AGREEMENT:
             text = f"{self.starts} starts ended up to {apart:.2g} nats apart, and the best is kept; raise starts"
             notes.append((ConvergenceWarning, text))
-        if self.scale_error_ > LOOSE_SCALE:
+        if self.scale_error_ > LOOSE_SCALE or self.spread_ > NOISELESS:
             text = (
-                f"the scale of the metric is hardly known (its logarithm has standard error {self.scale_error_:.1g}): "
-                "the answers look free of noise, or say too little about it; rely on shape_, not on metric_"
+                "the scale of the metric is not known: the answers look free of noise, or say too little about it; "
+                "rely on shape_, not on metric_"
             )
             notes.append((NotIdentifiedWarning, text))
         if abs(self.question_bias_) > BIASED:

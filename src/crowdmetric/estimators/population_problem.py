@@ -93,7 +93,18 @@ class PopulationProblem:
         explained = np.linalg.lstsq(sums.information, sums.cross, rcond=1e-10)[0]
         left = sums.square - float(sums.cross @ explained)
         # what the other parameters explain of κ but for rounding is not evidence
-        return sums.score / np.sqrt(left) if left > 1e-6 * sums.square > 0 else float("nan")
+        if not left > 1e-6 * sums.square > 0:
+            return float("nan")
+        # under a ridge or at the boundary of the cone the other scores are not zero
+        return (sums.score - float(sums.others @ explained)) / float(np.sqrt(left))
+
+    def spread(self, law: Law) -> float:
+        """Return the root mean square spread of ψ over people, in units of the answers' noise."""
+        variances = [
+            np.einsum("pmd,de,pme->pm", delta, law.covariance, delta)
+            for delta in (block.loadings @ block.span for block in self.blocks[:8])
+        ]
+        return float(np.sqrt(np.mean(np.concatenate([v.ravel() for v in variances])))) * getattr(self.loss, "beta", 1.0)
 
     def people(self, law: Law, n_people: int) -> tuple[Array, Array | None]:
         """Return means (K, d) and, where they fit, covariances (K, d, d) of everybody's v."""

@@ -42,10 +42,11 @@ def _means(block: PopulationBlock, law: Law, integral: Integral) -> Array:
 
 @dataclass(frozen=True)
 class BiasSums:
-    """Sums over people for the test of `bias_sums`: the score of κ, its square, and its products with other scores."""
+    """Sums over people for the test of `bias_sums`: score of κ and of the other parameters, squares and products."""
 
     score: float
     square: float
+    others: Array
     cross: Array
     information: Array
 
@@ -53,6 +54,7 @@ class BiasSums:
         return BiasSums(
             self.score + other.score,
             self.square + other.square,
+            self.others + other.others,
             self.cross + other.cross,
             self.information + other.information,
         )
@@ -72,4 +74,4 @@ def bias_sums(block: PopulationBlock, structure: Structure, natural: Array, loss
     middle = 0.5 * np.einsum("pm,pmd->pd", block.weight, block.total) / heaviness[:, None]
     pull = np.einsum("pmq,pm,pqd->pd", block.loadings, integral.slope, block.span)
     kappa = -2.0 * np.einsum("pd,pd->p", pull @ law.metric, middle)
-    return BiasSums(float(kappa.sum()), float(kappa @ kappa), scores.T @ kappa, scores.T @ scores)
+    return BiasSums(float(kappa.sum()), float(kappa @ kappa), scores.sum(axis=0), scores.T @ kappa, scores.T @ scores)
