@@ -44,7 +44,7 @@ ROW = {
     "experiments": 9,
     "export": 9,
     "report": 9,
-    "plots": 8,
+    "plots": 7,
     "progress": 9,
     "commands": 10,
     "__init__": 10,

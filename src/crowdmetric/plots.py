@@ -6,7 +6,7 @@ Colours are safe for colour-blind readers: matplotlib's PuOr where sign matters,
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.errors import DataError, missing_extra
 
-__all__ = ["draw_map", "draw_metric", "draw_strip", "new_figure", "save_figure"]
+__all__ = ["draw_evaluation", "draw_map", "draw_metric", "draw_strip", "new_figure", "save_figure"]
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -88,3 +88,39 @@ def draw_strip(axes: Sequence[Any], pictures: NDArray[Any], label: str, marks: A
         for spine in ax.spines.values():
             spine.set(color="#b35806" if frame else "#cccccc", linewidth=2.5 if frame else 0.8)
     axes[0].set_ylabel(label, rotation=0, ha="right", va="center")
+
+
+DOTS = ("#b35806", "#542788")
+
+
+def draw_evaluation(
+    figure: Any,
+    values: Mapping[str, NDArray[Any]],
+    errors: Mapping[str, NDArray[Any]],
+    splits: Sequence[str],
+    models: Sequence[str],
+) -> None:
+    """Draw two rows of panels, a column a split: every model's value as a dot, better to the right.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+    values, errors : mappings of (splits, models) arrays
+        By measure; an error is that of the difference to the best model, drawn as two of them to either side.
+    splits, models : sequences of str
+    """
+    panels = figure.subplots(len(values), len(splits), sharey=True, squeeze=False)
+    place = np.arange(len(models))[::-1]
+    for row, (measure, colour) in enumerate(zip(values, DOTS, strict=True)):
+        for column, name in enumerate(splits):
+            axes, value = panels[row, column], values[measure][column]
+            axes.axvline(value.max(), color="#999999", linewidth=0.8, linestyle=":")
+            axes.errorbar(value, place, xerr=2.0 * errors[measure][column], fmt="o", color=colour, capsize=3)
+            axes.set_yticks(place, labels=models)
+            axes.set_xlabel(f"{measure.replace('_', '-')} an answer" if measure != "accuracy" else "accuracy")
+            axes.locator_params(axis="x", nbins=4)
+            axes.margins(y=0.08)
+            axes.spines[["top", "right"]].set_visible(False)
+            if row == 0:
+                axes.set_title(name, fontsize=11)
+    figure.supxlabel("bars: two standard errors of the difference to the best model", fontsize=9, color="#666666")

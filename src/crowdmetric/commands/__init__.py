@@ -5,6 +5,7 @@
     base.py        what a command is, and what commands share
     simulate.py    a crowd with a known truth -> tables
     diagnose.py    tables -> what they can teach
+    evaluate.py    tables -> which model predicts hidden answers best
     fit.py         tables -> a saved model
     predict.py     a saved model and questions -> expected answers
     export.py      a saved model -> one matrix for other programs
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from crowdmetric.commands.base import Command, UsageError
 from crowdmetric.commands.diagnose import DIAGNOSE
+from crowdmetric.commands.evaluate import EVALUATE
 from crowdmetric.commands.export import EXPORT
 from crowdmetric.commands.fit import FIT
 from crowdmetric.commands.info import INFO
@@ -28,4 +30,4 @@ from crowdmetric.commands.simulate import SIMULATE
 __all__ = ["COMMANDS", "Command", "UsageError"]
 
 # In the order in which people meet them; `crowdmetric --help` lists them so.
-COMMANDS: tuple[Command, ...] = (SIMULATE, DIAGNOSE, FIT, PREDICT, LOCATE, EXPORT, INFO, REPRODUCE)
+COMMANDS: tuple[Command, ...] = (SIMULATE, DIAGNOSE, EVALUATE, FIT, PREDICT, LOCATE, EXPORT, INFO, REPRODUCE)

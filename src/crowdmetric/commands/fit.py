@@ -21,7 +21,7 @@ from crowdmetric.solvers.bounds import BOUNDS
 from crowdmetric.stitch import METHODS
 from crowdmetric.tables import Column, Items, read_columns, read_items, unique_ids
 
-__all__ = ["FIT"]
+__all__ = ["FIT", "read_labels"]
 
 ESTIMATORS: dict[str, type[IdealPointMetric] | type[MatchedMetric] | type[StitchedMetric]] = {
     "ideal": IdealPointMetric,
@@ -88,7 +88,7 @@ def _run(options: Namespace) -> None:
     items = read_items(options.items)
     comparisons = Comparisons.read(options.comparisons, items=items)
     if options.labels is not None:
-        parameters["subspaces"] = _read_labels(options, items)
+        parameters["subspaces"] = read_labels(options, items)
     elif options.discover:
         parameters["subspaces"] = "discover"
     features = items.features
@@ -164,7 +164,7 @@ def _preprocessing(options: Namespace) -> ItemMap | None:
     return ItemMap(standardise=options.standardise, components=components, whiten=options.whiten)
 
 
-def _read_labels(options: Namespace, items: Items) -> Column:
+def read_labels(options: Namespace, items: Items) -> Column:
     """Return the subspace (N,) of every item, −1 or None where the file names none."""
     columns = read_columns(options.labels)
     for name in ("item_id", "subspace"):

@@ -1,0 +1,88 @@
+"""crowdmetric evaluate: tables -> which model predicts hidden answers best."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any
+
+from crowdmetric.commands.base import Command, UsageError, note
+from crowdmetric.commands.fit import read_labels
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.errors import MissingExtraError
+from crowdmetric.evaluate import MODELS, SPLITS, Evaluation, evaluate
+from crowdmetric.folders import check_target, new_folder
+from crowdmetric.plots import save_figure
+from crowdmetric.progress import show_progress
+from crowdmetric.tables import read_items
+
+__all__ = ["EVALUATE"]
+
+FILES = ("evaluation.csv", "evaluation.json", "evaluation.png")
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("items", metavar="ITEMS", help="CSV, Parquet, .npy or .npz: one row an item")
+    add("comparisons", metavar="COMPARISONS", help="CSV or Parquet: who compared what, and the answers")
+    add("--split", action="append", choices=SPLITS, help="what to hide; may be repeated (default: all three in turn)")
+    add("--models", metavar="NAMES", help=f"separated by commas (default: all of {', '.join(MODELS)})")
+    add("--labels", metavar="FILE", help="CSV or Parquet: item_id, subspace; adds the model 'stitched'")
+    add("--train-answers", type=int, metavar="N", help="answers a person to learn from (default: all not hidden)")
+    add("--given", type=int, default=0, metavar="N", help="answers known of a new person (default: 0)")
+    add("--both-new", action="store_true", help="new items: ask about two unseen items only")
+    add("--repeats", type=int, default=3, metavar="N", help="how often to hide something else (default: 3)")
+    add("--seed", type=int, default=0, help="of what is hidden (default: 0)")
+    add("--jobs", type=int, metavar="N", help="processes (default: one a core)")
+    add("--out", metavar="DIR", help="folder to make, with the table (CSV, JSON) and a picture (PNG)")
+    add("--overwrite", action="store_true", help="replace an older evaluation")
+    add("--json", action="store_true", help="print one JSON object instead of a summary")
+
+
+def _run(options: Namespace) -> None:
+    models = None if options.models is None else [name.strip() for name in options.models.split(",") if name.strip()]
+    if options.labels is None and models is not None and "stitched" in models:
+        raise UsageError("--models stitched needs --labels, which say which subspace an item lies in")
+    if options.seed < 0:
+        raise UsageError(f"--seed {options.seed} is negative; give 0 or more")
+    if options.out is not None:
+        check_target(options.out, options.overwrite, _is_evaluation)
+    items = read_items(options.items)
+    comparisons = Comparisons.read(options.comparisons, items=items)
+    labels: Any = None if options.labels is None else read_labels(options, items)
+    with show_progress("Evaluating", quiet=options.quiet) as say:
+        found = evaluate(
+            items.features, comparisons, models, splits=options.split or tuple(SPLITS),
+            train_answers=options.train_answers, given=options.given, repeats=options.repeats, seed=options.seed,
+            subspaces=labels, both_new=options.both_new, jobs=options.jobs, after_fit=say,
+        )  # fmt: skip
+    if options.out is not None:
+        _write(options, found)
+    print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False) if options.json else found.summary())
+
+
+def _is_evaluation(folder: Path) -> bool:
+    return {file.name for file in folder.iterdir()} <= set(FILES)
+
+
+def _write(options: Namespace, found: Evaluation) -> None:
+    with new_folder(options.out, options.overwrite, _is_evaluation) as folder:
+        found.to_csv(folder / "evaluation.csv")
+        text = json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False, indent=1)
+        (folder / "evaluation.json").write_text(text + "\n", encoding="utf-8")
+        try:
+            save_figure(found.plot(), folder / "evaluation.png")
+        except MissingExtraError as error:
+            note(options, f"no picture: {error}")
+        written = sorted(file.name for file in folder.iterdir())
+    note(options, f"wrote {', '.join(written)} to {options.out}")
+
+
+EVALUATE = Command(
+    name="evaluate",
+    help="compare models by how well they predict hidden answers, beside simple baselines",
+    example="crowdmetric evaluate crowd/items.csv crowd/comparisons.csv --split pairs --repeats 1",
+    add_arguments=_arguments,
+    run=_run,
+)

@@ -1,0 +1,44 @@
+"""Which model predicts best, honestly: hidden answers, three ways of hiding them, and baselines.
+
+::
+
+    splits.py       what is hidden
+    scores.py       how good probabilities are
+    model.py        what an evaluated model is
+    popularity.py   Bradley–Terry
+    crowds.py       people integrated out, under no metric, the identity, a metric, or any symmetric matrix
+    estimated.py    the library's estimators
+    models.py       all of them by name
+    verdict.py      sentences that follow, and the rules behind them
+    evaluation.py   the table, differences and their errors
+    run.py          fit and score
+"""
+
+from __future__ import annotations
+
+from crowdmetric.evaluate.crowds import CrowdModel
+from crowdmetric.evaluate.estimated import EstimatorModel
+from crowdmetric.evaluate.evaluation import Evaluation, Result
+from crowdmetric.evaluate.model import Fitted, Model
+from crowdmetric.evaluate.models import MODELS
+from crowdmetric.evaluate.popularity import BradleyTerry
+from crowdmetric.evaluate.run import evaluate
+from crowdmetric.evaluate.splits import SPLITS, Plan, Split, split
+from crowdmetric.evaluate.verdict import Difference
+
+__all__ = [
+    "MODELS",
+    "SPLITS",
+    "BradleyTerry",
+    "CrowdModel",
+    "Difference",
+    "EstimatorModel",
+    "Evaluation",
+    "Fitted",
+    "Model",
+    "Plan",
+    "Result",
+    "Split",
+    "evaluate",
+    "split",
+]

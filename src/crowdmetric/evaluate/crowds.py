@@ -1,0 +1,221 @@
+"""Crowds with a law: a metric of some kind and people drawn from a Gaussian, integrated out.
+
+All members of one family, ``ψ = ⟨Δ, M⟩ + ⟨δ, v⟩`` with v ~ N(μ, Σ) (`crowdmetric.users.population`), which differ in
+what M may be and in how people spread, so that a difference between two of them says what that freedom is worth:
+
+===========  ==============  =====================================================================================
+metric       M               the model
+===========  ==============  =====================================================================================
+none         0               linear utilities with a crowd prior (a mixed logit): people, but no ideal points
+identity     cI, c > 0       ideal points under the distance that the items came with
+psd          ⪰ 0             ideal points under a learnt distance (`PopulationMetric`)
+symmetric    any             the same quadratic without the promise that anybody has an ideal point
+===========  ==============  =====================================================================================
+
+The fits are those of `PopulationMetric` (the same likelihood, the same ridge from the evidence) without its standard
+errors, which predictions do not need and which are most of its time; everybody whose answers span more than a line is
+integrated out by expectation propagation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.engines.local import LocalEngine
+from crowdmetric.errors import DataError
+from crowdmetric.estimators.inputs import read_rows
+from crowdmetric.estimators.population_problem import PopulationProblem
+from crowdmetric.estimators.units import Units
+from crowdmetric.losses import Logistic, Loss
+from crowdmetric.solvers.charts import Chart
+from crowdmetric.solvers.population import fit_with_evidence
+from crowdmetric.solvers.scoring import Quadratic, ScoringResult, minimise_by_scoring
+from crowdmetric.symmetric import degrees_of_freedom, factor_jacobian, project_psd, smat, svec
+from crowdmetric.users.blocks import Answers, arrange
+from crowdmetric.users.integrals import mean_probability, posterior_of
+from crowdmetric.users.population import STRUCTURES, Law, PopulationBlock, blocks_of, integrate
+
+__all__ = ["METRICS", "Crowd", "CrowdModel"]
+
+Array = NDArray[Any]
+
+METRICS = ("none", "identity", "psd", "symmetric")
+BLOCK_SIZE = 1 << 18
+TOLERANCE, STEPS = 1e-4, 200
+# Numbers in the covariances of people that are held at once.
+MOST_NUMBERS = 4_000_000
+
+
+@dataclass(frozen=True)
+class CrowdModel:
+    """Learn a metric of some kind and the law of people.
+
+    Attributes
+    ----------
+    name : str
+    metric : {'none', 'identity', 'psd', 'symmetric'}
+    covariance : {'isotropic', 'free'}
+        Of ideal points or, where M = 0 and nobody has one, of utilities ('free' only).
+    """
+
+    name: str
+    metric: str = "psd"
+    covariance: str = "isotropic"
+
+    def __post_init__(self) -> None:
+        for option, known in (("metric", METRICS), ("covariance", tuple(STRUCTURES))):
+            if getattr(self, option) not in known:
+                raise DataError(f"{option}={getattr(self, option)!r} is unknown; use {', '.join(map(repr, known))}")
+        if self.metric == "none" and self.covariance != "free":
+            raise DataError("without a metric there are no ideal points to be isotropic; use covariance='free'")
+
+    def fit(self, items: Array, train: Comparisons) -> Crowd:
+        """Learn from answers about items (N, d)."""
+        loss = Logistic()
+        rows = read_rows(train, None, None, None, items, loss)
+        units = Units.of(rows.items, rows.pairs)
+        blocks = blocks_of(arrange(replace(rows.jointly(), items=units.inside(rows.items)), block_size=BLOCK_SIZE))
+        if not blocks:
+            raise DataError("no comparison of different items has a positive weight; there is nothing to learn from")
+        structure = STRUCTURES[self.covariance]
+        problem = PopulationProblem(blocks, structure, loss, LocalEngine(1))
+        d = problem.d
+        if self.metric in ("psd", "symmetric"):
+            chart = Chart(d, d if self.metric == "psd" else None, self.covariance == "free")
+            natural = fit_with_evidence(
+                problem.total, chart, _start(chart), tolerance=TOLERANCE, max_iterations=STEPS
+            ).natural
+        else:
+            restricted = Restricted(d, self.metric == "identity", self.covariance == "free")
+            natural = restricted.natural(_minimise(problem, restricted).point)
+        return Crowd(items, units, structure.law(natural, d), loss)
+
+
+def _start(chart: Chart) -> Array:
+    """Return twice the identity and people as far out as items, for items of size one (as `PopulationMetric` does)."""
+    d = chart.d
+    metric, spread = 2.0 * np.eye(d), 1.0 / np.sqrt(d)
+    return chart.theta(metric, np.zeros(d), 4.0 * spread**2 * metric @ metric if chart.free else np.log([spread]))
+
+
+@dataclass(frozen=True)
+class Restricted:
+    """θ = (log c if the metric is cI, μ, F with Σ = FFᵀ if free, else log s); M = 0 without a metric."""
+
+    d: int
+    identity: bool
+    free: bool
+
+    def start(self) -> Array:
+        """Return where to begin: see `_start`."""
+        d = self.d
+        spread = (4.0 / np.sqrt(d) * np.eye(d)).ravel() if self.free else np.log([1.0 / np.sqrt(d)])
+        return np.concatenate([[np.log(2.0)] if self.identity else [], np.zeros(d), spread])
+
+    def natural(self, theta: Array) -> Array:
+        """Return svec M, μ and svec Σ or log s."""
+        d, n = self.d, int(self.identity)
+        scale = float(np.exp(theta[0])) if self.identity else 0.0
+        spread = theta[n + d :]
+        if self.free:
+            F = spread.reshape(d, d)
+            spread = svec(F @ F.T)
+        return np.concatenate([scale * svec(np.eye(d)), theta[n : n + d], spread])
+
+    def pull_back(self, theta: Array, value: float, gradient: Array, information: Array) -> Quadratic:
+        """Return f, its gradient and its curvature in θ from those in natural parameters."""
+        d, p, n = self.d, degrees_of_freedom(self.d), int(self.identity)
+        J = np.zeros((gradient.size, theta.size))
+        bend = np.zeros((theta.size, theta.size))
+        if self.identity:
+            J[:p, 0] = np.exp(theta[0]) * svec(np.eye(d))
+        J[p : p + d, n : n + d] = np.eye(d)
+        if self.free:
+            J[p + d :, n + d :] = factor_jacobian(theta[n + d :].reshape(d, d))
+            bend[n + d :, n + d :] = 2.0 * np.kron(project_psd(smat(gradient[p + d :])), np.eye(d))
+        else:
+            J[-1, -1] = 1.0
+        return Quadratic(value, J.T @ gradient, J.T @ information @ J + bend)
+
+
+def _minimise(problem: PopulationProblem, chart: Restricted) -> ScoringResult:
+    def function(theta: Array) -> Quadratic:
+        sums = problem.total(chart.natural(theta))
+        if not (np.isfinite(sums.value) and np.all(np.isfinite(sums.score))):  # a step far too long: refuse it
+            return Quadratic(np.inf, np.zeros(theta.size), np.eye(theta.size))
+        assert sums.information is not None
+        return chart.pull_back(theta, -sums.value, -sums.score, sums.information)
+
+    return minimise_by_scoring(function, chart.start(), tolerance=TOLERANCE, max_iterations=STEPS)
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """A metric and a law of people, in the units of the items learnt from.
+
+    Attributes
+    ----------
+    items
+        (N, d), in their own units.
+    units, law
+        Law of v for items in these units.
+    loss
+        How answers scatter.
+    """
+
+    items: Array
+    units: Units
+    law: Law
+    loss: Loss
+
+    @property
+    def metric(self) -> Array:
+        """The metric (d, d) for items in their own units."""
+        return self.units.law_outside(self.law).metric
+
+    def probability(self, questions: Comparisons, known: Comparisons) -> Array:
+        """Return Pr[right preferred] (T,), averaged over where each person may stand given their known answers."""
+        X = self.units.inside(np.asarray(self.items, dtype=np.float64))
+        delta, total = X[questions.left] - X[questions.right], X[questions.left] + X[questions.right]
+        offset = np.einsum("td,td->t", delta @ self.law.metric, total)
+        mean, variance = np.empty(len(questions)), np.empty(len(questions))
+        asked = np.unique(questions.user)
+        at_once = max(1, MOST_NUMBERS // X.shape[1] ** 2)
+        for first in range(0, asked.size, at_once):
+            people = asked[first : first + at_once]
+            points, spreads = self._place(X, known, people)
+            rows = np.flatnonzero(np.isin(questions.user, people))
+            for part in np.array_split(rows, 1 + rows.size // at_once):
+                who = np.searchsorted(people, questions.user[part])
+                mean[part] = np.einsum("td,td->t", delta[part], points[who])
+                variance[part] = np.einsum("td,tde,te->t", delta[part], spreads[who], delta[part])
+        probability: Array = mean_probability(offset + mean, np.maximum(variance, 0.0), self.loss)
+        return probability
+
+    def _place(self, X: Array, known: Comparisons, people: NDArray[np.int64]) -> tuple[Array, Array]:
+        """Return mean (K, d) and covariance (K, d, d) of the v of some people; without answers, the population's."""
+        points, spreads = np.tile(self.law.mean, (people.size, 1)), np.tile(self.law.covariance, (people.size, 1, 1))
+        rows = np.flatnonzero(np.isin(known.user, people))
+        for block in self._blocks(X, known.take(rows), people) if rows.size else []:
+            integral = integrate(block, self.law, self.loss, largest_grid=1)
+            points[block.person], spreads[block.person] = posterior_of(
+                integral, block.span, block.loadings, self.law.mean, self.law.covariance
+            )
+        return points, spreads
+
+    def _blocks(self, X: Array, known: Comparisons, people: NDArray[np.int64]) -> list[PopulationBlock]:
+        answers = Answers(
+            items=X,
+            pairs=known.pairs.astype(np.intp),
+            response=known.response,
+            weight=known.weight,
+            person=np.searchsorted(people, known.user).astype(np.intp),
+            problem=np.zeros(people.size, dtype=np.intp),
+            n_problems=1,
+        )
+        return blocks_of(arrange(answers, block_size=BLOCK_SIZE))

@@ -1,0 +1,160 @@
+"""Fit every model on every split and score it on what was hidden."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.engines.local import LocalEngine
+from crowdmetric.errors import CrowdmetricWarning, DataError
+from crowdmetric.estimators.inputs import check_items
+from crowdmetric.evaluate.evaluation import Evaluation, Result
+from crowdmetric.evaluate.model import Model
+from crowdmetric.evaluate.models import choose_models
+from crowdmetric.evaluate.scores import measures, per_answer
+from crowdmetric.evaluate.splits import SPLITS, Plan, Split, split
+
+__all__ = ["evaluate"]
+
+Array = NDArray[Any]
+
+
+def evaluate(
+    items: ArrayLike,
+    comparisons: Comparisons,
+    models: Sequence[str | Model] | None = None,
+    *,
+    splits: Sequence[str] = tuple(SPLITS),
+    train_answers: int | None = None,
+    given: int = 0,
+    repeats: int = 3,
+    seed: int = 0,
+    subspaces: Any = None,
+    both_new: bool = False,
+    jobs: int | None = 1,
+    after_fit: Callable[[str], None] | None = None,
+) -> Evaluation:
+    """Compare models by how well they predict answers that were hidden from them.
+
+    Parameters
+    ----------
+    items : (N, d) array
+    comparisons : Comparisons
+        Binary answers about these items.
+    models : sequence of str or Model, optional
+        Names of `crowdmetric.evaluate.MODELS`, or objects of your own. None: all of them, 'stitched' only with
+        `subspaces`.
+    splits : sequence of {'pairs', 'people', 'items'}
+        What to hide: questions to people we know, people, items.
+    train_answers : int, optional
+        Questions a person to learn from; None: all that are not hidden.
+    given : int, default 0
+        Answers of a new person that are known when the others are predicted (people split).
+    repeats : int, default 3
+        How often to hide something else.
+    seed : int, default 0
+    subspaces : (N,) labels, optional
+        For 'stitched', as in `StitchedMetric`.
+    both_new : bool, default False
+        Items split: predict questions about two unseen items only, not one and a known one.
+    jobs : int, optional
+        Processes; None: one a core. Results do not depend on it.
+    after_fit : function of a sentence, optional
+        Called when a fit is done.
+
+    Returns
+    -------
+    Evaluation
+
+    Examples
+    --------
+    >>> from crowdmetric import Comparisons
+    >>> from crowdmetric.evaluate import evaluate
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=300, comparisons=8, seed=0)
+    >>> answers = Comparisons.from_arrays(crowd.users, crowd.pairs, crowd.y, n_items=len(crowd.items))
+    >>> found = evaluate(crowd.items, answers, ["linear", "population"], splits=["people"], repeats=1)
+    >>> found.difference("people", "population", "linear").is_clear
+    True
+    """
+    X = check_items(items)
+    if X.shape[0] != comparisons.n_items:
+        raise DataError(
+            f"the comparisons are about {comparisons.n_items} items, but items has {X.shape[0]} rows; "
+            "read both from the same catalogue (Comparisons.read(..., items=...))"
+        )
+    if not comparisons.is_binary:
+        raise DataError("the answers are real numbers; probabilities can only be compared on answers −1 and +1")
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
+        raise DataError(f"repeats={repeats!r} is not a whole number of at least 1")
+    if isinstance(splits, str):
+        raise DataError(f"splits={splits!r} is one name; give a list, such as splits=[{splits!r}]")
+    if not splits or len(set(splits)) < len(splits):
+        raise DataError(f"splits={list(splits)!r} is empty or repeats a name; name each split once")
+    chosen = choose_models(models, subspaces)
+    plan = Plan(train_answers=train_answers, given=given, both_new=both_new)
+    hidden = [split(comparisons, kind, plan, repeat=n, seed=seed) for kind in splits for n in range(repeats)]
+    work = [(number, model) for number in range(len(hidden)) for model in range(len(chosen))]
+    job = partial(_score, X, comparisons, hidden, chosen)
+    found: dict[tuple[int, int], Result] = {}
+    for place, result in LocalEngine(jobs).map(job, work):
+        found[place] = result
+        if after_fit is not None:
+            after_fit(f"{len(found)} of {len(work)} fits done")
+    return Evaluation(
+        tuple(found[place] for place in work), tuple(splits), tuple(model.name for model in chosen), train_answers
+    )
+
+
+def _score(
+    items: Array, comparisons: Comparisons, hidden: list[Split], models: list[Model], job: tuple[int, int]
+) -> Result:
+    """Return one model on one split."""
+    parts, model = hidden[job[0]], models[job[1]]
+    train, test = comparisons.take(parts.train), comparisons.take(parts.test)
+    clock = time.process_time()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CrowdmetricWarning)
+        fitted = model.fit(items, train)
+        right = np.asarray(fitted.probability(_blank(test), comparisons.take(parts.known)), dtype=np.float64)
+    if right.shape != (len(test),) or not np.all((right >= 0) & (right <= 1)):
+        raise DataError(f"model {model.name!r} must give a probability for each of {len(test)} questions")
+    notes = tuple(sorted({str(w.message) for w in caught if issubclass(w.category, CrowdmetricWarning)}))
+    for other in caught:  # what others warn of is theirs to say
+        if not issubclass(other.category, CrowdmetricWarning):
+            warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
+    log_p, correct = per_answer(right, test.response)
+    people = partial(np.bincount, test.user, minlength=comparisons.n_users)
+    return Result(
+        split=parts.kind,
+        model=model.name,
+        repeat=parts.repeat,
+        n_train=len(train),
+        n_test=len(test),
+        measures=measures(right, test.response, test.weight),
+        log_likelihood=people(weights=test.weight * log_p),
+        correct=people(weights=test.weight * correct),
+        weight=people(weights=test.weight),
+        seconds=time.process_time() - clock,
+        notes=notes,
+    )
+
+
+def _blank(questions: Comparisons) -> Comparisons:
+    """Return the questions with every answer +1, so that no model can look."""
+    return Comparisons(
+        user=questions.user,
+        left=questions.left,
+        right=questions.right,
+        response=np.ones(len(questions)),
+        weight=np.ones(len(questions)),
+        user_ids=questions.user_ids,
+        item_ids=questions.item_ids,
+    )

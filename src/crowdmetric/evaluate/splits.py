@@ -1,0 +1,208 @@
+"""What is hidden from a model, three ways, so that it cannot have been learnt by heart.
+
+A *question* is a person and two items, in either order: the same two items shown again, or the other way round, or a
+tie written as two rows, are one question and stay together. Every split hides whole questions:
+
+=========  ==============================================  =========================================================
+split      hidden                                          what it asks
+=========  ==============================================  =========================================================
+pairs      some questions of everybody                     what else will people say whom we know, on items we know?
+people     some people, all their questions                what will somebody say of whom we know little or nothing?
+items      some items, every question that shows one       what will people we know say about items nobody has seen?
+=========  ==============================================  =========================================================
+
+Pairs made from ratings or rankings are transitive: within a person, a or b? follows from a or c? and c or b?. The
+first split cannot undo that; the other two are free of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.errors import DataError
+
+__all__ = ["SPLITS", "TITLES", "Plan", "Split", "questions_of", "split"]
+
+Rows = NDArray[np.intp]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is hidden.
+
+    Attributes
+    ----------
+    train_answers
+        Questions a person to learn from, at most; None: all that are not hidden.
+    hidden_pairs, hidden_people, hidden_items
+        Shares that the splits hide. With `train_answers`, pairs hides everything else.
+    given
+        Questions of a new person that are known when the others are predicted.
+    both_new
+        Whether hidden questions of the items split are about two unseen items (True) or at least one.
+    """
+
+    train_answers: int | None = None
+    hidden_pairs: float = 0.25
+    hidden_people: float = 0.25
+    hidden_items: float = 0.3
+    given: int = 0
+    both_new: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("hidden_pairs", "hidden_people", "hidden_items"):
+            share = getattr(self, name)
+            if not isinstance(share, int | float) or not 0 < share < 1:
+                raise DataError(f"{name}={share!r} is not a share between 0 and 1")
+        for name, value, least in (("train_answers", self.train_answers, 1), ("given", self.given, 0)):
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise DataError(f"{name}={value!r} is not a whole number of at least {least}")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of the comparisons: to learn from, known beside at prediction (of new people), and to predict.
+
+    Attributes
+    ----------
+    kind : str
+        A key of `SPLITS`.
+    repeat : int
+    train, given, test
+        Row numbers, ascending, without a row in common.
+    """
+
+    kind: str
+    repeat: int
+    train: Rows
+    given: Rows
+    test: Rows
+
+    @property
+    def known(self) -> Rows:
+        """Rows that may be used to place the people who are asked."""
+        return np.concatenate([self.train, self.given])
+
+
+def questions_of(comparisons: Comparisons) -> tuple[Rows, Ints]:
+    """Return the question (T,) of every row, 0…Q−1, and the person (Q,) of every question."""
+    low, high = np.minimum(comparisons.left, comparisons.right), np.maximum(comparisons.left, comparisons.right)
+    table = np.column_stack([comparisons.user, low, high])
+    unique, question = np.unique(table, axis=0, return_inverse=True)
+    return question.reshape(-1), unique[:, 0]
+
+
+def _turn_of(person: Ints, rng: Generator) -> Ints:
+    """Return the place (Q,) of every question in a random order of its person's questions, 0, 1, ….
+
+    Who gets which order depends on the generator and the person's own questions alone.
+    """
+    order = np.lexsort([rng.random(person.size), person])
+    first = np.searchsorted(person[order], person[order], side="left")
+    turn = np.empty(person.size, dtype=np.int64)
+    turn[order] = np.arange(person.size) - first
+    return turn
+
+
+def _at_most(train: NDArray[np.bool_], person: Ints, most: int | None, rng: Generator) -> NDArray[np.bool_]:
+    """Return which questions (Q,) to learn from: at most so many of every person."""
+    if most is None:
+        return train
+    kept = np.zeros_like(train)
+    chosen = np.flatnonzero(train)
+    kept[chosen] = _turn_of(person[chosen], rng) < most
+    return kept
+
+
+def _share(size: int, share: float) -> int:
+    """Return how many to hide: at least one, and never all."""
+    return min(max(1, round(share * size)), size - 1)
+
+
+Masks = tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]
+
+
+def _by_pairs(comparisons: Comparisons, question: Rows, person: Ints, plan: Plan, rng: Generator) -> Masks:
+    turn, count = _turn_of(person, rng), np.bincount(person, minlength=comparisons.n_users)[person]
+    if plan.train_answers is not None:
+        train = turn < plan.train_answers
+    else:
+        # a share of everybody's, rounded at random so that short questionnaires are hidden from in proportion too
+        lucky = rng.random(comparisons.n_users)[person]
+        hidden = np.minimum(np.floor(plan.hidden_pairs * count + lucky), count - 1)
+        train = turn >= hidden
+    return train, np.zeros_like(train), ~train
+
+
+def _by_people(comparisons: Comparisons, question: Rows, person: Ints, plan: Plan, rng: Generator) -> Masks:
+    everybody = np.unique(person)
+    if everybody.size < 2:
+        raise DataError("the people split needs at least two people who answered; use split 'pairs' or 'items'")
+    hidden = rng.permutation(everybody)[: _share(everybody.size, plan.hidden_people)]
+    new = np.isin(person, hidden)
+    given = new & (_turn_of(person, rng) < plan.given)
+    return _at_most(~new, person, plan.train_answers, rng), given, new & ~given
+
+
+def _by_items(comparisons: Comparisons, question: Rows, person: Ints, plan: Plan, rng: Generator) -> Masks:
+    shown = np.unique(comparisons.pairs)
+    if shown.size < 3:
+        raise DataError(f"the items split needs at least three items, but {shown.size} were compared; leave it out")
+    hidden = np.zeros(comparisons.n_items, dtype=bool)
+    hidden[rng.permutation(shown)[: _share(shown.size, plan.hidden_items)]] = True
+    first = np.zeros(person.size, dtype=np.intp)
+    first[question] = np.arange(question.size)  # any row of a question shows its two items
+    unseen = hidden[comparisons.left[first]].astype(int) + hidden[comparisons.right[first]]
+    train = _at_most(unseen == 0, person, plan.train_answers, rng)
+    return train, np.zeros_like(train), unseen == 2 if plan.both_new else unseen > 0
+
+
+# A new split is one line here; the property tests go through the list.
+SPLITS: dict[str, Callable[[Comparisons, Rows, Ints, Plan, Generator], Masks]] = {
+    "pairs": _by_pairs,
+    "people": _by_people,
+    "items": _by_items,
+}
+
+
+TITLES = {
+    "pairs": "New questions to known people",
+    "people": "New people",
+    "items": "New items",
+}
+
+
+def split(comparisons: Comparisons, kind: str, plan: Plan, *, repeat: int = 0, seed: int = 0) -> Split:
+    """Return the rows to learn from and the rows to predict.
+
+    Parameters
+    ----------
+    comparisons : Comparisons
+    kind : {'pairs', 'people', 'items'}
+    plan : Plan
+    repeat, seed : int
+        Another repeat hides other questions; the same seed hides the same ones.
+    """
+    if kind not in SPLITS:
+        raise DataError(f"split {kind!r} is unknown; use one of {', '.join(map(repr, SPLITS))}")
+    question, person = questions_of(comparisons)
+    rng = np.random.default_rng([seed, repeat, list(SPLITS).index(kind)])
+    train, given, test = SPLITS[kind](comparisons, question, person, plan, rng)
+    parts: Any = [np.flatnonzero(mask[question]) for mask in (train, given, test)]
+    for name, rows in (("learn from", parts[0]), ("predict", parts[2])):
+        if rows.size == 0:
+            raise DataError(
+                f"the {kind} split leaves nothing to {name}: {len(comparisons):,} answers by "
+                f"{np.unique(person).size:,} people are too few for it; leave it out or hide another share"
+            )
+    return Split(kind, repeat, *parts)

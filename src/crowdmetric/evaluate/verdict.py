@@ -1,0 +1,119 @@
+"""Sentences that follow from an evaluation, by stated rules. Everything is measured on hidden answers.
+
+A difference is *clear* where it exceeds two standard errors, clustered by person.
+
+no ideal points
+    On new questions to known people (or, without that split, the first one), the symmetric fit clearly beats the
+    best learnt metric with the same freedom of people ('population-free').
+popularity in disguise
+    A learnt metric clearly beats linear utilities on new questions to known people; but on new items its gain is not
+    clear, and less than half as large.
+worth using
+    Per split, whether the best learnt metric clearly beats the best of Bradley–Terry, linear utilities and the
+    identity, or clearly loses to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from crowdmetric.evaluate.models import BASELINES, LEARNT
+from crowdmetric.evaluate.splits import TITLES
+
+__all__ = ["Difference", "Evaluated", "findings", "has_no_ideal_points", "is_popularity_in_disguise"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference an answer and its standard error, clustered by person."""
+
+    mean: float
+    error: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it is above zero by more than two standard errors."""
+        return bool(self.mean > 2.0 * self.error)
+
+
+class Evaluated(Protocol):
+    """What the rules ask of an evaluation."""
+
+    @property
+    def splits(self) -> Sequence[str]: ...
+
+    @property
+    def models(self) -> Sequence[str]: ...
+
+    def mean(self, split: str, model: str, measure: str = "log_likelihood") -> float:
+        """Return the mean of a measure over repeats."""
+        ...
+
+    def difference(self, split: str, model: str, other: str, measure: str = "log_likelihood") -> Difference:
+        """Return by how much `model` beats `other` an answer."""
+        ...
+
+
+def has_no_ideal_points(evaluation: Evaluated) -> bool:
+    """Return whether the symmetric fit clearly beats the metric."""
+    gain = _without_a_distance(evaluation)
+    return gain is not None and gain.is_clear
+
+
+def _without_a_distance(evaluation: Evaluated) -> Difference | None:
+    if not {"symmetric", "population-free"} <= set(evaluation.models):
+        return None
+    split = "pairs" if "pairs" in evaluation.splits else evaluation.splits[0]
+    return evaluation.difference(split, "symmetric", "population-free")
+
+
+def is_popularity_in_disguise(evaluation: Evaluated) -> bool:
+    """Return whether the metric's gain over linear utilities does not carry over to new items."""
+    metric = _best_of(evaluation, "pairs", LEARNT)
+    if metric is None or "linear" not in evaluation.models or not {"pairs", "items"} <= set(evaluation.splits):
+        return False
+    warm, cold = (evaluation.difference(split, metric, "linear") for split in ("pairs", "items"))
+    return warm.is_clear and not cold.is_clear and cold.mean < 0.5 * warm.mean
+
+
+def findings(evaluation: Evaluated) -> list[str]:
+    """Return the sentences."""
+    sentences = [text for split in evaluation.splits if (text := _worth(evaluation, split))]
+    gain = _without_a_distance(evaluation)
+    if gain is not None and gain.is_clear:
+        sentences.append(
+            "Warning: this crowd does not look as if it had ideal points: a quadratic that need not be a distance "
+            f"predicts better by {gain.mean:.4f} ± {gain.error:.4f} nats an answer."
+        )
+    if is_popularity_in_disguise(evaluation):
+        sentences.append(
+            "Warning: part of the metric looks like item popularity in disguise: it gains on items that people have "
+            "answered about, and not on new ones."
+        )
+    return sentences
+
+
+def _best_of(evaluation: Evaluated, split: str, names: tuple[str, ...]) -> str | None:
+    here = [model for model in evaluation.models if model in names]
+    if not here or split not in evaluation.splits:
+        return None
+    return max(here, key=lambda model: evaluation.mean(split, model))
+
+
+def _worth(evaluation: Evaluated, split: str) -> str | None:
+    """Return whether a learnt metric is worth using here."""
+    metric, baseline = _best_of(evaluation, split, LEARNT), _best_of(evaluation, split, BASELINES)
+    if metric is None or baseline is None:
+        return None
+    gain, loss = evaluation.difference(split, metric, baseline), evaluation.difference(split, baseline, metric)
+    right = 100 * (evaluation.mean(split, metric, "accuracy") - evaluation.mean(split, baseline, "accuracy"))
+    figures = f"({gain.mean:+.4f} ± {gain.error:.4f} nats an answer, {right:+.2f} points of accuracy)"
+    if gain.is_clear:
+        text = f"a learnt metric ({metric}) predicts better than every baseline; the best of them is {baseline}"
+    elif loss.is_clear:
+        text = f"a learnt metric is not worth using: {baseline} predicts better than {metric}"
+    else:
+        text = f"a learnt metric ({metric}) and {baseline} predict equally well, as far as these answers can tell"
+    return f"{TITLES[split]}: {text} {figures}."

@@ -1,0 +1,445 @@
+"""Evaluation: splits that leak nothing, scores and baselines against others', verdicts where the truth is known."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
+
+from crowdmetric import Comparisons, IdealPointMetric, PopulationMetric
+from crowdmetric.errors import DataError
+from crowdmetric.evaluate import MODELS, SPLITS, BradleyTerry, CrowdModel, EstimatorModel, Plan, evaluate, split
+from crowdmetric.evaluate.crowds import Restricted
+from crowdmetric.evaluate.scores import clustered, measures
+from crowdmetric.evaluate.splits import questions_of
+from crowdmetric.evaluate.verdict import Difference, findings, has_no_ideal_points, is_popularity_in_disguise
+
+
+def crowd_of(metric, *, people=200, answers=12, n_items=40, seed=0, popularity=0.0, spread=1.0):
+    """Return items and the answers of people with v ~ N(0, 4 spread² M²) on a catalogue, popularity added on top."""
+    rng = np.random.default_rng(seed)
+    M = np.asarray(metric, dtype=float)
+    d = len(M)
+    items = rng.standard_normal((n_items, d))
+    bonus = popularity * rng.standard_normal(n_items)
+    v = -2.0 * spread * rng.standard_normal((people, d)) @ M
+    users = np.repeat(np.arange(people), answers)
+    pairs = np.array([rng.choice(n_items, 2, replace=False) for _ in users])
+    left, right = items[pairs[:, 0]], items[pairs[:, 1]]
+    psi = np.einsum("td,td->t", left - right, (left + right) @ M + v[users]) + bonus[pairs[:, 1]] - bonus[pairs[:, 0]]
+    y = np.where(rng.random(len(psi)) < expit(psi), 1.0, -1.0)
+    return items, Comparisons.from_arrays(users, pairs, y, n_items=n_items)
+
+
+# ------------------------------------------------------------------------------------------------- splits
+
+
+@st.composite
+def tables(draw) -> Comparisons:
+    n_items, n_users = draw(st.integers(4, 8)), draw(st.integers(3, 6))
+    rows = draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, n_users - 1),
+                st.permutations(range(n_items)).map(lambda order: order[:2]),
+                st.sampled_from([-1.0, 1.0]),
+            ),
+            min_size=20,
+            max_size=60,
+        )
+    )
+    users, pairs, answers = zip(*rows, strict=True)
+    return Comparisons.from_arrays(list(users), np.array(pairs), list(answers), n_items=n_items)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    table=tables(),
+    most=st.sampled_from([None, 1, 3]),
+    known=st.integers(0, 2),
+    both=st.booleans(),
+    seed=st.integers(0, 9),
+)
+@pytest.mark.parametrize("kind", SPLITS)
+def test_a_split_leaks_nothing(kind, table, most, known, both, seed) -> None:
+    try:
+        parts = split(table, kind, Plan(train_answers=most, given=known, both_new=both), seed=seed)
+    except DataError as error:
+        sentence = str(error)
+        if "leaves nothing" in sentence or "needs at least" in sentence:
+            return
+        raise
+    question, _ = questions_of(table)
+    train, beside, test = (set(question[rows].tolist()) for rows in (parts.train, parts.given, parts.test))
+    assert not train & test
+    assert not beside & test
+    assert not train & beside
+    keys = [(u, *sorted((a, b))) for u, a, b in zip(table.user, table.left, table.right, strict=True)]
+    assert not {keys[r] for r in parts.known} & {keys[r] for r in parts.test}
+    if most is not None:
+        asked = {keys[r] for r in parts.train}
+        assert max(np.bincount([u for u, _, _ in asked])) <= most
+    if kind == "people":
+        new = set(table.user[parts.test].tolist()) | set(table.user[parts.given].tolist())
+        assert not new & set(table.user[parts.train].tolist())
+        assert all(len({keys[r] for r in parts.given if keys[r][0] == u}) <= known for u in new)
+    else:
+        assert parts.given.size == 0
+    if kind == "items":
+        seen = set(table.pairs[parts.train].ravel().tolist())
+        fresh = [sum(int(i) not in seen for i in pair) for pair in table.pairs[parts.test]]
+        assert min(fresh) >= (2 if both else 1)
+
+
+@pytest.mark.parametrize("kind", SPLITS)
+def test_the_same_seed_hides_the_same_and_another_hides_other_answers(kind) -> None:
+    _, table = crowd_of(np.eye(2), people=20)
+    first, again, other = (split(table, kind, Plan(), repeat=r, seed=3) for r in (0, 0, 1))
+    assert np.array_equal(first.test, again.test)
+    assert not np.array_equal(first.test, other.test)
+
+
+def test_a_share_of_everybodys_questions_is_hidden() -> None:
+    _, table = crowd_of(np.eye(2), people=400, answers=3)
+    parts = split(table, "pairs", Plan(hidden_pairs=0.25))
+    assert parts.test.size / len(table) == pytest.approx(0.25, abs=0.02)
+    assert np.unique(table.user[parts.train]).size == 400
+
+
+def test_what_cannot_be_split_is_said() -> None:
+    table = Comparisons.from_arrays([0, 0, 0], [[0, 1], [1, 0], [0, 1]], [1, -1, 1], n_items=2)
+    for kind, word in (("pairs", "leaves nothing to predict"), ("people", "two people"), ("items", "three items")):
+        with pytest.raises(DataError, match=word):
+            split(table, kind, Plan(train_answers=1))
+    with pytest.raises(DataError, match="unknown"):
+        split(table, "rows", Plan())
+    for wrong in ({"train_answers": 0}, {"given": -1}, {"hidden_items": 1.0}):
+        with pytest.raises(DataError, match=next(iter(wrong))):
+            Plan(**wrong)
+
+
+# ------------------------------------------------------------------------------------------------- scores
+
+
+def test_scores_agree_with_scikit_learn() -> None:
+    rng = np.random.default_rng(0)
+    right = rng.uniform(0.02, 0.98, 500)
+    y = np.where(rng.random(500) < right**1.3, 1.0, -1.0)
+    weight = rng.uniform(0.1, 2.0, 500)
+    found = measures(right, y, weight)
+    assert found["log_likelihood"] == pytest.approx(-log_loss(y, right, sample_weight=weight), rel=1e-12)
+    assert found["brier"] == pytest.approx(brier_score_loss(y, right, sample_weight=weight, pos_label=1), rel=1e-12)
+    assert found["accuracy"] == pytest.approx(accuracy_score(y, np.where(right > 0.5, 1, -1), sample_weight=weight))
+    z = np.log(right / (1 - right))
+    slope = (
+        LogisticRegression(C=1e10, fit_intercept=False, tol=1e-10).fit(z[:, None], y, sample_weight=weight).coef_[0, 0]
+    )
+    assert found["calibration_slope"] == pytest.approx(slope, rel=1e-4)
+
+
+def test_calibration_error_by_hand() -> None:
+    # two bins: 0.7 confident and right half the time, 0.9 confident and always right
+    right, y = np.array([0.7, 0.7, 0.9, 0.1]), np.array([1.0, -1.0, 1.0, -1.0])
+    assert measures(right, y, np.ones(4))["calibration_error"] == pytest.approx(0.5 * 0.2 + 0.5 * 0.1)
+
+
+def test_turning_pairs_round_changes_no_score() -> None:
+    rng = np.random.default_rng(1)
+    right, y, weight = rng.random(100), rng.choice([-1.0, 1.0], 100), rng.random(100)
+    turn = rng.random(100) < 0.5
+    turned = measures(np.where(turn, 1 - right, right), np.where(turn, -y, y), weight)
+    assert turned == pytest.approx(measures(right, y, weight))
+
+
+def test_scores_survive_certainty_and_coin_flips() -> None:
+    certain = measures(np.array([0.0, 1.0]), np.array([1.0, 1.0]), np.ones(2))
+    assert np.isfinite(list(certain.values())).all()
+    assert measures(np.full(4, 0.5), np.array([1.0, 1, 1, -1]), np.ones(4))["accuracy"] == 0.5
+
+
+def test_clustered_errors_are_those_of_independent_means_and_grow_with_repetition() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal(50)
+    mean, error = clustered(x, np.ones(50))
+    assert (mean, error) == pytest.approx((x.mean(), x.std(ddof=1) / np.sqrt(50)))
+    assert clustered(4 * x, np.full(50, 4.0)) == pytest.approx((mean, error))  # saying it four times adds nothing
+
+
+def test_clustered_errors_cover() -> None:
+    rng = np.random.default_rng(3)
+    inside = 0
+    for _ in range(400):
+        size = rng.integers(1, 20, 80)
+        own = rng.standard_normal(80)
+        total = np.array([n * u + rng.standard_normal(n).sum() for n, u in zip(size, own, strict=True)])
+        mean, error = clustered(total, size.astype(float))
+        inside += abs(mean) < 1.96 * error
+    assert 0.91 < inside / 400 < 0.98
+
+
+# ---------------------------------------------------------------------------------------------- baselines
+
+
+def test_bradley_terry_is_the_penalised_optimum() -> None:
+    _, table = crowd_of(np.diag([0.5, 0.5]), people=30, n_items=8, popularity=1.0)
+    found = BradleyTerry(precision=0.7).fit(np.zeros((8, 1)), table)
+
+    def objective(theta):
+        margin = table.response * (theta[table.right] - theta[table.left])
+        return np.sum(table.weight * np.logaddexp(0, -margin)) + 0.35 * theta @ theta
+
+    best = minimize(objective, np.zeros(8), tol=1e-12).x
+    assert found.strength == pytest.approx(best, abs=1e-4)
+
+
+def test_bradley_terry_finds_popularity_and_knows_nothing_of_new_items() -> None:
+    items, table = crowd_of(np.zeros((2, 2)), people=200, n_items=20, popularity=1.0)
+    table = table.take(~np.isin(table.pairs, [3]).any(axis=1))
+    found = BradleyTerry().fit(items, table)
+    assert found.strength[3] == 0.0
+    assert 0.1 < found.precision < 10.0  # the truth is 1
+    noise = Comparisons.from_arrays(
+        table.user, table.pairs, np.random.default_rng(0).choice([-1, 1], len(table)), n_items=20
+    )
+    assert BradleyTerry().fit(items, noise).precision > 10.0
+
+
+def test_the_linear_model_is_the_mixed_logit_optimum() -> None:
+    """One feature, so that the likelihood is a one-dimensional integral that anybody can do."""
+    rng = np.random.default_rng(4)
+    users = np.repeat(np.arange(150), 4)
+    items = rng.standard_normal((30, 1))
+    pairs = np.array([rng.choice(30, 2, replace=False) for _ in users])
+    delta = (items[pairs[:, 0]] - items[pairs[:, 1]])[:, 0]
+    v = 0.7 + 1.5 * rng.standard_normal(150)
+    y = np.where(rng.random(600) < expit(delta * v[users]), 1.0, -1.0)
+    table = Comparisons.from_arrays(users, pairs, y, n_items=30)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+
+    def objective(theta):
+        psi = delta[:, None] * (theta[0] + np.exp(theta[1]) * nodes)
+        each = -np.logaddexp(0, -y[:, None] * psi).reshape(150, 4, -1).sum(axis=1)
+        return -np.sum(np.log(np.exp(each) @ (weights / weights.sum())))
+
+    best = minimize(objective, np.zeros(2), tol=1e-10).x
+    crowd = CrowdModel("linear", "none", "free").fit(items, table)
+    law = crowd.units.law_outside(crowd.law)
+    assert not law.metric.any()
+    assert law.mean[0] == pytest.approx(best[0], rel=0.01)
+    assert law.covariance[0, 0] == pytest.approx(np.exp(2 * best[1]), rel=0.02)
+    # and somebody's probability is the average over where they may stand
+    known = table.take(np.flatnonzero(users == 0))
+    question = table.take([9])
+    psi = delta[:4, None] * (law.mean[0] + np.sqrt(law.covariance[0, 0]) * nodes)
+    posterior = weights * np.exp(-np.logaddexp(0, -y[:4, None] * psi).sum(axis=0))
+    asked = expit(delta[9] * (law.mean[0] + np.sqrt(law.covariance[0, 0]) * nodes))
+    exact = np.sum(posterior * asked) / np.sum(posterior)
+    as_first = Comparisons.from_arrays([0], pairs[9:10], [1.0], n_items=30, user_ids=np.arange(150))
+    assert crowd.probability(as_first, known)[0] == pytest.approx(exact, abs=0.01)
+    prior = np.sum(weights * asked) / np.sum(weights)
+    assert crowd.probability(question, table.take([]))[0] == pytest.approx(prior, abs=1e-4)
+
+
+@pytest.mark.parametrize("identity", [True, False])
+@pytest.mark.parametrize("free", [True, False])
+def test_charts_of_restricted_metrics_pull_gradients_back(identity, free) -> None:
+    chart, rng = Restricted(3, identity, free), np.random.default_rng(5)
+    theta = chart.start() + 0.3 * rng.standard_normal(chart.start().size)
+    A = rng.standard_normal((chart.natural(theta).size,) * 2)
+
+    def value(theta):
+        n = chart.natural(theta)
+        return float(np.sum(np.sin(A @ n)))
+
+    n = chart.natural(theta)
+    gradient = A.T @ np.cos(A @ n)
+    pulled = chart.pull_back(theta, value(theta), gradient, np.zeros_like(A)).gradient
+    numeric = [(value(theta + e) - value(theta - e)) / 2e-6 for e in 1e-6 * np.eye(theta.size)]
+    assert pulled == pytest.approx(np.array(numeric), rel=1e-4, abs=1e-4)
+
+
+def test_the_population_model_is_population_metric() -> None:
+    items, table = crowd_of([[1.0, 0.4], [0.4, 0.6]], people=1500, answers=1)
+    metric = PopulationMetric(items, starts=1).fit(table).metric_
+    assert CrowdModel("population").fit(items, table).metric == pytest.approx(metric, rel=0.02, abs=0.02)
+
+
+def test_new_people_are_placed_by_what_is_given() -> None:
+    items, table = crowd_of(1.5 * np.eye(2), people=150, answers=20)
+    for model in ("linear", "population", "ideal-point"):
+        scores = [
+            evaluate(items, table, [model], splits=["people"], repeats=1, given=g).mean("people", model) for g in (0, 8)
+        ]
+        assert scores[1] > scores[0] + 0.03, model
+
+
+# ----------------------------------------------------------------------------------------------- verdicts
+
+
+@pytest.fixture(scope="module")
+def ideal():
+    """A crowd with ideal points under a stretched metric."""
+    items, table = crowd_of(np.diag([1.6, 0.1]), people=250, answers=16)
+    return evaluate(items, table, repeats=1, models=[m for m in MODELS if m != "stitched"])
+
+
+@pytest.fixture(scope="module")
+def saddle():
+    """A crowd that wants extremes of one feature and a middle of the other."""
+    items, table = crowd_of(np.diag([1.2, -1.2]), people=250, answers=16)
+    return evaluate(items, table, ["linear", "population-free", "symmetric"], repeats=1)
+
+
+@pytest.mark.parametrize("kind", SPLITS)
+@pytest.mark.parametrize("other", ["bradley-terry", "linear", "identity", "ideal-point"])
+def test_the_true_model_wins(ideal, kind, other) -> None:
+    assert ideal.difference(kind, "population", other).mean > 0
+    if other != "ideal-point":
+        assert ideal.difference(kind, "population", other).is_clear
+
+
+def test_a_crowd_with_ideal_points_is_not_flagged(ideal) -> None:
+    assert not has_no_ideal_points(ideal)
+    assert not is_popularity_in_disguise(ideal)
+    text = ideal.summary()
+    assert "predicts better than every baseline" in text
+    assert "Warning" not in text
+
+
+def test_a_crowd_without_ideal_points_is_flagged(saddle) -> None:
+    assert has_no_ideal_points(saddle)
+    assert "does not look as if it had ideal points" in saddle.summary()
+
+
+def test_popularity_in_disguise_is_flagged() -> None:
+    """Popularity that features say nothing about, on few items of many features: a metric learns it by heart."""
+    items, table = crowd_of(np.zeros((6, 6)), people=400, answers=16, n_items=16, popularity=1.5)
+    found = evaluate(
+        items, table, ["bradley-terry", "linear", "symmetric", "population-free"], splits=["pairs", "items"]
+    )
+    assert is_popularity_in_disguise(found)
+    assert "popularity in disguise" in found.summary()
+    assert found.best("pairs") == "bradley-terry"
+
+
+def test_the_sentences_follow_their_rules() -> None:
+    class Made:
+        splits, models = ("pairs",), ("linear", "population")
+
+        def __init__(self, gain: float) -> None:
+            self.gain = gain
+
+        def mean(self, split, model, measure="log_likelihood"):
+            return self.gain * (model == "population")
+
+        def difference(self, split, model, other, measure="log_likelihood"):
+            return Difference(self.gain * ((model == "population") - (other == "population")), 0.1)
+
+    assert "predicts better than every baseline" in findings(Made(0.21))[0]
+    assert "equally well" in findings(Made(0.19))[0]
+    assert "not worth using" in findings(Made(-0.21))[0]
+
+
+# ------------------------------------------------------------------------------------------------- the call
+
+
+def test_the_table_is_tidy_and_travels(ideal, tmp_path) -> None:
+    columns = ideal.columns()
+    assert len(columns["split"]) == len(SPLITS) * (len(MODELS) - 1)
+    ideal.to_csv(tmp_path / "table.csv")
+    assert (tmp_path / "table.csv").read_text(encoding="utf-8").startswith("split,model,repeat,n_train,n_test,log_lik")
+    assert list(ideal.to_pandas().columns) == list(columns)
+    assert json.loads(json.dumps(ideal.to_dict(), allow_nan=False))["models"] == list(ideal.models)
+    assert len(ideal.plot().axes) == 2 * len(SPLITS)
+
+
+def test_differences_are_differences_of_means(saddle) -> None:
+    for measure in ("log_likelihood", "accuracy"):
+        gap = saddle.difference("items", "symmetric", "linear", measure)
+        assert gap.mean == pytest.approx(
+            saddle.mean("items", "symmetric", measure) - saddle.mean("items", "linear", measure)
+        )
+    with pytest.raises(DataError, match="brier"):
+        saddle.difference("items", "symmetric", "linear", "brier")
+    with pytest.raises(DataError, match="'nothing' was not evaluated"):
+        saddle.mean("items", "nothing")
+
+
+def test_processes_change_nothing_and_seeds_do() -> None:
+    items, table = crowd_of(np.eye(2), people=40)
+    runs = [
+        evaluate(items, table, ["linear"], splits=["pairs", "people"], repeats=1, jobs=j, seed=s)
+        for j, s in ((1, 0), (2, 0), (1, 1))
+    ]
+    values = [run.columns()["log_likelihood"] for run in runs]
+    assert np.array_equal(values[0], values[1])
+    assert not np.array_equal(values[0], values[2])
+
+
+def test_models_of_your_own_never_see_the_answers() -> None:
+    class Cheat:
+        name = "cheat"
+
+        def fit(self, items, train):
+            return self
+
+        def probability(self, questions, known):
+            return np.where(questions.response > 0, 0.99, 0.01)
+
+    items, table = crowd_of(np.eye(2), people=40)
+    own = EstimatorModel("fixed", IdealPointMetric, {"metric_bound": 2.0, "ideal_bound": 2.0})
+    found = evaluate(items, table, [Cheat(), own], splits=["pairs"], repeats=1)
+    assert found.mean("pairs", "cheat", "accuracy") < 0.7
+    assert found.mean("pairs", "fixed", "accuracy") > 0.6
+
+
+def test_stitched_is_evaluated_where_labels_are_given() -> None:
+    items, table = crowd_of(np.eye(2), people=60, n_items=10)
+    options = {"splits": ["pairs"], "repeats": 1, "subspaces": np.zeros(10, dtype=int)}
+    found = evaluate(items, table, ["stitched"], **options)
+    assert found.mean("pairs", "stitched", "accuracy") > 0.6
+
+
+WRONG = {
+    "items has": {"items": np.zeros((3, 2))},
+    "is one name": {"models": "linear"},
+    "model 'best' is unknown": {"models": ["best"]},
+    "is no model": {"models": [3]},
+    "repeats 'linear'": {"models": ["linear", "linear"]},
+    "models is empty": {"models": []},
+    "give subspaces": {"models": ["stitched"]},
+    "repeats=0": {"repeats": 0},
+    "split 'rows' is unknown": {"splits": ["rows"]},
+    "splits='pairs'": {"splits": "pairs"},
+    "repeats a name": {"splits": ["pairs", "pairs"]},
+    "given=-1": {"given": -1},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_options_get_a_sentence(message) -> None:
+    items, table = crowd_of(np.eye(2), people=10)
+    with pytest.raises(DataError, match=message):
+        evaluate(**{"items": items, "comparisons": table} | WRONG[message])
+
+
+def test_real_numbers_are_refused() -> None:
+    table = Comparisons.from_arrays([0, 0], [[0, 1], [1, 2]], [0.3, -2.0], n_items=3)
+    with pytest.raises(DataError, match="real numbers"):
+        evaluate(np.eye(3), table)
+
+
+def test_on_a_line_the_identity_is_all_there_is_to_learn() -> None:
+    items, table = crowd_of([[0.8]], people=1200, answers=1)
+    crowd = CrowdModel("identity", "identity", "isotropic").fit(items, table)
+    assert crowd.metric[0, 0] == pytest.approx(PopulationMetric(items, starts=1).fit(table).metric_[0, 0], rel=0.02)
+    items, table = crowd_of(np.diag([1.0, 0.5]), people=300, answers=2)
+    metric = CrowdModel("identity", "identity", "isotropic").fit(items, table).metric
+    np.testing.assert_allclose(metric, metric[0, 0] * np.eye(2))
