@@ -12,9 +12,10 @@ psd          ⪰ 0             ideal points under a learnt distance (`Population
 symmetric    any             the same quadratic without the promise that anybody has an ideal point
 ===========  ==============  =====================================================================================
 
-The fits are those of `PopulationMetric` (the same likelihood, the same ridge from the evidence) without its standard
-errors, which predictions do not need and which are most of its time; everybody whose answers span more than a line is
-integrated out by expectation propagation.
+The fits are those of `PopulationMetric` (the same likelihood, the same ridge from the evidence, one start) without its
+standard errors, which predictions do not need and which are most of its time, and without its correction of the scale,
+which the others do not have either: members of the family are compared on equal terms. Everybody whose answers span
+more than a line is integrated out by expectation propagation.
 """
 
 from __future__ import annotations
