@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from crowdmetric.symmetric import outer_difference, svec
 
-__all__ = ["MatchedCandidates", "apportion", "optimal_weights", "reached"]
+__all__ = ["MatchedCandidates", "apportion", "errors_of", "lasting", "optimal_weights", "reached"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -74,17 +74,32 @@ class MatchedCandidates:
                 log_weight += np.log(plus + minus) - np.logaddexp(0.0, eta) - np.logaddexp(0.0, -eta)
         return np.exp(0.5 * log_weight / len(metrics))[:, None] * self.D
 
-    def expected_error(self, counts: Array, metric: Array, ideal_points: Array) -> tuple[float, float]:
-        """Return the expected relative error and its part that is bias, if candidates are asked `counts` times.
+    def expected_error(self, counts: Array, metric: Array, ideal_points: Array) -> tuple[float, float, float]:
+        """Return the expected error, that of the shape, and the bias, if candidates are asked `counts` times.
 
-        ``√(tr I⁻¹ + ‖b‖²) / ‖M‖`` with ``b = I⁻¹ Σ score``, where a likelihood that neglects the mismatch leads.
+        All relative: ``√(tr I⁻¹ + ‖b‖²) / ‖M‖`` with ``b = I⁻¹ Σ score``, where a likelihood that neglects the
+        mismatch leads.
         """
         plus, minus, eta = self.chances(metric, ideal_points)
         rows = np.sqrt(counts * (plus + minus) * expit(eta) * expit(-eta))[:, None] * self.D
         inverse = np.linalg.inv(rows.T @ rows)
         score = (counts * (plus * expit(-eta) - minus * expit(eta))) @ self.D
-        bias, size = float(np.linalg.norm(inverse @ score)), float(np.linalg.norm(metric))
-        return float(np.sqrt(np.trace(inverse) + bias**2)) / size, bias / size
+        bias = inverse @ score
+        error, shape = errors_of(inverse + np.outer(bias, bias), metric)
+        return error, shape, float(np.linalg.norm(bias)) / float(np.linalg.norm(metric))
+
+
+def errors_of(covariance: Array, metric: Array) -> tuple[float, float]:
+    """Return the expected relative errors, raw and of the shape, if svec(M̂) scatters by `covariance` (p, p) around M.
+
+    ``√(tr C) / ‖M‖``, and, the best rescaling taking away what lies along m = svec(M) to first order,
+    ``√(tr C − mᵀCm/‖m‖²) / ‖M‖``.
+    """
+    m = svec(metric) / np.linalg.norm(metric)
+    total = float(np.trace(covariance))
+    beside = max(total - float(m @ covariance @ m), 0.0)
+    size = float(np.linalg.norm(metric))
+    return float(np.sqrt(total)) / size, float(np.sqrt(beside)) / size
 
 
 def reached(rows: Array) -> int:
@@ -119,3 +134,9 @@ def apportion(weights: Array, n: int) -> Indices:
     left = n - int(counts.sum())
     counts[np.argsort(counts - quota, kind="stable")[:left]] += 1
     return counts
+
+
+def lasting(weights: Array, asked: int) -> Array:
+    """Return the weights without those of less than a quarter of a person, which rounding would keep by chance."""
+    kept = weights * asked >= 0.25
+    return np.where(kept, weights, 0.0) if kept.any() else weights

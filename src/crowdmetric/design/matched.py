@@ -9,28 +9,25 @@ geometric mean over the metrics, and the error promised is the root mean square 
 
 from __future__ import annotations
 
-from math import ceil, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.design.information import MatchedCandidates, apportion, optimal_weights, reached
+from crowdmetric.design.guess import Guess, guess_about_items, guess_about_space, whole_number
+from crowdmetric.design.information import MatchedCandidates, apportion, lasting, optimal_weights, reached
 from crowdmetric.design.parallelograms import find_parallelograms
-from crowdmetric.design.questionnaire import Questionnaire
+from crowdmetric.design.questionnaire import Questionnaire, names_of
 from crowdmetric.errors import DataError, NotIdentifiedError
 from crowdmetric.estimators.inputs import check_items, positive_number
-from crowdmetric.symmetric import check_metric, degrees_of_freedom
-from crowdmetric.tables import unique_ids
+from crowdmetric.symmetric import degrees_of_freedom
 
 __all__ = ["matched_from_catalogue", "matched_from_generator"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Ideal points that stand for people in expectations, and metrics that stand for doubt about the guess.
-SAMPLE = 2000
-METRICS = 20
 # Sizes of generated parallelograms that are tried, relative to how people scatter.
 SIZES = 2.0 ** np.arange(-3.0, 4.0, 0.5)
 
@@ -72,12 +69,10 @@ def matched_from_generator(
     seed
         Of everything random.
     """
-    d = _whole(dimension, "dimension", 1)
+    d = whole_number(dimension, "dimension", 1)
     rng = np.random.default_rng(seed)
-    metrics, said = _guesses(metric, d, beta, d / sqrt(2 * d + 1), doubt, rng)
-    crowd = _crowd(ideal_points, d, rng, lambda count: rng.standard_normal((count, d)) / sqrt(d))
-    centre = crowd.mean(axis=0)
-    spread = sqrt(float(np.mean(np.sum((crowd - centre) ** 2, axis=1)))) or 1.0
+    guess = guess_about_space(d, metric, doubt, beta, ideal_points, rng)
+    centre, spread = guess.centre, guess.spread
     quads = centre + _parallelograms(max(4000, 8 * degrees_of_freedom(d)), d, spread, rng)
     if reach is not None:
         furthest = np.linalg.norm(quads - centre, axis=3).max(axis=(1, 2), keepdims=True)[..., None]
@@ -86,7 +81,7 @@ def matched_from_generator(
     sides = np.arange(4 * len(quads)).reshape(-1, 2, 2)
     return _hand_out(
         "Matched questions on new items", quads, sides, quads.reshape(-1, d), None, np.zeros(len(quads)), people,
-        questions, metrics, beta, crowd, said, rng,
+        questions, guess, rng,
     )  # fmt: skip
 
 
@@ -132,11 +127,8 @@ def matched_from_catalogue(
     """
     X = check_items(items)
     d, rng = X.shape[1], np.random.default_rng(seed)
-    ids = np.arange(len(X)) if item_ids is None else unique_ids(item_ids, "item_ids")
-    if len(ids) != len(X):
-        raise DataError(f"item_ids has {len(ids)} entries, but there are {len(X)} items; give one each")
-    crowd = _crowd(ideal_points, d, rng, lambda count: _like(X, count, rng))
-    metrics, said = _guesses(metric, d, beta, _ordinary_size(X, crowd, rng), doubt, rng)
+    ids = names_of(item_ids, len(X))
+    guess = guess_about_items(X, metric, doubt, beta, ideal_points, rng)
     found = find_parallelograms(
         X, tolerance=positive_number(tolerance, "tolerance"), differences=differences, seed=seed
     )
@@ -146,23 +138,25 @@ def matched_from_catalogue(
             f"{found.closest:.2g} of their length. Raise tolerance, compare more differences (now {differences:,}), or "
             "make items for the purpose with matched_from_generator"
         )
-    kept = _promising(X, found.corners, metrics.mean(axis=0), beta, pool or max(4000, 10 * degrees_of_freedom(d)), rng)
+    kept = _promising(
+        X, found.corners, guess.metrics.mean(axis=0), beta, pool or max(4000, 10 * degrees_of_freedom(d)), rng
+    )
     return _hand_out(
         "Matched questions on a catalogue", X[found.corners[kept]], found.corners[kept], X, ids, found.mismatch[kept],
-        people, questions, metrics, beta, crowd, said, rng,
+        people, questions, guess, rng,
     )  # fmt: skip
 
 
 def _hand_out(
     design: str, quads: Array, corners: Indices, items: Array, ids: Any, mismatch: Array, people: int, questions: int,
-    metrics: Array, beta: float, crowd: Array, assumptions: str, rng: np.random.Generator,
+    guess: Guess, rng: np.random.Generator,
 ) -> Questionnaire:  # fmt: skip
     """Weigh candidates (C, 2, 2, d), give people to them, and promise an error."""
-    people, each = _whole(people, "people", 1), _whole(questions, "questions", 2)
+    people, each = whole_number(people, "people", 1), whole_number(questions, "questions", 2)
     if each % 2:
         raise DataError(f"questions={questions!r} is odd, but parallel questions come in pairs; give an even number")
-    known = MatchedCandidates(quads, beta, quads.mean(axis=(0, 1, 2)))
-    rows = known.robust_rows(metrics[:METRICS], crowd)
+    known = MatchedCandidates(quads, guess.beta, quads.mean(axis=(0, 1, 2)))
+    rows = known.robust_rows(guess.to_choose, guess.crowd)
     p, rank = rows.shape[1], reached(rows)
     asked = people * each // 2
     if rank < p or asked < p:
@@ -170,14 +164,13 @@ def _hand_out(
             f"{len(quads)} parallelograms, asked {asked} times, can teach {min(rank, asked)} of the {p} degrees of "
             "freedom of the metric; raise tolerance, compare more differences, or ask more people"
         )
-    counts = apportion(_lasting(optimal_weights(rows), asked), asked)
+    counts = apportion(lasting(optimal_weights(rows), asked), asked)
     used = np.flatnonzero(counts)
     # the origin that MatchedMetric will use is the mean of the items asked about
     centre = np.average(quads[used].mean(axis=(1, 2)), axis=0, weights=counts[used])
-    asking = MatchedCandidates(quads[used], beta, centre)
-    # metrics other than those it was made for
-    promises = [asking.expected_error(counts[used].astype(float), M, crowd) for M in metrics[-METRICS:]]
-    error, bias = np.sqrt(np.mean(np.square(promises), axis=0)).tolist()
+    asking = MatchedCandidates(quads[used], guess.beta, centre)
+    promises = [asking.expected_error(counts[used].astype(float), M, guess.crowd) for M in guess.to_promise]
+    error, shape, bias = np.sqrt(np.mean(np.square(promises), axis=0)).tolist()
     remark = f"{used.size:,} different parallelograms, each asked {asked / used.size:.3g} times on average"
     worst = float(mismatch[used].max())
     if worst > 1e-6:
@@ -203,16 +196,12 @@ def _hand_out(
         left=left,
         right=right,
         expected_error=error,
+        expected_shape_error=shape,
         expected_bias=bias,
-        assumptions=assumptions,
+        assumptions=guess.said,
         advice=advice,
         remarks=(remark + ".",),
     )
-
-
-def _lasting(weights: Array, asked: int) -> Array:
-    """Return the weights without those of less than a quarter of a person, which rounding would keep by chance."""
-    return np.where(weights * asked >= 0.25, weights, 0.0)
 
 
 def _parallelograms(count: int, d: int, spread: float, rng: np.random.Generator) -> Array:
@@ -242,66 +231,3 @@ def _promising(
     order = np.argsort(-strength)
     rest: Indices = rng.choice(order[most // 2 :], size=most - most // 2, replace=False)
     return np.concatenate([order[: most // 2], rest])
-
-
-def _guesses(
-    metric: ArrayLike | None, d: int, beta: float, size: float, doubt: float | None, rng: np.random.Generator
-) -> tuple[Array, str]:
-    """Return metrics (B, d, d) that are thought possible, and what to say about them.
-
-    ``M = G^½ W G^½`` with G the guess and W a Wishart matrix of ν degrees of freedom over ν, whose mean is the identity
-    and whose relative spread is √((d + 1)/ν).
-    """
-    sharpness = positive_number(beta, "beta")
-    where = "and people are where they were thought to be"
-    if metric is None:
-        size /= sharpness
-        guess, said = size * np.eye(d), f"if the metric is about {size:.3g} times the identity (beta {beta:g}) {where}"
-    else:
-        guess = check_metric(metric, d, "metric")
-        said = f"if the metric is about the one given (beta {beta:g}) {where}"
-    if doubt is None:
-        doubt = 1.0 if metric is None else 0.3
-    if doubt == 0:
-        return guess[None], said
-    nu = ceil((d + 1) / positive_number(doubt, "doubt") ** 2)
-    values, vectors = np.linalg.eigh(guess)
-    half = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T / sqrt(nu)
-    roots = half @ rng.standard_normal((2 * METRICS, d, nu))
-    return roots @ np.swapaxes(roots, 1, 2), said
-
-
-def _crowd(ideal_points: ArrayLike | None, d: int, rng: np.random.Generator, draw: Any) -> Array:
-    """Return SAMPLE ideal points that stand for people."""
-    if ideal_points is None:
-        crowd: Array = draw(SAMPLE)
-        return crowd
-    points = check_items(ideal_points)
-    if points.shape[1] != d:
-        raise DataError(f"ideal_points have {points.shape[1]} features, but items have {d}; use one space")
-    return points[rng.choice(len(points), SAMPLE, replace=len(points) < SAMPLE)]
-
-
-def _like(items: Array, count: int, rng: np.random.Generator) -> Array:
-    """Return Gaussian points with the mean and covariance of the items."""
-    sample = items if len(items) <= 100_000 else items[rng.integers(len(items), size=100_000)]
-    values, vectors = np.linalg.eigh(np.cov(sample, rowvar=False).reshape(items.shape[1], -1))
-    scatter = rng.standard_normal((count, items.shape[1])) * np.sqrt(np.maximum(values, 0.0))
-    points: Array = sample.mean(axis=0) + scatter @ vectors.T
-    return points
-
-
-def _ordinary_size(items: Array, crowd: Array, rng: np.random.Generator) -> float:
-    """Return c such that ``ψ`` under ``M = c I`` has a root mean square of 2 over random pairs of items and people."""
-    x, x_ = items[rng.integers(len(items), size=(2, 4000))]
-    u = crowd[rng.integers(len(crowd), size=4000)]
-    square = float(np.mean(np.sum((x - x_) * (x + x_ - 2.0 * u), axis=1) ** 2))
-    if square == 0:
-        raise DataError("the items are all equal, so there is nothing to ask; check how they were read")
-    return 2.0 / sqrt(square)
-
-
-def _whole(value: Any, name: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise DataError(f"{name}={value!r} is not a whole number of at least {least}")
-    return int(value)

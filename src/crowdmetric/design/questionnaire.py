@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.tables import Column, Columns, write_columns
+from crowdmetric.errors import DataError
+from crowdmetric.tables import Column, Columns, unique_ids, write_columns
 
-__all__ = ["Questionnaire"]
+__all__ = ["Questionnaire", "names_of"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -40,6 +42,8 @@ class Questionnaire:
         Rows of `items`.
     expected_error : float
         ``‖M̂ − M‖_F/‖M‖_F`` to expect: root mean square, from the Fisher information.
+    expected_shape_error : float
+        The same after the best rescaling: only βM is seen in answers, and its scale often worst.
     expected_bias : float
         The part of it that more people would not remove.
     assumptions : str
@@ -59,6 +63,7 @@ class Questionnaire:
     left: Indices
     right: Indices
     expected_error: float
+    expected_shape_error: float
     expected_bias: float
     assumptions: str
     advice: str
@@ -86,7 +91,8 @@ class Questionnaire:
             [
                 f"{self.design}: {len(self):,} questions to {self.n_people:,} people about {used:,} {kind} in "
                 f"{self.items.shape[1]} dimensions.",
-                f"Expected relative error of the metric: {self.expected_error:.3g}"
+                f"Expected relative error of the metric: {self.expected_error:.3g} "
+                f"({self.expected_shape_error:.3g} up to scale)"
                 f"{bias if self.expected_bias > 0.005 * self.expected_error else ''}, {self.assumptions}.",
                 self.advice,
                 *self.remarks,
@@ -110,3 +116,11 @@ class Questionnaire:
         """Write the items, ``item_id`` and features, to a CSV or Parquet file."""
         features = {f"f{j}": column for j, column in enumerate(self.items.T)}
         write_columns({"item_id": self.item_ids} | features, path)
+
+
+def names_of(item_ids: Any, count: int) -> Column:
+    """Return what `count` items are called: as given, or by their row numbers."""
+    ids = np.arange(count) if item_ids is None else unique_ids(item_ids, "item_ids")
+    if len(ids) != count:
+        raise DataError(f"item_ids has {len(ids)} entries, but there are {count} items; give one each")
+    return ids
