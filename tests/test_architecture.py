@@ -36,7 +36,7 @@ ROW = {
     "estimators": 7,
     "identifiability": 8,
     "theory": 8,
-    "design": 8,
+    "design": 9,
     "intervals": 8,
     "locate": 8,
     "evaluate": 8,

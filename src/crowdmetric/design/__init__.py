@@ -2,15 +2,23 @@
 
 ::
 
+    guess.py            what is thought of the metric and of people before anyone is asked
     questionnaire.py    what every design returns: a table of questions and the error to expect
-    information.py      expected information, optimal weights, whole numbers of people
+    information.py      expected information of matched questions, optimal weights, whole numbers of people
     parallelograms.py   near-parallelograms in a catalogue
     matched.py          matched questions, from generated items or from a catalogue
+    population.py       expected information of questions to people of one population
+    exchange.py         the best use of people: shares, sensitivities, exchange
+    sources.py          where items come from: a catalogue, or wherever they can be made
+    optimal.py          questions at random, and those that tell most
+    within.py           questions within subspaces
+    entry.py            `design` and `plan`
 """
 
 from __future__ import annotations
 
+from crowdmetric.design.entry import Plan, Planned, design, plan
 from crowdmetric.design.matched import matched_from_catalogue, matched_from_generator
 from crowdmetric.design.questionnaire import Questionnaire
 
-__all__ = ["Questionnaire", "matched_from_catalogue", "matched_from_generator"]
+__all__ = ["Plan", "Planned", "Questionnaire", "design", "matched_from_catalogue", "matched_from_generator", "plan"]

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.design.guess import Guess, guess_about_items, guess_about_space, whole_number
 from crowdmetric.design.information import MatchedCandidates, apportion, lasting, optimal_weights, reached
 from crowdmetric.design.parallelograms import find_parallelograms
-from crowdmetric.design.questionnaire import Questionnaire, names_of
+from crowdmetric.design.questionnaire import Questionnaire, hand_out, names_of
 from crowdmetric.errors import DataError, NotIdentifiedError
 from crowdmetric.estimators.inputs import check_items, positive_number
 from crowdmetric.symmetric import degrees_of_freedom
@@ -178,30 +178,11 @@ def _hand_out(
     advice = (
         f"Learn from the answers with MatchedMetric(items{f', tolerance={worst + 0.005:.2f}' if worst > 1e-6 else ''})."
     )
-    chosen = corners[rng.permutation(np.repeat(np.arange(len(counts)), counts))].reshape(people, each, 2)
-    chosen = rng.permuted(chosen, axis=2)  # nobody learns that the closer item is on the left
-    chosen = np.take_along_axis(chosen, rng.permuted(np.tile(np.arange(each), (people, 1)), axis=1)[:, :, None], axis=1)
-    left, right = chosen[:, :, 0].ravel(), chosen[:, :, 1].ravel()
-    if ids is None:  # new items: only those that are asked about are made
-        needed, place = np.unique(np.concatenate([left, right]), return_inverse=True)
-        left, right = place[: left.size], place[left.size :]
-        items = items[needed]
-    return Questionnaire(
-        design=design,
-        items=items,
-        item_ids=np.arange(len(items)) if ids is None else ids,
-        new_items=ids is None,
-        person=np.repeat(np.arange(people), each),
-        question=np.tile(np.arange(each), people),
-        left=left,
-        right=right,
-        expected_error=error,
-        expected_shape_error=shape,
-        expected_bias=bias,
-        assumptions=guess.said,
-        advice=advice,
-        remarks=(remark + ".",),
-    )
+    questions_of = corners[rng.permutation(np.repeat(np.arange(len(counts)), counts))].reshape(people, each, 2)
+    return hand_out(
+        questions_of, items, ids, rng, design=design, expected_error=error, expected_shape_error=shape,
+        expected_bias=bias, assumptions=guess.said, advice=advice, remarks=(remark + ".",),
+    )  # fmt: skip
 
 
 def _parallelograms(count: int, d: int, spread: float, rng: np.random.Generator) -> Array:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from crowdmetric.errors import DataError
 from crowdmetric.tables import Column, Columns, unique_ids, write_columns
 
-__all__ = ["Questionnaire", "names_of"]
+__all__ = ["Questionnaire", "hand_out", "names_of"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -124,3 +124,38 @@ def names_of(item_ids: Any, count: int) -> Column:
     if len(ids) != count:
         raise DataError(f"item_ids has {len(ids)} entries, but there are {count} items; give one each")
     return ids
+
+
+def hand_out(
+    questions: Indices, items: Array, ids: Column | None, rng: np.random.Generator, **promise: Any
+) -> Questionnaire:
+    """Return a questionnaire that asks everybody their questions (K, m, 2), rows of `items`.
+
+    In random order, left and right at random, so that nobody learns that the closer item is on the left, or that a
+    question is like the last one.
+
+    Parameters
+    ----------
+    ids
+        What items are called; None: they do not exist yet, and only those that are asked about are made.
+    promise
+        The other attributes of the questionnaire.
+    """
+    K, m, _ = questions.shape
+    asked = rng.permuted(questions, axis=2)
+    order = rng.permuted(np.tile(np.arange(m), (K, 1)), axis=1)
+    asked = np.take_along_axis(asked, order[:, :, None], axis=1)
+    left, right = asked[:, :, 0].ravel(), asked[:, :, 1].ravel()
+    if ids is None:
+        needed, place = np.unique(np.concatenate([left, right]), return_inverse=True)
+        left, right, items = place[: left.size], place[left.size :], items[needed]
+    return Questionnaire(
+        items=items,
+        item_ids=np.arange(len(items)) if ids is None else ids,
+        new_items=ids is None,
+        person=np.repeat(np.arange(K), m),
+        question=np.tile(np.arange(m), K),
+        left=left,
+        right=right,
+        **promise,
+    )

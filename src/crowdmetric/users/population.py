@@ -20,6 +20,7 @@ with ``μ = −2Mu₀`` free in both, so that offsets are linear in what is lear
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.losses import Loss
 from crowdmetric.symmetric import degrees_of_freedom, smat
-from crowdmetric.users.blocks import Block, People
+from crowdmetric.users.blocks import Block
 from crowdmetric.users.integrals import Integral, kernels, loadings_of, on_grid
 from crowdmetric.users.propagation import by_propagation
 from crowdmetric.users.sampling import by_sampling
@@ -88,7 +89,7 @@ class PopulationBlock:
         return PopulationBlock(*(getattr(self, field.name)[::step] for field in fields(self)))
 
 
-def blocks_of(people: People) -> list[PopulationBlock]:
+def blocks_of(people: Iterable[Block]) -> list[PopulationBlock]:
     """Return people grouped by the dimension that their answers span, found numerically."""
     return [part for block in people for part in _split_by_rank(block)]
 

@@ -1,0 +1,172 @@
+"""Questions to people of one population: at random, or those that tell most about the metric.
+
+The search starts from random bundles of m pairs, finds the best shares of people among them (`exchange`), varies the
+bundles that are left, keeps variations that would help (sensitivity above one) and begins again. It ends with whole
+numbers of people, moved one by one to where they help more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.design.exchange import CRITERIA, best_shares, exchange_people, sensitivity
+from crowdmetric.design.guess import Guess
+from crowdmetric.design.information import apportion, lasting
+from crowdmetric.design.population import DRAWS, MOST_ANSWERS, Population, bundle_rows, expected_errors, population_of
+from crowdmetric.design.questionnaire import Questionnaire, hand_out
+from crowdmetric.design.sources import Source
+from crowdmetric.errors import DataError
+from crowdmetric.symmetric import degrees_of_freedom
+from crowdmetric.users.population import STRUCTURES
+
+__all__ = ["ask_population", "optimal_questions", "random_questions"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# Metrics by which questions are chosen: enough to keep one of them from deciding, few enough to be quick.
+CHOOSERS = 8
+# Sets of answers to bundles to begin with and to the variations of a round; bundles are fewer where answers are more.
+POOL, VARIATIONS = 6000, 4000
+FEWEST = 200
+# Variations that are kept need at least this sensitivity.
+PROMISING = 1.02
+# Bundles that stand for the questions of many people, when an error is promised for random questions.
+STANDING = 2000
+# Below this many people a parameter, first-order errors are known to be optimistic.
+PEOPLE_A_PARAMETER = 10
+
+
+def random_questions(
+    source: Source, people: int, answers: int, guess: Guess, *, covariance: str = "isotropic", seed: int = 0
+) -> Questionnaire:
+    """Return random pairs, different ones for everybody, and the error that PopulationMetric will have.
+
+    Parameters
+    ----------
+    source
+        Where items come from.
+    people, answers
+        How many are asked, and how much each.
+    guess
+        What is thought of the metric and of people.
+    covariance
+        'isotropic' or 'free', as PopulationMetric will be told.
+    seed
+        Of the draws.
+    """
+    rng = np.random.default_rng(seed)
+    bundles = source.draw(people, answers, rng)
+    return ask_population(
+        f"Random questions {source.name}", source, bundles, np.ones(people, dtype=np.intp), guess, covariance, rng, ()
+    )
+
+
+def optimal_questions(
+    source: Source,
+    people: int,
+    answers: int,
+    guess: Guess,
+    *,
+    covariance: str = "isotropic",
+    criterion: str = "A",
+    rounds: int = 12,
+    seed: int = 0,
+) -> Questionnaire:
+    """Return the questions that tell most about the metric to PopulationMetric, and the error it will have.
+
+    Parameters
+    ----------
+    source, people, answers, guess, covariance, seed
+        As in `random_questions`.
+    criterion
+        What is made small: 'A' the mean variance of the metric, which is the error; 'D' the volume of its confidence
+        region; 'E' the variance of its least certain direction.
+    rounds
+        How often bundles are varied.
+    """
+    if criterion not in CRITERIA:
+        raise DataError(f"criterion={criterion!r} is unknown; use {', '.join(map(repr, CRITERIA))}")
+    rng = np.random.default_rng(seed)
+    kappa, crowd, d = CRITERIA[criterion], _population(guess, covariance), guess.crowd.shape[1]
+    p = degrees_of_freedom(d)
+    each = 2**answers if answers <= MOST_ANSWERS else DRAWS
+    pool, variations = max(FEWEST, POOL // each, 4 * p), max(FEWEST, VARIATIONS // each)
+
+    def rows_of(bundles: NDArray[Any]) -> Array:
+        vectors = source.vectors(bundles)
+        metrics = guess.to_choose[:CHOOSERS]
+        return np.stack([bundle_rows(vectors, M, crowd, guess.beta, rng) for M in metrics])
+
+    bundles = source.try_out(pool, answers, rng)
+    rows = rows_of(bundles)
+    shares = best_shares(rows, p, kappa)
+    for _ in range(rounds):
+        kept = np.flatnonzero(shares > 1e-5)
+        bundles, rows, shares = bundles[kept], rows[:, kept], shares[kept]
+        varied = source.vary(bundles[rng.choice(len(kept), size=variations, p=shares / shares.sum())], rng)
+        theirs = rows_of(varied)
+        better = np.flatnonzero(sensitivity(rows, shares, p, kappa, theirs).bundles > PROMISING)
+        if better.size:
+            bundles, rows = np.concatenate([bundles, varied[better]]), np.concatenate([rows, theirs[:, better]], axis=1)
+            # newcomers get a fifth of the people; the next shares decide who stays
+            shares = np.concatenate([0.8 * shares, np.full(better.size, 0.2 / better.size)])
+            shares = best_shares(rows, p, kappa, start=shares)
+    counts = apportion(lasting(shares, people), people)
+    counts = exchange_people(rows, counts, p, kappa)
+    used = np.flatnonzero(counts)
+    remark = f"{used.size:,} different sets of {answers} questions, each for {people / used.size:.3g} people on average"
+    return ask_population(
+        f"{criterion}-optimal questions {source.name}", source, bundles[used], counts[used], guess, covariance, rng,
+        (remark + ".",),
+    )  # fmt: skip
+
+
+def ask_population(
+    design: str,
+    source: Source,
+    bundles: NDArray[Any],
+    counts: Indices,
+    guess: Guess,
+    covariance: str,
+    rng: np.random.Generator,
+    remarks: tuple[str, ...],
+) -> Questionnaire:
+    """Return a questionnaire that asks bundles `counts` (C,) times, with the error that PopulationMetric will have."""
+    crowd = _population(guess, covariance)
+    error, shape = _promise(source.vectors(bundles), counts, guess, crowd, rng)
+    people, n = int(counts.sum()), STRUCTURES[covariance].size(guess.crowd.shape[1])
+    if people < PEOPLE_A_PARAMETER * n:
+        remarks += (
+            f"That is for many people: with fewer than {PEOPLE_A_PARAMETER * n:,}, ten for each of {n} parameters, the "
+            "error can be larger, or the ridge of PopulationMetric make it smaller.",
+        )
+    rows, items, ids = source.table(bundles)
+    option = "" if covariance == "isotropic" else f", covariance={covariance!r}"
+    option += "" if guess.beta == 1 else f", beta={guess.beta:g}"
+    return hand_out(
+        rows[rng.permutation(np.repeat(np.arange(len(counts)), counts))], items, ids, rng, design=design,
+        expected_error=error, expected_shape_error=shape, expected_bias=0.0, assumptions=guess.said,
+        advice=f"Learn from the answers with PopulationMetric(items{option}); chance must decide who gets which "
+        "questions.",
+        remarks=remarks,
+    )  # fmt: skip
+
+
+def _population(guess: Guess, covariance: str) -> Population:
+    if covariance not in STRUCTURES:
+        raise DataError(f"covariance={covariance!r} is unknown; use {' or '.join(map(repr, STRUCTURES))}")
+    return population_of(guess, covariance)
+
+
+def _promise(
+    vectors: Array, counts: Indices, guess: Guess, crowd: Population, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Return the errors to expect; if there are very many bundles, some stand for all."""
+    if len(counts) <= STANDING:
+        return expected_errors(vectors, counts.astype(float), guess, crowd, rng)
+    some = rng.choice(len(counts), STANDING, replace=False)
+    return expected_errors(vectors[some], counts[some] * (counts.sum() / counts[some].sum()), guess, crowd, rng)
