@@ -5,6 +5,7 @@
     base.py        what a command is, and what commands share
     simulate.py    a crowd with a known truth -> tables
     diagnose.py    tables -> what they can teach
+    design.py      items -> what to ask whom, and how many people an error takes (plan)
     evaluate.py    tables -> which model predicts hidden answers best
     fit.py         tables -> a saved model
     predict.py     a saved model and questions -> expected answers
@@ -17,6 +18,7 @@
 from __future__ import annotations
 
 from crowdmetric.commands.base import Command, UsageError
+from crowdmetric.commands.design import DESIGN, PLAN
 from crowdmetric.commands.diagnose import DIAGNOSE
 from crowdmetric.commands.evaluate import EVALUATE
 from crowdmetric.commands.export import EXPORT
@@ -30,4 +32,6 @@ from crowdmetric.commands.simulate import SIMULATE
 __all__ = ["COMMANDS", "Command", "UsageError"]
 
 # In the order in which people meet them; `crowdmetric --help` lists them so.
-COMMANDS: tuple[Command, ...] = (SIMULATE, DIAGNOSE, EVALUATE, FIT, PREDICT, LOCATE, EXPORT, INFO, REPRODUCE)
+COMMANDS: tuple[Command, ...] = (
+    SIMULATE, PLAN, DESIGN, DIAGNOSE, EVALUATE, FIT, PREDICT, LOCATE, EXPORT, INFO, REPRODUCE,
+)  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import ceil, sqrt
 from typing import Any
 
@@ -110,7 +110,9 @@ def design(
         source = NewItems(guess, None if reach is None else positive_number(reach, "reach"))
     if kind == "within":
         if not isinstance(source, Catalogue) or "subspaces" not in options:
-            raise DataError("kind='within' needs items and subspaces=, a label for each of them or the bases")
+            raise DataError(
+                "kind='within' needs items and subspaces=, a label for each of them, the bases, or 'discover'"
+            )
         return within_questions(source, people, answers, guess, options.pop("subspaces"), seed=seed, **options)
     make = optimal_questions if kind == "optimal" else random_questions
     return make(source, people, answers, guess, seed=seed, **options)
@@ -178,6 +180,13 @@ class Plan:
         """Return how many people a kind of questionnaire takes."""
         return {found.kind: found.people for found in self.kinds}[kind]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values, infinite errors as None."""
+        found = asdict(self)
+        for entry in found["kinds"]:
+            entry |= {key: None for key, value in entry.items() if value == float("inf")}
+        return found
+
     def summary(self) -> str:
         """Return the plan in a few lines."""
         what = "the metric up to scale" if self.shape else "the metric"
@@ -223,6 +232,9 @@ def plan(
         answers, and often the harder part.
     """
     target = positive_number(target, "target")
+    for name, value in options.items():
+        if value is not None and not set(kinds) & set(ONLY.get(name, KINDS)):
+            raise DataError(f"{name}={value!r} has no use with kinds={', '.join(kinds)}; leave it out")
     found, said = [], ""
     for kind in kinds:
         own = {name: value for name, value in options.items() if kind in ONLY.get(name, KINDS)}

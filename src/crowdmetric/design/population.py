@@ -85,6 +85,7 @@ def bundle_rows(
     rng: np.random.Generator,
     *,
     careful: bool = False,
+    largest_grid: int = 1,
     draws: int = DRAWS,
 ) -> Array:
     """Return rows (C, k, n) with ``I = Σ_k x_k x_kᵀ`` for bundles (C, m, 2, d): pair, left/right, features.
@@ -97,6 +98,8 @@ def bundle_rows(
     careful
         Whether those bundles are then integrated on a grid, if they span up to three dimensions. Otherwise, and beyond,
         they are taken to be worth nothing, so that they are not chosen.
+    largest_grid
+        Dimensions up to which grids are used at once, which is exact, and slower.
     draws
         Sets of answers drawn for each bundle, where there are too many to list.
     """
@@ -112,9 +115,10 @@ def bundle_rows(
         else:
             y = _drawn(bundles[part.person], metric, people, beta, k, rng)
         left = part  # those that have no sound integral yet
-        for largest_grid in (1, LARGEST_GRID) if careful and 1 < part.span.shape[1] <= LARGEST_GRID else (1,):
+        again = careful and largest_grid < part.span.shape[1] <= LARGEST_GRID
+        for grid in (largest_grid, LARGEST_GRID) if again else (largest_grid,):
             asked = _repeated(left, y)
-            integral = integrate(asked, law, loss, largest_grid)
+            integral = integrate(asked, law, loss, grid)
             chance, sound = _chances(integral.value.reshape(-1, k), listed)
             scores = structure.scores(asked, integral, law, natural).reshape(-1, k, natural.size)[sound]
             if listed:

@@ -99,6 +99,22 @@ class Questionnaire:
             ]
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the design and its promise as plain values, without the questions."""
+        return {
+            "design": self.design,
+            "people": self.n_people,
+            "questions": len(self),
+            "items": int(np.unique(self.pairs).size),
+            "new_items": self.new_items,
+            "expected_error": self.expected_error,
+            "expected_shape_error": self.expected_shape_error,
+            "expected_bias": self.expected_bias,
+            "assumptions": self.assumptions,
+            "advice": self.advice,
+            "remarks": list(self.remarks),
+        }
+
     def columns(self) -> Columns:
         """Return person, question, left and right (by item ids), a row a question."""
         return {

@@ -24,7 +24,7 @@ from crowdmetric.design.optimal import CHOOSERS, ask_population
 from crowdmetric.design.questionnaire import Questionnaire
 from crowdmetric.design.sources import Catalogue
 from crowdmetric.errors import DataError, NotIdentifiedError
-from crowdmetric.subspaces import Subspaces, given_subspaces
+from crowdmetric.subspaces import Subspaces, discover_subspaces, given_subspaces
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference
 from crowdmetric.theory import constructive_design
 from crowdmetric.users.projected import span_of_differences, without
@@ -60,9 +60,9 @@ def within_questions(
     source, people, answers, guess, covariance, seed
         As in `optimal.random_questions`; at least one answer more than the dimension of a subspace is needed.
     subspaces
-        One label an item (−1: nowhere), or bases (n, d, r) or [(d, r), …].
+        One label an item (−1: nowhere), or bases (n, d, r) or [(d, r), …], or 'discover': found among the items.
     rank
-        Dimension of the subspaces when labels are given; None: found from the items.
+        Dimension of the subspaces when labels are given or they are discovered; None: found from the items.
 
     Raises
     ------
@@ -70,7 +70,10 @@ def within_questions(
         If no questions within these subspaces reveal all of M.
     """
     rng = np.random.default_rng(seed)
-    found = given_subspaces(source.items, subspaces, rank)
+    if isinstance(subspaces, str) and subspaces == "discover":
+        found = discover_subspaces(source.items, rank=rank, repeats=0, random_state=seed).as_subspaces()
+    else:
+        found = given_subspaces(source.items, subspaces, rank)
     largest = int(found.ranks.max())
     if answers <= largest:
         raise DataError(
