@@ -46,7 +46,7 @@ def _design_arguments(parser: ArgumentParser) -> None:
     add("--people", type=int, required=True, metavar="N", help="how many will be asked")
     add("--kind", choices=KINDS, default="optimal", help="of questions (default: optimal)")
     add("--out", required=True, metavar="FILE", help="CSV or Parquet to write: person, question, left, right")
-    add("--items-out", metavar="FILE", help="CSV or Parquet to write new items to (with --dimension)")
+    add("--items-out", metavar="FILE", help="CSV or Parquet to write new items to; goes with --dimension")
 
 
 def _plan_arguments(parser: ArgumentParser) -> None:
