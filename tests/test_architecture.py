@@ -41,6 +41,7 @@ ROW = {
     "locate": 8,
     "evaluate": 8,
     "persist": 8,
+    "choice": 9,
     "experiments": 9,
     "export": 9,
     "report": 9,

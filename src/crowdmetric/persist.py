@@ -5,6 +5,7 @@
     model/metric.npz    every array: metric, components, users, pseudo_ideal_points, …, items, item_ids, and the
                         matrix and mean of the preprocessing where there was one
     model/model.json    everything else: versions, parameters, how the fit ended, the checksum of metric.npz
+    model/report.html   a page for people, where one was asked for; nothing reads it back
 
 Whatever public attribute a fit leaves behind is kept, under its name without the underscore, so that a new
 estimator needs no line here. A list of matrices of different shapes (bases, subspace metrics) is two arrays:
@@ -20,7 +21,7 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ Place = str | os.PathLike[str]
 FORMAT = "crowdmetric model"
 # 2: items were preprocessed. Models without that are still written as version 1, which every reader knows.
 FORMAT_VERSION = 2
-ARRAYS, DESCRIPTION = "metric.npz", "model.json"
+ARRAYS, DESCRIPTION, REPORT = "metric.npz", "model.json", "report.html"
 # Arrays that belong to the catalogue, not to the fit.
 CATALOGUE = ("items", "item_ids", "feature_names")
 # The arrays of an ItemMap.
@@ -217,7 +218,7 @@ def is_model(folder: Path) -> bool:
     """Return whether `folder` is a saved model and holds nothing else."""
     names = {path.name for path in folder.iterdir()}
     description = _json_object(folder / DESCRIPTION)
-    return names <= {ARRAYS, DESCRIPTION} and description is not None and description.get("format") == FORMAT
+    return names <= {ARRAYS, DESCRIPTION, REPORT} and description is not None and description.get("format") == FORMAT
 
 
 def save_model(
@@ -228,6 +229,7 @@ def save_model(
     feature_names: Sequence[str] | None = None,
     comparisons: Comparisons | None = None,
     preprocessing: ItemMap | None = None,
+    report: Callable[[SavedModel], str] | None = None,
     overwrite: bool = False,
 ) -> SavedModel:
     """Save a fitted estimator as a folder, whole or not at all, and return what is in it.
@@ -246,6 +248,8 @@ def save_model(
         What it was fitted to; only counts of answers, people and dropped rows are kept.
     preprocessing : ItemMap, optional
         What turned the items into those of the estimator.
+    report : function of a SavedModel, optional
+        Returns the page to keep beside the model as ``report.html``.
     overwrite : bool
         Replace an older model. A folder that holds anything else is never replaced.
 
@@ -263,6 +267,8 @@ def save_model(
         model = replace(model, description=model.description | {"checksum": _checksum(temporary / ARRAYS)})
         text = json.dumps(model.description, indent=2, ensure_ascii=False, allow_nan=False)
         (temporary / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+        if report is not None:
+            (temporary / REPORT).write_text(report(model), encoding="utf-8")
     return model
 
 
@@ -331,13 +337,13 @@ def _fitted_state(estimator: CrowdMetric) -> tuple[dict[str, Any], list[str]]:
 
 
 def _storable(value: Any) -> Any:
-    """Return a number, an array of numbers or text, or a list of arrays of numbers; None for the rest."""
+    """Return a number, a text, an array of either, or a list of arrays of numbers; None for the rest."""
     if isinstance(value, list | tuple):
         arrays = [np.asarray(entry) for entry in value if isinstance(entry, np.ndarray)]
         return arrays if len(arrays) == len(value) and all(a.dtype.kind in "biuf" for a in arrays) else None
     if isinstance(value, np.ndarray) and value.dtype.kind == "O":
         return value.astype(str) if all(isinstance(cell, str) for cell in value.flat) else None
-    if isinstance(value, np.ndarray | np.generic | bool | int | float):
+    if isinstance(value, np.ndarray | np.generic | bool | int | float | str):
         return value if np.asarray(value).dtype.kind in "biufU" else None
     return None
 

@@ -5,7 +5,9 @@ Colours are safe for colour-blind readers: matplotlib's PuOr where sign matters,
 
 from __future__ import annotations
 
+import io
 import os
+import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +18,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.errors import DataError, missing_extra
 
-__all__ = ["draw_evaluation", "draw_map", "draw_metric", "draw_strip", "new_figure", "save_figure"]
+__all__ = [
+    "draw_ellipses",
+    "draw_evaluation",
+    "draw_map",
+    "draw_metric",
+    "draw_strengths",
+    "draw_strip",
+    "figure_svg",
+    "new_figure",
+    "save_figure",
+]
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -124,3 +136,62 @@ def draw_evaluation(
             if row == 0:
                 axes.set_title(name, fontsize=11)
     figure.supxlabel("bars: two standard errors of the difference to the best model", fontsize=9, color="#666666")
+
+
+# ------------------------------------------------------------------------------------------ pages
+
+# Readable on white and on black.
+LEARNT, PLAIN, FAINT = "#d9730d", "#3b82c4", "#8a8a8a"
+
+
+def figure_svg(figure: Any, name: str) -> str:
+    """Return the figure as an SVG element for a page that is light or dark: black becomes the text's colour.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+    name : str
+        Other than those of the other figures on the page, whose marks would get the same identifiers.
+    """
+    with import_module("matplotlib").rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        file = io.StringIO()
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    text = file.getvalue()
+    text = text[text.index("<svg") :].replace("#000000", "currentColor")
+    text = re.sub(r'<g id="[^"]*">', "<g>", text)  # figure_1, axes_1, … would repeat from picture to picture
+    return text.strip()
+
+
+def draw_strengths(axes: Any, strengths: ArrayLike, intervals: tuple[ArrayLike, ArrayLike] | None) -> None:
+    """Draw eigenvalues over their mean as dots, the largest first, with the ends of intervals where there are some."""
+    value = np.asarray(strengths, dtype=np.float64)
+    place = np.arange(1, len(value) + 1)
+    if intervals is not None:
+        axes.vlines(place, *intervals, color=LEARNT, linewidth=2.2, alpha=0.55, label="90 % interval")
+    axes.plot(place, value, "o", color=LEARNT, markersize=5, label="learnt")
+    axes.axhline(1.0, color=PLAIN, linestyle="--", linewidth=1.2, label="all directions alike")
+    axes.axhline(0.0, color=FAINT, linewidth=0.8)
+    axes.set_xticks(place[:: max(1, len(place) // 12)])
+    axes.set(xlabel="direction", ylabel="strength")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=8, frameon=False)
+
+
+def draw_ellipses(
+    axes: Any, points: NDArray[Any], circle: NDArray[Any], ellipse: NDArray[Any] | None, others: Sequence[NDArray[Any]]
+) -> None:
+    """Draw points (n, 2), and closed curves (m, 2) of what is equally far: before, after, and what else is possible."""
+    axes.plot(*points.T, ".", color=FAINT, markersize=3, alpha=0.6, label="items")
+    for curve in others:
+        axes.plot(*curve.T, color=LEARNT, linewidth=0.6, alpha=0.3)
+    axes.plot(*circle.T, color=PLAIN, linestyle="--", linewidth=1.4, label="equally far before")
+    if ellipse is not None:
+        axes.plot(*ellipse.T, color=LEARNT, linewidth=2.2, label="equally far as learnt")
+    # the frame is that of the curves and most of the items, whatever a stray draw does
+    reach = max(np.abs(circle).max(), 0.0 if ellipse is None else np.abs(ellipse).max())
+    reach = max(1.15 * reach, float(np.quantile(np.abs(points), 0.98)))
+    axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
+    axes.set(xlabel="along direction 1", ylabel="along direction 2")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=1.0)

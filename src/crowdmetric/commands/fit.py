@@ -1,29 +1,39 @@
-"""crowdmetric fit: items and answers -> a saved model."""
+"""crowdmetric fit: items and answers -> a saved model and a report."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from crowdmetric.choice import choose_covariance, matched_share
 from crowdmetric.commands.base import Command, UsageError, note, print_model
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
-from crowdmetric.estimators import IdealPointMetric, MatchedMetric, StitchedMetric
+from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric
 from crowdmetric.estimators.matched import CONSTRAINTS
+from crowdmetric.estimators.population import INTEGRATIONS
 from crowdmetric.folders import check_target
-from crowdmetric.losses import LOSSES
-from crowdmetric.persist import is_model, save_model
+from crowdmetric.identifiability import Diagnosis, diagnose
+from crowdmetric.losses import LOSSES, get_loss
+from crowdmetric.persist import REPORT, is_model, save_model
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.progress import show_progress
+from crowdmetric.report import report_page
 from crowdmetric.solvers.bounds import BOUNDS
 from crowdmetric.stitch import METHODS
 from crowdmetric.tables import Column, Items, read_columns, read_items, unique_ids
+from crowdmetric.users.population import STRUCTURES
 
 __all__ = ["FIT", "read_labels"]
 
-ESTIMATORS: dict[str, type[IdealPointMetric] | type[MatchedMetric] | type[StitchedMetric]] = {
+Estimator = PopulationMetric | IdealPointMetric | MatchedMetric | StitchedMetric
+ESTIMATORS: dict[str, type[Estimator]] = {
+    "population": PopulationMetric,
     "ideal": IdealPointMetric,
     "matched": MatchedMetric,
     "stitched": StitchedMetric,
@@ -42,10 +52,20 @@ PASSED = {
     "tolerance": "tolerance",
     "constraint": "constraint",
     "ridge": "ridge",
+    "covariance": "covariance",
+    "integration": "integration",
+    "starts": "starts",
+    "jobs": "jobs",
     "tol": "tol",
     "max_iter": "max_iter",
     "seed": "random_state",
 }
+# Fewer people than this are no population.
+FEWEST_PEOPLE = 5
+# More features than this are not learnt from without being asked to: a metric of them has p² too many parameters.
+MOST_FEATURES = 100
+# Where at least so many people were asked parallel questions, they were asked on purpose.
+MATCHED = 0.5
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -54,11 +74,16 @@ def _arguments(parser: ArgumentParser) -> None:
     add("comparisons", metavar="COMPARISONS", help="CSV or Parquet: user, left, right and choice, or similar")
     add("--out", required=True, metavar="MODEL", help="folder to make")
     add("--overwrite", action="store_true", help="replace an older model")
-    add("--estimator", choices=ESTIMATORS, help="default: stitched with --labels or --discover, else ideal")
+    add("--no-report", action="store_true", help=f"do not write {REPORT} into the folder")
+    add("--estimator", choices=ESTIMATORS, help="default: stitched with --labels or --discover, else population")
+    add("--covariance", choices=STRUCTURES, help="of ideal points in the population (default: by BIC)")
+    add("--starts", type=int, metavar="N", help="points to begin a population fit from (default: 2)")
+    add("--integration", choices=INTEGRATIONS, help="how a population is integrated out (default: auto)")
+    add("--jobs", type=int, metavar="N", help="threads of a population fit (default: one a core)")
     add("--labels", metavar="FILE", help="CSV or Parquet: item_id, subspace (empty or -1: in none)")
     add("--discover", action="store_true", help="find the subspaces among the items instead")
     add("--subspaces", type=int, metavar="N", help="how many to discover (default: chosen from the items)")
-    add("--rank", type=int, metavar="R", help="dimension of the subspaces (default: found from the items)")
+    add("--rank", type=int, metavar="R", help="of the subspaces (default: from the items), or of a population's metric")
     add("--affine", action="store_true", default=None, help="subspaces need not pass through the origin")
     add("--standardise", action="store_true", help="divide every feature by its standard deviation first")
     add("--pca", metavar="K", help="keep K principal directions first, or a share of the variance such as 0.95")
@@ -70,38 +95,54 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--ideal-bound", type=float, metavar="X", help="bound on pseudo-ideal points (default: from the data)")
     add("--norm", choices=BOUNDS, help="what --metric-bound bounds (default: frobenius)")
     add("--tolerance", type=float, metavar="X", help="mismatch of matched questions (default: 1e-5)")
-    add("--constraint", choices=CONSTRAINTS, help="of a matched metric (default: psd)")
-    add("--ridge", type=float, metavar="X", help="penalty on the size of a matched metric (default: 0)")
-    add("--tol", type=float, help="certified gap at which to stop (default: 1e-8)")
+    add("--constraint", choices=CONSTRAINTS, help="of a matched or population metric (default: psd)")
+    add("--ridge", metavar="X", help="penalty: a number, or (population, the default there) 'evidence'; 0: none")
+    add("--tol", type=float, help="gap at which to stop (default: 1e-8 certified; population: 1e-4 nats)")
     add("--max-iter", type=int, metavar="N", help="iterations at most (default: 200)")
-    add("--seed", type=int, help="of the folds that choose bounds (default: 0)")
+    add("--seed", type=int, help="of folds that choose bounds, and of starts (default: 0)")
     add("--json", action="store_true", help="print one JSON object instead of a summary")
 
 
 def _run(options: Namespace) -> None:
+    options.ridge = _ridge(options.ridge)
     name, reason = _choose_estimator(options)
-    chosen = ESTIMATORS[name]
     parameters = _parameters(options, name)
     preprocessing = _preprocessing(options)
     check_target(options.out, options.overwrite, is_model)
-    note(options, f"using {chosen.__name__}, {reason}")
     items = read_items(options.items)
     comparisons = Comparisons.read(options.comparisons, items=items)
     if options.labels is not None:
         parameters["subspaces"] = read_labels(options, items)
     elif options.discover:
         parameters["subspaces"] = "discover"
-    features = items.features
-    if preprocessing is not None:
-        features = preprocessing.fit_transform(features)
-        note(options, f"items: {preprocessing.summary()}")
-    estimator = chosen(features, **parameters)
+    features, names = _prepared(options, items, preprocessing)
+    with show_progress("Looking at the answers", quiet=options.quiet):
+        diagnosis = diagnose(features, comparisons, features=names, item_ids=items.ids)
+    reasons = [diagnosis.summary().splitlines()[0]]
+    if options.estimator is None and name == "population":
+        name, reason = _population_or(name, reason, options, diagnosis)
+    reasons.append(f"using {ESTIMATORS[name].__name__}, {reason}")
+    for text in reasons:
+        note(options, text)
+    suggestion = _suggest_matched(name, features, comparisons, diagnosis)
+    if suggestion:
+        note(options, suggestion)
+    if name == "population" and "covariance" not in parameters:
+        with show_progress("Choosing how people scatter", quiet=options.quiet):
+            choice = choose_covariance(features, comparisons, parameters)
+        parameters["covariance"] = choice.value
+        reasons.append(f"the covariance of people is taken as {choice.value}, because {choice.reason}")
+        note(options, reasons[-1])
+    estimator = ESTIMATORS[name](features, **parameters)
     with show_progress("Learning the metric", quiet=options.quiet):
         estimator.fit(comparisons)
     found = getattr(estimator, "discovery_", None)
     if found is not None:
         for line in found.summary().splitlines():
             note(options, line)
+    page = partial(
+        report_page, comparisons=comparisons, diagnosis=diagnosis, choices=reasons[1:], suggestion=suggestion
+    )
     model = save_model(
         options.out,
         estimator,
@@ -109,31 +150,101 @@ def _run(options: Namespace) -> None:
         feature_names=items.feature_names,
         comparisons=comparisons,
         preprocessing=preprocessing,
+        report=None if options.no_report else page,
         overwrite=options.overwrite,
     )
     print_model(options, model, options.out)
+    if not options.no_report:
+        note(options, f"what was learnt, in words and pictures: {Path(options.out) / REPORT}")
+
+
+def _prepared(options: Namespace, items: Items, preprocessing: ItemMap | None) -> tuple[NDArray[np.float64], list[str]]:
+    """Return the features that are learnt from, and their names."""
+    if preprocessing is None:
+        return items.features, items.feature_names
+    features = preprocessing.fit_transform(items.features)
+    note(options, f"items: {preprocessing.summary()}")
+    reduced = preprocessing.components is not None or preprocessing.whiten
+    return features, [f"direction {j + 1}" for j in range(features.shape[1])] if reduced else items.feature_names
 
 
 def _choose_estimator(options: Namespace) -> tuple[str, str]:
-    """Return an estimator and why it was chosen."""
+    """Return an estimator and why it was chosen, as far as the options tell."""
     if options.estimator is not None:
         return options.estimator, "as --estimator asks"
     if options.labels is not None:
         return "stitched", "because --labels says which subspace an item lies in"
     if options.discover:
         return "stitched", "because --discover asks for subspaces among the items"
-    return "ideal", "because without --labels or --discover no subspaces are known"
+    wanted = _refused(options, "population")
+    if not wanted:
+        return "population", "because people taken as one population need neither subspaces nor bounds"
+    for name in ("ideal", "matched"):
+        if not _refused(options, name):
+            return name, f"because {' and '.join(wanted)} {'is' if len(wanted) == 1 else 'are'} of use there"
+    return "population", ""
+
+
+def _refused(options: Namespace, name: str) -> list[str]:
+    """Return the options given that an estimator has no use for."""
+    known = ESTIMATORS[name]().get_params()
+    refused = [
+        _flag(option) for option in PASSED if getattr(options, option) is not None and PASSED[option] not in known
+    ]
+    if options.loss is not None and name in ("population", "matched"):
+        kind = get_loss(options.loss, 1.0)
+        if not (kind.needs_binary and kind.is_smooth):
+            refused.append(f"--loss {options.loss}")
+    return refused
+
+
+def _flag(option: str) -> str:
+    return "--" + option.replace("_", "-")
+
+
+def _population_or(name: str, reason: str, options: Namespace, diagnosis: Diagnosis) -> tuple[str, str]:
+    """Return what to use where a population is the default, now that the data are known."""
+    if diagnosis.d > MOST_FEATURES and options.rank is None:
+        raise DataError(
+            f"items have {diagnosis.d} features, and a metric of them {diagnosis.dimensions:,} parameters; keep fewer "
+            "with --pca 0.9 (or a number of directions), or ask for what you want with --estimator"
+        )
+    if diagnosis.people < FEWEST_PEOPLE and not _refused(options, "ideal"):
+        return "ideal", f"because {diagnosis.people} people are too few to be taken as one population"
+    return name, reason
+
+
+def _suggest_matched(name: str, features: NDArray[np.float64], answers: Comparisons, diagnosis: Diagnosis) -> str:
+    """Return a sentence where matched questions would make up for questions that were chosen for people."""
+    if name == "matched" or not diagnosis.assignment.suspicious or not answers.is_binary:
+        return ""
+    share = matched_share(features, answers)
+    if share < MATCHED:
+        return ""
+    return (
+        f"questions depend on who was asked, and {share:.0%} of the people were asked parallel questions: "
+        "--estimator matched learns from those without assuming anything of people"
+    )
+
+
+def _ridge(text: str | None) -> str | float | None:
+    if text is None or text == "evidence":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"--ridge {text} is neither a number nor 'evidence'") from None
 
 
 def _parameters(options: Namespace, name: str) -> dict[str, Any]:
     """Return the options given, by the estimator's names; one that it does not know is a usage error."""
     given = {option: getattr(options, option) for option in PASSED if getattr(options, option) is not None}
-    known = ESTIMATORS[name]().get_params()
     located = options.labels is not None or options.discover
     hint = "" if located else ", or give --labels or --discover"
-    for option in given:
-        if PASSED[option] not in known:
-            raise UsageError(f"--{option.replace('_', '-')} has no use with --estimator {name}; leave it out{hint}")
+    for flag in _refused(options, name):
+        raise UsageError(f"{flag} has no use with --estimator {name}; leave it out{hint}")
+    if options.ridge == "evidence" and name != "population":
+        raise UsageError(f"--ridge evidence has no use with --estimator {name}; give a number")
     if options.labels is not None and options.discover:
         raise UsageError(
             "--labels says which subspace an item lies in, so there is nothing to --discover; leave one out"

@@ -38,6 +38,7 @@ __all__ = ["PopulationMetric"]
 
 Array = NDArray[Any]
 
+INTEGRATIONS = ("auto", "grid", "propagation")
 # Numbers in the (people, answers, p) temporary of a block: large enough for threads, small enough for a cache.
 BLOCK_SIZE = 1 << 18
 # With fewer people than this a parameter, outer products of scores are too noisy an information.
@@ -264,7 +265,7 @@ class PopulationMetric(CrowdMetric):
         for name, known in (
             ("covariance", tuple(STRUCTURES)),
             ("constraint", ("psd", "symmetric")),
-            ("integration", ("auto", "grid", "propagation")),
+            ("integration", INTEGRATIONS),
         ):
             if getattr(self, name) not in known:
                 raise DataError(f"{name}={getattr(self, name)!r} is unknown; use {' or '.join(map(repr, known))}")
@@ -457,9 +458,10 @@ class PopulationMetric(CrowdMetric):
         if people is None:
             return prior
         known, place = self._find(people)
-        if self.pseudo_ideal_covariances_ is None:  # too many people to keep: their means alone
+        covariances = getattr(self, "pseudo_ideal_covariances_", None)  # a file keeps no None
+        if covariances is None:  # too many people to keep: their means alone
             return np.where(known, 0.0, prior)
-        own = np.einsum("td,tde,te->t", delta[known], self.pseudo_ideal_covariances_[place[known]], delta[known])
+        own = np.einsum("td,tde,te->t", delta[known], covariances[place[known]], delta[known])
         prior[known] = np.maximum(own, 0.0)
         return prior
 

@@ -1,0 +1,85 @@
+"""Which estimator, and how free: decisions that `crowdmetric fit` makes for its user, each with its reason in words.
+
+Nothing here is hidden: a choice is a value and the clause that follows "because", and every rule is stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.estimators import PopulationMetric
+from crowdmetric.symmetric import degrees_of_freedom
+from crowdmetric.users.matched import find_sets
+
+__all__ = ["Choice", "choose_covariance", "matched_share"]
+
+Array = NDArray[np.float64]
+
+# People wanted for each parameter that a free covariance has more than an isotropic one.
+PEOPLE_A_PARAMETER = 20
+# People on whom the two are compared at most.
+MOST_PEOPLE = 20_000
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen, and why: a clause that reads well after "because"."""
+
+    value: str
+    reason: str
+
+
+def choose_covariance(items: ArrayLike, comparisons: Comparisons, parameters: Mapping[str, Any]) -> Choice:
+    """Return whether people's ideal points scatter alike in all directions ('isotropic') or as they please ('free').
+
+    A free covariance has q = d(d+1)/2 − 1 more parameters. It is considered from 20 people a parameter on, and taken
+    where the Bayesian information criterion prefers it: ``2(ℓ_free − ℓ_isotropic) > q log K`` with K people, both
+    fitted from one start to at most 20,000 of them.
+
+    Parameters
+    ----------
+    items : (N, d) array
+    comparisons : Comparisons
+    parameters : mapping
+        Further parameters of `PopulationMetric`, without ``covariance``.
+    """
+    X = np.asarray(items, dtype=np.float64)
+    extra = degrees_of_freedom(X.shape[1]) - 1
+    if extra == 0:
+        return Choice("isotropic", "items have one feature, and every covariance is isotropic there")
+    people, wanted = np.unique(comparisons.user).size, PEOPLE_A_PARAMETER * extra
+    if people < wanted:
+        reason = f"{people:,} people are too few for the {extra:,} more parameters of a free one, {wanted:,} are wanted"
+        return Choice("isotropic", reason)
+    some = _some_people(comparisons)
+    trial = dict(parameters) | {"starts": 1, "uncertainty": False}
+    value = {
+        kind: PopulationMetric(X, covariance=kind, **trial).fit(some).log_likelihood_ for kind in ("isotropic", "free")
+    }
+    gain, price = value["free"] - value["isotropic"], 0.5 * extra * log(np.unique(some.user).size)
+    figures = f"{gain:.1f} nats of log-likelihood for {extra:,} more parameters, which BIC prices at {price:.1f}"
+    if gain > price:
+        return Choice("free", f"a free covariance gains {figures}")
+    return Choice("isotropic", f"a free covariance gains only {figures}")
+
+
+def _some_people(comparisons: Comparisons) -> Comparisons:
+    """Return the answers of every so manieth person, of all where they are few."""
+    step = -(-comparisons.n_users // MOST_PEOPLE)
+    if step == 1:
+        return comparisons
+    return comparisons.take(np.flatnonzero(comparisons.user % step == 0))
+
+
+def matched_share(items: ArrayLike, comparisons: Comparisons) -> float:
+    """Return the share of people who were asked two parallel questions, from which `MatchedMetric` could learn."""
+    X = np.asarray(items, dtype=np.float64)
+    sets = find_sets(X, comparisons.pairs, comparisons.user, tolerance=1e-5, largest=2)
+    return np.unique(sets.person).size / max(np.unique(comparisons.user).size, 1)

@@ -1,0 +1,16 @@
+"""One self-contained page on what was learnt: from a saved model, a diagnosis and, where there is one, an evaluation.
+
+::
+
+    changes.py      what the metric changed: neighbours, pairs that moved
+    directions.py   what the crowd cares about, and how sure that is
+    warnings.py     what to be careful about, and whether the metric is worth using
+    pictures.py     inline SVG
+    page.py         everything together, as HTML
+"""
+
+from __future__ import annotations
+
+from crowdmetric.report.page import report_page
+
+__all__ = ["report_page"]

@@ -1,0 +1,317 @@
+"""The report as one HTML page that asks no server for anything. All text of the user's is escaped."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric._version import __version__
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.errors import DataError, MissingExtraError
+from crowdmetric.identifiability import Diagnosis
+from crowdmetric.persist import SavedModel
+from crowdmetric.report.changes import Moves, moved_pairs, neighbours
+from crowdmetric.report.directions import Directions, find_directions
+from crowdmetric.report.pictures import eigenvalue_picture, evaluation_picture, plane_picture
+from crowdmetric.report.style import STYLE
+from crowdmetric.report.warnings import Evaluated, warnings_of, worth_using
+
+__all__ = ["report_page"]
+
+Array = NDArray[np.float64]
+
+SHOWN_ITEMS, SHOWN_DIRECTIONS, SHOWN_FEATURES = 5, 6, 4
+# A feature is named in a direction if its part is at least this share of the largest.
+NAMED = 0.25
+# A direction is settled if it is known better than to this many degrees.
+SETTLED = 30.0
+SPLIT_TITLES = {"pairs": "New questions, people known", "people": "New people", "items": "New items"}
+
+
+def report_page(
+    model: SavedModel,
+    *,
+    comparisons: Comparisons | None = None,
+    diagnosis: Diagnosis | None = None,
+    evaluation: Evaluated | None = None,
+    choices: Sequence[str] = (),
+    suggestion: str = "",
+) -> str:
+    """Return the report on a model as one HTML page.
+
+    Parameters
+    ----------
+    model : SavedModel
+        With its items.
+    comparisons : Comparisons, optional
+        What it was fitted to: the items most asked about are the ones shown.
+    diagnosis : Diagnosis, optional
+        Of the same answers; without it nothing is said about identifiability.
+    evaluation : crowdmetric.evaluate.Evaluation, optional
+        How well models predict hidden answers.
+    choices : sequence of str
+        What was chosen and why, a sentence each.
+    suggestion : str
+        Another way that suits the data better.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.persist import load_model, save_model
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=300, comparisons=3, seed=0)
+    >>> fitted = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> model = save_model(tempfile.mkdtemp(), fitted)
+    >>> report_page(model).startswith("<!doctype html>")
+    True
+    """
+    if model.items is None:
+        raise DataError("the model was fitted to vectors and has no items; a report needs PopulationMetric(items=…)")
+    found = find_directions(model, model.items)
+    careful = warnings_of(model, diagnosis, evaluation) + ([_sentence(suggestion)] if suggestion else [])
+    sections = [
+        _summary(model, worth_using(model, evaluation), careful, choices),
+        _identifiability(diagnosis),
+        _directions(found, model.feature_names, model.items),
+        _changes(model, _shown(model, comparisons)),
+        _prediction(evaluation),
+        _details(model),
+    ]
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>crowdmetric: what was learnt</title><style>{STYLE}</style>"
+    )
+    footer = f'<footer class="small">crowdmetric {__version__}. This page holds everything it shows.</footer>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{"".join(sections)}{footer}</body></html>\n'
+
+
+# ------------------------------------------------------------------------------------------ pieces of a page
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def _text(text: str) -> str:
+    """Return a text for HTML, with `what is between backticks` and --options set as code."""
+    return re.sub(r"`([^`]*)`|(?<!\S)(--[a-z][a-z-]*)", _code, html.escape(text))
+
+
+def _code(found: re.Match[str]) -> str:
+    return f"<code>{found[1] or found[2]}</code>"
+
+
+def _paragraphs(texts: Sequence[str]) -> str:
+    return "".join(f"<p>{_text(text)}</p>" for text in texts)
+
+
+def _list(texts: Sequence[str]) -> str:
+    return "<ul>" + "".join(f"<li>{_text(text)}</li>" for text in texts) + "</ul>" if texts else ""
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
+    """Return a table of texts, escaped here; columns in `numbers` are set to the right."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        marks = [' class="number"' if column in numbers else "" for column in range(len(cells))]
+        return (
+            "<tr>" + "".join(f"<{tag}{m}>{html.escape(c)}</{tag}>" for m, c in zip(marks, cells, strict=True)) + "</tr>"
+        )
+
+    body = "".join(line(row, "td") for row in rows)
+    return f'<div class="wide"><table><thead>{line(head, "th")}</thead><tbody>{body}</tbody></table></div>'
+
+
+def _picture(draw: Callable[[], str], caption: str) -> str:
+    """Return a figure; where matplotlib is missing, the sentence that says how to get it."""
+    try:
+        svg = draw()
+    except MissingExtraError as error:
+        return f'<p class="small">{html.escape(_sentence(str(error)))}</p>'
+    marked = svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(caption)}"', 1)
+    return f"<figure>{marked}<figcaption>{html.escape(caption)}</figcaption></figure>"
+
+
+def _name(value: object) -> str:
+    return str(value.item() if isinstance(value, np.generic) else value)
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".replace("-0.00", "0.00").replace("-", "−")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+# ------------------------------------------------------------------------------------------------- sections
+
+
+def _summary(model: SavedModel, worth: Sequence[str], careful: Sequence[str], choices: Sequence[str]) -> str:
+    data = model.description["data"]
+    counted = ", ".join(f"{data[name]:,} {name}" for name in ("answers", "people", "items") if name in data)
+    warning = f'<aside class="careful"><h2>Be careful</h2>{_list(careful)}</aside>' if careful else ""
+    steps = "" if model.preprocessing is None else f" Items: {model.preprocessing.summary()}."
+    return (
+        f"<header><h1>How this crowd sees similarity</h1>"
+        f'<p class="small">{html.escape(counted)}; {len(model.metric)} features; '
+        f"{html.escape(model.description['estimator'])}.{html.escape(steps)}</p></header>"
+        f'<section class="lead"><h2>Is a learnt metric worth using here?</h2>{_paragraphs(worth)}</section>'
+        f"{warning}"
+        + (
+            f"<details open><summary>Choices made, and why</summary>{_list([_sentence(c) for c in choices])}</details>"
+            if choices
+            else ""
+        )
+    )
+
+
+def _identifiability(diagnosis: Diagnosis | None) -> str:
+    if diagnosis is None:
+        return ""
+    lines = diagnosis.summary().splitlines()
+    parts, bullets = [], []
+    for line in [*lines, ""]:
+        if line.startswith("- "):
+            bullets.append(line.removeprefix("- "))
+            continue
+        parts.append(_list(bullets))
+        bullets = []
+        if line:
+            parts.append(f"<p>{_text(line)}</p>")
+    return f"<section><h2>What these answers can teach</h2>{''.join(parts)}</section>"
+
+
+def _directions(found: Directions, names: Sequence[str], items: Array) -> str:
+    rows = []
+    for i in range(min(len(found.strengths), SHOWN_DIRECTIONS)):
+        row = [str(i + 1), _in_words(found.loadings[i], names), _number(found.strengths[i])]
+        if found.has_intervals:
+            settled = f"± {found.angles[i]:.0f}°" if found.angles[i] < SETTLED else "not settled"
+            row += [f"{_number(found.low[i])} to {_number(found.high[i])}", settled]
+        rows.append([*row, _percent(found.shares[i])])
+    sure = ["90 % interval", "direction known to"] if found.has_intervals else []
+    head = ["", "direction", "strength", *sure, "share of distance"]
+    unit = (
+        "Features differ so much in spread that each is measured in its own spread over the items."
+        if found.in_spreads
+        else "Features are in the units they were learnt in."
+    )
+    doubt = (
+        "A direction is not settled where its neighbours are as strong: then only the plane they span is known."
+        if found.has_intervals
+        else "There are no intervals: only a population fit has them, and only where the metric's scale is known."
+    )
+    explained = (
+        "A difference along a direction counts by its strength, the metric's eigenvalue over the mean of all: 1 if all "
+        "directions counted alike. Numbers beside features say how much a change of one spread in each moves an item "
+        "along the direction. The last column is the part of "
+        f"the mean squared distance between items that comes from it. {unit} {doubt}"
+    )
+    pictures = _picture(lambda: eigenvalue_picture(found), "Strength of every direction, the strongest first.")
+    if len(found.strengths) > 1:
+        caption = "The two leading directions: what is as far from the centre as what, before and as learnt."
+        if found.plane is not None:
+            caption += " Thin curves: metrics that the answers allow as well."
+        pictures += _picture(lambda: plane_picture(found, items), caption)
+    return (
+        "<section><h2>What the crowd cares about</h2>"
+        f'{_table(head, rows, range(2, len(head)))}<p class="small">{html.escape(explained)}</p>'
+        f'<div class="pictures">{pictures}</div></section>'
+    )
+
+
+def _in_words(loadings: Array, names: Sequence[str]) -> str:
+    """Return the features that make up a direction, the largest positive."""
+    order = np.argsort(-np.abs(loadings))[:SHOWN_FEATURES]
+    loadings = loadings * (np.sign(loadings[order[0]]) or 1.0)
+    kept = [j for j in order if abs(loadings[j]) >= NAMED * abs(loadings[order[0]])]
+    return ", ".join(f"{names[j]} {loadings[j]:+.2f}".replace("-", "−") for j in kept)
+
+
+def _shown(model: SavedModel, comparisons: Comparisons | None) -> NDArray[np.intp]:
+    """Return the items to show: those most asked about, else the first."""
+    count = len(model.item_ids)
+    if comparisons is None:
+        return np.arange(min(SHOWN_ITEMS, count))
+    asked = np.bincount(np.concatenate([comparisons.left, comparisons.right]), minlength=count)
+    return np.argsort(-asked, kind="stable")[:SHOWN_ITEMS].astype(np.intp)
+
+
+def _changes(model: SavedModel, shown: NDArray[np.intp]) -> str:
+    items = model.items
+    if items is None or len(items) < 3:
+        return ""
+    near, moves = neighbours(items, model.components, shown), moved_pairs(items, model.components)
+    ids = [_name(value) for value in model.item_ids]
+    rows = []
+    for item, before, after in zip(near.items, near.before, near.after, strict=True):
+        new = set(after.tolist()) - set(before.tolist())
+        rows.append(
+            [ids[item], ", ".join(ids[j] for j in before), ", ".join(ids[j] + ("*" if j in new else "") for j in after)]
+        )
+    k = near.before.shape[1]
+    before = "their features" if model.preprocessing is None else "their features after preprocessing"
+    agreement = "" if np.isnan(moves.agreement) else f", and distances correlate by {moves.agreement:.2f} (ranks)"
+    lead = (
+        f"Before: Euclidean distance of {before}. After: the learnt distance. Over all items, {_percent(near.kept)} "
+        f"of the {k} nearest stay among the {k} nearest{agreement}."
+    )
+    return (
+        f"<section><h2>What the metric changed</h2><p>{html.escape(lead)}</p><h3>Nearest items</h3>"
+        f"{_table(['item', 'nearest before', 'nearest as learnt (* new)'], rows)}"
+        f"<h3>Pairs that moved most</h3>{_moves(moves, ids)}</section>"
+    )
+
+
+def _moves(moves: Moves, ids: Sequence[str]) -> str:
+    rows = [
+        [ids[a], ids[b], _percent(before), _percent(after), way]
+        for way, pairs, ranks in (
+            ("closer", moves.closer, moves.closer_ranks),
+            ("apart", moves.apart, moves.apart_ranks),
+        )
+        for (a, b), (before, after) in zip(pairs.tolist(), ranks.tolist(), strict=True)
+    ]
+    if not rows:
+        return "<p>No pair changed its place: distances are ordered as before.</p>"
+    return (
+        _table(["item", "item", "before", "as learnt", "moved"], rows, (2, 3))
+        + '<p class="small">Place among all pairs by distance: 0 % the closest, 100 % the farthest.</p>'
+    )
+
+
+def _prediction(evaluation: Evaluated | None) -> str:
+    if evaluation is None:
+        return ""
+    parts = []
+    for split in evaluation.splits:
+        best = max(evaluation.models, key=lambda model: evaluation.mean(split, model))
+        rows = [
+            [
+                model + (" (best)" if model == best else ""),
+                f"{100 * evaluation.mean(split, model, 'accuracy'):.1f} %",
+                f"{evaluation.mean(split, model):.4f} ± {evaluation.error(split, model):.4f}",
+                f"{evaluation.mean(split, model, 'calibration_slope'):.2f}",
+            ]
+            for model in evaluation.models
+        ]
+        head = ["model", "accuracy", "log-likelihood an answer", "calibration slope"]
+        parts.append(f"<h3>{html.escape(SPLIT_TITLES.get(split, split))}</h3>{_table(head, rows, (1, 2, 3))}")
+    picture = _picture(lambda: evaluation_picture(evaluation.plot()), "How well hidden answers are predicted.")
+    notes = [text for text in evaluation.findings() if text.startswith("Note:")]
+    return (
+        "<section><h2>How well it predicts</h2><p>Answers were hidden, and every model predicted them. A calibration "
+        "slope below 1 says that a model is too sure of itself.</p>"
+        f'{"".join(parts)}<div class="wide">{picture}</div>{_list(notes)}</section>'
+    )
+
+
+def _details(model: SavedModel) -> str:
+    return f"<details><summary>The fit in numbers</summary><pre>{html.escape(model.summary())}</pre></details>"

@@ -1,0 +1,67 @@
+"""The report's pictures, as SVG to stand inside a page. They hold no text of the user's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.plots import draw_ellipses, draw_strengths, figure_svg, new_figure
+from crowdmetric.report.directions import Directions
+
+__all__ = ["eigenvalue_picture", "evaluation_picture", "plane_picture"]
+
+Array = NDArray[np.float64]
+
+MOST_DIRECTIONS = 24
+MOST_POINTS = 600
+DRAWS = 30
+
+
+def eigenvalue_picture(found: Directions) -> str:
+    """Return the strengths of the directions with their intervals."""
+    count = min(len(found.strengths), MOST_DIRECTIONS)
+    figure = new_figure(4.6, 3.4)
+    intervals = (found.low[:count], found.high[:count]) if found.has_intervals else None
+    draw_strengths(figure.subplots(), found.strengths[:count], intervals)
+    return figure_svg(figure, "strengths")
+
+
+def plane_picture(found: Directions, items: Array, seed: int = 0) -> str:
+    """Return items in the plane of the two leading directions, with what is equally far before and after.
+
+    Thin ellipses are metrics that the answers allow as well: draws from the law of the estimate in that plane.
+    """
+    rng = np.random.default_rng(seed)
+    points = (items / found.units) @ found.vectors[:, :2]
+    points = points - points.mean(axis=0)
+    radius = 0.75 * float(np.sqrt(np.mean(points**2)))
+    points = points[rng.permutation(len(points))[:MOST_POINTS]]
+    learnt = np.diag(np.maximum(found.strengths[:2], 0.0))
+    others = []
+    if found.plane is not None:
+        values, vectors = np.linalg.eigh(found.plane)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        for a, b, c in rng.standard_normal((DRAWS, 3)) @ root.T:
+            drawn = learnt + np.array([[a, b], [b, c]])
+            if np.linalg.eigvalsh(drawn)[0] > 0:
+                others.append(_equally_far(drawn, radius))
+    ellipse = _equally_far(learnt, radius) if learnt[1, 1] > 1e-9 * learnt[0, 0] > 0 else None
+    figure = new_figure(4.6, 4.6)
+    circle = _equally_far(np.eye(2), radius)
+    draw_ellipses(figure.subplots(), points, circle, ellipse, others)
+    return figure_svg(figure, "plane")
+
+
+def _equally_far(M: Array, radius: float) -> Array:
+    """Return points (n, 2) of equal distance under M, as much area inside as in a circle of this radius."""
+    angle = np.linspace(0.0, 2.0 * np.pi, 121)
+    circle = radius * np.column_stack([np.cos(angle), np.sin(angle)])
+    values, vectors = np.linalg.eigh(M)
+    return np.asarray(circle * (np.prod(values) ** 0.25 / np.sqrt(values)) @ vectors.T)
+
+
+def evaluation_picture(figure: Any) -> str:
+    """Return the picture of an evaluation."""
+    return figure_svg(figure, "evaluation")
