@@ -16,7 +16,7 @@ import pytest
 from crowdmetric import __version__, progress
 from crowdmetric.cli import main
 from crowdmetric.commands import COMMANDS
-from crowdmetric.estimators import IdealPointMetric
+from crowdmetric.estimators import PopulationMetric
 from crowdmetric.persist import load_model
 from crowdmetric.progress import show_progress
 from crowdmetric.tables import read_columns, write_columns
@@ -153,15 +153,48 @@ def test_simulate_does_not_replace_what_it_did_not_write(run, tmp_path) -> None:
 def test_fit_prints_a_summary_and_says_which_estimator_and_why(run, crowd, tmp_path) -> None:
     result = run("fit", *tables(crowd), *BOUNDS, "--out", tmp_path / "model")
     assert result.code == 0
-    why = "because without --labels or --discover no subspaces are known"
-    assert result.err == f"crowdmetric: using IdealPointMetric, {why}\n"
+    assert "crowdmetric: These answers can teach the whole metric" in result.err
+    assert "using IdealPointMetric, because --metric-bound and --ideal-bound are of use there\n" in result.err
+    assert f"pictures: {tmp_path / 'model' / 'report.html'}\n" in result.err
+    assert (tmp_path / "model" / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     for text in ("288 answers, 48 people, 576 items", "dropped rows  none", "5 (given)", "Solved", "eigenvalues"):
         assert text in result.out
     labels = ["--labels", crowd / "labels.csv"]
     result = run("fit", *tables(crowd), *labels, "--out", tmp_path / "other", "--tol", "1e-4")
-    assert result.err.startswith("crowdmetric: using StitchedMetric, because --labels")
+    assert "crowdmetric: using StitchedMetric, because --labels" in result.err
     assert "chosen from the data" in result.out
     assert "8 of dimension 2" in result.out
+
+
+def test_fit_takes_people_as_a_population_unless_told_otherwise(run, crowd, tmp_path) -> None:
+    options = ["--starts", 1, "--ridge", "0.5", "--integration", "propagation", "--jobs", 1, "--no-report"]
+    result = run("fit", *tables(crowd), *options, "--out", tmp_path / "model")
+    assert result.code == 0
+    assert "using PopulationMetric, because people taken as one population" in result.err
+    assert "taken as isotropic, because 48 people are too few for the 5 more parameters of a free one" in result.err
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["metric.npz", "model.json"]
+    parameters = load_model(tmp_path / "model").description["parameters"]
+    assert (parameters["starts"], parameters["ridge"], parameters["integration"]) == (1, 0.5, "propagation")
+    assert run("predict", tmp_path / "model", crowd / "comparisons.csv").code == 0
+    asked = ["--covariance", "free", "--starts", 1, "--ridge", "evidence"]
+    result = run("fit", *tables(crowd), *asked, "--overwrite", "--out", tmp_path / "model")
+    assert result.code == 0
+    assert "covariance of people" not in result.err
+    assert load_model(tmp_path / "model").description["parameters"]["covariance"] == "free"
+
+
+def test_fit_places_few_people_and_asks_for_fewer_features(run, crowd, tmp_path) -> None:
+    table = (crowd / "comparisons.csv").read_text().splitlines()
+    few = write(tmp_path / "few.csv", "\n".join([table[0], *(row for row in table[1:] if row[:2] in ("0,", "1,"))]))
+    result = run("fit", crowd / "items.csv", few, "--tol", "1e-3", "--out", tmp_path / "few")
+    assert result.code == 0
+    assert "using IdealPointMetric, because 2 people are too few" in result.err
+    np.save(tmp_path / "wide.npy", np.random.default_rng(0).standard_normal((30, 101)))
+    answers = write(tmp_path / "answers.csv", "user,left,right,choice\n" + "0,0,1,left\n1,2,3,right\n" * 3)
+    result = run("fit", tmp_path / "wide.npy", answers, "--out", tmp_path / "wide", "--quiet")
+    assert result.code == 1
+    assert "101 features" in result.err
+    assert "--pca" in result.err
 
 
 def test_fit_discovers_subspaces_and_says_what_it_found(run, crowd, tmp_path) -> None:
@@ -237,7 +270,11 @@ def test_fit_passes_options_of_the_stitched_metric_on(option, value, run, crowd,
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--rank", "2"], "--rank has no use with --estimator ideal"),
+        (["--estimator", "ideal", "--rank", "2"], "--rank has no use with --estimator ideal"),
+        (["--stitch", "ols"], "--stitch has no use with --estimator population"),
+        (["--estimator", "population", "--loss", "hinge"], "--loss hinge has no use with --estimator population"),
+        (["--ridge", "much"], "--ridge much is neither"),
+        (["--estimator", "matched", "--ridge", "evidence"], "give a number"),
         (["--labels", "x.csv", "--norm", "nuclear"], "--norm has no use with --estimator stitched"),
         (["--estimator", "stitched"], "needs --labels"),
         (["--labels", "x.csv", "--discover"], "nothing to --discover"),
@@ -397,7 +434,7 @@ def test_an_interrupted_fit_leaves_nothing(run, crowd, tmp_path, monkeypatch) ->
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(IdealPointMetric, "fit", interrupted)
+    monkeypatch.setattr(PopulationMetric, "fit", interrupted)
     result = run("fit", *tables(crowd), "--out", tmp_path / "model", "--quiet")
     assert result.code == 130
     assert result.err == "crowdmetric: interrupted\n"

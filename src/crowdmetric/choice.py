@@ -59,7 +59,10 @@ def choose_covariance(items: ArrayLike, comparisons: Comparisons, parameters: Ma
         reason = f"{people:,} people are too few for the {extra:,} more parameters of a free one, {wanted:,} are wanted"
         return Choice("isotropic", reason)
     some = _some_people(comparisons)
-    trial = dict(parameters) | {"starts": 1, "uncertainty": False}
+    # one way of integrating for both, lest the difference be one of methods
+    trial = {"integration": "propagation", **parameters, "starts": 1, "uncertainty": False}
+    if trial["integration"] == "auto":
+        trial["integration"] = "propagation"
     value = {
         kind: PopulationMetric(X, covariance=kind, **trial).fit(some).log_likelihood_ for kind in ("isotropic", "free")
     }

@@ -26,6 +26,7 @@ from crowdmetric.progress import show_progress
 from crowdmetric.report import report_page
 from crowdmetric.solvers.bounds import BOUNDS
 from crowdmetric.stitch import METHODS
+from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import Column, Items, read_columns, read_items, unique_ids
 from crowdmetric.users.population import STRUCTURES
 
@@ -62,8 +63,10 @@ PASSED = {
 }
 # Fewer people than this are no population.
 FEWEST_PEOPLE = 5
-# More features than this are not learnt from without being asked to: a metric of them has p² too many parameters.
+# More features than this are not learnt from without being asked to: a metric of them has thousands of parameters.
 MOST_FEATURES = 100
+# More features than this take longer to diagnose than to learn from.
+MOST_DIAGNOSED = 60
 # Where at least so many people were asked parallel questions, they were asked on purpose.
 MATCHED = 0.5
 
@@ -116,14 +119,11 @@ def _run(options: Namespace) -> None:
     elif options.discover:
         parameters["subspaces"] = "discover"
     features, names = _prepared(options, items, preprocessing)
-    with show_progress("Looking at the answers", quiet=options.quiet):
-        diagnosis = diagnose(features, comparisons, features=names, item_ids=items.ids)
-    reasons = [diagnosis.summary().splitlines()[0]]
     if options.estimator is None and name == "population":
-        name, reason = _population_or(name, reason, options, diagnosis)
-    reasons.append(f"using {ESTIMATORS[name].__name__}, {reason}")
-    for text in reasons:
-        note(options, text)
+        name, reason = _population_or(name, reason, options, features.shape[1], comparisons)
+    diagnosis = _diagnosed(options, features, names, items, comparisons)
+    reasons = [f"using {ESTIMATORS[name].__name__}, {reason}"]
+    note(options, reasons[0])
     suggestion = _suggest_matched(name, features, comparisons, diagnosis)
     if suggestion:
         note(options, suggestion)
@@ -140,9 +140,7 @@ def _run(options: Namespace) -> None:
     if found is not None:
         for line in found.summary().splitlines():
             note(options, line)
-    page = partial(
-        report_page, comparisons=comparisons, diagnosis=diagnosis, choices=reasons[1:], suggestion=suggestion
-    )
+    page = partial(report_page, comparisons=comparisons, diagnosis=diagnosis, choices=reasons, suggestion=suggestion)
     model = save_model(
         options.out,
         estimator,
@@ -202,21 +200,40 @@ def _flag(option: str) -> str:
     return "--" + option.replace("_", "-")
 
 
-def _population_or(name: str, reason: str, options: Namespace, diagnosis: Diagnosis) -> tuple[str, str]:
+def _population_or(name: str, reason: str, options: Namespace, d: int, answers: Comparisons) -> tuple[str, str]:
     """Return what to use where a population is the default, now that the data are known."""
-    if diagnosis.d > MOST_FEATURES and options.rank is None:
+    if d > MOST_FEATURES and options.rank is None:
         raise DataError(
-            f"items have {diagnosis.d} features, and a metric of them {diagnosis.dimensions:,} parameters; keep fewer "
-            "with --pca 0.9 (or a number of directions), or ask for what you want with --estimator"
+            f"items have {d} features, and a metric of them {degrees_of_freedom(d):,} parameters; keep fewer with --pca 0.9 "
+            "(or a number of directions), limit the metric with --rank, or ask for what you want with --estimator"
         )
-    if diagnosis.people < FEWEST_PEOPLE and not _refused(options, "ideal"):
-        return "ideal", f"because {diagnosis.people} people are too few to be taken as one population"
+    people = np.unique(answers.user).size
+    if people < FEWEST_PEOPLE and not _refused(options, "ideal"):
+        return "ideal", f"because {people} people are too few to be taken as one population"
     return name, reason
 
 
-def _suggest_matched(name: str, features: NDArray[np.float64], answers: Comparisons, diagnosis: Diagnosis) -> str:
+def _diagnosed(
+    options: Namespace, features: NDArray[np.float64], names: list[str], items: Items, answers: Comparisons
+) -> Diagnosis | None:
+    """Return what the answers can teach, and say it; None for so many features that it would take too long."""
+    if features.shape[1] > MOST_DIAGNOSED:
+        note(
+            options,
+            f"items have {features.shape[1]} features: see crowdmetric diagnose for what these answers can teach",
+        )
+        return None
+    with show_progress("Looking at the answers", quiet=options.quiet):
+        found = diagnose(features, answers, features=names, item_ids=items.ids)
+    note(options, found.summary().splitlines()[0])
+    return found
+
+
+def _suggest_matched(
+    name: str, features: NDArray[np.float64], answers: Comparisons, diagnosis: Diagnosis | None
+) -> str:
     """Return a sentence where matched questions would make up for questions that were chosen for people."""
-    if name == "matched" or not diagnosis.assignment.suspicious or not answers.is_binary:
+    if name == "matched" or diagnosis is None or not diagnosis.assignment.suspicious or not answers.is_binary:
         return ""
     share = matched_share(features, answers)
     if share < MATCHED:

@@ -1,0 +1,323 @@
+"""The report: numbers against brute force, intervals against simulation, and a page that is whole and harmless."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from crowdmetric import Comparisons, PopulationMetric
+from crowdmetric.choice import choose_covariance, matched_share
+from crowdmetric.design import matched_from_generator
+from crowdmetric.identifiability import diagnose
+from crowdmetric.persist import is_model, load_model, save_model
+from crowdmetric.plots import new_figure
+from crowdmetric.report import report_page
+from crowdmetric.report.changes import moved_pairs, neighbours
+from crowdmetric.report.directions import find_directions
+from crowdmetric.report.warnings import not_ideal_points, shape_test, warnings_of, worth_using
+from crowdmetric.simulate import answer, simulate_crowd
+from crowdmetric.symmetric import smat, svec
+
+
+def of_crowd(crowd) -> Comparisons:
+    return Comparisons.from_arrays(crowd.users, crowd.pairs, crowd.y, n_items=len(crowd.items))
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    return simulate_crowd(3, None, None, users=800, comparisons=3, seed=1)
+
+
+@pytest.fixture(scope="module")
+def fitted(crowd):
+    return PopulationMetric(crowd.items, starts=1).fit(of_crowd(crowd))
+
+
+@pytest.fixture(scope="module")
+def model(fitted, crowd, tmp_path_factory):
+    return save_model(tmp_path_factory.mktemp("m") / "model", fitted, comparisons=of_crowd(crowd))
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+# ------------------------------------------------------------------------------------------------- changes
+
+
+def test_neighbours_are_those_of_all_distances(rng) -> None:
+    X, L = rng.standard_normal((30, 3)), rng.standard_normal((3, 3))
+    X[7] = X[3]  # equal items: neither is its own neighbour
+    found = neighbours(X, L, np.array([3, 7, 12]), k=4)
+    for item, before, after in zip(found.items, found.before, found.after, strict=True):
+        for near, M in ((before, np.eye(3)), (after, L.T @ L)):
+            step = X - X[item]
+            distance = np.einsum("nd,de,ne->n", step, M, step)
+            distance[item] = np.inf
+            assert set(near) == set(np.argsort(distance)[:4])
+            assert item not in near
+    assert neighbours(X, 2.0 * np.eye(3), np.arange(2)).kept == 1.0
+    assert found.kept < 1.0
+
+
+def test_pairs_that_moved_most_changed_rank_most(rng) -> None:
+    X, L = rng.standard_normal((12, 3)), np.diag([3.0, 1.0, 0.1])
+    moves = moved_pairs(X, L, most=3)
+    pairs = np.array([(i, j) for i in range(12) for j in range(i + 1, 12)])
+    ranks = []
+    for Y in (X, X @ L.T):
+        distance = np.linalg.norm(Y[pairs[:, 0]] - Y[pairs[:, 1]], axis=1)
+        ranks.append(distance.argsort().argsort())
+    shift = (ranks[1] - ranks[0]) / len(pairs)
+    np.testing.assert_allclose(np.sort(np.diff(moves.apart_ranks)[:, 0])[::-1], np.sort(shift)[::-1][:3])
+    np.testing.assert_allclose(np.sort(np.diff(moves.closer_ranks)[:, 0]), np.sort(shift)[:3])
+    assert 0.0 < moves.agreement < 1.0
+    same = moved_pairs(X, 5.0 * np.eye(3))
+    assert len(same.closer) == len(same.apart) == 0
+    assert same.agreement == pytest.approx(1.0)
+
+
+# ---------------------------------------------------------------------------------------------- directions
+
+
+def test_intervals_of_strengths_are_those_of_simulated_metrics(model, rng) -> None:
+    found = find_directions(model, model.items)
+    S, C = model.fitted["symmetric_metric_"], model.fitted["metric_covariance_"]
+    draws = smat(rng.multivariate_normal(svec(S), C, size=4000))
+    q = np.einsum("di,nde,ei->ni", found.vectors, draws, found.vectors)
+    q /= np.trace(draws, axis1=1, axis2=2)[:, None] / 3
+    width = np.quantile(q, 0.95, axis=0) - np.quantile(q, 0.05, axis=0)
+    np.testing.assert_allclose(found.high - found.low, width, rtol=0.08)
+    # angles, where the direction is settled: mean squared sine over draws
+    leading = np.linalg.eigh(draws)[1][:, :, -1]
+    angle = np.degrees(np.arcsin(np.sqrt(np.mean(1 - (leading @ found.vectors[:, 0]) ** 2))))
+    assert found.angles[0] == pytest.approx(angle, rel=0.15)
+    assert found.strengths.mean() == pytest.approx(1.0)
+    assert found.shares.sum() == pytest.approx(1.0)
+
+
+def test_units_do_not_matter_once_spreads_are_units(model) -> None:
+    stretch = np.array([1.0, 1000.0, 0.01])
+    items = model.items / model.items.std(axis=0)
+    p = len(svec(np.eye(3)))
+    change = np.stack([svec(smat(e) / stretch[:, None] / stretch) for e in np.eye(p)], axis=1)
+
+    def found_in(units):
+        whole = np.diag(1 / units)
+        fitted = model.fitted | {"metric_": whole @ model.metric @ whole}
+        fitted["symmetric_metric_"] = whole @ model.fitted["symmetric_metric_"] @ whole
+        if units is stretch:
+            fitted["metric_covariance_"] = change @ model.fitted["metric_covariance_"] @ change.T
+        return find_directions(replace(model, fitted=fitted), items * units)
+
+    plain, scaled = found_in(np.ones(3)), found_in(stretch)
+    assert scaled.in_spreads
+    assert not plain.in_spreads
+    for name in ("strengths", "low", "high", "angles", "shares"):
+        np.testing.assert_allclose(getattr(scaled, name), getattr(plain, name), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(np.abs(scaled.loadings), np.abs(plain.loadings), atol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------ warnings
+
+
+def test_a_singular_metric_is_no_alarm_and_a_saddle_is(rng) -> None:
+    d = 4
+    C = 0.01 * np.eye(d * (d + 1) // 2)
+    L = rng.standard_normal((d, 2))
+    alarms = [not_ideal_points(smat(rng.multivariate_normal(svec(L @ L.T), C)), C) < 0.01 for _ in range(400)]
+    assert np.mean(alarms) <= 0.02
+    assert not_ideal_points(np.diag([2.0, 1.0, 0.5, -1.5]), C) < 1e-6
+    assert not_ideal_points(np.eye(d), C) == 1.0
+
+
+def test_the_shape_test_keeps_its_level_and_ignores_the_scale(rng) -> None:
+    p = 10
+    C = 0.005 * np.eye(p) + 0.01 * np.outer(svec(np.eye(4)), svec(np.eye(4)))
+    chances = [shape_test(smat(rng.multivariate_normal(svec(2 * np.eye(4)), C)), C) for _ in range(400)]
+    assert 0.02 < np.mean(np.array(chances) < 0.05) < 0.09
+    assert shape_test(np.diag([3.0, 2.0, 2.0, 1.0]), C) < 1e-6
+    assert np.isnan(shape_test(np.eye(4), 100 * C))
+
+
+def test_a_crowd_that_likes_extremes_is_told_from_one_that_does_not(rng) -> None:
+    # utilities that grow with |x| along one feature: no point is ideal there
+    K, m = 1500, 4
+    X = rng.standard_normal((200, 2))
+    left, right = rng.integers(200, size=(2, K * m))
+    right = np.where(left == right, (right + 1) % 200, right)
+    users = np.repeat(np.arange(K), m)
+    v = rng.standard_normal((K, 2))[users]
+    psi = np.einsum("td,td->t", X[left] - X[right], (X[left] + X[right]) * np.array([1.0, -0.6]) + v)
+    y = np.where(rng.random(K * m) < 1 / (1 + np.exp(-psi)), 1, -1)
+    odd = PopulationMetric(X, starts=1).fit(np.column_stack([left, right]), y, users=users)
+    assert not_ideal_points(odd.symmetric_metric_, odd.metric_covariance_) < 1e-3
+
+
+def test_warnings_follow_from_the_fit(model, crowd) -> None:
+    diagnosis = diagnose(crowd.items, crowd.pairs, crowd.users)
+    assert warnings_of(model, diagnosis) == []
+    assert "apart from plain Euclidean" in worth_using(model)[0]
+    doubtful = model.fitted | {
+        "scale_error_": 2.0, "question_bias_": 9.0, "determined_": 1.0, "approximation_error_": 3.0,
+        "starts_": np.array([0.0, 1.0]), "bound_is_active_": np.array([True, False]),
+        "symmetric_metric_": -np.eye(3),
+    }  # fmt: skip
+    text = " ".join(warnings_of(replace(model, fitted=doubtful), diagnosis))
+    for words in ("ideal points", "z = 9.0", "1 of the 5", "scale", "3 of its", "another start", "1 of 2 subspaces"):
+        assert words in text
+    few = replace(model, fitted={k: v for k, v in model.fitted.items() if k != "determined_"})
+    few.description["data"] = few.description["data"] | {"answers": 20}
+    assert any("20 for a metric of 6" in text for text in warnings_of(few, None))
+
+
+# ---------------------------------------------------------------------------------------------------- page
+
+
+class Reader(HTMLParser):
+    """Collects tags and what would be fetched, and checks that tags close."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.fetched: list[str] = []
+        self.scripts = 0
+
+    def handle_starttag(self, tag, attributes) -> None:
+        self.scripts += tag == "script"
+        self.fetched += [v for n, v in attributes if n in ("src", "href", "xlink:href") and not v.startswith("#")]
+        if tag not in ("meta", "br", "link"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes) -> None:
+        self.handle_starttag(tag, attributes)
+        if tag not in ("meta", "br", "link"):
+            self.open.pop()
+
+    def handle_endtag(self, tag) -> None:
+        assert self.open.pop() == tag
+
+
+class Evaluation:
+    """Stands in for `crowdmetric.evaluate.Evaluation`."""
+
+    splits = ("pairs", "items")
+    models = ("linear", "<b>mine</b>")
+
+    def mean(self, split, model, measure="log_likelihood"):
+        return {"accuracy": 0.7, "calibration_slope": 0.8}.get(measure, -0.6 + 0.1 * (model == "linear"))
+
+    def error(self, split, model, measure="log_likelihood"):
+        return 0.01
+
+    def findings(self):
+        return ["New people: linear predicts better.", "Warning: popularity in disguise.", "Note: slow."]
+
+    def plot(self):
+        figure = new_figure(3, 2)
+        figure.subplots().plot([0, 1])
+        return figure
+
+
+def test_the_page_is_whole_fetches_nothing_and_escapes(model, crowd) -> None:
+    evil = '<script>alert("x")</script>'
+    named = replace(model, feature_names=[evil, "a & b", "$x_1$"], item_ids=model.item_ids.astype(str).astype(object))
+    named.item_ids[:] = [f"<i>{name}" for name in named.item_ids]
+    diagnosis = diagnose(crowd.items, crowd.pairs, crowd.users, features=[evil, "b", "c"])
+    page = report_page(
+        named,
+        comparisons=of_crowd(crowd),
+        diagnosis=diagnosis,
+        evaluation=Evaluation(),
+        choices=[evil],
+        suggestion=evil,
+    )
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open == []
+    assert reader.fetched == []
+    assert reader.scripts == 0
+    assert "<i>" not in page
+    assert "<b>mine" not in page
+    assert "url(" not in re.sub(r"url\(#", "", page)
+    assert "@import" not in page
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert page.count("<svg") == 3
+    for words in (
+        "New people: linear",
+        "popularity in disguise",
+        "&lt;script&gt;",
+        "prefers-color-scheme",
+        "@media print",
+    ):
+        assert words in page
+    assert "linear (best)" in page
+
+
+def test_the_page_is_the_same_every_time_and_stays_out_of_the_way(model, fitted, crowd, tmp_path) -> None:
+    answers = of_crowd(crowd)
+    assert report_page(model, comparisons=answers) == report_page(model, comparisons=answers)
+    for _ in range(2):  # the second replaces a model with its report
+        save_model(tmp_path / "m", fitted, report=report_page, overwrite=True)
+    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["metric.npz", "model.json", "report.html"]
+    assert is_model(tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    assert again.fitted["integration_"] == fitted.integration_
+    np.testing.assert_array_equal(again.estimator().predict_proba(answers), fitted.predict_proba(answers))
+
+    def broken(model) -> str:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        save_model(tmp_path / "n", fitted, report=broken)
+    assert not (tmp_path / "n").exists()
+
+
+def test_a_page_without_pictures_says_why(model, monkeypatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    page = report_page(model)
+    assert "<svg" not in page
+    assert "crowdmetric[plots]" in page
+
+
+def test_one_feature_and_few_items_are_enough(tmp_path, rng) -> None:
+    X = rng.standard_normal((6, 1))
+    pairs = np.array([(i, j) for i in range(6) for j in range(6) if i != j] * 8)
+    users = np.repeat(np.arange(40), 6)
+    y = answer(X, pairs, rng.standard_normal((40, 1))[users], np.eye(1), seed=0)
+    fitted = PopulationMetric(X, starts=1, ridge=None).fit(pairs, y, users=users)
+    page = report_page(save_model(tmp_path / "m", fitted))
+    assert "nothing to choose but its scale" in page
+
+
+# ------------------------------------------------------------------------------------------------- choices
+
+
+def test_covariance_is_free_where_people_stretch_and_are_many(rng) -> None:
+    K, m = 500, 3
+    X = rng.standard_normal((300, 2))
+    pairs = np.array([rng.choice(300, 2, replace=False) for _ in range(K * m)])
+    users = np.repeat(np.arange(K), m)
+    for stretch, expected in ((np.array([3.0, 0.05]), "free"), (np.ones(2), "isotropic")):
+        ideal = rng.standard_normal((K, 2)) * stretch
+        y = answer(X, pairs, ideal[users], np.eye(2), seed=2)
+        answers = Comparisons.from_arrays(users, pairs, y, n_items=300)
+        choice = choose_covariance(X, answers, {})
+        assert choice.value == expected, choice.reason
+        assert "BIC prices" in choice.reason
+    few = answers.take(answers.user < 39)
+    assert choose_covariance(X, few, {}).reason.startswith("39 people are too few for the 2 more parameters")
+
+
+def test_matched_questions_are_noticed() -> None:
+    ask = matched_from_generator(3, people=50, seed=0)
+    matched = Comparisons.from_arrays(ask.person, ask.pairs, np.ones(len(ask.pairs)), n_items=len(ask.items))
+    assert matched_share(ask.items, matched) == 1.0
+    crowd = simulate_crowd(3, None, None, users=50, comparisons=4, seed=0)
+    assert matched_share(crowd.items, of_crowd(crowd)) == 0.0
