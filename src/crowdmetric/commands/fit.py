@@ -204,8 +204,8 @@ def _population_or(name: str, reason: str, options: Namespace, d: int, answers: 
     """Return what to use where a population is the default, now that the data are known."""
     if d > MOST_FEATURES and options.rank is None:
         raise DataError(
-            f"items have {d} features, and a metric of them {degrees_of_freedom(d):,} parameters; keep fewer with --pca 0.9 "
-            "(or a number of directions), limit the metric with --rank, or ask for what you want with --estimator"
+            f"items have {d} features, and a metric of them {degrees_of_freedom(d):,} parameters; keep fewer with "
+            "--pca 0.9 (or a number of directions), limit the metric with --rank, or choose an --estimator"
         )
     people = np.unique(answers.user).size
     if people < FEWEST_PEOPLE and not _refused(options, "ideal"):

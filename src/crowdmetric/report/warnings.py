@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lstsq
 from scipy.stats import chi2
 
 from crowdmetric.estimators.population import AGREEMENT, BIASED, LOOSE_SCALE
@@ -75,8 +76,7 @@ def not_ideal_points(S: Array, C: Array) -> float:
     both = [np.outer(W[:, i], W[:, j]) for i, j in zip(rows, columns, strict=True)]
     a = svec(np.stack([0.5 * (A + A.T) for A in both]))
     x = a @ svec(S)
-    statistic = float(x @ np.linalg.lstsq(a @ C @ a.T, x, rcond=1e-12)[0])
-    return float(chi2.sf(statistic, k * (k + 1) // 2 + k * (d - k)))
+    return float(chi2.sf(_squared_length(x, a @ C @ a.T), k * (k + 1) // 2 + k * (d - k)))
 
 
 def shape_test(S: Array, C: Array) -> float:
@@ -89,10 +89,23 @@ def shape_test(S: Array, C: Array) -> float:
     identity = svec(np.eye(d))
     if d == 1 or size <= 0 or np.sqrt(identity @ C @ identity) / d > LOOSE_SCALE * size:
         return float("nan")
-    basis = np.linalg.qr(np.column_stack([identity, np.eye(len(identity))]))[0][:, 1:]
-    slope = basis.T @ (np.eye(len(identity)) - np.outer(svec(S), identity) / (d * size)) / size
-    e = basis.T @ svec(S) / size
-    return float(chi2.sf(float(e @ np.linalg.lstsq(slope @ C @ slope.T, e, rcond=1e-12)[0]), e.size))
+    # the reflection that takes the identity to the first axis; the others are what is no multiple of it
+    mirror = identity / np.sqrt(d)
+    mirror[0] += 1.0
+    mirror /= np.linalg.norm(mirror)
+    e = _reflected(svec(S), mirror)[1:] / size
+    slope = np.eye(len(identity)) - np.outer(svec(S), identity) / (d * size)
+    slope = _reflected(slope, mirror)[1:] / size
+    return float(chi2.sf(_squared_length(e, slope @ C @ slope.T), e.size))
+
+
+def _reflected(A: Array, mirror: Array) -> Array:
+    return np.asarray(A - 2.0 * np.multiply.outer(mirror, mirror @ A))
+
+
+def _squared_length(x: Array, covariance: Array) -> float:
+    """Return xᵀ Cov⁻¹ x."""
+    return float(x @ lstsq(covariance, x, cond=1e-12, lapack_driver="gelsy")[0])
 
 
 def warnings_of(model: SavedModel, diagnosis: Diagnosis | None, evaluation: Evaluated | None = None) -> list[str]:
