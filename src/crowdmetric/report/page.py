@@ -27,6 +27,8 @@ Array = NDArray[np.float64]
 SHOWN_ITEMS, SHOWN_DIRECTIONS, SHOWN_FEATURES = 5, 6, 4
 # A feature is named in a direction if its part is at least this share of the largest.
 NAMED = 0.25
+# Strengths below this share of the largest are zero but for rounding.
+UNSEEN = 1e-9
 # A direction is settled if it is known better than to this many degrees.
 SETTLED = 30.0
 SPLIT_TITLES = {"pairs": "New questions, people known", "people": "New people", "items": "New items"}
@@ -190,7 +192,9 @@ def _identifiability(diagnosis: Diagnosis | None) -> str:
 
 def _directions(found: Directions, names: Sequence[str], items: Array) -> str:
     rows = []
-    for i in range(min(len(found.strengths), SHOWN_DIRECTIONS)):
+    # a direction without strength says something only where there is an interval
+    seen = len(found.strengths) if found.has_intervals else int(np.sum(found.strengths > UNSEEN * found.strengths[0]))
+    for i in range(min(SHOWN_DIRECTIONS, max(seen, 1))):
         row = [str(i + 1), _in_words(found.loadings[i], names), _number(found.strengths[i])]
         if found.has_intervals:
             settled = f"± {found.angles[i]:.0f}°" if found.angles[i] < SETTLED else "not settled"

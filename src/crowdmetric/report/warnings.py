@@ -127,7 +127,7 @@ def warnings_of(model: SavedModel, diagnosis: Diagnosis | None, evaluation: Eval
             f"Questions look chosen for the people who answered them (z = {fitted['question_bias_']:.1f}), which "
             "biases the metric. Ask at random, or ask parallel questions and use --estimator matched."
         )
-    elif diagnosis is not None and diagnosis.assignment.suspicious and diagnosis.people > 1:
+    elif diagnosis is not None and diagnosis.assignment.suspicious and "pseudo_ideal_mean_" in fitted:  # a population
         texts.append(
             "Questions depend on who was asked. That is harmless if chance decided who got which, and misleading if "
             "people were shown what they like."
@@ -170,6 +170,9 @@ def _too_few(model: SavedModel, p: int) -> list[str]:
             "shape. For the rest the fit leans towards plain Euclidean distance."
         ]
     answers = model.description["data"].get("answers")
+    rank, d = model.description["parameters"].get("rank"), len(model.metric)
+    if rank is not None and "pseudo_ideal_mean_" in model.fitted:  # elsewhere it is the rank of subspaces
+        p = rank * d - rank * (rank - 1) // 2
     if determined is None and answers is not None and answers < FEW_ANSWERS * p:
         return [f"Too few answers: {answers:,} for a metric of {p:,} parameters."]
     return []
