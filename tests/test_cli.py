@@ -23,7 +23,8 @@ from crowdmetric.tables import read_columns, write_columns
 
 DOCS = Path(__file__).parent.parent / "docs" / "command-line.md"
 SMALL = ["--dimension", "3", "--subspaces", "8", "--rank", "2", "--users", "6", "--comparisons", "6"]
-BOUNDS = ["--metric-bound", "5", "--ideal-bound", "3"]
+GIVEN = ["--metric-bound", "5", "--ideal-bound", "3"]
+BOUNDS = [*GIVEN, "--no-report"]
 
 each_command = pytest.mark.parametrize("name", [command.name for command in COMMANDS])
 
@@ -151,7 +152,7 @@ def test_simulate_does_not_replace_what_it_did_not_write(run, tmp_path) -> None:
 
 
 def test_fit_prints_a_summary_and_says_which_estimator_and_why(run, crowd, tmp_path) -> None:
-    result = run("fit", *tables(crowd), *BOUNDS, "--out", tmp_path / "model")
+    result = run("fit", *tables(crowd), *GIVEN, "--out", tmp_path / "model")
     assert result.code == 0
     assert "crowdmetric: These answers can teach the whole metric" in result.err
     assert "using IdealPointMetric, because --metric-bound and --ideal-bound are of use there\n" in result.err
@@ -160,7 +161,7 @@ def test_fit_prints_a_summary_and_says_which_estimator_and_why(run, crowd, tmp_p
     for text in ("288 answers, 48 people, 576 items", "dropped rows  none", "5 (given)", "Solved", "eigenvalues"):
         assert text in result.out
     labels = ["--labels", crowd / "labels.csv"]
-    result = run("fit", *tables(crowd), *labels, "--out", tmp_path / "other", "--tol", "1e-4")
+    result = run("fit", *tables(crowd), *labels, "--out", tmp_path / "other", "--tol", "1e-4", "--no-report")
     assert "crowdmetric: using StitchedMetric, because --labels" in result.err
     assert "chosen from the data" in result.out
     assert "8 of dimension 2" in result.out
@@ -181,12 +182,13 @@ def test_fit_takes_people_as_a_population_unless_told_otherwise(run, crowd, tmp_
     assert result.code == 0
     assert "covariance of people" not in result.err
     assert load_model(tmp_path / "model").description["parameters"]["covariance"] == "free"
+    assert "How this crowd sees similarity" in (tmp_path / "model" / "report.html").read_text(encoding="utf-8")
 
 
 def test_fit_places_few_people_and_asks_for_fewer_features(run, crowd, tmp_path) -> None:
     table = (crowd / "comparisons.csv").read_text().splitlines()
     few = write(tmp_path / "few.csv", "\n".join([table[0], *(row for row in table[1:] if row[:2] in ("0,", "1,"))]))
-    result = run("fit", crowd / "items.csv", few, "--tol", "1e-3", "--out", tmp_path / "few")
+    result = run("fit", crowd / "items.csv", few, "--tol", "1e-3", "--no-report", "--out", tmp_path / "few")
     assert result.code == 0
     assert "using IdealPointMetric, because 2 people are too few" in result.err
     np.save(tmp_path / "wide.npy", np.random.default_rng(0).standard_normal((30, 101)))

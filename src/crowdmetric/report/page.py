@@ -31,7 +31,7 @@ NAMED = 0.25
 UNSEEN = 1e-9
 # A direction is settled if it is known better than to this many degrees.
 SETTLED = 30.0
-SPLIT_TITLES = {"pairs": "New questions, people known", "people": "New people", "items": "New items"}
+SPLIT_TITLES = {"pairs": "New questions to known people", "people": "New people", "items": "New items"}
 
 
 def report_page(
