@@ -16,9 +16,11 @@ import pytest
 from crowdmetric import __version__, progress
 from crowdmetric.cli import main
 from crowdmetric.commands import COMMANDS
+from crowdmetric.design import matched_from_generator
 from crowdmetric.estimators import PopulationMetric
 from crowdmetric.persist import load_model
 from crowdmetric.progress import show_progress
+from crowdmetric.simulate import answer
 from crowdmetric.tables import read_columns, write_columns
 
 DOCS = Path(__file__).parent.parent / "docs" / "command-line.md"
@@ -197,6 +199,20 @@ def test_fit_places_few_people_and_asks_for_fewer_features(run, crowd, tmp_path)
     assert result.code == 1
     assert "101 features" in result.err
     assert "--pca" in result.err
+
+
+def test_fit_suggests_matched_where_questions_are_and_people_were_chosen(run, tmp_path) -> None:
+    ask = matched_from_generator(2, people=300, seed=0)
+    place = np.zeros((300, 2))
+    np.add.at(place, ask.person, ask.items[ask.pairs].mean(axis=1))
+    np.save(tmp_path / "items.npy", ask.items)
+    y = answer(ask.items, ask.pairs, 0.5 * place[ask.person], np.eye(2), seed=1)
+    table = {"user": ask.person, "left": ask.pairs[:, 0], "right": ask.pairs[:, 1], "response": y}
+    write_columns(table, tmp_path / "answers.csv")
+    options = ["--covariance", "isotropic", "--no-report", "--out", tmp_path / "model"]
+    result = run("fit", tmp_path / "items.npy", tmp_path / "answers.csv", *options)
+    assert result.code == 0
+    assert "100% of the people were asked parallel questions: --estimator matched learns" in result.err
 
 
 def test_fit_discovers_subspaces_and_says_what_it_found(run, crowd, tmp_path) -> None:

@@ -5,6 +5,7 @@ Nothing here is hidden: a choice is a value and the clause that follows "because
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.comparisons import Comparisons
+from crowdmetric.errors import CrowdmetricWarning
 from crowdmetric.estimators import PopulationMetric
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.users.matched import find_sets
@@ -63,9 +65,12 @@ def choose_covariance(items: ArrayLike, comparisons: Comparisons, parameters: Ma
     trial = {"integration": "propagation", **parameters, "starts": 1, "uncertainty": False}
     if trial["integration"] == "auto":
         trial["integration"] = "propagation"
-    value = {
-        kind: PopulationMetric(X, covariance=kind, **trial).fit(some).log_likelihood_ for kind in ("isotropic", "free")
-    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdmetricWarning)  # the fit that is kept says what there is to say
+        value = {
+            kind: PopulationMetric(X, covariance=kind, **trial).fit(some).log_likelihood_
+            for kind in ("isotropic", "free")
+        }
     gain, price = value["free"] - value["isotropic"], 0.5 * extra * log(np.unique(some.user).size)
     figures = f"{gain:.1f} nats of log-likelihood for {extra:,} more parameters, which BIC prices at {price:.1f}"
     if gain > price:

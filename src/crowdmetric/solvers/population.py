@@ -41,6 +41,8 @@ Array = NDArray[Any]
 REFITS, SETTLED = 6, 0.1
 # The difference of log scale that the scale's correction is measured by, and the most it may be.
 STEP, MOST_CORRECTION = 0.05, 0.5
+# By how much the logarithm of an isotropic spread may change along with the scale's; beyond, nothing determines it.
+MOST_SPREAD = 10.0
 # The tolerance of the fits on the way there, in nats.
 ROUGH = 0.05
 
@@ -201,6 +203,8 @@ def scale_correction(total: Total, fit: PopulationFit, d: int) -> tuple[float, A
     path = np.linalg.lstsq(A, w, rcond=1e-10)[0]
     known = 1.0 / float(w @ path)  # the information about log c alone
     path *= known
+    if fit.natural.size == p + d + 1 and abs(path[-1]) > MOST_SPREAD:  # people in one place: their spread is not known
+        path[-1] = 0.0
     basis = np.linalg.svd(_traceless(d))[0][:, : p - 1]
     # shape and μ are counted in units of c, a free Σ in units of c²
     units = p - 1 + d + (2 * p if fit.natural.size > p + d + 1 else 0)
