@@ -23,7 +23,7 @@ from crowdmetric.estimators.population import LOOSE_SCALE
 from crowdmetric.persist import SavedModel
 from crowdmetric.symmetric import svec
 
-__all__ = ["Directions", "find_directions", "units_of"]
+__all__ = ["Directions", "find_directions", "symmetric_fit", "units_of"]
 
 Array = NDArray[np.float64]
 
@@ -75,6 +75,14 @@ class Directions:
         return bool(np.isfinite(self.low).all())
 
 
+def symmetric_fit(model: SavedModel) -> tuple[Array, Array] | None:
+    """Return S and C where the estimator tells them, and tells of every direction."""
+    S, C = model.fitted.get("symmetric_metric_"), model.fitted.get("metric_covariance_")
+    if S is None or C is None or not np.all(np.isfinite(C)):
+        return None
+    return S, C
+
+
 def units_of(items: Array) -> tuple[Array, bool]:
     """Return the units (d,) of features, and whether they are their spreads."""
     spread = items.std(axis=0)
@@ -106,9 +114,10 @@ def _uncertainty(
     """Return the ends of intervals (d,), angles (d,), and the covariance of the leading plane."""
     d = len(strengths)
     nothing = np.full(d, np.nan)
-    C, S = model.fitted.get("metric_covariance_"), model.fitted.get("symmetric_metric_")
-    if C is None or S is None:
+    known = symmetric_fit(model)
+    if known is None:
         return nothing, nothing, nothing, None
+    S, C = known
     W = units[:, None] * vectors  # D w_i
     size = float(np.einsum("di,de,ei->", W, S, W)) / d
     mean = svec(np.diag(units**2)) / d

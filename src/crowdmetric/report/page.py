@@ -210,7 +210,7 @@ def _directions(found: Directions, names: Sequence[str], items: Array) -> str:
     doubt = (
         "A direction is not settled where its neighbours are as strong: then only the plane they span is known."
         if found.has_intervals
-        else "There are no intervals: only a population fit has them, and only where the metric's scale is known."
+        else "There are no intervals: this fit does not tell how sure it is, or hardly knows the metric's scale."
     )
     explained = (
         "A difference along a direction counts by its strength, the metric's eigenvalue over the mean of all: 1 if all "

@@ -1,6 +1,6 @@
 """What a reader should be careful about, and one sentence on whether the metric is worth using.
 
-Rules, for a population fit (S its symmetric fit, C the covariance of svec S):
+Rules, for a population or a matched fit (S its symmetric fit, C the covariance of svec S):
 
 no ideal points
     Let W (d, k) span the directions in which S is negative, x = svec(WᵀSW). A crowd with ideal points has x = 0 at most
@@ -24,6 +24,7 @@ from scipy.stats import chi2
 from crowdmetric.estimators.population import AGREEMENT, BIASED, LOOSE_SCALE
 from crowdmetric.identifiability import Diagnosis
 from crowdmetric.persist import SavedModel
+from crowdmetric.report.directions import symmetric_fit
 from crowdmetric.symmetric import degrees_of_freedom, svec
 
 __all__ = ["Evaluated", "not_ideal_points", "shape_test", "warnings_of", "worth_using"]
@@ -115,12 +116,12 @@ def warnings_of(model: SavedModel, diagnosis: Diagnosis | None, evaluation: Eval
     texts = []
     if evaluation is not None:
         texts += [text.removeprefix("Warning: ") for text in evaluation.findings() if text.startswith("Warning: ")]
-    S, C = fitted.get("symmetric_metric_"), fitted.get("metric_covariance_")
-    if S is not None and C is not None and not_ideal_points(S, C) < UNLIKELY:
+    known = symmetric_fit(model)
+    if known is not None and not_ideal_points(*known) < UNLIKELY:
         texts.append(
             "This crowd does not look as if it had ideal points: without the constraint that it be a distance, the fit "
-            f"has negative eigenvalues (down to {np.linalg.eigvalsh(S)[0]:.3g}) that chance does not explain. In those "
-            "directions people prefer extremes to anything in between, and a distance describes them badly."
+            f"has negative eigenvalues (down to {np.linalg.eigvalsh(known[0])[0]:.3g}) that chance does not explain. "
+            "In those directions people prefer extremes to anything in between, and a distance describes them badly."
         )
     if abs(fitted.get("question_bias_", 0.0)) > BIASED:
         texts.append(
@@ -184,15 +185,15 @@ def worth_using(model: SavedModel, evaluation: Evaluated | None = None) -> list[
         found = [text for text in evaluation.findings() if not text.startswith(("Warning:", "Note:"))]
         if found:
             return found
-    S, C = model.fitted.get("symmetric_metric_"), model.fitted.get("metric_covariance_")
+    known = symmetric_fit(model)
     unknown = "Whether it predicts answers better than simpler models was not evaluated."
-    if S is None or C is None:
+    if known is None:
         return [f"{model.description['estimator']} does not tell how sure it is of the metric. {unknown}"]
-    if len(S) == 1:
+    if len(model.metric) == 1:
         return [
             f"With one feature every metric has the same shape: there is nothing to choose but its scale. {unknown}"
         ]
-    chance = shape_test(S, C)
+    chance = shape_test(*known)
     if np.isnan(chance):
         return [
             f"So little is known of the metric's scale that its shape cannot be told apart from a sphere's. {unknown}"
