@@ -154,7 +154,7 @@ def test_simulate_does_not_replace_what_it_did_not_write(run, tmp_path) -> None:
 
 
 def test_fit_prints_a_summary_and_says_which_estimator_and_why(run, crowd, tmp_path) -> None:
-    result = run("fit", *tables(crowd), *GIVEN, "--out", tmp_path / "model")
+    result = run("fit", *tables(crowd), *GIVEN, "--no-evaluate", "--out", tmp_path / "model")
     assert result.code == 0
     assert "crowdmetric: These answers can teach the whole metric" in result.err
     assert "using IdealPointMetric, because --metric-bound and --ideal-bound are of use there\n" in result.err
@@ -184,7 +184,9 @@ def test_fit_takes_people_as_a_population_unless_told_otherwise(run, crowd, tmp_
     assert result.code == 0
     assert "covariance of people" not in result.err
     assert load_model(tmp_path / "model").description["parameters"]["covariance"] == "free"
-    assert "How this crowd sees similarity" in (tmp_path / "model" / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "model" / "report.html").read_text(encoding="utf-8")
+    assert "How well it predicts" in page
+    assert "New items" in page
 
 
 def test_fit_places_few_people_and_asks_for_fewer_features(run, crowd, tmp_path) -> None:

@@ -30,6 +30,10 @@ __all__ = [
     "save_figure",
 ]
 
+# Readable on white and on black.
+LEARNT, PLAIN, FAINT = "#d9730d", "#3b82c4", "#8a8a8a"
+DOTS = (LEARNT, "#8a63c9")
+
 
 def new_figure(width: float, height: float) -> Any:
     """Return an empty ``matplotlib.figure.Figure`` of `width` × `height` inches, without a window."""
@@ -102,9 +106,6 @@ def draw_strip(axes: Sequence[Any], pictures: NDArray[Any], label: str, marks: A
     axes[0].set_ylabel(label, rotation=0, ha="right", va="center")
 
 
-DOTS = ("#b35806", "#542788")
-
-
 def draw_evaluation(
     figure: Any,
     values: Mapping[str, NDArray[Any]],
@@ -139,9 +140,6 @@ def draw_evaluation(
 
 
 # ------------------------------------------------------------------------------------------ pages
-
-# Readable on white and on black.
-LEARNT, PLAIN, FAINT = "#d9730d", "#3b82c4", "#8a8a8a"
 
 
 def figure_svg(figure: Any, name: str) -> str:

@@ -17,6 +17,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric
 from crowdmetric.estimators.matched import CONSTRAINTS
 from crowdmetric.estimators.population import INTEGRATIONS
+from crowdmetric.evaluate import Evaluation, evaluate
 from crowdmetric.folders import check_target
 from crowdmetric.identifiability import Diagnosis, diagnose
 from crowdmetric.losses import LOSSES, get_loss
@@ -67,6 +68,9 @@ FEWEST_PEOPLE = 5
 MOST_FEATURES = 100
 # More features than this take longer to diagnose than to learn from.
 MOST_DIAGNOSED = 60
+# What is evaluated for the report, and how many people at most: enough for a verdict, in about the time of a few fits.
+EVALUATED = ("bradley-terry", "linear", "identity", "population", "population-free", "symmetric")
+MOST_EVALUATED = 2_000
 # Where at least so many people were asked parallel questions, they were asked on purpose.
 MATCHED = 0.5
 
@@ -78,6 +82,11 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--out", required=True, metavar="MODEL", help="folder to make")
     add("--overwrite", action="store_true", help="replace an older model")
     add("--no-report", action="store_true", help=f"do not write {REPORT} into the folder")
+    add(
+        "--no-evaluate",
+        action="store_true",
+        help="do not measure, for the report, how well hidden answers are predicted",
+    )
     add("--estimator", choices=ESTIMATORS, help="default: stitched with --labels or --discover, else population")
     add("--covariance", choices=STRUCTURES, help="of ideal points in the population (default: by BIC)")
     add("--starts", type=int, metavar="N", help="points to begin a population fit from (default: 2)")
@@ -140,7 +149,10 @@ def _run(options: Namespace) -> None:
     if found is not None:
         for line in found.summary().splitlines():
             note(options, line)
-    page = partial(report_page, comparisons=comparisons, diagnosis=diagnosis, choices=reasons, suggestion=suggestion)
+    page = partial(
+        report_page, comparisons=comparisons, diagnosis=diagnosis, choices=reasons, suggestion=suggestion,
+        evaluation=_evaluated(options, features, comparisons, parameters.get("subspaces")),
+    )  # fmt: skip
     model = save_model(
         options.out,
         estimator,
@@ -164,6 +176,30 @@ def _prepared(options: Namespace, items: Items, preprocessing: ItemMap | None) -
     note(options, f"items: {preprocessing.summary()}")
     reduced = preprocessing.components is not None or preprocessing.whiten
     return features, [f"direction {j + 1}" for j in range(features.shape[1])] if reduced else items.feature_names
+
+
+def _evaluated(
+    options: Namespace, features: NDArray[np.float64], answers: Comparisons, subspaces: Any
+) -> Evaluation | None:
+    """Return how well models predict hidden answers of at most 2,000 of the people; None where that is not asked."""
+    if options.no_report or options.no_evaluate or not answers.is_binary:
+        return None
+    if features.shape[1] > MOST_DIAGNOSED:
+        note(
+            options,
+            f"items have {features.shape[1]} features: see crowdmetric evaluate for how well answers are predicted",
+        )
+        return None
+    step = -(-answers.n_users // MOST_EVALUATED)
+    some = answers if step == 1 else answers.take(np.flatnonzero(answers.user % step == 0))
+    labelled = subspaces is not None and not isinstance(subspaces, str)
+    names = (*EVALUATED, "stitched") if labelled else EVALUATED
+    try:
+        with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
+            return evaluate(features, some, names, repeats=1, subspaces=subspaces if labelled else None, after_fit=say)
+    except DataError as error:
+        note(options, f"how well answers are predicted was not measured: {error}")
+        return None
 
 
 def _choose_estimator(options: Namespace) -> tuple[str, str]:
