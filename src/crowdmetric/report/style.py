@@ -20,7 +20,7 @@ section { margin: 2rem 0; } p { margin: .5rem 0; } ul { padding-left: 1.2rem; } 
 .small, figcaption { font-size: .875rem; opacity: .85; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .925rem; min-width: 60%; }
 td, th { padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
-td { overflow-wrap: anywhere; min-width: 3rem; } .number { text-align: right; white-space: nowrap; }
+td { overflow-wrap: break-word; min-width: 3rem; } .number { text-align: right; white-space: nowrap; }
 .pictures { display: flex; flex-wrap: wrap; gap: 1rem; } .pictures figure { flex: 1 1 20rem; max-width: 32rem; }
 code { white-space: nowrap; font-size: .92em; }
 figure { margin: .8rem 0; } svg { max-width: 100%; height: auto; } svg text { fill: currentColor; }
