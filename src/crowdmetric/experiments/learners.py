@@ -38,6 +38,8 @@ METHODS = ("huber", "ols")
 PEOPLE_FOR_RADII = 250
 # Numbers of subspaces that a learner without a stage to share is given.
 MOST_COUNTS = 6
+# Runs of a cell that a learner takes who needs a fit of its own for each.
+MOST_POPULATION_RUNS = 8
 
 
 @dataclass(frozen=True)
@@ -173,13 +175,13 @@ LEARNERS: dict[str, Callable[[Sequence[_Data], Loss], list[_Learnt]]] = {
 }
 
 
-def learners_of(cell: Cell) -> tuple[str, ...]:
-    """Return who learns from a cell.
+def learners_of(cell: Cell, run: int) -> tuple[str, ...]:
+    """Return who learns from a run of a cell.
 
-    A likelihood has no hinge, and the answers are those of the logistic panel. Without noise the scale of the metric
-    has no maximum (docs/population.md).
+    The population model is dear, and takes the first few runs alone. A likelihood has no hinge, and the answers are
+    those of the logistic panel. Without noise the scale of the metric has no maximum (docs/population.md).
     """
-    without = cell.loss != "logistic" or cell.beta == inf
+    without = run >= MOST_POPULATION_RUNS or cell.loss != "logistic" or cell.beta == inf
     return tuple(name for name in LEARNERS if name != "population" or not without)
 
 

@@ -76,7 +76,7 @@ def run_cells(
     path = out / FILE
     finished = _read(path) if path.exists() else {}
     missing = jobs_for(cells, runs, finished)
-    total = sum(len(learners_of(cell)) for cell in cells) * runs
+    total = sum(len(learners_of(cell, run)) for cell in cells for run in range(runs))
     kept = done = total - sum(len(learners) * len(numbers) for _, learners, numbers in missing)
     clock = perf_counter()
     with path.open("a", encoding="utf-8") as file:
@@ -88,7 +88,7 @@ def run_cells(
             if report is not None:
                 report(Progress(done, total, kept, perf_counter() - clock))
         os.fsync(file.fileno())
-    wanted = [(cell.key(), learner, run) for cell in cells for learner in learners_of(cell) for run in range(runs)]
+    wanted = [(cell.key(), learner, run) for cell in cells for run in range(runs) for learner in learners_of(cell, run)]
     rows = [row for key in wanted for row in finished[key]]
     return sorted(rows, key=lambda row: tuple(row[name] for name in SORT))
 
@@ -103,7 +103,7 @@ def _missing(cells: Sequence[Cell], runs: int, finished: Finished) -> Iterator[J
     for cell in cells:
         batches: dict[tuple[str, ...], list[int]] = {}
         for run in range(runs):
-            lacking = tuple(name for name in learners_of(cell) if (cell.key(), name, run) not in finished)
+            lacking = tuple(name for name in learners_of(cell, run) if (cell.key(), name, run) not in finished)
             if lacking:
                 batches.setdefault(lacking, []).append(run)
         for lacking, numbers in batches.items():
