@@ -27,6 +27,7 @@ NAMES = {
     "discovery": "subspaces found among the items: how well, up to which noise, how fast, and what it costs the metric",
     "gpu": "ten million people and 384 features on a graphics card (needs PyTorch), against two cores",
     "design": "designed questionnaires against random pairs: promised and measured error at equal cost",
+    "streaming": "a population fit from Parquet under a memory limit, 1 and 2 million people (some minutes)",
     "stitching": "stage 2 alone in 200 dimensions with 25,000 lines",
 }
 

@@ -14,9 +14,15 @@ from crowdmetric.errors import DataError
 from crowdmetric.tables import (
     Column,
     Columns,
+    ComparisonScan,
+    CsvSource,
+    DatasetSource,
     OnBad,
+    ParquetSource,
+    Source,
     canonical_columns,
     code_answers,
+    matching_files,
     read_columns,
     read_items,
     to_arrow,
@@ -175,6 +181,40 @@ class Comparisons:
     def read(cls, path: str | os.PathLike[str], **options: Any) -> Comparisons:
         """Return the comparisons in a CSV or Parquet file; `options` are those of `from_table`."""
         return cls.from_table(path, **options)
+
+    @classmethod
+    def scan_parquet(cls, path: str | os.PathLike[str], **options: Any) -> ComparisonScan:
+        """Return comparisons that stay in Parquet files, for fits on more answers than memory holds.
+
+        Parameters
+        ----------
+        path : path
+            A file, a folder of them, or a pattern such as ``answers/*.parquet``.
+        user, left, right, on_bad
+            As in `from_table`.
+        items, n_items, item_ids
+            As in `from_arrays`; one of them is needed.
+        scratch : path, optional
+            Where answers are grouped by person, once; by default the folder for temporary files.
+        """
+        return _scan(ParquetSource(matching_files(path, (".parquet", ".pq"))), **options)
+
+    @classmethod
+    def scan_csv(cls, path: str | os.PathLike[str], **options: Any) -> ComparisonScan:
+        """Return comparisons that stay in CSV files; `options` are those of `scan_parquet`."""
+        return _scan(CsvSource(matching_files(path, (".csv", ".csv.gz"))), **options)
+
+    @classmethod
+    def scan_arrow(cls, dataset: Any, **options: Any) -> ComparisonScan:
+        """Return comparisons that stay in a ``pyarrow.dataset.Dataset``; `options` are those of `scan_parquet`."""
+        if not (hasattr(dataset, "to_batches") and hasattr(dataset, "schema")):
+            raise DataError(f"{type(dataset).__name__} is not an Arrow dataset; make one with pyarrow.dataset.dataset")
+        return _scan(DatasetSource(dataset), **options)
+
+    @classmethod
+    def from_scan(cls, scan: ComparisonScan) -> Comparisons:
+        """Return scanned comparisons in memory, sorted by person."""
+        return cls(*scan.collect())
 
     def take(self, rows: Any) -> Comparisons:
         """Return the rows of a mask ``(T,)`` or of row numbers; people and items keep their numbers."""
@@ -335,6 +375,24 @@ def _sides(pairs: Any) -> tuple[Any, Any]:
         if isinstance(pair, str) or not isinstance(pair, Sized) or len(pair) != 2:
             raise DataError(f"pairs has {pair!r} in row {row}; two items were expected, left and right")
     return [left for left, _ in pairs], [right for _, right in pairs]
+
+
+def _scan(
+    source: Source,
+    *,
+    user: str = "user",
+    left: str = "left",
+    right: str = "right",
+    items: Any = None,
+    n_items: int | None = None,
+    item_ids: Any = None,
+    on_bad: OnBad = "drop",
+    scratch: str | os.PathLike[str] | None = None,
+) -> ComparisonScan:
+    known = _known_items(items, n_items, item_ids)
+    if known is None:
+        raise DataError("a scan must know the items before it reads the answers; pass items=, n_items= or item_ids=")
+    return ComparisonScan(source, known, {"user": user, "left": left, "right": right}, on_bad, scratch)
 
 
 def _known_items(items: Any, n_items: int | None, item_ids: Any) -> Column | None:

@@ -174,6 +174,8 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _find(self, people: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
         """Return which of these people (T,) were in the data, and their rows in `users_`."""
+        if not self.users_.size:  # nobody's place was kept
+            return np.zeros(people.size, dtype=bool), np.zeros(people.size, dtype=np.intp)
         order = np.argsort(self.users_, kind="stable")
         place = np.minimum(np.searchsorted(self.users_, people, sorter=order), self.users_.size - 1)
         found = order[place]
@@ -188,6 +190,8 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if people is None:
             return self._unknown_point()[None]
         known, found = self._find(people)
+        if not known.any():
+            return self._unknown_point()[None]
         return np.where(known[:, None], self.pseudo_ideal_points_[found], self._unknown_point())
 
     def predict(self, pairs: Any, users: Any = None) -> NDArray[Any]:

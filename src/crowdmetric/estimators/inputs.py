@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.losses import Loss
+from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.blocks import Answers
 
 __all__ = ["Rows", "check_items", "check_options", "positive_number", "read_pairs", "read_rows"]
@@ -128,7 +129,9 @@ def read_pairs(pairs: Any, items: ArrayLike | None) -> tuple[Array, Indices]:
 
 
 def read_rows(pairs: Any, y: Any, users: Any, sample_weight: Any, items: ArrayLike | None, loss: Loss) -> Rows:
-    """Return validated rows from what `fit` was given."""
+    """Return validated rows from what `fit` was given; a scan is read into memory."""
+    if isinstance(pairs, ComparisonScan):
+        pairs = Comparisons.from_scan(pairs)
     if isinstance(pairs, Comparisons):
         if y is not None or users is not None or sample_weight is not None:
             raise DataError("Comparisons carry their answers, people and weights; leave y, users and sample_weight out")

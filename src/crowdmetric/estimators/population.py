@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, Self
@@ -14,8 +16,12 @@ from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, DataError, NotIdentifiedWarning
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.inputs import Rows, check_options, positive_number, read_rows
+from crowdmetric.estimators.checkpoints import Checkpoint, fingerprint
+from crowdmetric.estimators.inputs import Rows, check_items, check_options, positive_number, read_rows
 from crowdmetric.estimators.low_rank import DEFAULT_RANK, LARGEST_SCORING, fit_low_rank_law
+from crowdmetric.estimators.memory import MemoryPlan, read_memory
+from crowdmetric.estimators.passes import Passes
+from crowdmetric.estimators.population_chunks import Crowd, Kept, crowd_in_memory, crowd_on_disk
 from crowdmetric.estimators.population_problem import PopulationProblem
 from crowdmetric.estimators.units import Units
 from crowdmetric.losses import Loss
@@ -30,21 +36,23 @@ from crowdmetric.solvers.population import (
 )
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
-from crowdmetric.users.blocks import arrange
+from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.integrals import mean_probability
-from crowdmetric.users.population import LARGEST_GRID, STRUCTURES, Law, blocks_of
+from crowdmetric.users.population import LARGEST_GRID, STRUCTURES, Law
 
 __all__ = ["PopulationMetric"]
 
 Array = NDArray[Any]
 
 INTEGRATIONS = ("auto", "grid", "propagation")
-# Numbers in the (people, answers, p) temporary of a block: large enough for threads, small enough for a cache.
-BLOCK_SIZE = 1 << 18
 # With fewer people than this a parameter, outer products of scores are too noisy an information.
 PEOPLE_A_PARAMETER = 20
-# Starts are compared on at most so many people.
-PEOPLE_FOR_STARTS = 20_000
+# Parameters that do not change where a fit ends, or not what it is.
+NOT_THE_FIT = {"items", "engine", "loss", "max_iter", "jobs", "memory", "checkpoint", "progress", "warm_start"}
+# Passes over all people that a fit to many of them usually takes, to say how long it may take.
+USUAL_PASSES = 25
+# How far a warm start is drawn to the identity.
+LIFT = 0.05
 # An approximate integral may move no entry of the metric by more standard errors than this.
 GOOD_ENOUGH = 0.1
 # Starts agree where their log-likelihoods differ by less, in nats.
@@ -102,6 +110,16 @@ class PopulationMetric(CrowdMetric):
         cluster, `crowdmetric.engines.torch_engine.TorchEngine` for a graphics card (gradients alone; see `rank`).
     random_state : int, default 0
         Of the starts after the first.
+    memory : int or str, optional
+        Limit for a fit to scanned comparisons, in bytes or such as '2GB'; None: half of what is free. See
+        `memory_plan`.
+    checkpoint : path, optional
+        File in which the fit is saved after every step over all people. If it is there, the fit goes on from it, to
+        exactly the same end; it must be of the same answers and options.
+    warm_start : bool, default False
+        Whether a second `fit` begins where the first ended, with its people and new ones, instead of at `starts`.
+    progress : function of a str, optional
+        Told after every pass over all people how fast it was and how long it may take.
 
     Attributes
     ----------
@@ -163,6 +181,10 @@ class PopulationMetric(CrowdMetric):
         jobs: int | None = None,
         engine: Any = None,
         random_state: int = 0,
+        memory: int | str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        warm_start: bool = False,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         self.items = items
         self.loss = loss
@@ -179,14 +201,20 @@ class PopulationMetric(CrowdMetric):
         self.jobs = jobs
         self.engine = engine
         self.random_state = random_state
+        self.memory = memory
+        self.checkpoint = checkpoint
+        self.warm_start = warm_start
+        self.progress = progress
 
     def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
         """Learn the metric and the law of people.
 
         Parameters
         ----------
-        pairs : (T, 2) int array, (T, 2, d) array or Comparisons
-            Row numbers into items, or the vectors themselves, left and right.
+        pairs : (T, 2) int array, (T, 2, d) array, Comparisons or ComparisonScan
+            Row numbers into items, or the vectors themselves, left and right. From a scan (`Comparisons.scan_parquet`)
+            answers are read in chunks, and nobody's place is kept: `users_` is then empty. Fit
+            `Comparisons` of the people you need, or predict for the population.
         y : (T,) array
             −1 left preferred, +1 right preferred.
         users : (T,) array
@@ -196,25 +224,28 @@ class PopulationMetric(CrowdMetric):
         """
         clock = perf_counter()
         loss = self._loss()
-        rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
-        self._check(loss, rows.items.shape[1])
-        units = Units.of(rows.items, rows.pairs)
-        if isinstance(self.engine, TorchEngine) or degrees_of_freedom(rows.items.shape[1]) > LARGEST_SCORING:
-            return self._fit_low_rank(rows, units, loss, clock)
-        blocks = blocks_of(arrange(replace(rows.jointly(), items=units.inside(rows.items)), block_size=BLOCK_SIZE))
-        if not blocks:
-            raise DataError("no comparison of different items has a positive weight; there is nothing to learn from")
+        if isinstance(pairs, ComparisonScan) and not self._by_gradients(check_items(self.items).shape[1]):
+            if y is not None or users is not None or sample_weight is not None:
+                raise DataError("a scan carries its answers, people and weights; leave y, users and sample_weight out")
+            crowd = self._scanned(pairs, loss)
+        else:
+            rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
+            self._check(loss, rows.items.shape[1])
+            if self._by_gradients(rows.items.shape[1]):
+                return self._fit_low_rank(rows, Units.of(rows.items, rows.pairs), loss, clock)
+            crowd = crowd_in_memory(rows)
         largest_grid = LARGEST_GRID if self.integration == "grid" else 1
-        problem = PopulationProblem(
-            blocks, STRUCTURES[self.covariance], loss, self.engine or LocalEngine(self.jobs), largest_grid
-        )
-        fit = self._best_of_starts(problem)
+        engine = self.engine or LocalEngine(self.jobs)
+        problem = PopulationProblem.of(crowd, STRUCTURES[self.covariance], loss, engine, largest_grid)
+        problem = self._watched(problem)
+        fit = self._best_of_starts(problem, self._previous(crowd))
         problem, fit = self._check_integration(problem, fit)
         fit = self._corrected(problem, fit)
-        self._describe_metric(problem, fit, units)
-        points = self._describe_people(problem, fit, units, rows.users.size)
-        solution = self._solution(fit, float(rows.weight.sum()), clock)
-        self._finish(self.scale_ * self.shape_, rows.users, points, solution)
+        self._describe_metric(problem, fit, crowd.units)
+        points = self._describe_people(problem, fit, crowd)
+        solution = self._solution(fit, crowd.weight, clock)
+        nobody = np.empty(0, dtype=np.int64)
+        self._finish(self.scale_ * self.shape_, nobody if crowd.users is None else crowd.users, points, solution)
         return self
 
     def _fit_low_rank(self, rows: Rows, units: Units, loss: Loss, clock: float) -> Self:
@@ -225,6 +256,11 @@ class PopulationMetric(CrowdMetric):
                 raise DataError(
                     f"{name}={value!r} needs outer products of scores, which {d} features or a graphics card rule out; "
                     f"use {name}={only!r}, or reduce the items first (crowdmetric.preprocess)"
+                )
+        for name, asked in (("checkpoint", self.checkpoint is not None), ("warm_start", self.warm_start)):
+            if asked:
+                raise DataError(
+                    f"{name} is for fits by scoring, which {d} features or a graphics card rule out; leave it out"
                 )
         rank = self.rank or min(d, DEFAULT_RANK)
         fit = fit_low_rank_law(
@@ -259,6 +295,24 @@ class PopulationMetric(CrowdMetric):
         else:
             self.ideal_covariance_ = 0.25 * inverse @ law.covariance @ inverse
 
+    def _by_gradients(self, d: int) -> bool:
+        """Return whether outer products of scores are out of the question."""
+        return isinstance(self.engine, TorchEngine) or degrees_of_freedom(d) > LARGEST_SCORING
+
+    def _scanned(self, scan: ComparisonScan, loss: Loss) -> Crowd:
+        """Return the people of a scan, of whom as many are kept in memory as its limit allows."""
+        self._check(loss, check_items(self.items).shape[1])
+        return crowd_on_disk(scan, self.items, loss, Kept(self.memory_plan(scan).room))
+
+    def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
+        """Return how much memory a fit to a scan will take, before it starts; a limit that is too low is an error."""
+        limit = read_memory(self.memory)
+        N, d = check_items(self.items).shape
+        theta = d * min(self.rank or d, d) + d + (d * d if self.covariance == "free" else 1)
+        jobs = LocalEngine(self.jobs).jobs
+        chunk_rows = max((chunk.rows for chunk in scan.chunks), default=0)
+        return MemoryPlan.of(scan.n_users, len(scan), N, d, theta, jobs, limit, chunk_rows)
+
     def _check(self, loss: Loss, d: int) -> None:
         if not (loss.needs_binary and loss.is_smooth):
             raise DataError(f"loss={loss.name!r} is not a likelihood of binary answers; use 'logistic' or 'probit'")
@@ -281,29 +335,73 @@ class PopulationMetric(CrowdMetric):
         if isinstance(self.starts, bool) or not isinstance(self.starts, int) or self.starts < 1:
             raise DataError(f"starts={self.starts!r} is not a whole number of at least 1")
 
-    def _best_of_starts(self, problem: PopulationProblem) -> PopulationFit:
+    def _watched(self, problem: PopulationProblem) -> PopulationProblem:
+        """Return the problem with a checkpoint, and with somebody who is told how the fit is coming along."""
+        checkpoint = after_pass = None
+        if self.checkpoint is not None:
+            options = {name: value for name, value in self.get_params(deep=False).items() if name not in NOT_THE_FIT}
+            options["loss"] = self._loss().name
+            checkpoint = Checkpoint(self.checkpoint, fingerprint([sorted(options.items()), problem.digest()]))
+        if self.progress is not None:
+            after_pass = Passes(self.progress, problem.n_people, USUAL_PASSES)
+        return replace(problem, checkpoint=checkpoint, after_pass=after_pass)
+
+    def _chart(self, d: int) -> Chart:
+        return Chart(d, None if self.constraint == "symmetric" else self.rank or d, self.covariance == "free")
+
+    def _previous(self, crowd: Crowd) -> Array | None:
+        """Return where an earlier fit ended, in the units of these people; None where it is not to be used."""
+        if not (self.warm_start and hasattr(self, "pseudo_ideal_mean_")):
+            return None
+        d = crowd.d
+        if self.metric_.shape[0] != d:
+            raise DataError(
+                f"warm_start has a metric of {self.metric_.shape[0]} features to go on from, but items have {d}; use "
+                "the items of the earlier fit, or warm_start=False"
+            )
+        law = crowd.units.law_inside(Law(self.metric_, self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_))
+        # a direction that the metric has lost has no gradient, and could never be found again
+        metric = (1.0 - LIFT) * law.metric + LIFT * np.trace(law.metric) / d * np.eye(d)
+        spread = float(np.sqrt(np.trace(self.ideal_covariance_) / d)) / crowd.units.size
+        free = self.covariance == "free"
+        return self._chart(d).theta(metric, law.mean, law.covariance if free else np.array([np.log(spread)]))
+
+    def _best_of_starts(self, problem: PopulationProblem, previous: Array | None) -> PopulationFit:
         """Fit from every start, all under the ridge of the first, and return the best end.
 
         With many people the starts are compared, and the ridge is found, on some of them; the fit to all then begins
-        where those ended.
+        where those ended. A warm start has one: where the earlier fit ended.
         """
-        d = problem.d
-        chart = Chart(d, None if self.constraint == "symmetric" else self.rank or d, self.covariance == "free")
+        chart, saved = self._chart(problem.d), problem.checkpoint
+        some = problem.thinned()
+        state = None if saved is None else saved.state("starts")
+        if saved is None or state is None:
+            best = self._from_starts(some, chart, previous)
+            state = best.result.state
+            if saved is not None:
+                saved.save("starts", state, ridge=best.ridge, values=self.starts_)
+            if some is problem:
+                return best
+            ridge = best.ridge
+        else:
+            self.starts_, ridge = saved.value("values"), float(saved.value("ridge"))
+        start = state if some is problem else state.point
+        return problem.fit("fit", chart, start, ridge=ridge, **self._options())
+
+    def _from_starts(self, some: PopulationProblem, chart: Chart, previous: Array | None) -> PopulationFit:
         options = self._options()
         rng = np.random.default_rng(self.random_state)
         ridge = 0.0 if self.ridge is None or isinstance(self.ridge, str) else float(self.ridge)
-        some = problem.thinned(PEOPLE_FOR_STARTS)
         ends: list[PopulationFit] = []
-        for number in range(self.starts):
-            start = _start(chart, rng if number else None)
+        for number in range(self.starts if previous is None else 1):
+            start = _start(chart, rng if number else None) if previous is None else previous
             if self.ridge == "evidence" and not ends:
                 ends.append(fit_with_evidence(some.total, chart, start, **options))
                 ridge = ends[0].ridge
             else:
                 ends.append(fit_law(some.total, chart, start, ridge=ridge, **options))
         self.starts_ = np.array([-end.result.at.value for end in ends])
-        best = ends[int(np.argmax(self.starts_))]
-        return best if some is problem else fit_law(problem.total, chart, best.theta, ridge=ridge, **options)
+        return ends[int(np.argmax(self.starts_))]
 
     def _options(self) -> dict[str, Any]:
         return {"tolerance": self.tol, "max_iterations": self.max_iter}
@@ -324,8 +422,7 @@ class PopulationMetric(CrowdMetric):
             self.approximation_error_ = float(np.max(np.abs(shift) / errors))
             if self.integration == "auto" and self.approximation_error_ > GOOD_ENOUGH and problem.widest <= 2:
                 problem = replace(problem, largest_grid=2)
-                chart = Chart(d, None if self.constraint == "symmetric" else self.rank or d, self.covariance == "free")
-                fit = fit_law(problem.total, chart, fit.theta, ridge=fit.ridge, **self._options())
+                fit = problem.fit("grid", self._chart(d), fit.theta, ridge=fit.ridge, **self._options())
                 self.approximation_error_ = 0.0
         grids = "on a grid" if problem.widest <= problem.largest_grid else "by expectation propagation"
         self.integration_ = f"people were integrated out {grids}"
@@ -375,22 +472,27 @@ class PopulationMetric(CrowdMetric):
         # a crowd that prefers what is far has no metric to start from, and an isotropic fit cannot cross zero
         metric = law.metric if np.trace(law.metric) > NO_METRIC * d else -0.5 * np.eye(d)
         start = chart.theta(metric, law.mean, law.covariance if free else fit.natural[-1:])
-        unbound = fit_law(problem.total, chart, start, ridge=0.0, **self._options())
+        unbound = problem.fit("symmetric", chart, start, ridge=0.0, **self._options())
         if not unbound.result.converged:
-            unbound = fit_law(problem.total, chart, start, ridge=fit.ridge, **self._options())
+            unbound = problem.fit("symmetric with ridge", chart, start, ridge=fit.ridge, **self._options())
         information = unbound.information
         if problem.n_people < PEOPLE_A_PARAMETER * information.shape[0]:
             information = observed_information(problem.total, unbound.natural)
         return unbound.natural, with_ridge(information, unbound, d)
 
-    def _describe_people(self, problem: PopulationProblem, fit: PopulationFit, units: Units, n_people: int) -> Array:
-        """Set the law of people and return everybody's v (K, d), in the items' own units."""
-        d = problem.d
-        inside = problem.structure.law(fit.natural, d)
+    def _describe_people(self, problem: PopulationProblem, fit: PopulationFit, crowd: Crowd) -> Array:
+        """Set the law of people and return everybody's v (K, d), in the items' own units.
+
+        Of a scan nobody's is returned: they may be too many to keep.
+        """
+        units, inside = crowd.units, problem.structure.law(fit.natural, problem.d)
         law = units.law_outside(inside)
         self._describe_law(law, float(np.exp(fit.natural[-1])) * units.size)
         self.spread_ = problem.spread(inside)
-        points, spreads = problem.people(inside, n_people)
+        self.pseudo_ideal_covariances_ = None
+        if crowd.users is None:
+            return np.empty((0, problem.d))
+        points, spreads = problem.people(inside, crowd.n_users)
         self.pseudo_ideal_covariances_ = None if spreads is None else spreads / units.size**2
         return points / units.size - 2.0 * units.centre @ law.metric
 
@@ -399,7 +501,8 @@ class PopulationMetric(CrowdMetric):
         done = fit.result.converged
         status = "Solved" if done else f"Stopped after {self.max_iter} iterations, short of tol={self.tol:g}"
         apart = float(np.ptp(self.starts_))
-        status += f"; {self.starts} starts agree." if self.starts > 1 and apart < AGREEMENT else "."
+        n = self.starts_.size
+        status += f"; {n} starts agree." if n > 1 and apart < AGREEMENT else "."
         status += f" {self.integration_.capitalize()}"
         if self.approximation_error_ > 0:
             status += (
@@ -410,7 +513,7 @@ class PopulationMetric(CrowdMetric):
         if not done:
             notes.append((ConvergenceWarning, "the fit has not converged; raise max_iter"))
         if apart >= AGREEMENT:
-            text = f"{self.starts} starts ended up to {apart:.2g} nats apart, and the best is kept; raise starts"
+            text = f"{n} starts ended up to {apart:.2g} nats apart, and the best is kept; raise starts"
             notes.append((ConvergenceWarning, text))
         if self.scale_error_ > LOOSE_SCALE or self.spread_ > NOISELESS:
             text = (

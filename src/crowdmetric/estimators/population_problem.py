@@ -2,59 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial, reduce
+from operator import add
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.engines.local import LocalEngine
+from crowdmetric.errors import DataError
+from crowdmetric.estimators.checkpoints import Checkpoint, fingerprint
+from crowdmetric.estimators.population_chunks import Chunk, Crowd, Held, Sample, sample_of
 from crowdmetric.losses import Loss
+from crowdmetric.solvers.charts import Chart
+from crowdmetric.solvers.population import PopulationFit, fit_law
+from crowdmetric.solvers.scoring import ScoringState
 from crowdmetric.users.people import bias_sums, posterior_means, posteriors
 from crowdmetric.users.population import Law, PopulationBlock, Structure, Sums, method_shift, sums_of
 
 __all__ = ["PopulationProblem"]
 
 Array = NDArray[Any]
+Summand = TypeVar("Summand")
 
 # People's covariances are kept where they fit in this many numbers.
 MOST_COVARIANCES = 20_000_000
 # People on whom two ways of integrating are compared.
 SAMPLE = 200
+# Starts are compared on at most about so many people.
+PEOPLE_FOR_STARTS = 20_000
 
 
 @dataclass(frozen=True)
 class PopulationProblem:
-    """Blocks of people, a structure, a loss, an engine, and how people are integrated out.
+    """Chunks of people, a structure, a loss, an engine, and how people are integrated out.
 
     Attributes
     ----------
+    d
+        Dimension of the items.
+    sample
+        Some of the people, in memory, and how many there are in all.
+    step
+        One in so many people is in the sample.
     largest_grid
         People whose answers span at most so many dimensions are integrated on a grid, others by propagation.
+    after_pass
+        Told after every pass over all people.
+    checkpoint
+        Where the fit is saved after every step.
     """
 
-    blocks: Sequence[PopulationBlock]
+    chunks: Sequence[Chunk]
+    d: int
+    sample: Sample
+    step: int
     structure: Structure
     loss: Loss
     engine: LocalEngine
     largest_grid: int = 1
+    after_pass: Callable[[], None] | None = None
+    checkpoint: Checkpoint | None = None
 
-    @property
-    def d(self) -> int:
-        """Dimension of the items."""
-        return int(self.blocks[0].span.shape[2])
+    @staticmethod
+    def of(crowd: Crowd, structure: Structure, loss: Loss, engine: LocalEngine, largest_grid: int) -> PopulationProblem:
+        """Return the problem of a crowd, after one pass that draws a sample."""
+        step = max(1, crowd.n_users // PEOPLE_FOR_STARTS)
+        sample = engine.sum(partial(sample_of, step=step), crowd.chunks) if crowd.chunks else None
+        if sample is None or not sample.people:
+            raise DataError("no comparison of different items has a positive weight; there is nothing to learn from")
+        sample = sample.merged()
+        return PopulationProblem(crowd.chunks, crowd.d, sample, step, structure, loss, engine, largest_grid)
 
     @property
     def n_people(self) -> int:
         """How many people say something."""
-        return sum(block.person.size for block in self.blocks)
+        return self.sample.people.total()
 
     @property
     def widest(self) -> int:
         """The largest dimension that anybody's answers span."""
-        return max(block.span.shape[1] for block in self.blocks)
+        return max(self.sample.people)
+
+    def _sum(self, job: Callable[[PopulationBlock], Summand]) -> Summand:
+        """Return the sum over everybody, chunk by chunk, in their order."""
+        total: _Part[Summand] = self.engine.sum(partial(_sum_of_chunk, job), self.chunks)
+        assert total.value is not None  # somebody says something
+        if self.after_pass is not None:
+            self.after_pass()
+        return total.value
 
     def total(self, natural: Array, *, information: bool = True) -> Sums:
         """Return the sums over all people."""
@@ -62,12 +100,32 @@ class PopulationProblem:
             sums_of, structure=self.structure, natural=natural, loss=self.loss,
             information=information, largest_grid=self.largest_grid,
         )  # fmt: skip
-        return self.engine.sum(job, self.blocks)
+        return self._sum(job)
 
-    def thinned(self, n_people: int) -> PopulationProblem:
-        """Return the problem of every so manieth person, about `n_people` in all."""
-        step = max(1, self.n_people // n_people)
-        return replace(self, blocks=[block.every(step) for block in self.blocks]) if step > 1 else self
+    def fit(self, stage: str, chart: Chart, start: Array | ScoringState, **options: Any) -> PopulationFit:
+        """Maximise the penalised likelihood (`fit_law`), from where a checkpoint has left this stage if it has."""
+        if self.checkpoint is None:
+            return fit_law(self.total, chart, start, **options)
+        start = self.checkpoint.state(stage) or start
+        return fit_law(self.total, chart, start, after_step=self.checkpoint.saver(stage), **options)
+
+    def digest(self) -> str:
+        """Return a fingerprint of the people, by those in the sample."""
+        arrays = [getattr(b, f.name) for b in self.sample.blocks for f in fields(b) if f.name != "loadings"]
+        return fingerprint([self.d, self.step, sorted(self.sample.people.items()), *arrays])
+
+    def thinned(self) -> PopulationProblem:
+        """Return the problem of the people in the sample; this one if that is everybody."""
+        if self.step == 1:
+            return self
+        people = self.sample.people.copy()
+        people.clear()
+        for block in self.sample.blocks:
+            people[block.span.shape[1]] += block.person.size
+        chunks = [Held([block]) for block in self.sample.blocks]
+        return replace(
+            self, chunks=chunks, sample=replace(self.sample, people=people), step=1, after_pass=None, checkpoint=None
+        )
 
     def method_shift(self, natural: Array, information: Array) -> Array:
         """Return how far (n,) the optimum would move if people were integrated out by a slow, exact method.
@@ -76,20 +134,19 @@ class PopulationProblem:
         inverse of the information: one Newton step.
         """
         shift = np.zeros(natural.size)
-        beyond = [block for block in self.blocks if block.span.shape[1] > self.largest_grid]
-        for q in {block.span.shape[1] for block in beyond}:
+        beyond = [block for block in self.sample.blocks if block.span.shape[1] > self.largest_grid]
+        for q in sorted({block.span.shape[1] for block in beyond}):
             alike = [block for block in beyond if block.span.shape[1] == q]
-            people = sum(block.person.size for block in alike)
-            step = max(1, people // SAMPLE)
-            sample = [block.every(step) for block in alike]
+            drawn = max(1, sum(block.person.size for block in alike) // SAMPLE)
+            few = [block.every(drawn) for block in alike]
             job = partial(method_shift, structure=self.structure, natural=natural, loss=self.loss)
-            shift += self.engine.sum(job, sample) * people / sum(block.person.size for block in sample)
+            people = self.sample.people[q]
+            shift += self.engine.sum(job, few) * people / sum(block.person.size for block in few)
         return np.linalg.lstsq(information, shift, rcond=1e-12)[0]
 
     def question_bias(self, natural: Array) -> float:
         """Return the z-score of the test in `bias_sums`; NaN where nobody's answers can tell."""
-        job = partial(bias_sums, structure=self.structure, natural=natural, loss=self.loss)
-        sums = self.engine.sum(job, self.blocks)
+        sums = self._sum(partial(bias_sums, structure=self.structure, natural=natural, loss=self.loss))
         explained = np.linalg.lstsq(sums.information, sums.cross, rcond=1e-10)[0]
         left = sums.square - float(sums.cross @ explained)
         # what the other parameters explain of κ but for rounding is not evidence
@@ -102,15 +159,32 @@ class PopulationProblem:
         """Return the root mean square spread of ψ over people, in units of the answers' noise."""
         variances = [
             np.einsum("pmd,de,pme->pm", delta, law.covariance, delta)
-            for delta in (block.loadings @ block.span for block in self.blocks[:8])
+            for delta in (block.loadings @ block.span for block in self.sample.blocks[:8])
         ]
         return float(np.sqrt(np.mean(np.concatenate([v.ravel() for v in variances])))) * getattr(self.loss, "beta", 1.0)
 
     def people(self, law: Law, n_people: int) -> tuple[Array, Array | None]:
         """Return means (K, d) and, where they fit, covariances (K, d, d) of everybody's v."""
+        blocks = [block for chunk in self.chunks for block in chunk.blocks()]
         if n_people * self.d**2 <= MOST_COVARIANCES:
-            return posteriors(self.blocks, law, self.loss, n_people)
+            return posteriors(blocks, law, self.loss, n_people)
         mean = np.tile(law.mean, (n_people, 1))
-        for block in self.blocks:
+        for block in blocks:
             mean[block.person] = posterior_means(block, law, self.loss)
         return mean, None
+
+
+@dataclass(frozen=True)
+class _Part(Generic[Summand]):
+    """The sum over a chunk, None where nobody in it says anything."""
+
+    value: Summand | None
+
+    def __add__(self, other: _Part[Summand]) -> _Part[Summand]:
+        if self.value is None or other.value is None:
+            return other if self.value is None else self
+        return _Part(add(self.value, other.value))
+
+
+def _sum_of_chunk(job: Callable[[PopulationBlock], Summand], chunk: Chunk) -> _Part[Summand]:
+    return reduce(add, (_Part(job(block)) for block in chunk.blocks()), _Part(None))

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.inputs import check_items, read_pairs
+from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.blocks import Answers, People, arrange
 
 __all__ = ["Questions", "read_questions"]
@@ -69,7 +70,9 @@ class Questions:
 
 
 def read_questions(items: ArrayLike | None, pairs: Any, users: Any) -> Questions:
-    """Return validated questions from what `diagnose` was given."""
+    """Return validated questions from what `diagnose` was given; a scan is read into memory."""
+    if isinstance(pairs, ComparisonScan):
+        pairs = Comparisons.from_scan(pairs)
     if isinstance(pairs, Comparisons):
         if users is not None:
             raise DataError("Comparisons carry their people; leave users out")

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.solvers.charts import Chart
-from crowdmetric.solvers.scoring import Quadratic, ScoringResult, minimise_by_scoring
+from crowdmetric.solvers.scoring import Quadratic, ScoringResult, ScoringState, minimise_by_scoring
 from crowdmetric.symmetric import degrees_of_freedom, dimension, svec
 from crowdmetric.users.population import Sums
 
@@ -101,14 +101,14 @@ def _traceless(d: int) -> Array:
 def fit_law(
     total: Total,
     chart: Chart,
-    start: Array,
+    start: Array | ScoringState,
     *,
     ridge: float = 0.0,
     tolerance: float = 1e-4,
     max_iterations: int = 200,
-    after_step: Callable[[int, float], None] | None = None,
+    after_step: Callable[[ScoringState, float], None] | None = None,
 ) -> PopulationFit:
-    """Maximise the penalised likelihood from `start`."""
+    """Maximise the penalised likelihood from `start`, a θ or the state of an iteration to take up again."""
     p = degrees_of_freedom(chart.d)
     P = _traceless(chart.d)
     last: dict[bytes, Sums] = {}

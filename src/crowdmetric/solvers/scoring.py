@@ -19,7 +19,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from crowdmetric.errors import DataError
 
-__all__ = ["Quadratic", "ScoringResult", "minimise_by_scoring"]
+__all__ = ["Quadratic", "ScoringResult", "ScoringState", "minimise_by_scoring"]
 
 Array = NDArray[Any]
 
@@ -41,6 +41,27 @@ class Quadratic:
 
 
 @dataclass(frozen=True)
+class ScoringState:
+    """All that an iteration knows, so that it can be taken up again as if it had not been interrupted.
+
+    Attributes
+    ----------
+    point
+        θ.
+    damping, growth, trust
+        κ, by how much it grows if the next step fails, and how much of the curvature is believed.
+    iteration
+        Steps tried so far.
+    """
+
+    point: Array
+    damping: float = 1e-2
+    growth: float = 2.0
+    trust: float = 1.0
+    iteration: int = 0
+
+
+@dataclass(frozen=True)
 class ScoringResult:
     """Where the iteration ended.
 
@@ -54,6 +75,8 @@ class ScoringResult:
         The last foretold decrease.
     iterations
         Steps tried, accepted or not.
+    state
+        After the last step that was accepted; from there the same end is reached again.
     """
 
     point: Array
@@ -61,34 +84,37 @@ class ScoringResult:
     converged: bool
     decrease: float
     iterations: int
+    state: ScoringState
 
 
 def minimise_by_scoring(
     function: Callable[[Array], Quadratic],
-    start: Array,
+    start: Array | ScoringState,
     *,
     tolerance: float,
     max_iterations: int = 200,
     shorten: Callable[[Array, Array], float] | None = None,
-    after_step: Callable[[int, float], None] | None = None,
+    after_step: Callable[[ScoringState, float], None] | None = None,
 ) -> ScoringResult:
     """Minimise `function` from `start` until a step would gain less than `tolerance`.
 
-    `shorten(point, step)` returns the share of a step that may be taken at once; `after_step` hears of every step.
+    `shorten(point, step)` returns the share of a step that may be taken at once; `after_step` hears of every step that
+    is accepted: the state after it, from which the iteration can be taken up again, and the value.
     """
-    point, at = start, function(start)
+    state = start if isinstance(start, ScoringState) else ScoringState(start)
+    point, damping, growth, trust = state.point, state.damping, state.growth, state.trust
+    at = function(point)
     if not np.isfinite(at.value):
         raise DataError("the likelihood has no finite value at the start; check the items for extreme values")
-    damping, growth, trust = 1e-2, 2.0, 1.0
     decrease = np.inf
-    for iteration in range(1, max_iterations + 1):
+    for iteration in range(state.iteration + 1, max_iterations + 1):
         step = _damped_step(at, damping, trust)
         if shorten is not None:
             step = shorten(point, step) * step
         foretold = -float(at.gradient @ step) - 0.5 * trust * float(step @ at.curvature @ step)
         decrease = foretold
         if foretold < max(tolerance, ROUNDING * abs(at.value)) and damping <= 1.0:
-            return ScoringResult(point, at, True, max(foretold, 0.0), iteration - 1)
+            return ScoringResult(point, at, True, max(foretold, 0.0), iteration - 1, state)
         trial = function(point + step)
         gain = (at.value - trial.value) / foretold if foretold > 0 and np.isfinite(trial.value) else -1.0
         if gain > 1e-4:
@@ -96,13 +122,14 @@ def minimise_by_scoring(
             # a Newton step gains 2 − (true / believed curvature), and scores believe too much far from the optimum
             trust = float(np.clip(trust * np.clip(2.0 - gain, 0.5, 2.0), LEAST_TRUST, 1.0))
             damping, growth = max(damping * max(1.0 / 5.0, 1.0 - (2.0 * gain - 1.0) ** 3), LEAST_DAMPING), 2.0
+            state = ScoringState(point, damping, growth, trust, iteration)
             if after_step is not None:
-                after_step(iteration, at.value)
+                after_step(state, at.value)
         else:
             damping, growth, trust = damping * growth, growth * 2.0, min(2.0 * trust, 1.0)
             if damping > 1e12:  # no step lowers the value: rounding is all that is left
-                return ScoringResult(point, at, foretold < 1e3 * tolerance, max(foretold, 0.0), iteration)
-    return ScoringResult(point, at, False, float(decrease), max_iterations)
+                return ScoringResult(point, at, foretold < 1e3 * tolerance, max(foretold, 0.0), iteration, state)
+    return ScoringResult(point, at, False, float(decrease), max_iterations, state)
 
 
 def _damped_step(at: Quadratic, damping: float, trust: float) -> Array:

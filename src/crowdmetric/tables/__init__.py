@@ -6,6 +6,9 @@
     files.py      CSV, Parquet, pandas, Polars and Arrow <-> columns
     items.py      columns -> items with ids and features
     answers.py    columns -> coded answers, and a count of what could not be used
+    sources.py    files larger than memory -> batches of columns
+    spool.py      coded answers grouped by person, on disk
+    scan.py       the two together: answers that stay on disk
 """
 
 from __future__ import annotations
@@ -14,16 +17,26 @@ from crowdmetric.tables.answers import CodedAnswers, OnBad, canonical_columns, c
 from crowdmetric.tables.columns import Column, Columns, as_ids, unique_ids
 from crowdmetric.tables.files import read_columns, to_arrow, to_pandas, to_polars, write_columns, write_csv
 from crowdmetric.tables.items import Items, read_items
+from crowdmetric.tables.scan import ComparisonScan
+from crowdmetric.tables.sources import CsvSource, DatasetSource, ParquetSource, Source, matching_files
+from crowdmetric.tables.spool import SpoolChunk
 
 __all__ = [
     "CodedAnswers",
     "Column",
     "Columns",
+    "ComparisonScan",
+    "CsvSource",
+    "DatasetSource",
     "Items",
     "OnBad",
+    "ParquetSource",
+    "Source",
+    "SpoolChunk",
     "as_ids",
     "canonical_columns",
     "code_answers",
+    "matching_files",
     "read_columns",
     "read_items",
     "to_arrow",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,7 +24,16 @@ from numpy.typing import NDArray
 from crowdmetric.errors import DataError, DroppedRowsWarning
 from crowdmetric.tables.columns import Column, Columns, as_ids, listed, plain, unique_ids
 
-__all__ = ["CodedAnswers", "OnBad", "canonical_columns", "code_answers"]
+__all__ = [
+    "CodedAnswers",
+    "OnBad",
+    "Sieve",
+    "canonical_columns",
+    "code_answers",
+    "find_column",
+    "relevant_columns",
+    "sift_answers",
+]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -68,7 +77,7 @@ def canonical_columns(columns: Columns, names: Mapping[str, str]) -> Columns:
         The names asked for ``user``, ``left`` and ``right``; aliases stand in where a default is absent.
     """
     chosen = {name: columns[name] for name in (*ANSWERS, "weight") if name in columns}
-    places = {name: _find(columns, name, asked) for name, asked in names.items()}
+    places = {name: find_column(columns, name, asked) for name, asked in names.items()}
     if "winner" in columns or "loser" in columns:
         _check_winners(columns, [places["left"], places["right"], *(n for n in ANSWERS if n in columns)])
         places |= {"left": "winner", "right": "loser"}
@@ -84,7 +93,15 @@ def canonical_columns(columns: Columns, names: Mapping[str, str]) -> Columns:
     return chosen
 
 
-def _find(columns: Columns, name: str, asked: str) -> str | None:
+def relevant_columns(columns: Collection[str], names: Mapping[str, str]) -> list[str]:
+    """Return those of a table's columns that `canonical_columns` looks at."""
+    aliases = [alias for several in ALIASES.values() for alias in several]
+    wanted = {*names.values(), *aliases, *ANSWERS, "weight", "winner", "loser"}
+    return [name for name in columns if name in wanted]
+
+
+def find_column(columns: Collection[str], name: str, asked: str) -> str | None:
+    """Return the column that `name` is asked from, under the name `asked` or an alias; None if there is none."""
     if asked in columns:
         return asked
     found = [alias for alias in ALIASES[name] if asked == name and alias in columns]
@@ -106,11 +123,15 @@ def _check_winners(columns: Columns, others: list[str | None]) -> None:
 # -------------------------------------------------------------------------------------- which rows are usable
 
 
-class _Sieve:
-    """Which of T rows are kept; a row that is not counts once, under the first reason found."""
+class Sieve:
+    """Which of T rows are kept; a row that is not counts once, under the first reason found.
 
-    def __init__(self, n: int) -> None:
+    `first` is the number of the first row in the whole table, where it is read in pieces.
+    """
+
+    def __init__(self, n: int, first: int = 0) -> None:
         self.keep = np.ones(n, dtype=bool)
+        self.first, self.n, self.earlier = first, n, 0
         self.dropped: Counter[str] = Counter()
         self._examples: dict[str, str] = {}
 
@@ -121,15 +142,26 @@ class _Sieve:
             return
         row = int(np.argmax(bad))
         value = "" if values is None else f"{plain(values[row])!r} "
-        self._examples.setdefault(reason, f"{value}in row {row}" + (f"; {expected}" if expected else ""))
+        self._examples.setdefault(reason, f"{value}in row {self.first + row}" + (f"; {expected}" if expected else ""))
         self.dropped[reason] += int(bad.sum())
         self.keep &= ~bad
 
-    def report(self, on_bad: OnBad) -> None:
+    def after(self, earlier: Sieve) -> None:
+        """Count what an earlier piece of the same table had left out, too."""
+        self.dropped = earlier.dropped + self.dropped
+        self._examples = self._examples | earlier._examples
+        self.n, self.earlier = self.n + earlier.n, earlier.kept
+
+    @property
+    def kept(self) -> int:
+        """How many rows are kept, earlier pieces included."""
+        return self.earlier + int(self.keep.sum())
+
+    def report(self, on_bad: OnBad, stacklevel: int = 4) -> None:
         """Warn or raise about what was left out; raise when nothing remains."""
         counts = ", ".join(f"{n} × {reason} (first {self._examples[reason]})" for reason, n in self.dropped.items())
-        total, n = self.dropped.total(), len(self.keep)
-        if not self.keep.any():
+        total, n = self.dropped.total(), self.n
+        if not self.kept:
             raise DataError(
                 f"none of the {n} comparisons can be used: {counts}; correct the table"
                 if n
@@ -142,8 +174,8 @@ class _Sieve:
             )
         if total:
             message = f"{total} of {n} comparisons cannot be used and are dropped: {counts}"
-            # Points at the caller of Comparisons.from_arrays or from_table.
-            warnings.warn(message, DroppedRowsWarning, stacklevel=4)
+            # By default, points at the caller of Comparisons.from_arrays or from_table.
+            warnings.warn(message, DroppedRowsWarning, stacklevel=stacklevel)
 
 
 def code_answers(columns: Columns, item_ids: Column | None, user_ids: Any, on_bad: OnBad) -> CodedAnswers:
@@ -161,7 +193,14 @@ def code_answers(columns: Columns, item_ids: Column | None, user_ids: Any, on_ba
     """
     if on_bad not in ("drop", "raise"):
         raise DataError(f"on_bad is {on_bad!r}, but must be 'drop' or 'raise'")
-    sieve = _Sieve(len(columns["user"]))
+    sieve = Sieve(len(columns["user"]))
+    coded = sift_answers(columns, item_ids, user_ids, sieve)
+    sieve.report(on_bad)
+    return coded
+
+
+def sift_answers(columns: Columns, item_ids: Column | None, user_ids: Any, sieve: Sieve) -> CodedAnswers:
+    """Return the rows that pass the sieve, in numbers; see `code_answers`."""
     user, left, right = (_present_ids(columns[name], name, sieve) for name in ("user", "left", "right"))
     responses, shares = _read_answers(columns, sieve)
     weight = _read_weight(columns.get("weight"), sieve)
@@ -173,8 +212,6 @@ def code_answers(columns: Columns, item_ids: Column | None, user_ids: Any, on_ba
     if people is None:
         people = _distinct(user[sieve.keep])
         user = _places(user, people)
-    sieve.report(on_bad)
-
     # Rows left out may hold anything, even infinities; they get the weight 0.
     weights = np.where(sieve.keep, weight, 0.0)[:, None] * np.where(sieve.keep[:, None], shares, 0.0)
     row, side = np.nonzero(weights)  # row by row, so that the two halves of a tie stay together
@@ -190,13 +227,13 @@ def code_answers(columns: Columns, item_ids: Column | None, user_ids: Any, on_ba
     )
 
 
-def _present_ids(column: Column, name: str, sieve: _Sieve) -> Column:
+def _present_ids(column: Column, name: str, sieve: Sieve) -> Column:
     ids, missing = as_ids(column, name)
     sieve.reject(missing, "missing value", expected=f"{name} is empty there")
     return ids
 
 
-def _read_weight(column: Column | None, sieve: _Sieve) -> Floats:
+def _read_weight(column: Column | None, sieve: Sieve) -> Floats:
     if column is None:
         return np.ones(len(sieve.keep))
     weight = _numbers(column, "weight", "weights must be numbers")
@@ -213,7 +250,7 @@ def _numbers(column: Column, name: str, expected: str) -> Floats:
     return column.astype(np.float64)
 
 
-def _reject_self_comparisons(left: Column, right: Column, sieve: _Sieve) -> None:
+def _reject_self_comparisons(left: Column, right: Column, sieve: Sieve) -> None:
     if _is_text(left) != _is_text(right) and sieve.keep.any():
         first = np.argmax(sieve.keep)
         raise DataError(
@@ -227,7 +264,7 @@ def _reject_self_comparisons(left: Column, right: Column, sieve: _Sieve) -> None
 # ----------------------------------------------------------------------------------------- what was answered
 
 
-def _read_answers(columns: Columns, sieve: _Sieve) -> tuple[Floats, Floats]:
+def _read_answers(columns: Columns, sieve: Sieve) -> tuple[Floats, Floats]:
     """Return the responses that a row stands for and the share of its weight each has, ``(T, 1 or 2)``."""
     given = [name for name in ANSWERS if name in columns]
     if len(given) != 1:
@@ -243,7 +280,7 @@ def _read_answers(columns: Columns, sieve: _Sieve) -> tuple[Floats, Floats]:
     return np.broadcast_to([-1.0, 1.0], (len(left), 2)), np.column_stack([left, 1 - left])
 
 
-def _read_response(column: Column, sieve: _Sieve) -> Floats:
+def _read_response(column: Column, sieve: Sieve) -> Floats:
     """Return the response of each row, −1, +1 or real."""
     response = _numbers(
         column,
@@ -262,7 +299,7 @@ def _read_response(column: Column, sieve: _Sieve) -> Floats:
     return response
 
 
-def _read_choice(column: Column, sieve: _Sieve) -> Floats:
+def _read_choice(column: Column, sieve: Sieve) -> Floats:
     """Return left's share of each row: 1, 0 or, for a tie, ½; NaN where the choice cannot be read."""
     if column.dtype.kind == "b":
         raise DataError("choice holds True and False, which do not say left or right; use 0 (left) and 1 (right)")
@@ -280,7 +317,7 @@ def _read_choice(column: Column, sieve: _Sieve) -> Floats:
     return share
 
 
-def _read_probability(column: Column, sieve: _Sieve) -> Floats:
+def _read_probability(column: Column, sieve: Sieve) -> Floats:
     share = _numbers(column, "probability", "the probability of preferring left must be a number in [0, 1]")
     sieve.reject(np.isnan(share), "missing value", expected="probability is empty there")
     sieve.reject((share < 0) | (share > 1), "probability outside [0, 1]", share)
@@ -298,7 +335,7 @@ def _distinct(ids: Column) -> Column:
     return np.array(sorted(set(ids.tolist()))) if _is_text(ids) else np.unique(ids)
 
 
-def _found_items(left: Column, right: Column, sieve: _Sieve) -> Column:
+def _found_items(left: Column, right: Column, sieve: Sieve) -> Column:
     """Return the items that rows name, in the absence of a list: row numbers 0…N−1, or distinct text."""
     found = np.concatenate([left[sieve.keep], right[sieve.keep]])
     if _is_text(found):
@@ -312,7 +349,7 @@ def _found_items(left: Column, right: Column, sieve: _Sieve) -> Column:
     return np.arange(largest + 1)
 
 
-def _code_known(ids: Column, known: Column, what: str, sieve: _Sieve) -> Ints:
+def _code_known(ids: Column, known: Column, what: str, sieve: Sieve) -> Ints:
     """Return the place of each id in `known`, and reject the rows whose id is not there."""
     if _is_text(ids) != _is_text(known) and sieve.keep.any():
         here, there = plain(ids[np.argmax(sieve.keep)]), plain(known[0])

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from itertools import islice
 from math import isnan
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -114,17 +115,34 @@ def format_of(path: Path, known: Mapping[str, Handler]) -> Handler:
 
 
 def _read_csv(path: Path) -> list[tuple[str, Column]]:
+    pieces = list(csv_pieces(path))
+    return csv_columns(pieces[0][0], [row for _, rows in pieces for row in rows])
+
+
+def csv_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[tuple[str, Column]]:
+    """Return the typed columns of some rows of cells."""
+    cells: Iterable[Sequence[str]] = zip(*rows, strict=True) if rows else [()] * len(header)
+    return [(name, _csv_column(column)) for name, column in zip(header, cells, strict=True)]
+
+
+def csv_pieces(path: Path, size: int = 1 << 16) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Yield the header and, in pieces of at most `size`, the rows of a CSV file; at least one piece."""
     try:
         with _open_csv(path, "rt") as file:
-            header, rows = _csv_rows(file, path)
+            reader = csv.reader(file, strict=True)
+            header = _csv_header(reader, path)
+            rows = _csv_rows(reader, header, path)
+            piece = list(islice(rows, size))
+            yield header, piece
+            while len(piece) == size:
+                piece = list(islice(rows, size))
+                yield header, piece
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path} is not UTF-8 text (byte 0x{error.object[error.start]:02x}); save it as UTF-8"
         ) from error
     except (csv.Error, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path} cannot be read as CSV ({error}); write or download it again") from error
-    cells: Iterable[Sequence[str]] = zip(*rows, strict=True) if rows else [()] * len(header)
-    return [(name, _csv_column(column)) for name, column in zip(header, cells, strict=True)]
 
 
 def _open_csv(path: Path, mode: str, gzipped: bool | None = None) -> Any:
@@ -134,9 +152,7 @@ def _open_csv(path: Path, mode: str, gzipped: bool | None = None) -> Any:
     return (gzip.open if gzipped else open)(path, mode, encoding=encoding, newline="")
 
 
-def _csv_rows(file: Any, path: Path) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows, blank lines skipped, every row as long as the header."""
-    reader = csv.reader(file, strict=True)
+def _csv_header(reader: Any, path: Path) -> list[str]:
     header = [name.strip() for name in next(reader, [])]
     if not header:
         raise DataError(f"{path} has no header in its first line; column names were expected there")
@@ -145,16 +161,19 @@ def _csv_rows(file: Any, path: Path) -> tuple[list[str], list[list[str]]]:
             f"column {header.index('') + 1} of {path} has no name; name it or remove it "
             "(from pandas: to_csv(..., index=False))"
         )
-    rows = []
+    return header
+
+
+def _csv_rows(reader: Any, header: Sequence[str], path: Path) -> Iterator[list[str]]:
+    """Yield the rows, blank lines skipped, every row as long as the header."""
     for row in reader:
         if len(row) == len(header):
-            rows.append(row)
+            yield row
         elif row:
             raise DataError(
                 f"line {reader.line_num} of {path} has {len(row)} cells, but the header has {len(header)}; "
                 "correct that line"
             )
-    return header, rows
 
 
 def _csv_column(cells: Sequence[str]) -> Column:
@@ -176,14 +195,21 @@ def _csv_value(cell: str) -> int | float | str | None:
 
 
 def _read_parquet(path: Path) -> list[tuple[str, Any]]:
+    with parquet_file(path) as file:
+        table = file.read()
+    return list(zip(table.column_names, table.columns, strict=True))
+
+
+@contextmanager
+def parquet_file(path: Path) -> Iterator[Any]:
+    """Yield an open ``pyarrow.parquet.ParquetFile``; what goes wrong in reading it becomes a sentence."""
     arrow = _library("pyarrow", "reading Parquet")
     parquet = _library("pyarrow.parquet", "reading Parquet")
     try:
         with parquet.ParquetFile(path) as file:
-            table = file.read()
+            yield file
     except (arrow.ArrowException, OSError) as error:
         raise DataError(f"{path} is damaged or not a Parquet file; write or download it again") from error
-    return list(zip(table.column_names, table.columns, strict=True))
 
 
 READERS: dict[str, Callable[[Path], list[tuple[str, Any]]]] = {

@@ -1,0 +1,41 @@
+"""How a fit that passes over people again and again is coming along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+
+__all__ = ["Passes"]
+
+
+class Passes:
+    """Counts passes over people, and says how fast they are.
+
+    Parameters
+    ----------
+    say : function of a sentence
+    people : int
+        How many people a pass goes over.
+    expected : int
+        Passes that such a fit usually takes.
+    """
+
+    def __init__(self, say: Callable[[str], None], people: int, expected: int) -> None:
+        self._say, self._people, self._expected = say, people, expected
+        self._passes, self._start = 0, perf_counter()
+
+    def __call__(self) -> None:
+        """Count a pass that has ended."""
+        self._passes += 1
+        seconds = (perf_counter() - self._start) / self._passes
+        left = max(self._expected - self._passes, 1) * seconds
+        speed = self._people / max(seconds, 1e-9)
+        self._say(f"pass {self._passes}, {speed:,.0f} people a second, about {_duration(left)} left")
+
+
+def _duration(seconds: float) -> str:
+    """Return a time in words, no more exact than it is known."""
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,199 @@
+"""Where the people of a population fit are: in memory, or in a scan's chunks on disk.
+
+A *chunk* is anything that can show its people as blocks. A pass over people is a sum over chunks, each of which is
+loaded, laid out, summed and let go of again; so that only the chunks at work, one a thread, are in memory. Chunks read
+from disk are kept in memory as long as a limit allows, since a fit comes back to them dozens of times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdmetric.errors import DataError
+from crowdmetric.estimators.inputs import Rows, check_items
+from crowdmetric.estimators.units import Units
+from crowdmetric.losses import Loss
+from crowdmetric.tables import ComparisonScan, SpoolChunk
+from crowdmetric.users.blocks import Answers, arrange
+from crowdmetric.users.population import PopulationBlock, blocks_of
+
+__all__ = ["BLOCK_SIZE", "Chunk", "Crowd", "Held", "Kept", "Sample", "crowd_in_memory", "crowd_on_disk", "sample_of"]
+
+Array = NDArray[Any]
+
+# Numbers in the (people, answers, p) temporary of a block: large enough for threads, small enough for a cache.
+BLOCK_SIZE = 1 << 18
+# Knuth's multiplicative hash: people are drawn for a sample by their number, but not by a period of it.
+GOLDEN = np.uint64(2654435761)
+
+
+class Chunk(Protocol):
+    """Some people, wherever they are."""
+
+    def blocks(self) -> Sequence[PopulationBlock]:
+        """Return them; always the same, in the same order."""
+        ...
+
+
+@dataclass(frozen=True)
+class Held:
+    """People in memory."""
+
+    people: Sequence[PopulationBlock]
+
+    def blocks(self) -> Sequence[PopulationBlock]:
+        return self.people
+
+
+@dataclass
+class Kept:
+    """Blocks kept in memory, by chunk, up to `limit` bytes."""
+
+    limit: int
+    blocks: dict[int, Sequence[PopulationBlock]] = field(default_factory=dict)
+    size: int = 0
+    _lock: Any = field(default_factory=Lock)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Kept, (0,)  # another process has its own memory, and was not promised any of it
+
+    def keep(self, number: int, blocks: Sequence[PopulationBlock]) -> None:
+        """Keep blocks if there is room."""
+        size = sum(bytes_of(block) for block in blocks)
+        with self._lock:
+            if self.size + size <= self.limit and number not in self.blocks:
+                self.blocks[number] = blocks
+                self.size += size
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """A chunk of a scan; `items` are in the units of the fit."""
+
+    number: int
+    chunk: SpoolChunk
+    items: Array
+    kept: Kept
+
+    def blocks(self) -> Sequence[PopulationBlock]:
+        known = self.kept.blocks.get(self.number)
+        if known is not None:
+            return known
+        rows = self.chunk.load()
+        answers = Answers(
+            items=self.items,
+            pairs=np.column_stack([rows["left"], rows["right"]]).astype(np.intp),
+            response=rows["response"].copy(),
+            weight=rows["weight"].copy(),
+            person=rows["person"].astype(np.intp),
+            problem=np.zeros(self.chunk.people, dtype=np.intp),
+            n_problems=1,
+        )
+        first = self.chunk.first_person
+        blocks = [replace(b, person=b.person + first) for b in blocks_of(arrange(answers, block_size=BLOCK_SIZE))]
+        self.kept.keep(self.number, blocks)
+        return blocks
+
+
+def bytes_of(block: PopulationBlock) -> int:
+    """Return the memory that a block takes; arrays that repeat one value in place count that once."""
+    arrays = (getattr(block, f.name) for f in fields(block))
+    return sum(a.nbytes if all(a.strides) else a.nbytes // max(a.shape[0], 1) for a in arrays)
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Everybody whose answers are fitted.
+
+    Attributes
+    ----------
+    chunks, units
+        Their answers, and the units that those are in.
+    d
+        Dimension of the items.
+    n_users, users
+        How many people there are, with answers that say something or without; who they are, None for a scan.
+    weight
+        Of all answers.
+    """
+
+    chunks: Sequence[Chunk]
+    units: Units
+    d: int
+    n_users: int
+    users: NDArray[Any] | None
+    weight: float
+
+
+def crowd_in_memory(rows: Rows) -> Crowd:
+    """Return the crowd of validated rows."""
+    units = Units.of(rows.items, rows.pairs)
+    answers = replace(rows.jointly(), items=units.inside(rows.items))
+    chunks = [Held([block]) for block in blocks_of(arrange(answers, block_size=BLOCK_SIZE))]
+    return Crowd(chunks, units, rows.items.shape[1], rows.users.size, rows.users, float(rows.weight.sum()))
+
+
+def crowd_on_disk(scan: ComparisonScan, items: ArrayLike | None, loss: Loss, kept: Kept) -> Crowd:
+    """Return the crowd of a scan, of which at most `kept` stays in memory."""
+    catalogue = check_items(items)
+    if scan.n_items != catalogue.shape[0]:
+        raise DataError(
+            f"the comparisons are about {scan.n_items} items, but items has {catalogue.shape[0]} rows; "
+            "read both from the same catalogue (Comparisons.scan_parquet(..., items=...))"
+        )
+    if loss.needs_binary and not scan.is_binary:
+        raise DataError(
+            f"some scanned responses are neither −1 (left preferred) nor +1 (right preferred), which "
+            f"loss={loss.name!r} needs; scan binary answers"
+        )
+    units = Units.of(catalogue, np.flatnonzero(scan.used))
+    inside = units.inside(catalogue)
+    chunks = [OnDisk(number, chunk, inside, kept) for number, chunk in enumerate(scan.chunks)]
+    return Crowd(chunks, units, catalogue.shape[1], scan.n_users, None, scan.total_weight)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """How many people say something, by the dimension q that their answers span, and some of them."""
+
+    people: Counter[int]
+    blocks: list[PopulationBlock]
+
+    def __add__(self, other: Sample) -> Sample:
+        return Sample(self.people + other.people, self.blocks + other.blocks)
+
+    def merged(self) -> Sample:
+        """Return the same people in as few blocks as `BLOCK_SIZE` allows, in the order of their numbers."""
+        alike: dict[tuple[int, int], list[PopulationBlock]] = {}
+        for block in self.blocks:
+            alike.setdefault((block.total.shape[1], block.span.shape[1]), []).append(block)
+        blocks = []
+        for (m, _), several in sorted(alike.items()):
+            whole = PopulationBlock(
+                *(np.concatenate([getattr(b, f.name) for b in several]) for f in fields(PopulationBlock))
+            )
+            d = whole.span.shape[2]
+            size = max(1, BLOCK_SIZE // (m * (d * (d + 1) // 2)))
+            for begin in range(0, whole.person.size, size):
+                part = slice(begin, begin + size)
+                blocks.append(PopulationBlock(*(getattr(whole, f.name)[part] for f in fields(whole))))
+        return Sample(self.people, blocks)
+
+
+def sample_of(chunk: Chunk, step: int) -> Sample:
+    """Return one in `step` of the people of a chunk, drawn by a hash of their number, and a count of them all."""
+    people: Counter[int] = Counter()
+    blocks = []
+    for block in chunk.blocks():
+        people[block.span.shape[1]] += block.person.size
+        drawn = (block.person.astype(np.uint64) * GOLDEN) % np.uint64(1 << 32) < np.uint64((1 << 32) // step)
+        if drawn.any():
+            blocks.append(PopulationBlock(*(getattr(block, f.name)[drawn] for f in fields(block))))
+    return Sample(people, blocks)

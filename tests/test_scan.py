@@ -1,0 +1,420 @@
+"""Answers that stay on disk: grouping, bad input, memory limits, checkpoints, warm starts."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdmetric import PopulationMetric
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.errors import DataError, DroppedRowsWarning
+from crowdmetric.estimators import population_problem
+from crowdmetric.estimators.inputs import read_rows
+from crowdmetric.estimators.memory import read_memory
+from crowdmetric.estimators.population_problem import PopulationProblem
+from crowdmetric.identifiability import diagnose
+from crowdmetric.losses import get_loss
+from crowdmetric.simulate import Crowd, simulate_crowd
+from crowdmetric.tables import spool
+
+N_ITEMS = 40
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+def answers(rows: int = 3_000, people: int = 900, *, text: bool = False, ordered: bool = False) -> Comparisons:
+    rng = np.random.default_rng(0)
+    users: Any = rng.integers(-people // 2, people // 2, rows)
+    users = np.sort(users) if ordered else users
+    users = np.array([f"né {user}" for user in users]) if text else users
+    left = rng.integers(0, N_ITEMS, rows)
+    pairs = np.column_stack([left, (left + rng.integers(1, N_ITEMS, rows)) % N_ITEMS])
+    weight = rng.uniform(0.5, 2.0, rows)
+    return Comparisons.from_arrays(users, pairs, rng.choice([-1.0, 1.0], rows), weight=weight, n_items=N_ITEMS)
+
+
+def by_person(table: Comparisons) -> Comparisons:
+    return table.take(np.argsort(table.user, kind="stable"))
+
+
+# ------------------------------------------------------------------------------------------ grouping
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("text", [True, False])
+@pytest.mark.parametrize("part_bytes", [1 << 26, 20_000])
+def test_a_scan_holds_the_rows_of_the_file_grouped_by_person(
+    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch, ordered: bool, text: bool, part_bytes: int
+) -> None:
+    monkeypatch.setattr(spool, "CHUNK_ROWS", 100)
+    monkeypatch.setattr(spool, "PART_BYTES", part_bytes)
+    table = answers(text=text, ordered=ordered)
+    table.write(tmp_path / "a.parquet")
+    scan = Comparisons.scan_parquet(tmp_path / "a.parquet", n_items=N_ITEMS, scratch=scratch)
+    assert Comparisons.from_scan(scan) == by_person(table)
+    assert (len(scan), scan.n_users, scan.is_binary) == (len(table), table.n_users, True)
+    assert scan.total_weight == pytest.approx(table.weight.sum())
+    assert np.array_equal(np.flatnonzero(scan.used), np.unique(table.pairs))
+    assert len(scan.chunks) > 10
+    whole = [set(chunk.ids().tolist()) for chunk in scan.chunks]
+    assert sum(map(len, whole)) == len(set.union(*whole)) == table.n_users  # nobody is in two chunks
+    assert {path.name for path in next(scratch.iterdir()).iterdir()} == {"answers.bin", "people.bin"}
+    scan.close()
+    assert not list(scratch.iterdir())
+
+
+def test_several_files_csv_and_arrow_datasets_give_the_same(tmp_path: Path) -> None:
+    table = answers()
+    for number, rows in enumerate(np.array_split(np.arange(len(table)), 3)):
+        table.take(rows).write(tmp_path / f"part-{number}.parquet")
+    dataset = pytest.importorskip("pyarrow.dataset").dataset(tmp_path, format="parquet")
+    table.write(tmp_path / "all.csv")
+    expected = by_person(table)
+    scans = [
+        Comparisons.scan_parquet(tmp_path, n_items=N_ITEMS),
+        Comparisons.scan_parquet(f"{tmp_path}/part-*.parquet", item_ids=np.arange(N_ITEMS)),
+        Comparisons.scan_csv(tmp_path / "all.csv", n_items=N_ITEMS),
+        Comparisons.scan_arrow(dataset, n_items=N_ITEMS),
+    ]
+    for scan in scans:
+        assert Comparisons.from_scan(scan) == expected
+
+
+def test_a_person_with_more_answers_than_a_chunk_stays_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "CHUNK_ROWS", 8)
+    users = np.repeat([1, 2, 3, 4], [3, 50, 1, 9])
+    pairs = np.column_stack([np.arange(63) % 7, np.arange(63) % 7 + 1])
+    table = Comparisons.from_arrays(users, pairs, np.ones(63), n_items=8)
+    table.write(tmp_path / "a.parquet")
+    scan = Comparisons.scan_parquet(tmp_path / "a.parquet", n_items=8)
+    assert sorted(chunk.people for chunk in scan.chunks) == [2, 2]
+    assert Comparisons.from_scan(scan) == table
+
+
+# ----------------------------------------------------------------------------------------- bad input
+
+
+def test_rows_that_cannot_be_used_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crowdmetric.tables.sources.BATCH_ROWS", 2)
+    text = "user,left,right,choice\n1,0,1,left\n2,3,3,left\n1,1,99,right\n3,0,77,left\n,0,1,left\n2,1,2,tie\n"
+    (tmp_path / "a.csv").write_text(text)
+    scan = Comparisons.scan_csv(tmp_path / "a.csv", n_items=5)
+    with pytest.warns(
+        DroppedRowsWarning, match=r"4 of 6 .*1 × self-comparison .*row 1.*2 × unknown item \(first 99 in row 2"
+    ):
+        assert len(scan) == 3
+    with pytest.warns(DroppedRowsWarning):
+        assert Comparisons.read(tmp_path / "a.csv", n_items=5).dropped == scan.dropped
+    strict = Comparisons.scan_csv(tmp_path / "a.csv", n_items=5, on_bad="raise")
+    with pytest.raises(DataError, match="4 of 6 comparisons cannot be used"):
+        len(strict)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"left": [0.5, 1.0]}, "left must be all whole numbers or all text, but holds 0.5"),
+        ({"response": ["yes", "no"]}, "response holds 'yes'"),
+        ({"left": ["a", "b"], "right": ["b", "a"]}, "comparisons name items like 'a', but the item ids are like 0"),
+        ({"user": [1.5, 2.0]}, "user must be all whole numbers"),
+    ],
+)
+def test_a_column_of_the_wrong_type_is_named_with_its_file(
+    tmp_path: Path, scratch: Path, columns: dict[str, Any], message: str
+) -> None:
+    polars = pytest.importorskip("polars")
+    good = {"user": [1, 2], "left": [0, 1], "right": [1, 2], "response": [1, -1]}
+    polars.DataFrame(good | columns).write_parquet(tmp_path / "bad.parquet")
+    scan = Comparisons.scan_parquet(tmp_path / "bad.parquet", n_items=5, scratch=scratch)
+    with pytest.raises(DataError, match=message) as error:
+        len(scan)
+    assert "bad.parquet" in str(error.value)
+    assert not list(scratch.iterdir())
+
+
+def test_damaged_and_absent_files_are_named(tmp_path: Path, scratch: Path) -> None:
+    answers().write(tmp_path / "a.parquet")
+    whole = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "b.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"b\.parquet is damaged"):
+        len(Comparisons.scan_parquet(f"{tmp_path}/*.parquet", n_items=N_ITEMS, scratch=scratch))
+    assert not list(scratch.iterdir())
+    with pytest.raises(DataError, match="no file matches"):
+        Comparisons.scan_parquet(tmp_path / "*.pq", n_items=N_ITEMS)
+    with pytest.raises(DataError, match="a scan must know the items"):
+        Comparisons.scan_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="has no column 'rater'"):
+        Comparisons.scan_parquet(tmp_path / "a.parquet", n_items=N_ITEMS, user="rater")
+    with pytest.raises(DataError, match="not an Arrow dataset"):
+        Comparisons.scan_arrow([1, 2], n_items=N_ITEMS)
+
+
+def test_people_named_by_numbers_and_by_text_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crowdmetric.tables.sources.BATCH_ROWS", 2)
+    (tmp_path / "a.csv").write_text("user,left,right,choice\n1,0,1,left\n2,0,1,left\nann,0,1,left\nbob,0,1,left\n")
+    with pytest.raises(DataError, match="by whole numbers in some rows and by text in others"):
+        len(Comparisons.scan_csv(tmp_path / "a.csv", n_items=5))
+
+
+def test_a_full_disk_is_said_before_the_work_and_during_it(
+    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers().write(tmp_path / "a.parquet")
+    scan = Comparisons.scan_parquet(tmp_path / "a.parquet", n_items=N_ITEMS, scratch=scratch)
+    usage = spool.shutil.disk_usage(scratch)
+    with monkeypatch.context() as patch:
+        patch.setattr(spool.shutil, "disk_usage", lambda place: usage._replace(free=1_000))
+        with pytest.raises(DataError, match=r"takes 0\.00022 GB of disk, but .* has 1e-06 GB free"):
+            len(scan)
+
+    def full(file: Any, values: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spool, "_write", full)
+        with pytest.raises(DataError, match="is full, and nothing was kept"):
+            len(scan)
+    assert not list(scratch.iterdir())
+    assert len(scan) == 3_000  # and with room again, all is well
+    with pytest.raises(DataError, match="there is no folder"):
+        len(Comparisons.scan_parquet(tmp_path / "a.parquet", n_items=N_ITEMS, scratch=tmp_path / "absent"))
+
+
+def test_an_interrupted_grouping_leaves_nothing_behind(
+    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(file: Any, values: Any) -> None:
+        raise KeyboardInterrupt
+
+    answers().write(tmp_path / "a.parquet")
+    monkeypatch.setattr(spool, "_write", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        len(Comparisons.scan_parquet(tmp_path / "a.parquet", n_items=N_ITEMS, scratch=scratch))
+    assert not list(scratch.iterdir())
+
+
+# ---------------------------------------------------------------------------------------------- fits
+
+
+@pytest.fixture(scope="module")
+def crowd() -> Crowd:
+    return simulate_crowd(3, None, None, users=2_500, comparisons=1, seed=3)
+
+
+@pytest.fixture(scope="module")
+def table(crowd: Crowd) -> Comparisons:
+    """Some people with one answer, some with two or three, in shuffled order."""
+    users = np.where(crowd.users % 4 == 0, crowd.users // 3, crowd.users)
+    whole = Comparisons.from_arrays(users, crowd.pairs, crowd.y, n_items=len(crowd.items))
+    return whole.take(np.random.default_rng(0).permutation(len(whole)))
+
+
+@pytest.fixture(scope="module")
+def in_memory(crowd: Crowd, table: Comparisons) -> PopulationMetric:
+    return PopulationMetric(crowd.items).fit(table)
+
+
+def scan_of(table: Comparisons, folder: Path) -> Any:
+    table.write(folder / "answers.parquet")
+    return Comparisons.scan_parquet(folder / "answers.parquet", n_items=table.n_items, scratch=folder)
+
+
+def assert_same(one: PopulationMetric, other: PopulationMetric, tolerance: float = 1e-8) -> None:
+    for name in ("metric_", "standard_errors_", "ideal_mean_", "ideal_covariance_", "ridge_", "approximation_error_"):
+        a, b = np.asarray(getattr(one, name)), np.asarray(getattr(other, name))
+        assert np.max(np.abs(a - b)) <= tolerance * max(1.0, np.max(np.abs(a))), name
+
+
+@pytest.mark.parametrize("room", [0, 10_000, 10**9])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_scan_is_fitted_as_in_memory(
+    crowd: Crowd, table: Comparisons, in_memory: PopulationMetric, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, room: int, jobs: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(spool, "CHUNK_ROWS", 300)
+    monkeypatch.setattr("crowdmetric.estimators.memory._in_use", lambda: 10**8)
+    scan = scan_of(table, tmp_path)
+    assert len(scan.chunks) > 5
+    model = PopulationMetric(crowd.items, jobs=jobs)
+    plan = model.memory_plan(scan)
+    model.set_params(memory=plan.needed + room)
+    model.fit(scan)
+    assert_same(in_memory, model)
+    assert model.users_.size == 0
+    # of people whose place is not kept, the population's mean is expected
+    assert np.allclose(model.decision_function(crowd.pairs[:5], users=crowd.users[:5]),
+                       in_memory.decision_function(crowd.pairs[:5]), atol=1e-7)  # fmt: skip
+
+
+def test_a_sample_for_the_starts_is_the_same_people(
+    crowd: Crowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(population_problem, "PEOPLE_FOR_STARTS", 600)
+    monkeypatch.setattr(spool, "CHUNK_ROWS", 300)
+    steps: list[int] = []
+    thinned = PopulationProblem.thinned
+
+    def counted(problem: PopulationProblem) -> PopulationProblem:
+        some = thinned(problem)
+        steps.append(some.n_people)
+        return some
+
+    monkeypatch.setattr(PopulationProblem, "thinned", counted)
+    fits = [PopulationMetric(crowd.items).fit(data) for data in (table, scan_of(table, tmp_path))]
+    assert_same(*fits)
+    assert steps[0] == steps[1]
+    assert 450 < steps[0] < 900
+
+
+def test_a_scan_is_diagnosed_as_in_memory(crowd: Crowd, table: Comparisons, tmp_path: Path) -> None:
+    assert (
+        diagnose(crowd.items, scan_of(table, tmp_path)).summary() == diagnose(crowd.items, by_person(table)).summary()
+    )
+
+
+def test_scans_and_arrays_do_not_mix(crowd: Crowd, table: Comparisons, tmp_path: Path) -> None:
+    scan = scan_of(table, tmp_path)
+    with pytest.raises(DataError, match="a scan carries its answers"):
+        PopulationMetric(crowd.items).fit(scan, crowd.y)
+    with pytest.raises(DataError, match="but items has 7 rows"):
+        PopulationMetric(crowd.items[:7]).fit(scan)
+    real = Comparisons.from_arrays([1, 2], [[0, 1], [1, 2]], [0.3, -1.2], n_items=table.n_items)
+    real.write(tmp_path / "real.parquet")
+    with pytest.raises(DataError, match="neither −1"):
+        PopulationMetric(crowd.items).fit(Comparisons.scan_parquet(tmp_path / "real.parquet", n_items=table.n_items))
+
+
+def test_estimators_that_do_not_stream_read_a_scan_into_memory(
+    crowd: Crowd, table: Comparisons, tmp_path: Path
+) -> None:
+    loss = get_loss("logistic", 1.0)
+    here, there = (
+        read_rows(data, None, None, None, crowd.items, loss) for data in (by_person(table), scan_of(table, tmp_path))
+    )
+    for name in ("pairs", "response", "weight", "person", "users"):
+        assert np.array_equal(getattr(here, name), getattr(there, name)), name
+
+
+# -------------------------------------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize(
+    ("memory", "size"), [(5, 5), ("2GB", 2 * 10**9), (" 1.5 gib ", 3 * 2**29), ("300 MB", 3 * 10**8), ("7", 7)]
+)
+def test_memory_is_read_in_the_units_people_write(memory: Any, size: int) -> None:
+    assert read_memory(memory) == size
+
+
+@pytest.mark.parametrize("memory", ["much", "2 apples", -1, 0, True, [], "-2GB"])
+def test_memory_that_is_none_is_refused(memory: Any) -> None:
+    with pytest.raises(DataError, match="is not a number of bytes"):
+        read_memory(memory)
+
+
+def test_a_limit_that_cannot_be_kept_is_refused(
+    crowd: Crowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crowdmetric.estimators.memory._in_use", lambda: 10**8)
+    scan = scan_of(table, tmp_path)
+    with pytest.raises(DataError, match=r"is too little: this fit takes .* at the least"):
+        PopulationMetric(crowd.items, memory="1MB").fit(scan)
+    plan = PopulationMetric(crowd.items, memory="4GB").memory_plan(scan)
+    assert "2,500 answers" in plan.sentence
+    assert "all answers stay" in plan.sentence
+    tight = PopulationMetric(crowd.items, memory=plan.needed + plan.everything // 2).memory_plan(scan)
+    assert "is read from disk at every pass" in tight.sentence
+    assert tight.room < plan.room == plan.everything
+
+
+# ---------------------------------------------------------------------------------------- checkpoints
+
+
+class Interrupted(Exception):
+    """Stands for a machine that goes down."""
+
+
+@pytest.mark.parametrize("passes", [1, 4, 8, 11])
+def test_an_interrupted_fit_is_taken_up_exactly(
+    crowd: Crowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passes: int
+) -> None:
+    monkeypatch.setattr(population_problem, "PEOPLE_FOR_STARTS", 600)
+    whole = PopulationMetric(crowd.items, checkpoint=tmp_path / "whole.npz").fit(table)
+    said: list[str] = []
+
+    def stop(sentence: str) -> None:
+        said.append(sentence)
+        if len(said) == passes:
+            raise Interrupted
+
+    model = PopulationMetric(crowd.items, checkpoint=tmp_path / "state.npz", progress=stop)
+    with pytest.raises(Interrupted):
+        model.fit(table)
+    assert [path.name for path in tmp_path.glob("*state*")] == ["state.npz"]
+    model.set_params(progress=None).fit(table)
+    assert np.array_equal(model.metric_, whole.metric_)
+    assert np.array_equal(model.standard_errors_, whole.standard_errors_)
+    assert model.solution_.iterations == whole.solution_.iterations
+    assert "people a second, about" in said[0]
+    model.fit(table)  # and once more, from the end
+    assert np.array_equal(model.metric_, whole.metric_)
+
+
+def test_a_checkpoint_of_another_fit_is_refused(crowd: Crowd, table: Comparisons, tmp_path: Path) -> None:
+    path = tmp_path / "state.npz"
+    PopulationMetric(crowd.items, checkpoint=path).fit(table)
+    with pytest.raises(DataError, match="belongs to a fit to other answers or with other options"):
+        PopulationMetric(crowd.items, checkpoint=path, ridge=3.0).fit(table)
+    other = table.take(np.arange(len(table) - 1))
+    with pytest.raises(DataError, match="belongs to a fit to other answers"):
+        PopulationMetric(crowd.items, checkpoint=path).fit(other)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(DataError, match="is not a checkpoint, or a damaged one"):
+        PopulationMetric(crowd.items, checkpoint=path).fit(table)
+    with pytest.raises(DataError, match="there is no folder"):
+        PopulationMetric(crowd.items, checkpoint=tmp_path / "absent" / "state.npz").fit(table)
+
+
+# ---------------------------------------------------------------------------------------- warm starts
+
+
+def test_a_refit_with_new_people_reaches_the_full_refit(crowd: Crowd, table: Comparisons) -> None:
+    options: dict[str, Any] = {"ridge": 5.0, "uncertainty": False, "tol": 1e-6}
+    first = table.take(table.user < table.n_users // 2)
+    cold = PopulationMetric(crowd.items, **options).fit(table)
+    warm = PopulationMetric(crowd.items, warm_start=True, **options).fit(first)
+    assert abs(warm.log_likelihood_ - cold.log_likelihood_) > 1.0
+    warm.fit(table)
+    assert warm.log_likelihood_ == pytest.approx(cold.log_likelihood_, abs=1e-2)
+    assert -warm.starts_[0] == pytest.approx(-cold.starts_.max(), abs=1e-4)  # the objective, with the ridge
+    assert warm.metric_ == pytest.approx(cold.metric_, abs=0.01)
+    assert warm.solution_.iterations < cold.solution_.iterations
+    with pytest.raises(DataError, match="but items have 2"):
+        warm.set_params(items=crowd.items[:, :2]).fit(table)
+
+
+def test_a_warm_start_can_leave_the_boundary(crowd: Crowd, table: Comparisons) -> None:
+    cold = PopulationMetric(crowd.items, uncertainty=False).fit(table)
+    warm = PopulationMetric(crowd.items, uncertainty=False, warm_start=True, rank=1).fit(table)
+    assert np.linalg.matrix_rank(warm.metric_, tol=1e-6) == 1
+    warm.set_params(rank=None).fit(table)
+    assert warm.log_likelihood_ == pytest.approx(cold.log_likelihood_, abs=0.05)
+
+
+def test_grouped_answers_vanish_with_the_scan(table: Comparisons, tmp_path: Path) -> None:
+    scan = scan_of(table, tmp_path)
+    chunk = scan.chunks[0]
+    folder = Path(chunk.folder)
+    assert folder.is_dir()
+    del scan
+    assert not folder.exists()
+    with pytest.raises(DataError, match="are gone"):
+        chunk.load()
