@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from crowdmetric import PopulationMetric
+from crowdmetric.cli import main
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError, DroppedRowsWarning
 from crowdmetric.estimators import population_problem
@@ -18,6 +19,7 @@ from crowdmetric.estimators.memory import read_memory
 from crowdmetric.estimators.population_problem import PopulationProblem
 from crowdmetric.identifiability import diagnose
 from crowdmetric.losses import get_loss
+from crowdmetric.persist import load_model
 from crowdmetric.simulate import Crowd, simulate_crowd
 from crowdmetric.tables import spool
 
@@ -418,3 +420,29 @@ def test_grouped_answers_vanish_with_the_scan(table: Comparisons, tmp_path: Path
     assert not folder.exists()
     with pytest.raises(DataError, match="are gone"):
         chunk.load()
+
+
+# --------------------------------------------------------------------------------------- command line
+
+
+def test_the_command_line_fits_within_a_memory_limit(
+    crowd: Crowd, table: Comparisons, in_memory: PopulationMetric, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "items.npy", crowd.items)
+    for number, rows in enumerate(np.array_split(np.arange(len(table)), 2)):
+        table.take(rows).write(tmp_path / f"answers-{number}.parquet")
+    arguments = ["fit", str(tmp_path / "items.npy"), str(tmp_path / "answers-*.parquet"), "--memory", "2GB"]
+    state, out = str(tmp_path / "state.npz"), str(tmp_path / "model")
+    assert main([*arguments, "--checkpoint", state, "--jobs", "2", "--out", out]) == 0
+    printed = capsys.readouterr()
+    assert "2,084 people with 2,500 answers: about" in printed.err
+    assert "2,500 answers, 2,084 people" in printed.out
+    assert Path(state).exists()
+    model = load_model(out).estimator()
+    np.testing.assert_allclose(model.metric_, in_memory.metric_, atol=1e-8)
+    assert model.predict_proba(crowd.pairs[:3], users=crowd.users[:3]).shape == (3, 2)
+    assert main([*arguments[:-1], "1kB", "--out", str(tmp_path / "none")]) == 1
+    assert "is too little" in capsys.readouterr().err
+    assert main([*arguments[:-1], "lots", "--out", str(tmp_path / "none")]) == 1
+    assert "memory='lots' is not a number of bytes" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()

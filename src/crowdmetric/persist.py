@@ -41,7 +41,7 @@ from crowdmetric.losses import LOSSES
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.radii import Radii
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.tables import Column, unique_ids
+from crowdmetric.tables import Column, ComparisonScan, unique_ids
 
 __all__ = ["FORMAT_VERSION", "SavedModel", "is_model", "load_model", "save_model"]
 
@@ -227,7 +227,7 @@ def save_model(
     *,
     item_ids: Any = None,
     feature_names: Sequence[str] | None = None,
-    comparisons: Comparisons | None = None,
+    comparisons: Comparisons | ComparisonScan | None = None,
     preprocessing: ItemMap | None = None,
     report: Callable[[SavedModel], str] | None = None,
     overwrite: bool = False,
@@ -244,7 +244,7 @@ def save_model(
         The row numbers 0…N−1 by default.
     feature_names : sequence of d str, optional
         ``f0``, ``f1``, … by default.
-    comparisons : Comparisons, optional
+    comparisons : Comparisons or ComparisonScan, optional
         What it was fitted to; only counts of answers, people and dropped rows are kept.
     preprocessing : ItemMap, optional
         What turned the items into those of the estimator.
@@ -276,7 +276,7 @@ def _collect(
     estimator: CrowdMetric,
     item_ids: Any,
     feature_names: Sequence[str] | None,
-    comparisons: Comparisons | None,
+    comparisons: Comparisons | ComparisonScan | None,
     preprocessing: ItemMap | None = None,
 ) -> SavedModel:
     fitted, not_kept = _fitted_state(estimator)
@@ -314,10 +314,12 @@ def _collect(
     return SavedModel(fitted, items, ids, names, _plain(description), preprocessing)
 
 
-def _data(fitted: Mapping[str, Any], n_items: int, comparisons: Comparisons | None) -> dict[str, Any]:
+def _data(fitted: Mapping[str, Any], n_items: int, comparisons: Comparisons | ComparisonScan | None) -> dict[str, Any]:
     counts = {"people": len(fitted["users_"]), "items": n_items} if "users_" in fitted else {"items": n_items}
     if comparisons is None:
         return counts
+    if isinstance(comparisons, ComparisonScan):  # whose people the model does not keep
+        counts["people"] = comparisons.n_users
     return counts | {"answers": len(comparisons), "dropped": comparisons.dropped}
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.choice import choose_covariance, matched_share
 from crowdmetric.commands.base import Command, UsageError, note, print_model
+from crowdmetric.commands.streamed import fit_streamed
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric
@@ -60,6 +61,8 @@ PASSED = {
     "jobs": "jobs",
     "tol": "tol",
     "max_iter": "max_iter",
+    "memory": "memory",
+    "checkpoint": "checkpoint",
     "seed": "random_state",
 }
 # Fewer people than this are no population.
@@ -112,6 +115,8 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--tol", type=float, help="gap at which to stop (default: 1e-8 certified; population: 1e-4 nats)")
     add("--max-iter", type=int, metavar="N", help="iterations at most (default: 200)")
     add("--seed", type=int, help="of folds that choose bounds, and of starts (default: 0)")
+    add("--memory", metavar="SIZE", help="leave answers on disk and fit a population within SIZE, such as 2GB")
+    add("--checkpoint", metavar="FILE", help="save a population fit at every step, and go on from FILE if it is there")
     add("--json", action="store_true", help="print one JSON object instead of a summary")
 
 
@@ -122,6 +127,10 @@ def _run(options: Namespace) -> None:
     preprocessing = _preprocessing(options)
     check_target(options.out, options.overwrite, is_model)
     items = read_items(options.items)
+    if options.memory is not None:
+        features = items.features if preprocessing is None else preprocessing.fit_transform(items.features)
+        fit_streamed(options, parameters, items, features, preprocessing)
+        return
     comparisons = Comparisons.read(options.comparisons, items=items)
     if options.labels is not None:
         parameters["subspaces"] = read_labels(options, items)
@@ -208,6 +217,8 @@ def _choose_estimator(options: Namespace) -> tuple[str, str]:
         return options.estimator, "as --estimator asks"
     if options.labels is not None:
         return "stitched", "because --labels says which subspace an item lies in"
+    if options.memory is not None:
+        return "population", "because --memory leaves answers on disk, which only a population fit can do"
     if options.discover:
         return "stitched", "because --discover asks for subspaces among the items"
     wanted = _refused(options, "population")

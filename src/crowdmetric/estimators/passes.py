@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
 
 __all__ = ["Passes"]
 
@@ -22,12 +21,13 @@ class Passes:
 
     def __init__(self, say: Callable[[str], None], people: int, expected: int) -> None:
         self._say, self._people, self._expected = say, people, expected
-        self._passes, self._start = 0, perf_counter()
+        self._passes, self._seconds = 0, 0.0
 
-    def __call__(self) -> None:
-        """Count a pass that has ended."""
+    def __call__(self, seconds: float) -> None:
+        """Count a pass that took so long."""
         self._passes += 1
-        seconds = (perf_counter() - self._start) / self._passes
+        self._seconds += seconds
+        seconds = self._seconds / self._passes
         left = max(self._expected - self._passes, 1) * seconds
         speed = self._people / max(seconds, 1e-9)
         self._say(f"pass {self._passes}, {speed:,.0f} people a second, about {_duration(left)} left")

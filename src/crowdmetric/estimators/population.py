@@ -50,7 +50,7 @@ PEOPLE_A_PARAMETER = 20
 # Parameters that do not change where a fit ends, or not what it is.
 NOT_THE_FIT = {"items", "engine", "loss", "max_iter", "jobs", "memory", "checkpoint", "progress", "warm_start"}
 # Passes over all people that a fit to many of them usually takes, to say how long it may take.
-USUAL_PASSES = 25
+USUAL_PASSES = 15
 # How far a warm start is drawn to the identity.
 LIFT = 0.05
 # An approximate integral may move no entry of the metric by more standard errors than this.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial, reduce
 from operator import add
+from time import perf_counter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -50,7 +51,7 @@ class PopulationProblem:
     largest_grid
         People whose answers span at most so many dimensions are integrated on a grid, others by propagation.
     after_pass
-        Told after every pass over all people.
+        Told after every pass over all people how many seconds it took.
     checkpoint
         Where the fit is saved after every step.
     """
@@ -63,7 +64,7 @@ class PopulationProblem:
     loss: Loss
     engine: LocalEngine
     largest_grid: int = 1
-    after_pass: Callable[[], None] | None = None
+    after_pass: Callable[[float], None] | None = None
     checkpoint: Checkpoint | None = None
 
     @staticmethod
@@ -88,10 +89,11 @@ class PopulationProblem:
 
     def _sum(self, job: Callable[[PopulationBlock], Summand]) -> Summand:
         """Return the sum over everybody, chunk by chunk, in their order."""
+        clock = perf_counter()
         total: _Part[Summand] = self.engine.sum(partial(_sum_of_chunk, job), self.chunks)
         assert total.value is not None  # somebody says something
         if self.after_pass is not None:
-            self.after_pass()
+            self.after_pass(perf_counter() - clock)
         return total.value
 
     def total(self, natural: Array, *, information: bool = True) -> Sums:
