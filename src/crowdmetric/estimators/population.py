@@ -213,8 +213,8 @@ class PopulationMetric(CrowdMetric):
         ----------
         pairs : (T, 2) int array, (T, 2, d) array, Comparisons or ComparisonScan
             Row numbers into items, or the vectors themselves, left and right. From a scan (`Comparisons.scan_parquet`)
-            answers are read in chunks, and nobody's place is kept: `users_` is then empty. Fit
-            `Comparisons` of the people you need, or predict for the population.
+            answers are read in chunks, and nobody's place is kept: `users_` is then empty, and `crowdmetric.locate`
+            finds the places that are needed.
         y : (T,) array
             −1 left preferred, +1 right preferred.
         users : (T,) array
@@ -561,10 +561,10 @@ class PopulationMetric(CrowdMetric):
         if people is None:
             return prior
         known, place = self._find(people)
-        covariances = getattr(self, "pseudo_ideal_covariances_", None)  # a file keeps no None
-        if covariances is None:  # too many people to keep: their means alone
+        spreads: Array | None = getattr(self, "pseudo_ideal_covariances_", None)  # None is not saved with a model
+        if spreads is None:  # too many people to keep: their means alone
             return np.where(known, 0.0, prior)
-        own = np.einsum("td,tde,te->t", delta[known], covariances[place[known]], delta[known])
+        own = np.einsum("td,tde,te->t", delta[known], spreads[place[known]], delta[known])
         prior[known] = np.maximum(own, 0.0)
         return prior
 
