@@ -68,7 +68,9 @@ class PopulationProblem:
     checkpoint: Checkpoint | None = None
 
     @staticmethod
-    def of(crowd: Crowd, structure: Structure, loss: Loss, engine: LocalEngine, largest_grid: int) -> PopulationProblem:
+    def of(
+        crowd: Crowd, structure: Structure, loss: Loss, engine: LocalEngine, largest_grid: int = 1
+    ) -> PopulationProblem:
         """Return the problem of a crowd, after one pass that draws a sample."""
         step = max(1, crowd.n_users // PEOPLE_FOR_STARTS)
         sample = engine.sum(partial(sample_of, step=step), crowd.chunks) if crowd.chunks else None

@@ -20,7 +20,7 @@ more than a line is integrated out by expectation propagation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.inputs import read_rows
+from crowdmetric.estimators.population_chunks import crowd_in_memory
 from crowdmetric.estimators.population_problem import PopulationProblem
 from crowdmetric.estimators.units import Units
 from crowdmetric.losses import Logistic, Loss
@@ -79,12 +80,9 @@ class CrowdModel:
         """Learn from answers about items (N, d)."""
         loss = Logistic()
         rows = read_rows(train, None, None, None, items, loss)
-        units = Units.of(rows.items, rows.pairs)
-        blocks = blocks_of(arrange(replace(rows.jointly(), items=units.inside(rows.items)), block_size=BLOCK_SIZE))
-        if not blocks:
-            raise DataError("no comparison of different items has a positive weight; there is nothing to learn from")
-        structure = STRUCTURES[self.covariance]
-        problem = PopulationProblem(blocks, structure, loss, LocalEngine(1))
+        crowd, structure = crowd_in_memory(rows), STRUCTURES[self.covariance]
+        units = crowd.units
+        problem = PopulationProblem.of(crowd, structure, loss, LocalEngine(1))
         d = problem.d
         if self.metric in ("psd", "symmetric"):
             chart = Chart(d, d if self.metric == "psd" else None, self.covariance == "free")
