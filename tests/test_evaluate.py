@@ -488,3 +488,9 @@ def test_the_command_refuses_what_it_cannot_do(files, capsys) -> None:
     assert end.value.code == 2
     assert main(["evaluate", *tables, "--models", "best"]) == 1
     assert "model 'best' is unknown" in capsys.readouterr().err
+
+
+def test_a_consistent_difference_of_rounding_is_not_clear() -> None:
+    assert not Difference(mean=1e-6, error=1e-8).is_clear
+    assert not Difference(mean=0.1, error=0.06).is_clear
+    assert Difference(mean=0.1, error=0.04).is_clear

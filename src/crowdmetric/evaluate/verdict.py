@@ -1,6 +1,7 @@
 """Sentences that follow from an evaluation, by stated rules. Everything is measured on hidden answers.
 
-A difference is *clear* where it exceeds two standard errors, clustered by person.
+A difference is *clear* where it exceeds two standard errors, clustered by person, and a thousandth an answer: two fits
+that end at the same point differ by rounding, consistently.
 
 no ideal points
     On new questions to known people (or, without that split, the first one), the symmetric fit clearly beats the
@@ -24,6 +25,9 @@ from crowdmetric.evaluate.splits import TITLES
 
 __all__ = ["Difference", "Evaluated", "findings", "has_no_ideal_points", "is_popularity_in_disguise"]
 
+# Nats an answer below which a difference is of no use to anybody, however sure.
+LEAST_DIFFERENCE = 1e-3
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -34,8 +38,8 @@ class Difference:
 
     @property
     def is_clear(self) -> bool:
-        """Whether it is above zero by more than two standard errors."""
-        return bool(self.mean > 2.0 * self.error)
+        """Whether it is above zero by more than two standard errors, and large enough to matter."""
+        return bool(self.mean > max(2.0 * self.error, LEAST_DIFFERENCE))
 
 
 class Evaluated(Protocol):
