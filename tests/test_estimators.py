@@ -423,6 +423,7 @@ OPTIONS = {
         "rank": ({}, {"rank": 1}),
         "stitch": ({}, {"stitch": "ols"}),
         "n_subspaces": ({}, {"n_subspaces": 6}),
+        "affine": ({}, {"affine": True}),
     },
 }
 
