@@ -20,6 +20,7 @@ from crowdmetric.symmetric import degrees_of_freedom
 
 CELL = Cell(1, d=4, n=14, r=1, K=8, m=4, beta=1.0, sigma=0.0, counts=(14,), loss="logistic")
 ALL = tuple(LEARNERS)
+RADII = ("oracle", "honest")
 
 
 # --------------------------------------------------------------------------------------------------- the cells
@@ -124,13 +125,14 @@ BASE = run_cell((CELL, ALL, (0,)))
 
 
 def test_only_what_is_missing_is_run(counted, tmp_path) -> None:
+    few = [(RADII, (0, 1, 2)), (("population",), (0,))]
     first = run_cells([CELL], 3, tmp_path, jobs=1)
-    assert counted == [(ALL, (0, 1, 2))]
+    assert counted == few
     assert run_cells([CELL], 3, tmp_path, jobs=1) == first
-    assert counted == [(ALL, (0, 1, 2))]
-    more = run_cells([CELL], 5, tmp_path, jobs=1)
-    assert counted == [(ALL, (0, 1, 2)), (ALL, (3, 4))]
-    assert {row["run"] for row in more} == set(range(5))
+    assert counted == few
+    more = run_cells([CELL], 7, tmp_path, jobs=1)
+    assert counted == [*few, (RADII, (3, 4, 5, 6)), (("population",), (1,))]
+    assert {row["run"] for row in more} == set(range(7))
     assert {row["run"] for row in run_cells([CELL], 2, tmp_path, jobs=1)} == {0, 1}
 
 
@@ -146,12 +148,13 @@ def test_a_new_learner_is_all_that_is_run(counted, monkeypatch, tmp_path) -> Non
 def test_an_interrupted_line_is_done_again(counted, tmp_path) -> None:
     run_cells([CELL, replace(CELL, K=9)], 2, tmp_path, jobs=1)
     path = tmp_path / "runs.jsonl"
+    jobs = counted.copy()
     text = path.read_text(encoding="utf-8")
     path.write_text(text[:-40], encoding="utf-8")
     counted.clear()
     run_cells([CELL, replace(CELL, K=9)], 2, tmp_path, jobs=1)
-    assert counted == [(ALL, (0, 1))]
-    assert len(path.read_text(encoding="utf-8").splitlines()) == 2
+    assert counted == [jobs[-1]]
+    assert len(path.read_text(encoding="utf-8").splitlines()) == len(jobs)
 
 
 def test_a_damaged_file_is_said(counted, tmp_path) -> None:

@@ -9,7 +9,7 @@ from time import perf_counter
 
 from crowdmetric.commands.base import Command, UsageError, note
 from crowdmetric.experiments.page import write_page
-from crowdmetric.experiments.pictures import draw_figure
+from crowdmetric.experiments.pictures import draw_figures
 from crowdmetric.experiments.runner import run_cells
 from crowdmetric.experiments.settings import FIGURES, Figure, cells_of, figure_named
 from crowdmetric.experiments.summary import summarise, write_tables
@@ -24,7 +24,9 @@ def _arguments(parser: ArgumentParser) -> None:
     names = ", ".join(figure.name for figure in FIGURES)
     parser.add_argument("figures", nargs="*", metavar="FIGURE", help=f"what to run: all (default), or some of {names}")
     parser.add_argument("--runs", type=int, help=f"runs a cell (default {FULL_RUNS}, or {QUICK_RUNS} of a quick one)")
-    parser.add_argument("--quick", action="store_true", help="a thinned grid and few runs: every figure in minutes")
+    parser.add_argument(
+        "--quick", action="store_true", help="a thinned grid and few runs: every figure in a minute or two"
+    )
     parser.add_argument("--jobs", type=int, help="processes (default: one a core); results do not depend on it")
     parser.add_argument(
         "--out", default="reproduction", metavar="DIR", help="folder for results; finished runs in it are kept"
@@ -44,8 +46,7 @@ def _run(options: Namespace) -> None:
         say("drawing")
         summary = summarise(rows)
         tables = write_tables(rows, out)
-        for figure in figures:
-            draw_figure(figure, summary, out)
+        draw_figures(figures, summary, out, jobs=options.jobs)
         page = write_page(figures, summary, out, command=_command(options), seconds=perf_counter() - clock)
     note(options, f"{len(rows):,} results of {len(cells)} cells in {perf_counter() - clock:.0f} s")
     for path in (page, *tables):

@@ -38,8 +38,8 @@ METHODS = ("huber", "ols")
 PEOPLE_FOR_RADII = 250
 # Numbers of subspaces that a learner without a stage to share is given.
 MOST_COUNTS = 6
-# Runs of a cell that a learner takes who needs a fit of its own for each.
-MOST_POPULATION_RUNS = 8
+# One in so many runs of a cell goes to a learner that needs a fit of its own for each: five of thirty, one of three.
+POPULATION_EVERY = 6
 
 
 @dataclass(frozen=True)
@@ -175,13 +175,13 @@ LEARNERS: dict[str, Callable[[Sequence[_Data], Loss], list[_Learnt]]] = {
 }
 
 
-def learners_of(cell: Cell, run: int) -> tuple[str, ...]:
-    """Return who learns from a run of a cell.
+def learners_of(cell: Cell, run: int, runs: int) -> tuple[str, ...]:
+    """Return who learns from a run of a cell, of which there are `runs`.
 
     The population model is dear, and takes the first few runs alone. A likelihood has no hinge, and the answers are
     those of the logistic panel. Without noise the scale of the metric has no maximum (docs/population.md).
     """
-    without = run >= MOST_POPULATION_RUNS or cell.loss != "logistic" or cell.beta == inf
+    without = run * POPULATION_EVERY >= runs or cell.loss != "logistic" or cell.beta == inf
     return tuple(name for name in LEARNERS if name != "population" or not without)
 
 

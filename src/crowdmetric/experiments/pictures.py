@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from crowdmetric.engines.local import LocalEngine
 from crowdmetric.experiments.learners import LEARNERS, Row
 from crowdmetric.experiments.settings import Figure, least_subspaces
 from crowdmetric.experiments.summary import rows_of_figure
 from crowdmetric.plots import new_figure, save_figure
 
-__all__ = ["draw_figure"]
+__all__ = ["draw_figure", "draw_figures"]
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart, then two greys.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#777777")
@@ -25,6 +26,17 @@ TITLES = {
     "honest": "honest radii (from the answers)",
     "population": "population (no radii, no subspaces needed)",
 }
+
+
+def draw_figures(figures: Sequence[Figure], summary: Sequence[Row], out: Path, *, jobs: int | None = None) -> None:
+    """Draw every figure, side by side in as many processes as `jobs` says (None: one a core)."""
+    todo = [(figure, rows_of_figure(figure, summary), out) for figure in figures]
+    for _ in LocalEngine(jobs).map(_draw, todo):
+        pass
+
+
+def _draw(job: tuple[Figure, list[Row], Path]) -> None:
+    draw_figure(*job)
 
 
 def draw_figure(figure: Figure, summary: Sequence[Row], out: Path, *, method: str = "huber") -> list[Path]:

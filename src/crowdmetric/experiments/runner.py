@@ -76,7 +76,7 @@ def run_cells(
     path = out / FILE
     finished = _read(path) if path.exists() else {}
     missing = jobs_for(cells, runs, finished)
-    total = sum(len(learners_of(cell, run)) for cell in cells for run in range(runs))
+    total = sum(len(learners_of(cell, run, runs)) for cell in cells for run in range(runs))
     kept = done = total - sum(len(learners) * len(numbers) for _, learners, numbers in missing)
     clock = perf_counter()
     with path.open("a", encoding="utf-8") as file:
@@ -88,7 +88,7 @@ def run_cells(
             if report is not None:
                 report(Progress(done, total, kept, perf_counter() - clock))
         os.fsync(file.fileno())
-    wanted = [(cell.key(), learner, run) for cell in cells for run in range(runs) for learner in learners_of(cell, run)]
+    wanted = [(cell.key(), name, run) for cell in cells for run in range(runs) for name in learners_of(cell, run, runs)]
     rows = [row for key in wanted for row in finished[key]]
     return sorted(rows, key=lambda row: tuple(row[name] for name in SORT))
 
@@ -99,16 +99,19 @@ def jobs_for(cells: Sequence[Cell], runs: int, finished: Finished | None = None)
 
 
 def _missing(cells: Sequence[Cell], runs: int, finished: Finished) -> Iterator[Job]:
-    """Yield what is not there yet: batches of runs of one cell that lack the same learners."""
+    """Yield what is not there yet: batches of runs of one cell, for all the learners that lack just these."""
     for cell in cells:
-        batches: dict[tuple[str, ...], list[int]] = {}
+        lacking: dict[str, list[int]] = {}
         for run in range(runs):
-            lacking = tuple(name for name in learners_of(cell, run) if (cell.key(), name, run) not in finished)
-            if lacking:
-                batches.setdefault(lacking, []).append(run)
-        for lacking, numbers in batches.items():
+            for name in learners_of(cell, run, runs):
+                if (cell.key(), name, run) not in finished:
+                    lacking.setdefault(name, []).append(run)
+        together: dict[tuple[int, ...], list[str]] = {}
+        for name, numbers in lacking.items():
+            together.setdefault(tuple(numbers), []).append(name)
+        for numbers, names in together.items():
             for start in range(0, len(numbers), BATCH):
-                yield cell, lacking, tuple(numbers[start : start + BATCH])
+                yield cell, tuple(names), numbers[start : start + BATCH]
 
 
 def _file(finished: Finished, cell: str, rows: list[Row]) -> None:

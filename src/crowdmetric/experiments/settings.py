@@ -145,12 +145,12 @@ _FULL = _Grid(
     people_near=(20, 60),  # the paper varies K without saying how
 )
 _QUICK = _Grid(
-    people=(5, 20, 40, 80),
+    people=(10, 40, 80),
     answers=(1, 2, 4, 8),
     dimensions=(3, 6, 10),
     counts=(5, 10, 20, 30, 40, 50, 60, 70, 80),
     sigmas=(0.0, 0.1, 0.3, 1.0),
-    people_near=(20, 60),
+    people_near=(60,),
 )
 
 
