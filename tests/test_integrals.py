@@ -13,12 +13,13 @@ from scipy.stats import multivariate_normal, norm
 
 from crowdmetric.losses import Logistic, Loss, Probit
 from crowdmetric.users.integrals import (
-    FEWEST,
     REACH,
+    SIZES,
     Integral,
     evaluate_nodes,
     grid_of,
     kernels,
+    lines,
     loadings_of,
     mean_probability,
     on_grid,
@@ -106,7 +107,7 @@ def test_sharp_answers_get_finer_grids(spread: float) -> None:
 
 @pytest.mark.parametrize("q", [1, 2, 3])
 def test_grids_hold_a_normal_law(q: int) -> None:
-    grid = grid_of(q, FEWEST[q])
+    grid = grid_of(q, SIZES[q][0])
     w = np.exp(grid.log_weights)
     assert w.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(w @ grid.nodes, np.zeros(q), atol=1e-14)
@@ -151,8 +152,32 @@ def test_the_compiled_grid_is_the_numpy_grid(m: int, q: int, nodes: int) -> None
     a, E, S, y, weight = people(6, m, q, seed=3)
     H, grid, loss = loadings_of(E, S), grid_of(q, nodes), Logistic(1.3)
     arguments = (grid.line, grid.places, grid.log_weights)
-    compiled = Integral(*kernels().logistic_on_grid(a, E, H, y, weight, loss.beta, *arguments))
+    compiled = Integral(*kernels("population").logistic_on_grid(a, E, H, y, weight, loss.beta, *arguments))
     assert_same(compiled, evaluate_nodes(a, E, H, y, weight, loss, grid), rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("level", [0, 3, len(SIZES[1]) - 1])
+@pytest.mark.parametrize("size", [0.0, 40.0, 100.0, 200.0, 450.0, 2000.0])
+def test_the_compiled_line_is_the_numpy_line(level: int, size: float) -> None:
+    """Also where exponentials overflow, alone or in products of several answers, for and against."""
+    a, E, S, y, weight = people(40, 6, 1, seed=4)
+    a += size * np.sign(np.random.default_rng(5).standard_normal(a.shape))
+    weight[20:], y[30:] = 1.0, 1.0
+    H, loss = loadings_of(E, S), Logistic(1.3)
+    arguments = (loss.beta, np.full(40, level), *lines())
+    compiled = Integral(*kernels("line").logistic_on_line(a, E, H, y, weight, *arguments))
+    plain = evaluate_nodes(a, E, H, y, weight, loss, grid_of(1, SIZES[1][level]))
+    assert_same(compiled, plain, rtol=1e-10, atol=1e-12)
+
+
+def test_a_line_has_as_many_nodes_as_a_person_needs() -> None:
+    """People whose ψ spreads ever more, none further from a fine grid than the promise."""
+    a, E, S, y, weight = people(60, 8, 1, seed=6)
+    S *= np.geomspace(0.01, 200.0, 60)[:, None, None]
+    weight[:] = 1.0
+    one, other = (on_grid(a, E, S, y, weight, Logistic(), refine=refine) for refine in (1, 3))
+    np.testing.assert_allclose(one.value, other.value, atol=1e-6)
+    np.testing.assert_allclose(one.slope, other.slope, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [40.0, 200.0, 450.0, 2000.0])
@@ -164,7 +189,7 @@ def test_the_compiled_grid_survives_very_unlikely_answers(size: float) -> None:
     weight[3, 1] = 0.5
     H, grid, loss = loadings_of(E, S), grid_of(1, 49), Logistic(1.0)
     arguments = (grid.line, grid.places, grid.log_weights)
-    compiled = Integral(*kernels().logistic_on_grid(a, E, H, y, weight, 1.0, *arguments))
+    compiled = Integral(*kernels("population").logistic_on_grid(a, E, H, y, weight, 1.0, *arguments))
     assert_same(compiled, evaluate_nodes(a, E, H, y, weight, loss, grid), rtol=1e-10, atol=1e-12)
 
 

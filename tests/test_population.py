@@ -162,7 +162,7 @@ def test_information_is_the_sum_of_squared_scores(structure: str) -> None:
 def test_outer_sums_are_the_upper_triangle_of_symmetric_products() -> None:
     X, Y = np.random.default_rng(0).standard_normal((2, 4, 3, 5))
     out = np.empty((4, 15))
-    kernels().outer_sums(X, Y, out)
+    kernels("population").outer_sums(X, Y, out)
     product = X.transpose(0, 2, 1) @ Y
     np.testing.assert_allclose(out, svec(0.5 * (product + product.transpose(0, 2, 1))), atol=1e-13)
 

@@ -43,6 +43,7 @@ __all__ = [
     "expected_information",
     "grid_of",
     "kernels",
+    "lines",
     "loadings_of",
     "mean_probability",
     "on_grid",
@@ -55,13 +56,16 @@ Array = Any
 
 # Beyond this many standard deviations the law weighs 2e-9.
 REACH = 6.0
-# Fewest nodes along an axis, by dimension; their number is doubled for people whose ψ spreads more.
-FEWEST = {1: 49, 2: 21, 3: 17}
-# A logistic answer of spread c has its poles π/c off the axis, so that a spacing h errs by about exp(−2π²/(hc)):
-# with h ≤ 1.1/c this is 2e-8.
-FINENESS = 1.1
-# Beyond (spreads of 70, 15 and 6) answers are all but noiseless, and the grid no longer the worst approximation.
-MOST_DOUBLINGS = {1: 4, 2: 3, 3: 2}
+# A logistic answer of spread c has its poles π/c off the axis, so that a spacing h errs by about exp(−2π²/(hc)), times
+# how much less likely than chance the person's answers are: with h = 0.9/c, 3e-10 times that; with 1.1/c, 2e-8.
+FINENESS = {1: 0.9, 2: 1.1, 3: 1.1}
+# Nodes along an axis, by dimension: as many as each person's spread of ψ asks for. Beyond the last (spreads of 77, 15
+# and 6) answers are all but noiseless, and the grid no longer the worst approximation.
+SIZES = {
+    1: (24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024),
+    2: (21, 41, 81, 161),
+    3: (17, 33, 65),
+}
 
 
 @dataclass(frozen=True)
@@ -159,15 +163,27 @@ def product(X: Array, Y: Array) -> Array:
     return X @ Y
 
 
-def kernels() -> ModuleType:
-    """Return the compiled loops; Numba takes a second to load, so it comes late."""
-    return import_module("crowdmetric.users.population_kernels")
+def kernels(name: str) -> ModuleType:
+    """Return some compiled loops; Numba takes a second to load, so it comes late."""
+    return import_module(f"crowdmetric.users.{name}_kernels")
 
 
-def on_grid(
-    a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, *, refine: int = 1, most: int = 1 << 20
-) -> Integral:
+@lru_cache
+def lines() -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the numbers of nodes of all lines, and the nodes' weights, a line a row, filled up with zeros."""
+    sizes = np.array(SIZES[1])
+    weights = np.zeros((sizes.size, sizes[-1]))
+    for row, size in zip(weights, SIZES[1], strict=True):
+        row[:size] = np.exp(grid_of(1, size).log_weights)
+    for shared in (sizes, weights):
+        shared.setflags(write=False)
+    return sizes, weights
+
+
+def on_grid(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, *, refine: int = 1) -> Integral:
     """Integrate by the trapezoidal rule, on as fine a grid as each person's spread of ψ asks for.
+
+    Compiled where arrays are NumPy's and answers logistic.
 
     Parameters
     ----------
@@ -177,37 +193,37 @@ def on_grid(
         (P, m, q) and (P, q, q).
     refine
         How many times finer than needed: the difference between 1 and 2 is an estimate of the error.
-    most
-        Nodes along an axis at most.
     """
     xp = array_namespace(a)
     q = E.shape[2]
     H = loadings_of(E, S)
-    steepness = getattr(loss, "beta", 1.0) * xp.sqrt(xp.max(xp.sum(H * H, axis=2), axis=1))
+    lengths = xp.abs(H[:, :, 0]) if q == 1 else xp.sqrt(xp.sum(H * H, axis=2))
+    steepness = getattr(loss, "beta", 1.0) * xp.max(lengths, axis=1)
     level = _level(steepness, q)
+    if isinstance(a, np.ndarray) and isinstance(loss, Logistic) and q == 1 and refine == 1:
+        return Integral(*kernels("line").logistic_on_line(a, E, H, y, weight, loss.beta, level, *lines()))
     value, slope, bend = xp.empty_like(a[:, 0]), xp.empty_like(a), xp.empty_like(S)
     for step in xp.unique_values(level):
-        nodes = min((FEWEST[q] - 1) * (1 << int(step)) * refine + 1, most)
+        grid = grid_of(q, (SIZES[q][int(step)] - 1) * refine + 1)
         chosen = level == step
         a_, E_, H_, y_, weight_ = (x[chosen] for x in (a, E, H, y, weight))
-        part = _integrate(a_, E_, H_, y_, weight_, loss, grid_of(q, nodes))
+        part = _integrate(a_, E_, H_, y_, weight_, loss, grid)
         value[chosen], slope[chosen], bend[chosen] = part.value, part.slope, part.bend
     return Integral(value, slope, bend)
 
 
 def _level(steepness: Array, q: int) -> Array:
-    """Return how often (P,) the fewest nodes must be doubled."""
+    """Return the place (P,) in `SIZES` of the first grid that is fine enough, or the last."""
     xp = array_namespace(steepness)
-    needed = 2.0 * REACH * steepness / FINENESS / (FEWEST[q] - 1)
-    return xp.clip(xp.ceil(xp.log2(xp.clip(needed, 1.0, None))), 0, MOST_DOUBLINGS[q])
+    sizes = as_array(np.array(SIZES[q][:-1], dtype=np.float64), steepness)
+    return xp.searchsorted(sizes, 2.0 * REACH / FINENESS[q] * steepness + 1.0)
 
 
 def _integrate(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss, grid: Grid) -> Integral:
-    """Return the integrals of people who share a grid, compiled where arrays are NumPy's and answers logistic."""
+    """Return the integrals of people who share a grid."""
     if isinstance(a, np.ndarray) and isinstance(loss, Logistic):
-        return Integral(*kernels().logistic_on_grid(
-            a, E, H, y, weight, loss.beta, grid.line, grid.places, grid.log_weights
-        ))  # fmt: skip
+        arguments = (loss.beta, grid.line, grid.places, grid.log_weights)
+        return Integral(*kernels("population").logistic_on_grid(a, E, H, y, weight, *arguments))
     return evaluate_nodes(a, E, H, y, weight, loss, grid)
 
 
@@ -283,7 +299,7 @@ def _gaussian_means(
     """
     xp = array_namespace(psi)
     steepest = getattr(loss, "beta", 1.0) * float(xp.max(variance)) ** 0.5 if psi.size else 0.0
-    grid = grid_of(1, max(FEWEST[1], min(2 * int(REACH * steepest / FINENESS) + 1, 20_001)))
+    grid = grid_of(1, max(49, min(2 * int(REACH * steepest / FINENESS[1]) + 1, 20_001)))
     totals = [xp.zeros_like(psi) for _ in functions]
     spread = xp.sqrt(variance)
     for node, log_weight in zip(grid.line, grid.log_weights, strict=True):

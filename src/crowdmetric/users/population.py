@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from crowdmetric.losses import Loss
 from crowdmetric.symmetric import degrees_of_freedom, smat
 from crowdmetric.users.blocks import Block
-from crowdmetric.users.integrals import Integral, kernels, loadings_of, on_grid
+from crowdmetric.users.integrals import Integral, kernels, loadings_of, on_grid, product
 from crowdmetric.users.propagation import by_propagation
 from crowdmetric.users.sampling import by_sampling
 
@@ -158,8 +158,14 @@ def _offsets(block: PopulationBlock, law: Law) -> tuple[Array, Array]:
     """Return the offsets a (P, m) and the covariances S (P, q, q)."""
     B = block.span
     # ⟨Δ_i, M⟩ = Σ_j E_ij ⟨B_j M, s_i⟩: q products with M a person, not m
-    along = block.total @ (B @ law.metric).transpose(0, 2, 1) + (B @ law.mean)[:, None, :]
-    return np.sum(block.loadings * along, axis=2), B @ law.covariance @ B.transpose(0, 2, 1)
+    a = np.empty(block.response.shape)
+    kernels("population").offsets(block.loadings, block.total, _rows_times(B, law.metric), _rows_times(B, law.mean), a)
+    return a, product(_rows_times(B, law.covariance), B.transpose(0, 2, 1))
+
+
+def _rows_times(B: Array, X: Array) -> Array:
+    """Return ``B X`` for B (P, q, d) as one product of all rows; a product a person costs several times more."""
+    return (B.reshape(-1, B.shape[2]) @ X).reshape(B.shape[:2] + X.shape[1:])
 
 
 def method_shift(block: PopulationBlock, structure: Structure, natural: Array, loss: Loss) -> Array:
@@ -215,18 +221,18 @@ class Isotropic:
 
     def scores(self, block: PopulationBlock, integral: Integral, law: Law, natural: Array) -> Array:
         B, bend = block.span, integral.bend
-        spread = 8.0 * np.exp(2.0 * natural[-1])
+        p, d = degrees_of_freedom(B.shape[2]), B.shape[2]
+        scores = np.empty((B.shape[0], self.size(d)))
         # Σ = 4s²M²: dΣ = 4s²(dM M + M dM), which meets the metric's own score in the same outer product
-        beside = _beside(block, integral) + spread * (bend @ (B @ law.metric))
-        S = B @ law.covariance @ B.transpose(0, 2, 1)
-        return np.concatenate(
-            [
-                _outer_sums(B, beside),
-                np.einsum("pj,pjd->pd", _pull(block, integral), B),
-                2.0 * np.sum(bend * S, axis=(1, 2))[:, None],
-            ],
-            axis=1,
-        )
+        spread = 8.0 * np.exp(2.0 * natural[-1])
+        tilt = _rows_times(B, law.metric)
+        beside = _beside(block, integral)
+        beside += product(spread * bend, tilt)
+        _outer_sums(B, beside, scores[:, :p])
+        np.einsum("pj,pjd->pd", _pull(block, integral), B, out=scores[:, p : p + d])
+        # S = 4s² B M² Bᵀ
+        scores[:, -1] = spread * np.einsum("pjk,pjk->p", bend, product(tilt, tilt.transpose(0, 2, 1)))
+        return scores
 
 
 class Free:
@@ -241,14 +247,12 @@ class Free:
 
     def scores(self, block: PopulationBlock, integral: Integral, law: Law, natural: Array) -> Array:
         B = block.span
-        return np.concatenate(
-            [
-                _outer_sums(B, _beside(block, integral)),
-                np.einsum("pj,pjd->pd", _pull(block, integral), B),
-                _outer_sums(B, integral.bend @ B),
-            ],
-            axis=1,
-        )
+        p, d = degrees_of_freedom(B.shape[2]), B.shape[2]
+        scores = np.empty((B.shape[0], self.size(d)))
+        _outer_sums(B, _beside(block, integral), scores[:, :p])
+        np.einsum("pj,pjd->pd", _pull(block, integral), B, out=scores[:, p : p + d])
+        _outer_sums(B, product(integral.bend, B), scores[:, p + d :])
+        return scores
 
 
 STRUCTURES: dict[str, Structure] = {"isotropic": Isotropic(), "free": Free()}
@@ -261,14 +265,14 @@ def _pull(block: PopulationBlock, integral: Integral) -> Array:
 
 def _beside(block: PopulationBlock, integral: Integral) -> Array:
     """Return T_j = Σ_i slope_i E_ij s_i, (P, q, d)."""
-    return (block.loadings * integral.slope[:, :, None]).transpose(0, 2, 1) @ block.total
-
-
-def _outer_sums(X: Array, Y: Array) -> Array:
-    """Return ``Σ_j svec(sym(X_j Y_jᵀ))`` (P, p) for rows X_j, Y_j of (P, q, d)."""
-    out = np.empty((X.shape[0], degrees_of_freedom(X.shape[2])))
-    kernels().outer_sums(X, Y, out)
+    out = np.empty(block.span.shape)
+    kernels("population").beside(block.loadings, integral.slope, block.total, out)
     return out
+
+
+def _outer_sums(X: Array, Y: Array, out: Array) -> None:
+    """Write ``Σ_j svec(sym(X_j Y_jᵀ))`` into out (P, p) for rows X_j, Y_j of (P, q, d)."""
+    kernels("population").outer_sums(X, Y, out)
 
 
 def sums_of(

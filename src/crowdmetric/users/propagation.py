@@ -27,7 +27,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from crowdmetric.losses import Logistic, Loss
-from crowdmetric.users.integrals import REACH, Integral, as_array, grid_of, kernels, loadings_of
+from crowdmetric.users.integrals import REACH, Integral, as_array, grid_of, kernels, lines, loadings_of
 
 __all__ = ["by_propagation", "propagate"]
 
@@ -46,8 +46,8 @@ def by_propagation(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: 
     """
     H = loadings_of(E, S)
     if isinstance(a, np.ndarray) and isinstance(loss, Logistic):
-        arguments = (a, np.ascontiguousarray(E), H, y, weight, loss.beta, TOLERANCE, ROUNDS)
-        return Integral(*kernels().logistic_by_propagation(*arguments))
+        arguments = (a, np.ascontiguousarray(E), H, y, weight, loss.beta, TOLERANCE, ROUNDS, *lines())
+        return Integral(*kernels("propagation").logistic_by_propagation(*arguments))
     return propagate(a, E, H, y, weight, loss)
 
 

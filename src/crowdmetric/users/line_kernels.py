@@ -1,0 +1,192 @@
+"""Compiled integrals along a line, for logistic answers: all answers of a person, or one answer in company of others.
+
+Along an equally spaced line ``exp(−β y ψ)`` is a geometric sequence, and everything else is sums and products over
+nodes, several of which a processor takes at once. The formulas are explained in `integrals` and `propagation`.
+"""
+
+from __future__ import annotations
+
+from math import exp, log, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.users.compiled import compiled, compiled_sums
+
+__all__ = ["LARGEST_EXPONENT", "REACH", "logistic_on_line", "tilted"]
+
+Array = NDArray[Any]
+
+# As in `integrals`.
+REACH = 6.0
+# exp of this is far from overflow even after a product with as much again.
+LARGEST_EXPONENT = 300.0
+# Terms of a geometric sequence that do not wait for one another; numbers of nodes are multiples of it.
+LANES = 8
+# The one-dimensional integrals of expectation propagation: looser than `integrals.FINENESS`, about
+# 1e-6 in the value and 3e-5 in its second derivative.
+CAVITY_NODES, CAVITY_FINENESS = 32, 1.2
+
+
+@compiled_sums
+def _geometric(out: Array, n: int, first: float, ratio: float) -> None:
+    """Write the first n terms of a geometric sequence."""
+    out[0] = first
+    for k in range(1, LANES):
+        out[k] = out[k - 1] * ratio
+    leap = ratio * ratio
+    leap *= leap
+    leap *= leap
+    for k in range(LANES, n):
+        out[k] = out[k - LANES] * leap
+
+
+@compiled_sums
+def logistic_on_line(
+    a: Array, E: Array, H: Array, y: Array, weight: Array, beta: float, level: Array, sizes: Array, weights: Array
+) -> tuple[Array, Array, Array]:
+    """Return value (P,), slope (P, m) and bend (P, 1, 1); ``sizes[level]`` nodes a person, with these weights."""
+    P, m = a.shape
+    most = weights.shape[1]
+    value, slope, bend = np.empty(P), np.zeros((P, m)), np.zeros((P, 1, 1))
+    against = np.empty((m, most))  # exp(−β y ψ), then the probability of the other answer
+    product, beside, joint, u = np.empty(most), np.empty(most), np.empty(most), np.empty(most)
+    for p in range(P):
+        n, prior = sizes[level[p]], weights[level[p]]
+        step = 2.0 * REACH / (n - 1)
+        product[:n] = 1.0
+        largest, plain = 0.0, True  # a bound on the logarithm of the product; whether it holds everything
+        for i in range(m):
+            r = against[i]
+            if weight[p, i] == 0.0:
+                continue
+            sharpness = beta * y[p, i]
+            offset, along = -sharpness * a[p, i], sharpness * H[p, i, 0]
+            height = max(offset + abs(along) * REACH, 0.0) + 0.7  # no log(1 + r) is more
+            near = abs(offset) + abs(along) * REACH < LARGEST_EXPONENT
+            if plain and not (near and weight[p, i] == 1.0 and largest + height < 2.0 * LARGEST_EXPONENT):
+                plain = False
+                beside[:n] = 0.0
+            if near:
+                _geometric(r, n, exp(offset + along * REACH), exp(-along * step))
+            else:
+                for k in range(n):
+                    z = offset - along * (k * step - REACH)
+                    excess = max(z - LARGEST_EXPONENT, 0.0)  # log(1 + eᶻ) is z there
+                    r[k] = exp(z - excess)
+                    beside[k] -= weight[p, i] * excess
+                height = min(height, LARGEST_EXPONENT + 0.7)
+            if weight[p, i] == 1.0:
+                if largest + height >= 2.0 * LARGEST_EXPONENT:
+                    for k in range(n):
+                        beside[k] -= log(product[k])
+                        product[k] = 1.0
+                    largest = 0.0
+                largest += height
+                for k in range(n):
+                    both = 1.0 + r[k]
+                    product[k] *= both
+                    r[k] /= both
+            else:
+                for k in range(n):
+                    beside[k] -= weight[p, i] * log(1.0 + r[k])
+                    r[k] /= 1.0 + r[k]
+        highest, total = 0.0, 0.0
+        if not plain:
+            highest = -np.inf
+            for k in range(n):
+                beside[k] += log(prior[k]) - log(product[k])
+                highest = max(highest, beside[k])
+            for k in range(n):
+                joint[k] = exp(beside[k] - highest)
+        else:
+            for k in range(n):
+                joint[k] = prior[k] / product[k]
+        for k in range(n):
+            total += joint[k]
+        value[p] = highest + log(total)
+        u[:n] = 0.0
+        curvature = 0.0
+        for i in range(m):
+            if weight[p, i] == 0.0:
+                continue
+            r = against[i]
+            pull = beta * y[p, i] * weight[p, i] * E[p, i, 0]
+            first, second = 0.0, 0.0
+            for k in range(n):
+                share = joint[k] * r[k]
+                first += share
+                second += share * r[k]
+                u[k] += pull * r[k]
+            slope[p, i] = beta * y[p, i] * weight[p, i] * first / total
+            curvature += beta * beta * weight[p, i] * E[p, i, 0] * E[p, i, 0] * (first - second)
+        square = 0.0
+        for k in range(n):
+            square += joint[k] * u[k] * u[k]
+        bend[p, 0, 0] = 0.5 * (square - curvature) / total
+    return value, slope, bend
+
+
+@compiled
+def _moments(value: float, s1: float, s2: float, sharpness: float, omega: float) -> tuple[float, float, float]:
+    """Return the value with its derivatives, from the means of σ(−sharpness·ψ) and of its square."""
+    first = sharpness * omega * s1
+    return value, first, sharpness * sharpness * (omega * (omega + 1.0) * s2 - omega * s1) - first * first
+
+
+@compiled
+def _far_tilted(mean: float, spread: float, sharpness: float, omega: float, n: int) -> tuple[float, float, float]:
+    """Return `tilted` where exponentials would overflow or nodes are very many, relative to the largest node."""
+    step = 2.0 * REACH / (n - 1)
+    highest, mass, total, s1, s2 = -np.inf, 0.0, 0.0, 0.0, 0.0
+    for k in range(n):
+        t = k * step - REACH
+        z = sharpness * (mean + spread * t)
+        highest = max(highest, -0.5 * t * t - omega * (max(-z, 0.0) + log(1.0 + exp(-abs(z)))))
+    for k in range(n):
+        t = k * step - REACH
+        z = sharpness * (mean + spread * t)
+        small = exp(-abs(z))
+        r = (1.0 if z < 0.0 else small) / (1.0 + small)
+        share = exp(-0.5 * t * t - omega * (max(-z, 0.0) + log(1.0 + small)) - highest)
+        mass += exp(-0.5 * t * t)
+        total += share
+        s1 += share * r
+        s2 += share * r * r
+    return _moments(highest + log(total / mass), s1 / total, s2 / total, sharpness, omega)
+
+
+@compiled_sums
+def tilted(
+    mean: float, variance: float, sharpness: float, omega: float, sizes: Array, weights: Array, room: Array
+) -> tuple[float, float, float]:
+    """Return ``log E[σ(sharpness·ψ)^ω]`` under N(mean, variance) and its first two derivatives in the mean.
+
+    `sizes` and `weights` are those of the lines that may be used, `room` is as long as the longest.
+    """
+    spread = sqrt(variance)
+    needed = max(CAVITY_NODES, int(2.0 * REACH * abs(sharpness) * spread / CAVITY_FINENESS) + 1)
+    offset, along = -sharpness * mean, sharpness * spread
+    level = 0
+    while level < sizes.size and sizes[level] < needed:
+        level += 1
+    if level == sizes.size or max(omega, 1.0) * (abs(offset) + abs(along) * REACH) > 2.0 * LARGEST_EXPONENT:
+        return _far_tilted(mean, spread, sharpness, omega, needed)
+    n, prior = sizes[level], weights[level]
+    _geometric(room, n, exp(offset + along * REACH), exp(-along * 2.0 * REACH / (n - 1)))
+    total, s1, s2 = 0.0, 0.0, 0.0
+    if omega == 1.0:
+        for k in range(n):
+            probability = 1.0 / (1.0 + room[k])
+            r, share = room[k] * probability, prior[k] * probability
+            total += share
+            s1 += share * r
+            s2 += share * r * r
+    else:
+        for k in range(n):
+            r, share = room[k] / (1.0 + room[k]), prior[k] * exp(-omega * log(1.0 + room[k]))
+            total += share
+            s1 += share * r
+            s2 += share * r * r
+    return _moments(log(total), s1 / total, s2 / total, sharpness, omega)
