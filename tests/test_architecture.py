@@ -27,6 +27,7 @@ ROW = {
     "preprocess": 2,
     "subspaces": 3,
     "simulate": 3,
+    "datasets": 3,
     "users": 4,
     "subspace_map": 4,
     "solvers": 5,
@@ -53,7 +54,20 @@ ROW = {
     "__main__": 12,
 }
 
-HEAVY = ["torch", "dask", "pyarrow", "polars", "pandas", "matplotlib", "rich", "numba", "cvxpy", "safetensors"]
+HEAVY = [
+    "torch",
+    "dask",
+    "pyarrow",
+    "polars",
+    "pandas",
+    "matplotlib",
+    "rich",
+    "numba",
+    "cvxpy",
+    "safetensors",
+    "xlrd",
+    "openpyxl",
+]
 
 
 def name_of(path: Path) -> str:

@@ -4,6 +4,7 @@
 
     base.py        what a command is, and what commands share
     simulate.py    a crowd with a known truth -> tables
+    importing.py   Sushi, MovieLens, Jester as distributed -> tables
     diagnose.py    tables -> what they can teach
     design.py      items -> what to ask whom, and how many people an error takes (plan)
     evaluate.py    tables -> which model predicts hidden answers best
@@ -23,6 +24,7 @@ from crowdmetric.commands.diagnose import DIAGNOSE
 from crowdmetric.commands.evaluate import EVALUATE
 from crowdmetric.commands.export import EXPORT
 from crowdmetric.commands.fit import FIT
+from crowdmetric.commands.importing import IMPORT
 from crowdmetric.commands.info import INFO
 from crowdmetric.commands.locate import LOCATE
 from crowdmetric.commands.predict import PREDICT
@@ -33,5 +35,5 @@ __all__ = ["COMMANDS", "Command", "UsageError"]
 
 # In the order in which people meet them; `crowdmetric --help` lists them so.
 COMMANDS: tuple[Command, ...] = (
-    SIMULATE, PLAN, DESIGN, DIAGNOSE, EVALUATE, FIT, PREDICT, LOCATE, EXPORT, INFO, REPRODUCE,
+    SIMULATE, IMPORT, PLAN, DESIGN, DIAGNOSE, EVALUATE, FIT, PREDICT, LOCATE, EXPORT, INFO, REPRODUCE,
 )  # fmt: skip
