@@ -13,6 +13,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "
 
 import argparse
 import importlib
+import sys
 
 NAMES = {
     "stitched": "stages 1 and 2 on the paper's data, against CVXPY with Clarabel and with SCS",
@@ -28,12 +29,16 @@ NAMES = {
     "gpu": "ten million people and 384 features on a graphics card (needs PyTorch), against two cores",
     "design": "designed questionnaires against random pairs: promised and measured error at equal cost",
     "streaming": "a population fit from Parquet under a memory limit, 1 and 2 million people (some minutes)",
+    "real": "which model predicts real people, on eight sets of answers (takes options: real --help)",
     "stitching": "stage 2 alone in 200 dimensions with 25,000 lines",
 }
 
 
 def main() -> None:
     """Run the benchmarks named on the command line."""
+    if sys.argv[1:2] == ["real"]:  # the only one with arguments
+        importlib.import_module("benchmarks.real").main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     known = "; ".join(f"{name}: {what}" for name, what in NAMES.items())
     parser.add_argument("names", nargs="*", metavar="name", help=known)

@@ -21,6 +21,7 @@ from crowdmetric.errors import DataError, missing_extra
 __all__ = [
     "draw_ellipses",
     "draw_evaluation",
+    "draw_gains",
     "draw_map",
     "draw_metric",
     "draw_strengths",
@@ -33,6 +34,9 @@ __all__ = [
 # Readable on white and on black.
 LEARNT, PLAIN, FAINT = "#d9730d", "#3b82c4", "#8a8a8a"
 DOTS = (LEARNT, "#8a63c9")
+# Several series in one panel, told apart by shape too.
+SERIES = (FAINT, PLAIN, "#2a9d6f", LEARNT, "#8a63c9")
+MARKERS = "sv^oD"
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -137,6 +141,45 @@ def draw_evaluation(
             if row == 0:
                 axes.set_title(name, fontsize=11)
     figure.supxlabel("bars: two standard errors of the difference to the best model", fontsize=9, color="#666666")
+
+
+def draw_gains(
+    figure: Any,
+    gains: ArrayLike,
+    errors: ArrayLike,
+    tasks: Sequence[str],
+    sets: Sequence[str],
+    models: Sequence[str],
+    label: str,
+) -> None:
+    """Draw a panel a task: for every set, a dot a model at what it gains, with two errors to either side.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+    gains, errors : (tasks, sets, models) arrays
+    tasks, sets, models : sequences of str
+    label : str
+        Of the gains.
+    """
+    gain, error = np.asarray(gains, dtype=np.float64), np.asarray(errors, dtype=np.float64)
+    panels = figure.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
+    place = np.arange(len(sets))[::-1]
+    shift = np.linspace(0.32, -0.32, len(models))
+    for column, (axes, task) in enumerate(zip(panels, tasks, strict=True)):
+        axes.axvline(0.0, color="#999999", linewidth=0.8, linestyle=":")
+        for j, model in enumerate(models):
+            axes.errorbar(
+                gain[column, :, j], place + shift[j], xerr=2.0 * error[column, :, j], fmt=MARKERS[j % len(MARKERS)],
+                color=SERIES[j % len(SERIES)], capsize=2, markersize=4, elinewidth=1, label=model,
+            )  # fmt: skip
+        for line in place[1:] + 0.5:
+            axes.axhline(line, color="#dddddd", linewidth=0.6)
+        axes.set_yticks(place, labels=sets)
+        axes.set_title(task, fontsize=11)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.supxlabel(f"{label} (bars: two standard errors)", fontsize=9, color="#666666")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(models), frameon=False)
 
 
 # ------------------------------------------------------------------------------------------ pages
