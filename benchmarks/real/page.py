@@ -91,7 +91,8 @@ def refresh(page: Path, parts: dict[str, str]) -> None:
     for name, new in parts.items():
         begin, end = MARK.format(name=name), f"<!-- end of {name} -->"
         pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
-        if not pattern.search(text):
+        old = pattern.search(text)
+        if old is None:
             raise ValueError(f"{page} has no part {name!r}: it begins with {begin} and ends with {end}")
-        text = pattern.sub(lambda _, new=new: f"{begin}\n{new}\n{end}", text)
+        text = text[: old.start()] + f"{begin}\n{new}\n{end}" + text[old.end() :]
     page.write_text(text, encoding="utf-8")

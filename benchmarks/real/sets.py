@@ -52,7 +52,7 @@ class RealSet:
         items = read_items(data / self.name / "items.csv")
         answers: Any = Comparisons.read(data / self.name / "comparisons.csv", items=items)
         N, d = items.features.shape
-        kept = N - 1 if N - 1 < d else None
+        kept = N - 1 if d > N - 1 else None
         return ItemMap(standardise=self.standardise, components=kept).fit_transform(items.features), answers
 
 
