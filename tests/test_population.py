@@ -20,7 +20,7 @@ from crowdmetric.losses import Logistic, Loss, Probit
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.simulate import answer, sample_metric, simulate_crowd
 from crowdmetric.solvers.charts import Chart
-from crowdmetric.solvers.population import _ridge, _traceless, fit_law, observed_information
+from crowdmetric.solvers.population import _ridge, _traceless, fit_law, observed_information, remembering
 from crowdmetric.solvers.scoring import Quadratic, minimise_by_scoring
 from crowdmetric.symmetric import degrees_of_freedom, relative_error, shape_error, smat, svec
 from crowdmetric.users.blocks import Answers, arrange
@@ -161,10 +161,10 @@ def test_information_is_the_sum_of_squared_scores(structure: str) -> None:
 
 def test_outer_sums_are_the_upper_triangle_of_symmetric_products() -> None:
     X, Y = np.random.default_rng(0).standard_normal((2, 4, 3, 5))
-    out = np.empty((4, 15))
-    kernels("population").outer_sums(X, Y, out)
+    out = np.empty((4, 17))
+    kernels("population").outer_sums(X, Y, out, 2)
     product = X.transpose(0, 2, 1) @ Y
-    np.testing.assert_allclose(out, svec(0.5 * (product + product.transpose(0, 2, 1))), atol=1e-13)
+    np.testing.assert_allclose(out[:, 2:], svec(0.5 * (product + product.transpose(0, 2, 1))), atol=1e-13)
 
 
 @each_structure
@@ -287,6 +287,44 @@ def test_scoring_reaches_the_optimum_of_a_logistic_regression() -> None:
     np.testing.assert_allclose(result.point, reference.coef_[0], atol=1e-4)
     assert steps == sorted(steps, reverse=True)
     assert result.iterations < 30
+
+
+def test_steps_that_were_taken_correct_a_wrong_curvature() -> None:
+    """A curvature that is off by factors of up to nine: the same optimum in fewer evaluations, resumed or not."""
+    _, _, function = regression()
+    twist = np.linalg.qr(np.random.default_rng(1).standard_normal((4, 4)))[0]
+    wrong = twist @ np.diag([0.3, 1.0, 2.0, 3.0]) @ twist.T
+    seen: list[Any] = []
+
+    def noisy(theta: np.ndarray) -> Quadratic:
+        at = function(theta)
+        root = np.linalg.cholesky(at.curvature)
+        return Quadratic(at.value, at.gradient, root @ wrong @ root.T)
+
+    plain, corrected = (
+        minimise_by_scoring(noisy, np.zeros(4), tolerance=1e-10, secants=k, after_step=lambda s, _: seen.append(s))
+        for k in (0, 4)
+    )
+    exact = minimise_by_scoring(function, np.zeros(4), tolerance=1e-12)
+    np.testing.assert_allclose(corrected.point, exact.point, atol=1e-4)
+    assert corrected.iterations < 0.7 * plain.iterations
+    resumed = minimise_by_scoring(noisy, seen[-3], tolerance=1e-10, secants=4)
+    np.testing.assert_array_equal(resumed.point, corrected.point)
+
+
+def test_sums_are_not_asked_for_twice_at_one_point() -> None:
+    asked: list[bool] = []
+
+    def total(natural: np.ndarray, *, information: bool = True) -> Sums:
+        asked.append(information)
+        return Sums(float(natural.sum()), natural, np.eye(2) if information else None)
+
+    remembered = remembering(total)
+    for natural, information in ((0, False), (0, False), (0, True), (0, True), (0, False), (1, True), (0, True)):
+        sums = remembered(np.full(2, float(natural)), information=information)
+        assert sums.value == 2.0 * natural
+        assert sums.information is not None or not information
+    assert asked == [False, True, True, True]
 
 
 def test_scoring_says_when_it_has_not_arrived() -> None:

@@ -8,12 +8,13 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager
 from functools import reduce
 from operator import add
 from typing import Any, TypeVar
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from crowdmetric.errors import DataError, SolverError
 
@@ -41,6 +42,7 @@ class LocalEngine:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.jobs = cores if jobs is None else jobs
         self._pool: ThreadPoolExecutor | None = None
+        self._libraries: ThreadpoolController | None = None
 
     def sum(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> Result:
         """Return the sum of the results, added in the order of the jobs, whatever the number of threads.
@@ -49,12 +51,18 @@ class LocalEngine:
         """
         if not jobs:
             raise DataError("there is nothing to sum over; at least one chunk of people is needed")
-        with threadpool_limits(1):  # threads are the parallelism
+        with self._one_thread_each():  # threads are the parallelism
             if self.jobs == 1 or len(jobs) == 1:
                 results: Iterable[Result] = map(function, jobs)
             else:
                 results = self._threads().map(function, jobs)
             return reduce(add, results)
+
+    def _one_thread_each(self) -> AbstractContextManager[Any]:
+        """Limit libraries to one thread; which there are is found out once, it takes as long as a pass over people."""
+        if self._libraries is None:
+            self._libraries = ThreadpoolController()
+        return self._libraries.limit(limits=1)
 
     def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None:

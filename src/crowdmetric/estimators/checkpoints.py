@@ -66,7 +66,8 @@ class Checkpoint:
         if f"{stage}.point" not in self._arrays:
             return None
         damping, growth, trust, iteration = self._arrays[f"{stage}.state"].tolist()
-        return ScoringState(self._arrays[f"{stage}.point"], damping, growth, trust, int(iteration))
+        secants = self._arrays.get(f"{stage}.secants")
+        return ScoringState(self._arrays[f"{stage}.point"], damping, growth, trust, int(iteration), secants)
 
     def value(self, name: str) -> Array:
         """Return an array saved with a stage."""
@@ -76,6 +77,8 @@ class Checkpoint:
         """Save the state of a stage, and arrays that are needed to go on from there."""
         numbers = np.array([state.damping, state.growth, state.trust, state.iteration], dtype=np.float64)
         self._arrays |= {f"{stage}.point": state.point, f"{stage}.state": numbers}
+        if state.secants is not None:
+            self._arrays[f"{stage}.secants"] = state.secants
         self._arrays |= {name: np.asarray(value) for name, value in values.items()}
         temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
         arrays: Any = self._arrays | {"owner": np.array(self._owner)}

@@ -55,8 +55,8 @@ USUAL_PASSES = 15
 LIFT = 0.05
 # An approximate integral may move no entry of the metric by more standard errors than this.
 GOOD_ENOUGH = 0.1
-# Starts agree where their log-likelihoods differ by less, in nats.
-AGREEMENT = 0.05
+# Starts agree where their log-likelihoods differ by less, in nats; how well that must be known.
+AGREEMENT, AGREEMENT_KNOWN = 0.05, 0.005
 # A standard error of log scale beyond which the scale is not known.
 LOOSE_SCALE = 0.5
 # Where people differ this many times more than answers scatter, answers are as good as noiseless.
@@ -398,10 +398,22 @@ class PopulationMetric(CrowdMetric):
             if self.ridge == "evidence" and not ends:
                 ends.append(fit_with_evidence(some.total, chart, start, **options))
                 ridge = ends[0].ridge
-            else:
+            elif not ends:
                 ends.append(fit_law(some.total, chart, start, ridge=ridge, **options))
+            else:
+                ends.append(self._another_end(some, chart, start, ends))
         self.starts_ = np.array([-end.result.at.value for end in ends])
         return ends[int(np.argmax(self.starts_))]
+
+    def _another_end(
+        self, some: PopulationProblem, chart: Chart, start: Array, ends: list[PopulationFit]
+    ) -> PopulationFit:
+        """Return where a later start ends: as closely as it takes to say whether it agrees, all the way if it wins."""
+        loosely = self._options() | {"tolerance": max(self.tol, AGREEMENT_KNOWN)}
+        end = fit_law(some.total, chart, start, ridge=ends[0].ridge, **loosely)
+        if end.result.at.value < min(other.result.at.value for other in ends) - AGREEMENT_KNOWN:
+            end = fit_law(some.total, chart, end.theta, ridge=ends[0].ridge, **self._options())
+        return end
 
     def _options(self) -> dict[str, Any]:
         return {"tolerance": self.tol, "max_iterations": self.max_iter}

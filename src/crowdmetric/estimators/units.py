@@ -31,7 +31,8 @@ class Units:
     @staticmethod
     def of(items: Array, pairs: NDArray[np.intp]) -> Units:
         """Return the units of the items that were compared."""
-        used = np.unique(pairs)
+        used = np.zeros(items.shape[0], dtype=np.bool_)
+        used[pairs] = True
         centre = items[used].mean(axis=0)
         size = float(np.sqrt(np.mean(np.sum((items[used] - centre) ** 2, axis=1))))
         return Units(centre, size if size > 0 else 1.0)

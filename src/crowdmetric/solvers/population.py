@@ -31,6 +31,7 @@ __all__ = [
     "fit_law",
     "fit_with_evidence",
     "observed_information",
+    "remembering",
     "scale_correction",
     "with_ridge",
 ]
@@ -45,6 +46,8 @@ STEP, MOST_CORRECTION = 0.05, 0.5
 MOST_SPREAD = 10.0
 # The tolerance of the fits on the way there, in nats.
 ROUGH = 0.05
+# Steps that correct the curvature, where different parameters are different metrics.
+SECANTS = 8
 
 
 class Total(Protocol):
@@ -132,6 +135,7 @@ def fit_law(
         start,
         tolerance=tolerance,
         max_iterations=max_iterations,
+        secants=SECANTS if chart.rank is None and not chart.free else 0,
         shorten=chart.shorten,
         after_step=after_step,
     )
@@ -142,10 +146,27 @@ def fit_law(
     return PopulationFit(result.point, natural, sums.value, sums.information, ridge, determined, result)
 
 
+def remembering(total: Total) -> Total:
+    """Return the same sums, without asking twice in a row for those at one point: a refit begins where one ended."""
+    last: dict[bytes, Sums] = {}
+
+    def remembered(natural: Array, *, information: bool = True) -> Sums:
+        key = natural.tobytes()
+        sums = last.get(key)
+        if sums is None or (information and sums.information is None):
+            sums = total(natural, information=information)
+            last.clear()
+            last[key] = sums
+        return sums
+
+    return remembered
+
+
 def fit_with_evidence(total: Total, chart: Chart, start: Array, **options: Any) -> PopulationFit:
     """Fit with the ridge that the evidence asks for, refitting until it has settled."""
     p = degrees_of_freedom(chart.d)
     P = _traceless(chart.d)
+    total = remembering(total)
     ridge, fit = 1.0, None
     loosely = options | {"tolerance": max(ROUGH, options.get("tolerance", 0.0))}
     for _ in range(REFITS):

@@ -86,7 +86,7 @@ class PopulationBlock:
 
     def every(self, step: int) -> PopulationBlock:
         """Return every so manieth person."""
-        return PopulationBlock(*(getattr(self, field.name)[::step] for field in fields(self)))
+        return PopulationBlock(*(np.ascontiguousarray(getattr(self, field.name)[::step]) for field in fields(self)))
 
 
 def blocks_of(people: Iterable[Block]) -> list[PopulationBlock]:
@@ -228,7 +228,7 @@ class Isotropic:
         tilt = _rows_times(B, law.metric)
         beside = _beside(block, integral)
         beside += product(spread * bend, tilt)
-        _outer_sums(B, beside, scores[:, :p])
+        kernels("population").outer_sums(B, beside, scores, 0)
         np.einsum("pj,pjd->pd", _pull(block, integral), B, out=scores[:, p : p + d])
         # S = 4s² B M² Bᵀ
         scores[:, -1] = spread * np.einsum("pjk,pjk->p", bend, product(tilt, tilt.transpose(0, 2, 1)))
@@ -249,9 +249,9 @@ class Free:
         B = block.span
         p, d = degrees_of_freedom(B.shape[2]), B.shape[2]
         scores = np.empty((B.shape[0], self.size(d)))
-        _outer_sums(B, _beside(block, integral), scores[:, :p])
+        kernels("population").outer_sums(B, _beside(block, integral), scores, 0)
         np.einsum("pj,pjd->pd", _pull(block, integral), B, out=scores[:, p : p + d])
-        _outer_sums(B, product(integral.bend, B), scores[:, p + d :])
+        kernels("population").outer_sums(B, product(integral.bend, B), scores, p + d)
         return scores
 
 
@@ -268,11 +268,6 @@ def _beside(block: PopulationBlock, integral: Integral) -> Array:
     out = np.empty(block.span.shape)
     kernels("population").beside(block.loadings, integral.slope, block.total, out)
     return out
-
-
-def _outer_sums(X: Array, Y: Array, out: Array) -> None:
-    """Write ``Σ_j svec(sym(X_j Y_jᵀ))`` into out (P, p) for rows X_j, Y_j of (P, q, d)."""
-    kernels("population").outer_sums(X, Y, out)
 
 
 def sums_of(

@@ -124,24 +124,20 @@ def logistic_on_grid(
 
 
 @compiled
-def outer_sums(X: Array, Y: Array, out: Array) -> None:
-    """Write ``Σ_j svec(sym(X_j Y_jᵀ))`` into out (P, p)."""
+def outer_sums(X: Array, Y: Array, out: Array, begin: int) -> None:
+    """Write ``Σ_j svec(sym(X_j Y_jᵀ))`` into out (P, n) from column `begin` on."""
     P, q, d = X.shape
     half_root = sqrt(0.5)
     for p in range(P):
-        place = 0
-        for i in range(d):
-            total = 0.0
-            for j in range(q):
-                total += X[p, j, i] * Y[p, j, i]
-            out[p, place] = total
-            place += 1
-            for k in range(i + 1, d):
-                total = 0.0
-                for j in range(q):
-                    total += X[p, j, i] * Y[p, j, k] + X[p, j, k] * Y[p, j, i]
-                out[p, place] = half_root * total
-                place += 1
+        out[p, begin : begin + d * (d + 1) // 2] = 0.0
+        for j in range(q):
+            place = begin
+            for i in range(d):
+                out[p, place] += X[p, j, i] * Y[p, j, i]
+                x, y = half_root * X[p, j, i], half_root * Y[p, j, i]
+                for k in range(1, d - i):
+                    out[p, place + k] += x * Y[p, j, i + k] + y * X[p, j, i + k]
+                place += d - i
 
 
 @compiled
