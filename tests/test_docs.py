@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -33,6 +34,20 @@ def test_pages_that_explain_extending_show_the_real_code() -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#:]+\.(?:md|png|csv))[^)]*\)", page.read_text(encoding="utf-8")):
         assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "docs").glob("*.ipynb")), ids=lambda path: path.name)
+def test_notebooks_are_kept_without_outputs_and_are_on_a_page(notebook: Path) -> None:
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            compile("".join(cell["source"]), notebook.name, "exec")
+            assert cell["outputs"] == [], "clear the outputs: the documentation is built with fresh ones"
+            assert cell["execution_count"] is None
+    links = re.findall(r"\]\(([\w-]+\.md)\)", "".join("".join(cell["source"]) for cell in cells))
+    assert links
+    assert all((notebook.parent / link).exists() for link in links)
+    assert f"<!-- notebook: {notebook.name} -->" in notebook.with_suffix(".md").read_text(encoding="utf-8")
 
 
 def test_readme_example_runs() -> None:

@@ -112,8 +112,8 @@ def dataset_of(
     most = "all of them" if pairs is None else f"at most {pairs} a person, drawn with seed {seed}"
     wide = f" by at least {gap:g}" if gap else ""
     rule = (
-        f"An answer is a pair of items of which a person {what} one higher than the other{wide}, {most}. Such answers follow "
-        "from each other: hide people, items or whole questions, not rows."
+        f"An answer is a pair of items of which a person {what} one higher than the other{wide}, {most}. Such answers "
+        "follow from each other: hide people, items or whole questions, not rows."
     )
     labels = np.array([names.get(number, str(number)) for number in items.ids.tolist()])
     return Dataset(name, items, labels, answers, rule)
