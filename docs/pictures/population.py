@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-
 from benchmarks.population import decay
+
 from crowdmetric.plots import new_figure, save_figure
 
 BLUE, GREY = "#0072B2", "#666666"
