@@ -353,6 +353,43 @@ def test_the_sentences_follow_their_rules() -> None:
     assert "not worth using" in findings(Made(-0.21))[0]
 
 
+@pytest.mark.parametrize(
+    ("gains", "sentence"),
+    [
+        (
+            (0.3, 0.3, 0.3),
+            "a learnt metric is worth using for new questions to known people, new people and new items.",
+        ),
+        (
+            (0.3, 0.0, 0.0),
+            "using for new questions to known people; for new people and new items simpler models do as well.",
+        ),
+        ((0.3, 0.0, -0.3), "; for new people simpler models do as well, for new items they do better."),
+        (
+            (0.3, 0.3, -0.3),
+            "using for new questions to known people and new people; for new items simpler models do better.",
+        ),
+        ((0.0, 0.0, -0.3), "not worth using for prediction; simpler models do as well or better."),
+    ],
+)
+def test_several_splits_begin_with_one_plain_sentence(gains, sentence) -> None:
+    class Made:
+        splits, models = tuple(SPLITS), ("linear", "population")
+
+        def mean(self, split, model, measure="log_likelihood"):
+            return gains[self.splits.index(split)] * (model == "population")
+
+        def difference(self, split, model, other, measure="log_likelihood"):
+            return Difference(
+                gains[self.splits.index(split)] * ((model == "population") - (other == "population")), 0.1
+            )
+
+    first, *others = findings(Made())
+    assert first.startswith("In short: ")
+    assert first.endswith(sentence)
+    assert len([text for text in others if not text.startswith("Warning:")]) == 3
+
+
 # ------------------------------------------------------------------------------------------------- the call
 
 

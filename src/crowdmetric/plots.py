@@ -140,7 +140,7 @@ def draw_evaluation(
             axes.spines[["top", "right"]].set_visible(False)
             if row == 0:
                 axes.set_title(name, fontsize=11)
-    figure.supxlabel("bars: two standard errors of the difference to the best model", fontsize=9, color="#666666")
+    figure.supxlabel("bars: two standard errors of the difference to the best model", fontsize=9)
 
 
 def draw_gains(

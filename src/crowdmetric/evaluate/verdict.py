@@ -11,7 +11,7 @@ popularity in disguise
     clear, and less than half as large.
 worth using
     Per split, whether the best learnt metric clearly beats the best of Bradley–Terry, linear utilities and the
-    identity, or clearly loses to it.
+    identity, or clearly loses to it; where there are several splits, first in one plain sentence for all of them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def is_popularity_in_disguise(evaluation: Evaluated) -> bool:
 
 def findings(evaluation: Evaluated) -> list[str]:
     """Return the sentences."""
-    sentences = [text for split in evaluation.splits if (text := _worth(evaluation, split))]
+    compared = [found for split in evaluation.splits if (found := _compared(evaluation, split))]
+    sentences = [_in_short(compared)] if len(compared) > 1 else []
+    sentences += [_worth(evaluation, found) for found in compared]
     gain = _without_a_distance(evaluation)
     if gain is not None and gain.is_clear:
         sentences.append(
@@ -106,18 +108,55 @@ def _best_of(evaluation: Evaluated, split: str, names: tuple[str, ...]) -> str |
     return max(here, key=lambda model: evaluation.mean(split, model))
 
 
-def _worth(evaluation: Evaluated, split: str) -> str | None:
-    """Return whether a learnt metric is worth using here."""
+@dataclass(frozen=True)
+class _Compared:
+    """The best learnt metric of a split beside its best baseline; outcome: 1 clearly better, −1 clearly worse, or 0."""
+
+    split: str
+    metric: str
+    baseline: str
+    gain: Difference
+    outcome: int
+
+
+def _compared(evaluation: Evaluated, split: str) -> _Compared | None:
     metric, baseline = _best_of(evaluation, split, LEARNT), _best_of(evaluation, split, BASELINES)
     if metric is None or baseline is None:
         return None
     gain, loss = evaluation.difference(split, metric, baseline), evaluation.difference(split, baseline, metric)
+    return _Compared(split, metric, baseline, gain, int(gain.is_clear) - int(loss.is_clear))
+
+
+def _worth(evaluation: Evaluated, found: _Compared) -> str:
+    """Return whether a learnt metric is worth using on one split."""
+    split, metric, baseline, gain = found.split, found.metric, found.baseline, found.gain
     right = 100 * (evaluation.mean(split, metric, "accuracy") - evaluation.mean(split, baseline, "accuracy"))
     figures = f"({gain.mean:+.4f} ± {gain.error:.4f} nats an answer, {right:+.2f} points of accuracy)"
-    if gain.is_clear:
-        text = f"a learnt metric ({metric}) predicts better than every baseline; the best of them is {baseline}"
-    elif loss.is_clear:
-        text = f"a learnt metric is not worth using: {baseline} predicts better than {metric}"
-    else:
-        text = f"a learnt metric ({metric}) and {baseline} predict equally well, as far as these answers can tell"
+    text = {
+        1: f"a learnt metric ({metric}) predicts better than every baseline; the best of them is {baseline}",
+        0: f"a learnt metric ({metric}) and {baseline} predict equally well, as far as these answers can tell",
+        -1: f"a learnt metric is not worth using: {baseline} predicts better than {metric}",
+    }[found.outcome]
     return f"{TITLES[split]}: {text} {figures}."
+
+
+def _in_short(compared: Sequence[_Compared]) -> str:
+    """Return one plain sentence for all splits."""
+    where = {outcome: _joined([c.split for c in compared if c.outcome == outcome]) for outcome in (1, 0, -1)}
+    if not where[1]:
+        return "In short: a learnt metric is not worth using for prediction; simpler models do as well or better."
+    if not where[0] and not where[-1]:
+        return f"In short: a learnt metric is worth using for {where[1]}."
+    rest = [f"for {where[0]} simpler models do as well"] if where[0] else []
+    rest += (
+        [f"for {where[-1]} they do better" if rest else f"for {where[-1]} simpler models do better"]
+        if where[-1]
+        else []
+    )
+    return f"In short: a learnt metric is worth using for {where[1]}; {', '.join(rest)}."
+
+
+def _joined(splits: Sequence[str]) -> str:
+    """Return 'new people and new items'."""
+    names = [TITLES[split][0].lower() + TITLES[split][1:] for split in splits]
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

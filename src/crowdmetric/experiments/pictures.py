@@ -57,7 +57,9 @@ def draw_figure(figure: Figure, summary: Sequence[Row], out: Path, *, method: st
         shown = [row for row in rows if row["learner"] == learner]
         draw(picture, ax, figure, shown, measure)
         title = TITLES.get(learner, learner)
-        ax.set_title(title if measure == "relative_error" else f"{learner}: error of shape, as it finds βM", fontsize=10)
+        ax.set_title(
+            title if measure == "relative_error" else f"{learner}: error of shape, as it finds βM", fontsize=10
+        )
         if figure.experiment != 2:
             ax.set_ylim(0.0, min(max(1.2, 1.05 * highest), TALLEST))
             own = max(row[f"{measure}_mean"] for row in shown)

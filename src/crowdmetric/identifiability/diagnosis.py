@@ -197,7 +197,7 @@ class Diagnosis:
             ratio = self.largest / self.smallest
             least = "at least " if self.confidence else ""  # an estimate of `smallest` errs upwards
             lines.append(
-                f"The hardest direction that can be learnt is {least}{ratio:.3g} times harder than the easiest."
+                f"The hardest direction that can be learnt is {least}{_times(ratio)} times harder than the easiest."
             )
         return lines
 
@@ -273,6 +273,10 @@ def _assignment_sentence(found: Assignment, name: Callable[[int], str]) -> str:
         "harmless if chance decided who got which questions (a subspace each, say), and misleading if people were "
         f"shown what they like: the correlation with it can be up to {max(part.bound for _, part in noticed):.2f}."
     )
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.3g}" if ratio < 1000 or ratio >= 1e9 else f"{float(f'{ratio:.3g}'):,.0f}"
 
 
 def _percent(share: float) -> str:

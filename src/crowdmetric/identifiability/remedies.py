@@ -88,8 +88,8 @@ def _items(found: Situation) -> list[str]:
         )
     return told or [
         "Ask about items that are not tied together by one equation, as items of equal length are (normalised "
-        "embeddings), or parts that add up to a whole: describe them without that tie (of parts, leave one out, or keep "
-        "one direction fewer: crowdmetric fit --pca), or add other items."
+        "embeddings), or parts that add up to a whole: describe them without that tie (of parts, leave one out, or "
+        "keep one direction fewer: crowdmetric fit --pca), or add other items."
     ]
 
 
