@@ -107,8 +107,8 @@ def _missing(cells: Sequence[Cell], runs: int, finished: Finished) -> Iterator[J
                 if (cell.key(), name, run) not in finished:
                     lacking.setdefault(name, []).append(run)
         together: dict[tuple[int, ...], list[str]] = {}
-        for name, numbers in lacking.items():
-            together.setdefault(tuple(numbers), []).append(name)
+        for name, of_name in lacking.items():
+            together.setdefault(tuple(of_name), []).append(name)
         for numbers, names in together.items():
             for start in range(0, len(numbers), BATCH):
                 yield cell, tuple(names), numbers[start : start + BATCH]
