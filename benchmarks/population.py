@@ -1,9 +1,8 @@
-"""Integrating people out: error beside the Cramér–Rao bound, its fall with people, and time beside plain PyTorch.
+"""Integrating people out: error beside the Cramér–Rao bound, its fall with people, and time against people.
 
 ``python -m benchmarks population`` prints means over RUNS fresh crowds. The Cramér–Rao figure is
 ``√tr(I⁻¹) / ‖M‖`` for the metric's block of the inverse information at the truth, with the outer products of people's
-scores standing in for their expectation. PyTorch is what a competent user would write: the same likelihood on 41 nodes,
-automatic gradients and its own L-BFGS.
+scores standing in for their expectation. Other packages on the same likelihood: ``python -m benchmarks packages``.
 """
 
 from __future__ import annotations
@@ -134,53 +133,8 @@ def scaling() -> None:
         )
 
 
-def against_torch() -> None:
-    """Compare with the likelihood written plainly in PyTorch, on lines: seconds to the same log-likelihood."""
-    try:
-        import torch  # noqa: PLC0415
-    except ImportError:
-        print("\nPyTorch is not installed: no comparison")
-        return
-    crowd = simulate_crowd(10, 80, 1, 80, 8, seed=3)
-    _fit(crowd, ridge=None, starts=1, uncertainty=False, jobs=1)  # compiles
-    clock = perf_counter()
-    model = _fit(crowd, ridge=None, starts=1, uncertainty=False, jobs=1)
-    ours = perf_counter() - clock
-    torch.set_num_threads(1)
-    items, pairs = torch.as_tensor(crowd.items), torch.as_tensor(crowd.pairs)
-    delta, total = items[pairs[:, 0]] - items[pairs[:, 1]], items[pairs[:, 0]] + items[pairs[:, 1]]
-    y = torch.as_tensor(crowd.y, dtype=torch.float64).reshape(-1, 8)
-    basis = torch.as_tensor(crowd.bases[:, :, 0])[crowd.labels[crowd.pairs[:, 0]]]
-    along = (delta * basis).sum(1)
-    nodes = torch.linspace(-4.8, 4.8, 41, dtype=torch.float64)
-    log_weights = torch.log_softmax(-0.5 * nodes**2, 0)
-    L = (2.0**0.5 * torch.eye(10, dtype=torch.float64)).requires_grad_()
-    mean, log_s = torch.zeros(10, dtype=torch.float64, requires_grad=True), torch.tensor(-1.15, dtype=torch.float64)
-    log_s.requires_grad_()
-    optimiser = torch.optim.LBFGS([L, mean, log_s], max_iter=500, history_size=20, line_search_fn="strong_wolfe")
-
-    def loss() -> Any:
-        optimiser.zero_grad()
-        M = L @ L.T
-        a = ((delta @ M) * total).sum(1) + delta @ mean
-        spread = 2.0 * log_s.exp() * (basis @ M).norm(dim=1) * along
-        psi = (a[:, None] + spread[:, None] * nodes).reshape(-1, 8, 41)
-        value = -torch.logsumexp(torch.nn.functional.logsigmoid(y[:, :, None] * psi).sum(1) + log_weights, 1).sum()
-        value.backward()
-        return value
-
-    clock = perf_counter()
-    optimiser.step(loss)
-    theirs, reached = perf_counter() - clock, -float(loss().detach())
-    print(
-        f"\n(80, 8) on lines, one thread: {ours:.2f} s to a log-likelihood of {model.log_likelihood_:.3f}; "
-        f"plain PyTorch {theirs:.1f} s to {reached:.3f}: {theirs / ours:.0f}×"
-    )
-
-
 def main() -> None:
     errors()
     many_answers()
     decay()
-    against_torch()
     scaling()

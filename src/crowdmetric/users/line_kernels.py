@@ -24,6 +24,9 @@ REACH = 6.0
 LARGEST_EXPONENT = 300.0
 # Terms of a geometric sequence that do not wait for one another; numbers of nodes are multiples of it.
 LANES = 8
+# Of a line with so many nodes those are left out that weigh less than this beside the heaviest; on shorter ones
+# finding them costs more than it saves.
+LONG, NEGLIGIBLE = 96, 1e-13
 # The one-dimensional integrals of expectation propagation: looser than `integrals.FINENESS`, about
 # 1e-6 in the value and 3e-5 in its second derivative.
 CAVITY_NODES, CAVITY_FINENESS = 32, 1.2
@@ -42,6 +45,42 @@ def _geometric(out: Array, n: int, first: float, ratio: float) -> None:
         out[k] = out[k - LANES] * leap
 
 
+@compiled
+def _within_reach(offset: Array, along: Array, weight: Array) -> bool:
+    """Return whether all answers count once or not at all, and no product of all 1 + exp(−β y ψ) overflows."""
+    height = 0.0
+    for i in range(offset.size):
+        if weight[i] != 0.0:
+            height += max(offset[i] + abs(along[i]) * REACH, 0.0) + 0.7
+            if weight[i] != 1.0 or abs(offset[i]) + abs(along[i]) * REACH >= LARGEST_EXPONENT:
+                return False
+    return height < 2.0 * LARGEST_EXPONENT
+
+
+@compiled_sums
+def _stretch(offset: Array, along: Array, weight: Array, prior: Array, n: int, coarse: Array) -> tuple[int, int]:
+    """Return from where to where nodes matter: a person's density has one peak, so every eighth node shows."""
+    count, step = n // LANES, 2.0 * REACH / (n - 1)
+    for k in range(count):
+        coarse[k] = 1.0
+    for i in range(offset.size):
+        if weight[i] != 0.0:
+            term, ratio = exp(offset[i] + along[i] * REACH), exp(-along[i] * step * LANES)
+            for k in range(count):
+                coarse[k] *= 1.0 + term
+                term *= ratio
+    highest = 0.0
+    for k in range(count):
+        coarse[k] = prior[k * LANES] / coarse[k]
+        highest = max(highest, coarse[k])
+    first, last = 0, count - 1
+    while coarse[first] < NEGLIGIBLE * highest:
+        first += 1
+    while coarse[last] < NEGLIGIBLE * highest:
+        last -= 1
+    return max(first - 1, 0) * LANES, min(last + 1, count) * LANES
+
+
 @compiled_sums
 def logistic_on_line(
     a: Array, E: Array, H: Array, y: Array, weight: Array, beta: float, level: Array, sizes: Array, weights: Array
@@ -52,43 +91,46 @@ def logistic_on_line(
     value, slope, bend = np.empty(P), np.zeros((P, m)), np.zeros((P, 1, 1))
     against = np.empty((m, most))  # exp(−β y ψ), then the probability of the other answer
     product, beside, joint, u = np.empty(most), np.empty(most), np.empty(most), np.empty(most)
+    offset, along = np.empty(m), np.empty(m)
     for p in range(P):
-        n, prior = sizes[level[p]], weights[level[p]]
-        step = 2.0 * REACH / (n - 1)
+        size, prior = sizes[level[p]], weights[level[p]]
+        step = 2.0 * REACH / (size - 1)
+        for i in range(m):
+            offset[i], along[i] = -beta * y[p, i] * a[p, i], beta * y[p, i] * H[p, i, 0]
+        begin, end = 0, size
+        if size >= LONG and _within_reach(offset, along, weight[p]):
+            begin, end = _stretch(offset, along, weight[p], prior, size, product)
+        n, left, prior = end - begin, begin * step - REACH, prior[begin:end]
         product[:n] = 1.0
+        beside[:n] = 0.0
         largest, plain = 0.0, True  # a bound on the logarithm of the product; whether it holds everything
         for i in range(m):
             r = against[i]
             if weight[p, i] == 0.0:
                 continue
-            sharpness = beta * y[p, i]
-            offset, along = -sharpness * a[p, i], sharpness * H[p, i, 0]
-            height = max(offset + abs(along) * REACH, 0.0) + 0.7  # no log(1 + r) is more
-            near = abs(offset) + abs(along) * REACH < LARGEST_EXPONENT
-            if plain and not (near and weight[p, i] == 1.0 and largest + height < 2.0 * LARGEST_EXPONENT):
-                plain = False
-                beside[:n] = 0.0
-            if near:
-                _geometric(r, n, exp(offset + along * REACH), exp(-along * step))
+            height = max(offset[i] + abs(along[i]) * REACH, 0.0) + 0.7
+            if abs(offset[i]) + abs(along[i]) * REACH < LARGEST_EXPONENT:
+                _geometric(r, n, exp(offset[i] - along[i] * left), exp(-along[i] * step))
             else:
                 for k in range(n):
-                    z = offset - along * (k * step - REACH)
+                    z = offset[i] - along[i] * (left + k * step)
                     excess = max(z - LARGEST_EXPONENT, 0.0)  # log(1 + eᶻ) is z there
                     r[k] = exp(z - excess)
                     beside[k] -= weight[p, i] * excess
-                height = min(height, LARGEST_EXPONENT + 0.7)
+                height, plain = min(height, LARGEST_EXPONENT + 0.7), False
             if weight[p, i] == 1.0:
                 if largest + height >= 2.0 * LARGEST_EXPONENT:
                     for k in range(n):
                         beside[k] -= log(product[k])
                         product[k] = 1.0
-                    largest = 0.0
+                    largest, plain = 0.0, False
                 largest += height
                 for k in range(n):
                     both = 1.0 + r[k]
                     product[k] *= both
                     r[k] /= both
             else:
+                plain = False
                 for k in range(n):
                     beside[k] -= weight[p, i] * log(1.0 + r[k])
                     r[k] /= 1.0 + r[k]
