@@ -149,16 +149,18 @@ def honest(runs: Sequence[_Data], loss: Loss) -> list[_Learnt]:
 
 
 def population(runs: Sequence[_Data], loss: Loss) -> list[_Learnt]:
-    """Return what integrating people out gives; in Experiment 2, for six of the numbers of subspaces."""
+    """Return what integrating people out gives; in Experiment 2, for six of the numbers of subspaces.
+
+    It takes the items as they are: unlike the stitched metric, it has no use for their projections on subspaces.
+    """
     learnt = []
     for data in runs:
-        items = np.einsum("ndr,nr->nd", data.bases[data.crowd.labels], data.answers.items)
         some = np.unique(np.linspace(0, len(data.counts) - 1, MOST_COUNTS).round().astype(int))
         counts = [data.counts[i] for i in some]
         clock, metrics = perf_counter(), {}
         for count in counts:
             answered = data.answers.problem[data.answers.person] < count
-            model = PopulationMetric(items, loss=loss, starts=1, tol=1e-2, jobs=1, uncertainty=False)
+            model = PopulationMetric(data.crowd.items, loss=loss, starts=1, tol=1e-2, jobs=1, uncertainty=False)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CrowdmetricWarning)  # a scale that nothing tells is part of the story
                 model.fit(data.crowd.pairs[answered], data.crowd.y[answered], users=data.crowd.users[answered])
