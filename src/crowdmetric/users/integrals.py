@@ -131,6 +131,8 @@ def root_of(S: Array) -> Array:
     """
     xp = array_namespace(S)
     q = S.shape[-1]
+    if q == 1:
+        return xp.sqrt(xp.clip(S, 0.0, None))
     C = xp.zeros_like(S)
     for j in range(q):
         column = S[:, j:, j] - xp.sum(C[:, j:, :j] * C[:, j : j + 1, :j], axis=-1)
