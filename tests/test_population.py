@@ -20,7 +20,15 @@ from crowdmetric.losses import Logistic, Loss, Probit
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.simulate import answer, sample_metric, simulate_crowd
 from crowdmetric.solvers.charts import Chart
-from crowdmetric.solvers.population import _ridge, _traceless, fit_law, observed_information, remembering
+from crowdmetric.solvers.population import (
+    _ridge,
+    _traceless,
+    fit_law,
+    fit_with_evidence,
+    observed_information,
+    remembering,
+    with_ridge,
+)
 from crowdmetric.solvers.scoring import Quadratic, minimise_by_scoring
 from crowdmetric.symmetric import degrees_of_freedom, relative_error, shape_error, smat, svec
 from crowdmetric.users.blocks import Answers, arrange
@@ -385,6 +393,51 @@ def test_a_fit_of_the_law_is_where_the_score_vanishes() -> None:
     pulled = fit_law(total, chart, start, ridge=1e6, tolerance=1e-9)
     assert np.ptp(np.linalg.eigvalsh(smat(pulled.natural[:3]))) < 1e-3
     assert pulled.determined < 0.1 < fit.determined == 2.0
+
+
+def linear_crowd(K: int, m: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return items, pairs, answers and people of a crowd with linear utilities: nobody has an ideal point."""
+    rng = np.random.default_rng(seed)
+    items, pairs = rng.standard_normal((40, 2)), rng.integers(40, size=(K * m, 2))
+    users = np.repeat(np.arange(K), m)
+    v = np.array([1.0, -0.5]) + rng.standard_normal((K, 2))
+    psi = np.einsum("td,td->t", items[pairs[:, 0]] - items[pairs[:, 1]], v[users])
+    return items, pairs, np.where(rng.random(psi.size) < 1.0 / (1.0 + np.exp(-psi)), 1, -1), users
+
+
+@pytest.mark.parametrize("K", [60, 250])
+def test_the_ridge_on_the_size_is_the_one_of_the_largest_evidence(K: int) -> None:
+    crowd = simulate_crowd(2, None, None, users=K, comparisons=3, seed=9)
+    blocks = blocks_of(arrange(answers_of(crowd.items, crowd.pairs, crowd.y, crowd.users)))
+
+    def total(natural: np.ndarray, *, information: bool = True) -> Sums:
+        return sum_of(blocks, "free", natural, Logistic(), information=information)
+
+    chart = Chart(2, 2, True)
+    fit = fit_with_evidence(total, chart, chart.theta(np.eye(2), np.zeros(2), np.eye(2)), tolerance=1e-6)
+    assert fit.size_ridge > 0
+    e = np.zeros(fit.natural.size)
+    e[:3] = svec(np.eye(2)) / np.sqrt(2)
+    t = float(e @ fit.natural)
+    # MacKay's fixed point, κ = γ / t² with γ = 1 − κ eᵀA⁻¹e: another way to write what the solver finds in closed form
+    left = 1.0 - fit.size_ridge * float(e @ np.linalg.inv(with_ridge(fit.information, fit, 2)) @ e)
+    assert fit.size_ridge == pytest.approx(left / t**2, rel=0.2)
+    # where it ends, the pull of the answers on the size balances the ridge's: along M → (1 + ε)M nothing else changes
+    along = np.concatenate([fit.natural[:3], np.zeros(5)])
+    sums = total(fit.natural)
+    assert float(sums.score @ along) == pytest.approx(fit.size_ridge * t**2, abs=0.02)
+
+
+def test_a_crowd_without_ideal_points_gets_no_metric() -> None:
+    items, pairs, y, users = linear_crowd(300, 6, seed=1)  # answers that by chance look a little like a metric
+    options: dict[str, Any] = {"covariance": "free", "uncertainty": False, "starts": 1}
+    model = PopulationMetric(items, **options).fit(pairs, y, users=users)
+    without = PopulationMetric(items, ridge=None, **options).fit(pairs, y, users=users)
+    assert model.scale_ < 0.2 * without.scale_
+    assert "The answers do not support a metric" in model.solution_.status
+    assert model.size_ridge_ > 0 == without.size_ridge_
+    # and its people are those of the crowd
+    np.testing.assert_allclose(model.pseudo_ideal_mean_, [1.0, -0.5], atol=0.3)
 
 
 # ----------------------------------------------------------------------------------------------------- units

@@ -91,7 +91,8 @@ class PopulationMetric(CrowdMetric):
         A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points.
     ridge : 'evidence', float or None, default 'evidence'
         Draws the metric's shape towards the identity: ½ ridge ‖M/c − I‖², c = tr M / d. The strength is found from
-        the data, given, or none.
+        the data, given, or none. Found from the data under a free covariance, it comes with another that draws the
+        size c towards zero, where people have linear utilities and no metric (`crowdmetric.solvers.population`).
     integration : {'auto', 'grid', 'propagation'}, default 'auto'
         How people are integrated out. A grid is exact and slow beyond one dimension (three at most); expectation
         propagation is fast in any. Auto: propagation where a person's answers span more than a line, checked
@@ -141,8 +142,8 @@ class PopulationMetric(CrowdMetric):
         The law of ``v = −2Mu``, which is what the likelihood sees.
     pseudo_ideal_covariances_ : (K, d, d) array or None
         Of everybody's v given their answers, where that fits in memory.
-    ridge_, determined_ : float
-        The strength used, and how many of the p − 1 shape parameters the answers determine under it.
+    ridge_, size_ridge_, determined_ : float
+        The strengths used on shape and size, and how many of the p − 1 shape parameters the answers determine.
     log_likelihood_ : float
         Of all answers, at its maximum (before `scale_correction_`).
     approximation_error_, integration_ : float, str
@@ -270,7 +271,8 @@ class PopulationMetric(CrowdMetric):
         law, result = units.law_outside(fit.law), fit.result
         self.scale_ = float(np.trace(law.metric)) / d
         self.shape_ = law.metric / self.scale_ if self.scale_ > 0 else law.metric
-        self.log_likelihood_, self.ridge_, self.starts_ = result.value, 0.0, np.array([result.value])
+        self.log_likelihood_, self.starts_ = result.value, np.array([result.value])
+        self.ridge_ = self.size_ridge_ = 0.0
         self.scale_error_ = self.question_bias_ = self.approximation_error_ = self.spread_ = float("nan")
         self._describe_law(law, float(np.exp(fit.log_spread)) * units.size)
         self.pseudo_ideal_covariances_: Array | None = None
@@ -378,28 +380,28 @@ class PopulationMetric(CrowdMetric):
         if saved is None or state is None:
             best = self._from_starts(some, chart, previous)
             state = best.result.state
+            ridges = _ridges(best)
             if saved is not None:
-                saved.save("starts", state, ridge=best.ridge, values=self.starts_)
+                saved.save("starts", state, values=self.starts_, **ridges)
             if some is problem:
                 return best
-            ridge = best.ridge
         else:
-            self.starts_, ridge = saved.value("values"), float(saved.value("ridge"))
+            self.starts_ = saved.value("values")
+            ridges = {name: float(saved.value(name)) for name in ("ridge", "size_ridge")}
         start = state if some is problem else state.point
-        return problem.fit("fit", chart, start, ridge=ridge, **self._options())
+        return problem.fit("fit", chart, start, **ridges, **self._options())
 
     def _from_starts(self, some: PopulationProblem, chart: Chart, previous: Array | None) -> PopulationFit:
         options = self._options()
         rng = np.random.default_rng(self.random_state)
-        ridge = 0.0 if self.ridge is None or isinstance(self.ridge, str) else float(self.ridge)
+        given = 0.0 if self.ridge is None or isinstance(self.ridge, str) else float(self.ridge)
         ends: list[PopulationFit] = []
         for number in range(self.starts if previous is None else 1):
             start = _start(chart, rng if number else None) if previous is None else previous
             if self.ridge == "evidence" and not ends:
                 ends.append(fit_with_evidence(some.total, chart, start, **options))
-                ridge = ends[0].ridge
             elif not ends:
-                ends.append(fit_law(some.total, chart, start, ridge=ridge, **options))
+                ends.append(fit_law(some.total, chart, start, ridge=given, **options))
             else:
                 ends.append(self._another_end(some, chart, start, ends))
         self.starts_ = np.array([-end.result.at.value for end in ends])
@@ -410,9 +412,9 @@ class PopulationMetric(CrowdMetric):
     ) -> PopulationFit:
         """Return where a later start ends: as closely as it takes to say whether it agrees, all the way if it wins."""
         loosely = self._options() | {"tolerance": max(self.tol, AGREEMENT_KNOWN)}
-        end = fit_law(some.total, chart, start, ridge=ends[0].ridge, **loosely)
+        end = fit_law(some.total, chart, start, **_ridges(ends[0]), **loosely)
         if end.result.at.value < min(other.result.at.value for other in ends) - AGREEMENT_KNOWN:
-            end = fit_law(some.total, chart, end.theta, ridge=ends[0].ridge, **self._options())
+            end = fit_law(some.total, chart, end.theta, **_ridges(ends[0]), **self._options())
         return end
 
     def _options(self) -> dict[str, Any]:
@@ -434,7 +436,7 @@ class PopulationMetric(CrowdMetric):
             self.approximation_error_ = float(np.max(np.abs(shift) / errors))
             if self.integration == "auto" and self.approximation_error_ > GOOD_ENOUGH and problem.widest <= 2:
                 problem = replace(problem, largest_grid=2)
-                fit = problem.fit("grid", self._chart(d), fit.theta, ridge=fit.ridge, **self._options())
+                fit = problem.fit("grid", self._chart(d), fit.theta, **_ridges(fit), **self._options())
                 self.approximation_error_ = 0.0
         grids = "on a grid" if problem.widest <= problem.largest_grid else "by expectation propagation"
         self.integration_ = f"people were integrated out {grids}"
@@ -459,7 +461,8 @@ class PopulationMetric(CrowdMetric):
         metric = problem.structure.law(fit.natural, d).metric / units.size**2
         self.scale_ = float(np.trace(metric)) / d
         self.shape_ = metric / self.scale_ if self.scale_ != 0 else metric
-        self.ridge_, self.determined_, self.log_likelihood_ = fit.ridge, fit.determined, fit.value
+        self.ridge_, self.size_ridge_ = fit.ridge, fit.size_ridge
+        self.determined_, self.log_likelihood_ = fit.determined, fit.value
         self.scale_error_ = self.question_bias_ = float("nan")
         if self.uncertainty:
             symmetric, information = self._without_constraint(problem, fit)
@@ -475,7 +478,7 @@ class PopulationMetric(CrowdMetric):
         """Return natural parameters and information of the fit over all symmetric matrices, without a ridge.
 
         Neither the boundary of the cone nor shrinkage then bends intervals. Where the answers leave it undetermined
-        the ridge of the fit is kept.
+        the ridges of the fit are kept.
         """
         d = problem.d
         law = problem.structure.law(fit.natural, d)
@@ -486,7 +489,7 @@ class PopulationMetric(CrowdMetric):
         start = chart.theta(metric, law.mean, law.covariance if free else fit.natural[-1:])
         unbound = problem.fit("symmetric", chart, start, ridge=0.0, **self._options())
         if not unbound.result.converged:
-            unbound = problem.fit("symmetric with ridge", chart, start, ridge=fit.ridge, **self._options())
+            unbound = problem.fit("symmetric with ridge", chart, start, **_ridges(fit), **self._options())
         information = unbound.information
         if problem.n_people < PEOPLE_A_PARAMETER * information.shape[0]:
             information = observed_information(problem.total, unbound.natural)
@@ -547,6 +550,9 @@ class PopulationMetric(CrowdMetric):
                 f" The answers determine {self.determined_:.0f} of the {p - 1} parameters of the metric's shape; "
                 "a ridge towards a multiple of the identity stands in for the rest."
             )
+        size = float(svec(np.eye(self.shape_.shape[0])) @ fit.natural[:p]) / self.shape_.shape[0]
+        if self.size_ridge_ > 0 and size < NO_METRIC:
+            status += " The answers do not support a metric: it is drawn to nothing, and people have linear utilities."
         status += "".join(f" {text[0].upper()}{text[1:]}." for _, text in notes)
         seconds = perf_counter() - clock
         return Solution(status, done, -fit.value / answers, float("nan"), fit.result.iterations, seconds)
@@ -590,6 +596,10 @@ def _start(chart: Chart, rng: np.random.Generator | None) -> Array:
         metric, spread = 2.0 * d * (G @ G.T) / np.sum(G * G), spread * float(np.exp(0.25 * rng.standard_normal()))
     covariance = 4.0 * spread**2 * metric @ metric
     return chart.theta(metric, np.zeros(d), covariance if chart.free else np.array([np.log(spread)]))
+
+
+def _ridges(fit: PopulationFit) -> dict[str, Any]:
+    return {"ridge": fit.ridge, "size_ridge": fit.size_ridge}
 
 
 def _inverse(information: Array) -> Array:

@@ -1,14 +1,24 @@
 """The population fit: penalised maximum likelihood over a metric and a law of people.
 
 The objective is a sum over people that the caller provides (`Total`), so that this module neither knows where people
-are kept nor how they are integrated out. To it a ridge is added that draws the metric's *shape* towards the identity::
+are kept nor how they are integrated out. To it two ridges are added, one that draws the metric's *shape* towards the
+identity and one that draws its *size* towards zero::
 
-    f(θ) = −ℓ(M, μ, Σ) + ½ τ ‖M/c − I‖²,      c = tr M / d
+    f(θ) = −ℓ(M, μ, Σ) + ½ τ ‖M/c − I‖² + ½ κ ‖cI‖²,      c = tr M / d
 
-It does not change when M is scaled: with one answer a person the scale is known so loosely that a ridge on M itself
-would decide it. τ comes from the evidence (MacKay): at the optimum ``γ = (p − 1) − τ tr(A⁻¹ P) / c²`` parameters are
-determined by the answers, where P projects off the identity and A = I + τP/c² is the information with the ridge; then
-``τ ← γ / ‖M/c − I‖²``.
+The first does not change when M is scaled: with one answer a person the scale is known so loosely that a ridge on M
+itself would decide it. τ comes from the evidence (MacKay): at the optimum ``γ = (p − 1) − τ tr(A⁻¹ P) / c²`` parameters
+are determined by the answers, where P projects off the identity and A = I + τP/c² is the information with the ridge;
+then ``τ ← γ / ‖M/c − I‖²``.
+
+The second is about one number, ``t = ‖cI‖ = √d c``, and only where people's covariance is free: with M = 0 the model is
+then linear utilities with a crowd prior, a model in its own right, and the one to fall back on where the answers do not
+support a metric. (Isotropic people have no place without a metric.) With J the information about t, everything else
+being fitted, and ``z = t̂ √J`` the estimate without the ridge in units of its error, the evidence is largest at ::
+
+    κ = J / (z² − 1),      which takes the share 1 / z² off the size;      z ≤ 1: all of it
+
+so that a metric that is well known keeps its size (James and Stein's positive part, for one number).
 """
 
 from __future__ import annotations
@@ -38,8 +48,12 @@ __all__ = [
 
 Array = NDArray[Any]
 
-# Refits until the ridge has settled, and the change of its logarithm at which it has.
+# Refits until the ridges have settled, and the change of their logarithms at which they have.
 REFITS, SETTLED = 6, 0.1
+# A size ‖cI‖ / √d that is none, for items of size one: a ridge on the size need not hold it below.
+NO_SIZE = 0.01
+# A ridge on the size that changes it by a smaller share does not matter.
+LEAST_SHARE = 0.01
 # The difference of log scale that the scale's correction is measured by, and the most it may be.
 STEP, MOST_CORRECTION = 0.05, 0.5
 # By how much the logarithm of an isotropic spread may change along with the scale's; beyond, nothing determines it.
@@ -70,8 +84,8 @@ class PopulationFit:
         The log-likelihood there, without the ridge.
     information
         Outer products of people's scores in natural parameters, without the ridge.
-    ridge
-        τ.
+    ridge, size_ridge
+        τ and κ.
     determined
         γ, how many of the p − 1 shape parameters the answers determine (p − 1 without a ridge).
     result
@@ -83,15 +97,16 @@ class PopulationFit:
     value: float
     information: Array
     ridge: float
+    size_ridge: float
     determined: float
     result: ScoringResult
 
 
 def with_ridge(information: Array, fit: PopulationFit, d: int) -> Array:
-    """Return an information (n, n) with the ridge of a fit."""
+    """Return an information (n, n) with the ridges of a fit."""
     p = degrees_of_freedom(d)
     out = information.copy()
-    out[:p, :p] += _ridge(fit.natural[:p], fit.ridge, _traceless(d))[2]
+    out[:p, :p] += _ridge(fit.natural[:p], fit.ridge, _traceless(d))[2] + fit.size_ridge * _along_identity(d)
     return out
 
 
@@ -101,19 +116,26 @@ def _traceless(d: int) -> Array:
     return np.eye(identity.size) - np.outer(identity, identity)
 
 
+def _along_identity(d: int) -> Array:
+    """Return eeᵀ (p, p) with e = svec I / √d: ``‖cI‖² = mᵀeeᵀm``."""
+    e = svec(np.eye(d)) / np.sqrt(d)
+    return np.outer(e, e)
+
+
 def fit_law(
     total: Total,
     chart: Chart,
     start: Array | ScoringState,
     *,
     ridge: float = 0.0,
+    size_ridge: float = 0.0,
     tolerance: float = 1e-4,
     max_iterations: int = 200,
     after_step: Callable[[ScoringState, float], None] | None = None,
 ) -> PopulationFit:
     """Maximise the penalised likelihood from `start`, a θ or the state of an iteration to take up again."""
     p = degrees_of_freedom(chart.d)
-    P = _traceless(chart.d)
+    P, E = _traceless(chart.d), size_ridge * _along_identity(chart.d)
     last: dict[bytes, Sums] = {}
 
     def function(theta: Array) -> Quadratic:
@@ -125,10 +147,11 @@ def fit_law(
         last.clear()
         last[theta.tobytes()] = sums
         gradient, information = -sums.score, sums.information.copy()
-        penalty, slope, bend = _ridge(natural[:p], ridge, P)
-        gradient[:p] += slope
-        information[:p, :p] += bend
-        return chart.pull_back(theta, penalty - sums.value, gradient, information)
+        m = natural[:p]
+        penalty, slope, bend = _ridge(m, ridge, P)
+        gradient[:p] += slope + E @ m
+        information[:p, :p] += bend + E
+        return chart.pull_back(theta, penalty + 0.5 * float(m @ E @ m) - sums.value, gradient, information)
 
     result = minimise_by_scoring(
         function,
@@ -142,8 +165,8 @@ def fit_law(
     natural = chart.natural(result.point)
     sums = last.get(result.point.tobytes()) or total(natural)
     assert sums.information is not None
-    determined = _determined(sums.information, _ridge(natural[:p], ridge, P)[2])
-    return PopulationFit(result.point, natural, sums.value, sums.information, ridge, determined, result)
+    determined = _determined(sums.information, _ridge(natural[:p], ridge, P)[2], E)
+    return PopulationFit(result.point, natural, sums.value, sums.information, ridge, size_ridge, determined, result)
 
 
 def remembering(total: Total) -> Total:
@@ -163,23 +186,43 @@ def remembering(total: Total) -> Total:
 
 
 def fit_with_evidence(total: Total, chart: Chart, start: Array, **options: Any) -> PopulationFit:
-    """Fit with the ridge that the evidence asks for, refitting until it has settled."""
+    """Fit with the ridges that the evidence asks for, refitting until they have settled."""
     p = degrees_of_freedom(chart.d)
     P = _traceless(chart.d)
     total = remembering(total)
-    ridge, fit = 1.0, None
+    ridge, size_ridge, fit = 1.0, 0.0, None
     loosely = options | {"tolerance": max(ROUGH, options.get("tolerance", 0.0))}
     for _ in range(REFITS):
-        fit = fit_law(total, chart, start if fit is None else fit.theta, ridge=ridge, **loosely)
+        start = start if fit is None else fit.theta
+        fit = fit_law(total, chart, start, ridge=ridge, size_ridge=size_ridge, **loosely)
         # a metric that is a multiple of the identity asks for an infinite ridge: one that holds it there will do
         distance = 2.0 * _ridge(fit.natural[:p], 1.0, P)[0]
         wanted = fit.determined / max(distance, 1e-6)
         hardly_matters = fit.determined > 0.999 * (p - 1) and wanted < 10.0 * ridge
-        if abs(np.log(max(wanted, 1e-12) / ridge)) < SETTLED or hardly_matters:
+        settled = abs(np.log(max(wanted, 1e-12) / ridge)) < SETTLED or hardly_matters
+        if not settled:
+            ridge = max(wanted, 1e-12)
+        if chart.free:
+            size_ridge, before = _size_ridge(fit, chart.d), size_ridge
+            settled = settled and abs(size_ridge - before) <= SETTLED * before
+        if settled:
             break
-        ridge = max(wanted, 1e-12)
     assert fit is not None
-    return fit_law(total, chart, fit.theta, ridge=ridge, **options)
+    return fit_law(total, chart, fit.theta, ridge=ridge, size_ridge=size_ridge, **options)
+
+
+def _size_ridge(fit: PopulationFit, d: int) -> float:
+    """Return the κ that the evidence asks for, from a fit with another; zero where it would hardly matter."""
+    p = degrees_of_freedom(d)
+    e = np.zeros(fit.natural.size)
+    e[:p] = svec(np.eye(d)) / np.sqrt(d)
+    A = with_ridge(fit.information, replace(fit, size_ridge=0.0), d)
+    known = 1.0 / max(float(e @ _pseudo_inverse(A) @ e), 1e-300)
+    # without the ridge the size would be larger by what the ridge has taken off
+    z2 = (float(e @ fit.natural) * (1.0 + fit.size_ridge / known)) ** 2 * known
+    if z2 * LEAST_SHARE > 1.0:
+        return 0.0
+    return min(known / max(z2 - 1.0, 1e-12), 1.0 / (d * NO_SIZE**2))
 
 
 def _ridge(m: Array, ridge: float, P: Array) -> tuple[float, Array, Array]:
@@ -194,14 +237,18 @@ def _ridge(m: Array, ridge: float, P: Array) -> tuple[float, Array, Array]:
     return 0.5 * ridge * square, ridge / c * (pulled - square * trace), ridge / c**2 * P
 
 
-def _determined(information: Array, bend: Array) -> float:
-    """Return γ from the information and the ridge's curvature."""
+def _determined(information: Array, bend: Array, size: Array) -> float:
+    """Return γ from the information and the curvatures of the two ridges."""
     p = bend.shape[0]
     A = information.copy()
-    A[:p, :p] += bend
+    A[:p, :p] += bend + size
+    return float(np.clip(p - 1 - np.sum(_pseudo_inverse(A)[:p, :p] * bend), 0.0, p - 1))
+
+
+def _pseudo_inverse(A: Array) -> Array:
     scale = 1.0 / np.sqrt(np.maximum(np.diag(A), 1e-300))
-    inverse = np.linalg.pinv(A * scale[:, None] * scale, hermitian=True) * scale[:, None] * scale
-    return float(np.clip(p - 1 - np.sum(inverse[:p, :p] * bend), 0.0, p - 1))
+    inverse: Array = np.linalg.pinv(A * scale[:, None] * scale, hermitian=True) * scale[:, None] * scale
+    return inverse
 
 
 def scale_correction(total: Total, fit: PopulationFit, d: int) -> tuple[float, Array]:
