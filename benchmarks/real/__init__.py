@@ -2,7 +2,7 @@
 
 ``python -m benchmarks real [--data PATH] [--repeats N] [set …]`` lets every model learn from some answers of a set and
 predict the others, three ways (`tasks`), prints the tables of docs/real-data.md, and with ``--out`` writes them and a
-picture (`page`, `pictures`). With all sets and ``--out docs/real-data`` it brings docs/real-data.md up to date.
+picture (`page`, `pictures`). ``--out docs/real-data`` brings docs/real-data.md up to date.
 Data stand beside the project (`sets.DATA`) or where ``--data`` says; without them there is one sentence and no study.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.real.page import read_rows, refresh, stated_table, tables, write_rows
+from benchmarks.real.page import merged, read_rows, refresh, stated_table, tables, write_rows
 from benchmarks.real.pictures import draw
 from benchmarks.real.sets import DATA, SETS
 from benchmarks.real.stated import predict_from_stated
@@ -57,10 +57,19 @@ def main(arguments: Sequence[str] = ()) -> None:
     if stated:
         print("\nperfume: people never asked, from the ideal they stated\n" + stated_table(stated))
     if options.out is not None and rows:
-        options.out.mkdir(parents=True, exist_ok=True)
-        for file, table in (("results", rows), ("findings", sentences), ("stated", stated)):
-            if table:
-                write_rows(table, options.out / f"{file}.csv")
-        draw(read_rows(options.out / "results.csv"), options.out / "gains.png")
-        if options.out.resolve() == PAGE.with_suffix("").resolve() and set(names) == set(SETS) and not missing:
-            refresh(PAGE, {"results": tables(rows), "stated": stated_table(stated)})
+        _write(options.out, rows, sentences, stated)
+
+
+def _write(out: Path, rows: list[Row], sentences: list[Row], stated: list[Row]) -> None:
+    """Write tables and picture; what an earlier run found on other sets is kept."""
+    out.mkdir(parents=True, exist_ok=True)
+    order = list(SETS)
+    rows, sentences = (
+        merged(new, out / file, order) for new, file in ((rows, "results.csv"), (sentences, "findings.csv"))
+    )
+    for file, table in (("results", rows), ("findings", sentences), ("stated", stated)):
+        if table:
+            write_rows(table, out / f"{file}.csv")
+    draw(rows, out / "gains.png")
+    if out.resolve() == PAGE.with_suffix("").resolve() and PAGE.exists():
+        refresh(PAGE, {"results": tables(rows), "stated": stated_table(read_rows(out / "stated.csv"))})

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.real.tasks import MODELS, REFERENCE, Row
 from crowdmetric.tables import read_columns, write_columns
 
-__all__ = ["read_rows", "refresh", "tables", "write_rows"]
+__all__ = ["merged", "read_rows", "refresh", "stated_table", "tables", "write_rows"]
 
 TITLES = {
     "warm, few": "Known people, known items, few answers (5 a person)",
@@ -20,7 +20,6 @@ TITLES = {
     "cold, few": "Items nobody has answered about, 5 answers a person",
     "cold": "Items nobody has answered about, 10 answers a person",
     "new people": "New people of whom nothing is known",
-    "new people, 5": "New people of whom five answers are known",
 }
 MARK = "<!-- {name}: written by python -m benchmarks real -->"
 
@@ -39,6 +38,13 @@ def read_rows(path: Path) -> list[Row]:
     """Return the rows of a table."""
     columns = read_columns(path)
     return [{name: column[n] for name, column in columns.items()} for n in range(len(next(iter(columns.values()))))]
+
+
+def merged(rows: Sequence[Row], path: Path, order: Sequence[str]) -> list[Row]:
+    """Return rows and, of sets that are not among them, those of the table at `path`; sets in order."""
+    new = {row["set"] for row in rows}
+    kept = [row for row in read_rows(path) if row["set"] not in new] if path.exists() else []
+    return sorted([*kept, *rows], key=lambda row: order.index(row["set"]))
 
 
 def tables(rows: Sequence[Row]) -> str:

@@ -2,21 +2,24 @@
 
 In `perfume` everybody stated an ideal on the scales that describe the perfumes. With u known nothing is left of a
 person, ``ψ = ⟨(x − u)(x − u)ᵀ − (x' − u)(x' − u)ᵀ, M⟩`` is linear in M, and the metric is a logistic regression over
-positive semi-definite matrices (`crowdmetric.solvers.logistic`), its ridge chosen by cross-validation blocked by
-person. People are dealt into folds: everybody's choices are predicted by a metric learnt from others, and compared
-with those of the identity.
+positive semi-definite matrices (`crowdmetric.solvers.logistic`), or over non-negative weights of the scales (a diagonal
+M). Its ridge is chosen by other people's choices. People are dealt into folds: everybody's choices are predicted by a
+metric learnt from others, and compared with what the identity predicts.
 
-Three controls say what the gain is made of: the same with everybody's ideal at the crowd's mean (a metric, but no
-persons), with ideals dealt out to the wrong people, and Bradley–Terry, which knows the perfumes but not their scales.
+Three controls say what the gain is made of: weights with everybody's ideal at the crowd's mean (a metric, but no
+persons), weights with ideals dealt out to the wrong people, and Bradley–Terry, which knows the perfumes but not their
+scales.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from scipy.special import expit
 
 from benchmarks.real.sets import SETS
@@ -31,10 +34,11 @@ from crowdmetric.tables import read_columns, read_items
 __all__ = ["StatedObjective", "predict_from_stated"]
 
 Array = NDArray[np.float64]
+Learner = Callable[[Array, Array, float, int], Array]
 
 FOLDS = 5
-# Ridges that are tried, as shares of the number of answers.
-RIDGES = (0.01, 0.03, 0.1, 0.3, 1.0)
+# Ridges that are tried, in units of the number of answers.
+RIDGES = (0.03, 0.3, 3.0, 30.0, 300.0)
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,24 @@ def _features(items: Array, ideals: Array, answers: Comparisons) -> Array:
     return svec(left[:, :, None] * left[:, None, :] - right[:, :, None] * right[:, None, :])
 
 
-def _learn(features: Array, response: Array, ridge: float, d: int) -> Array:
+def _metric(features: Array, response: Array, ridge: float, d: int) -> Array:
+    """Return svec of a positive semi-definite metric."""
     objective = StatedObjective(features, response, d)
-    return svec(solve_logistic(objective, psd=True, ridge=ridge * response.size, tolerance=1e-6).metric)
+    return svec(solve_logistic(objective, psd=True, ridge=ridge * response.size, tolerance=1e-5).metric)
+
+
+def _weights(features: Array, response: Array, ridge: float, d: int) -> Array:
+    """Return svec of a diagonal metric."""
+    places = np.flatnonzero(svec(np.eye(d)))
+    objective, tau = StatedObjective(features[:, places], response, d), ridge * response.size
+
+    def penalised(w: Array) -> tuple[float, Array]:
+        return objective.value(w) + 0.5 * tau * float(w @ w), objective.gradient(w) + tau * w
+
+    found = minimize(penalised, np.full(d, 1e-2), jac=True, bounds=[(0.0, None)] * d, method="L-BFGS-B")
+    out = np.zeros(features.shape[1])
+    out[places] = found.x
+    return out
 
 
 def _folds(people: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
@@ -85,7 +104,7 @@ def _folds(people: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     return fold
 
 
-def _learnt(features: Array, answers: Comparisons, fold: NDArray[np.int64], d: int) -> Array:
+def _learnt(learn: Learner, features: Array, answers: Comparisons, fold: NDArray[np.int64], d: int) -> Array:
     """Return ψ (T,) of every answer under a metric learnt from other people, the ridge chosen among those."""
     psi = np.empty(len(answers))
     y = answers.response
@@ -94,11 +113,11 @@ def _learnt(features: Array, answers: Comparisons, fold: NDArray[np.int64], d: i
         inner = _folds(np.unique(answers.user[~hidden]), seed=k)[np.where(hidden, 0, answers.user)] == 0
         fit, check = ~hidden & ~inner, ~hidden & inner
         loss = {
-            ridge: np.logaddexp(0.0, -y[check] * (features[check] @ _learn(features[fit], y[fit], ridge, d))).mean()
+            ridge: np.logaddexp(0.0, -y[check] * (features[check] @ learn(features[fit], y[fit], ridge, d))).mean()
             for ridge in RIDGES
         }
         best = min(loss, key=lambda ridge: loss[ridge])
-        psi[hidden] = features[hidden] @ _learn(features[~hidden], y[~hidden], best, d)
+        psi[hidden] = features[hidden] @ learn(features[~hidden], y[~hidden], best, d)
     return psi
 
 
@@ -124,14 +143,14 @@ def predict_from_stated(data: Path, seed: int = 0) -> list[Row]:
     fold = _folds(np.unique(answers.user), seed)
     F = _features(items, ideals, answers)
     wrong = np.random.default_rng(seed).permutation(len(ideals))
+    mean = _features(items, np.tile(ideals.mean(axis=0), (len(ideals), 1)), answers)
     psi = {
         "identity": F @ svec(np.eye(d)),
-        "learnt metric": _learnt(F, answers, fold, d),
-        "learnt metric, everybody at the mean ideal": _learnt(
-            _features(items, np.tile(ideals.mean(axis=0), (len(ideals), 1)), answers), answers, fold, d
-        ),
-        "learnt metric, ideals of the wrong people": _learnt(
-            _features(items, ideals[wrong], answers), answers, fold, d
+        "learnt weights of the scales": _learnt(_weights, F, answers, fold, d),
+        "learnt metric": _learnt(_metric, F, answers, fold, d),
+        "weights, everybody at the mean ideal": _learnt(_weights, mean, answers, fold, d),
+        "weights, ideals of the wrong people": _learnt(
+            _weights, _features(items, ideals[wrong], answers), answers, fold, d
         ),
         "bradley-terry": _popular(items, answers, fold),
     }

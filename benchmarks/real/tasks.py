@@ -8,7 +8,6 @@ warm, many      all but some more                                               
 cold, few       30 % of the items, with every question that shows one                5
 cold            the same                                                             10
 new people      a quarter of the people                                              20 (train: 8)
-new people, 5   the same, but five answers of a new person are known at prediction   20 (train: 8)
 ==============  ===================================================================  ====================
 """
 
@@ -36,11 +35,10 @@ REFERENCE = "linear"
 
 @dataclass(frozen=True)
 class Task:
-    """A split of `crowdmetric.evaluate`, answers to learn from ('few', 'many' of the set, or a number) and known."""
+    """A split of `crowdmetric.evaluate`, and answers a person to learn from: 'few', 'many' of the set, or a number."""
 
     split: str
     answers: str | int
-    given: int = 0
 
     def train_answers(self, chosen: RealSet) -> int:
         """Return how many answers a person are learnt from."""
@@ -53,7 +51,6 @@ TASKS = {
     "cold, few": Task("items", 5),
     "cold": Task("items", 10),
     "new people": Task("people", "many"),
-    "new people, 5": Task("people", "many", given=5),
 }
 
 
@@ -74,7 +71,6 @@ def run(
         models,
         splits=[task.split],
         train_answers=task.train_answers(chosen),
-        given=task.given,
         repeats=repeats or chosen.repeats,
         jobs=jobs,
     )
