@@ -311,8 +311,23 @@ def test_covariance_is_free_where_people_stretch_and_are_many(rng) -> None:
         choice = choose_covariance(X, answers, {})
         assert choice.value == expected, choice.reason
         assert "BIC prices" in choice.reason
-    few = answers.take(answers.user < 39)
-    assert choose_covariance(X, few, {}).reason.startswith("39 people are too few for the 2 more parameters")
+        assert "may not carry over" not in choice.reason  # 300 items for 5 parameters
+    few = answers.take(answers.user < 19)
+    assert choose_covariance(X, few, {}).reason.startswith("19 people are too few for the 2 more parameters")
+
+
+def test_a_free_covariance_from_few_items_is_taken_with_caution(rng) -> None:
+    K, m = 400, 6
+    X = rng.standard_normal((12, 2))
+    pairs = np.array([rng.choice(12, 2, replace=False) for _ in range(K * m)])
+    users = np.repeat(np.arange(K), m)
+    y = answer(X, pairs, (rng.standard_normal((K, 2)) * [3.0, 0.05])[users], np.eye(2), seed=2)
+    choice = choose_covariance(X, Comparisons.from_arrays(users, pairs, y, n_items=12), {})
+    assert choice.value == "free"
+    assert choice.reason.endswith(
+        "5 parameters from how 12 items are liked, which may not carry over to new items: there, isotropic is the "
+        "safer choice"
+    )
 
 
 def test_matched_questions_are_noticed() -> None:

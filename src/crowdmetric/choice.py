@@ -24,8 +24,10 @@ __all__ = ["Choice", "choose_covariance", "matched_share"]
 
 Array = NDArray[np.float64]
 
-# People wanted for each parameter that a free covariance has more than an isotropic one.
-PEOPLE_A_PARAMETER = 20
+# Coordinates of people's places (people × features) wanted for each parameter that a free covariance has more.
+COORDINATES_A_PARAMETER = 20
+# Items for each parameter of a metric and a mean, below which a free covariance is taken with a word of caution.
+ITEMS_A_PARAMETER = 5
 # People on whom the two are compared at most.
 MOST_PEOPLE = 20_000
 
@@ -41,9 +43,9 @@ class Choice:
 def choose_covariance(items: ArrayLike, comparisons: Comparisons, parameters: Mapping[str, Any]) -> Choice:
     """Return whether people's ideal points scatter alike in all directions ('isotropic') or as they please ('free').
 
-    A free covariance has q = d(d+1)/2 − 1 more parameters. It is considered from 20 people a parameter on, and taken
-    where the Bayesian information criterion prefers it: ``2(ℓ_free − ℓ_isotropic) > q log K`` with K people, both
-    fitted from one start to at most 20,000 of them.
+    A free covariance has q = d(d+1)/2 − 1 more parameters. It is considered where K people have 20 coordinates (Kd of
+    them) for each of those, and taken where the Bayesian information criterion prefers it:
+    ``2(ℓ_free − ℓ_isotropic) > q log K``, both fitted from one start to at most 20,000 people.
 
     Parameters
     ----------
@@ -56,7 +58,7 @@ def choose_covariance(items: ArrayLike, comparisons: Comparisons, parameters: Ma
     extra = degrees_of_freedom(X.shape[1]) - 1
     if extra == 0:
         return Choice("isotropic", "items have one feature, and every covariance is isotropic there")
-    people, wanted = np.unique(comparisons.user).size, PEOPLE_A_PARAMETER * extra
+    people, wanted = np.unique(comparisons.user).size, -(-COORDINATES_A_PARAMETER * extra // X.shape[1])
     if people < wanted:
         reason = f"{people:,} people are too few for the {extra:,} more parameters of a free one, {wanted:,} are wanted"
         return Choice("isotropic", reason)
@@ -74,8 +76,24 @@ def choose_covariance(items: ArrayLike, comparisons: Comparisons, parameters: Ma
     gain, price = value["free"] - value["isotropic"], 0.5 * extra * log(np.unique(some.user).size)
     figures = f"{gain:.1f} nats of log-likelihood for {extra:,} more parameters, which BIC prices at {price:.1f}"
     if gain > price:
-        return Choice("free", f"a free covariance gains {figures}")
+        return Choice("free", f"a free covariance gains {figures}{_few_items(X, some)}")
     return Choice("isotropic", f"a free covariance gains only {figures}")
+
+
+def _few_items(items: Array, comparisons: Comparisons) -> str:
+    """Return a clause of caution where a free covariance has few items to learn a metric from.
+
+    Under it a metric shows in how well each item is liked by all, xᵀMx, and in nothing else: as many numbers as there
+    are items, for d(d+1)/2 + d parameters, however many people answer.
+    """
+    d = items.shape[1]
+    shown, parameters = np.unique(comparisons.pairs).size, degrees_of_freedom(d) + d
+    if shown >= ITEMS_A_PARAMETER * parameters:
+        return ""
+    return (
+        f"; but it learns {parameters:,} parameters from how {shown:,} items are liked, which may not carry over to "
+        "new items: there, isotropic is the safer choice"
+    )
 
 
 def _some_people(comparisons: Comparisons) -> Comparisons:

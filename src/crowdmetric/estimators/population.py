@@ -287,12 +287,12 @@ class PopulationMetric(CrowdMetric):
         self._finish(self.scale_ * self.shape_, rows.users, points, solution)
         return self
 
-    def _describe_law(self, law: Law, spread: float) -> None:
+    def _describe_law(self, law: Law, spread: float | None) -> None:
         """Set what is known of the population, s being given where it is isotropic."""
         self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_ = law.mean, law.covariance
         inverse = np.linalg.pinv(law.metric, rcond=1e-6, hermitian=True)
         self.ideal_mean_ = -0.5 * inverse @ law.mean
-        if self.covariance == "isotropic":
+        if spread is not None:
             self.ideal_covariance_ = spread**2 * np.eye(law.mean.size)
         else:
             self.ideal_covariance_ = 0.25 * inverse @ law.covariance @ inverse
@@ -502,7 +502,7 @@ class PopulationMetric(CrowdMetric):
         """
         units, inside = crowd.units, problem.structure.law(fit.natural, problem.d)
         law = units.law_outside(inside)
-        self._describe_law(law, float(np.exp(fit.natural[-1])) * units.size)
+        self._describe_law(law, units.size * float(np.exp(fit.natural[-1])) if self.covariance == "isotropic" else None)
         self.spread_ = problem.spread(inside)
         self.pseudo_ideal_covariances_ = None
         if crowd.users is None:
