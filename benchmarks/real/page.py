@@ -58,16 +58,16 @@ def tables(rows: Sequence[Row]) -> str:
         models = [model for model in MODELS if any((name, model) in here for name in names)]
         lines = [f"**{title}**", "", "| set | " + " | ".join(models) + " |", "|---" * (len(models) + 1) + "|"]
         for name in names:
-            best = max(models, key=lambda model: here[name, model]["accuracy"])
-            cells = [_cell(here[name, model], model == best) for model in models]
+            best = max(row["accuracy"] for (one, _), row in here.items() if one == name)
+            cells = [_cell(here[name, model], best) if (name, model) in here else "" for model in models]
             lines.append(f"| {name} | " + " | ".join(cells) + " |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
 
-def _cell(row: Row, best: bool) -> str:
+def _cell(row: Row, best: float) -> str:
     accuracy = f"{row['accuracy']:.1f}"
-    text = f"**{accuracy}**" if best else accuracy
+    text = f"**{accuracy}**" if row["accuracy"] == best else accuracy
     if row["model"] == REFERENCE:
         return text
     return f"{text} ({row['gain']:+.1f} ± {error_of(row):.1f})"

@@ -60,11 +60,13 @@ def run(
     answers: Comparisons,
     task: Task,
     *,
-    models: Sequence[str] = MODELS,
+    models: Sequence[str] | None = None,
     repeats: int | None = None,
     jobs: int | None = None,
 ) -> Evaluation:
-    """Return every model on a task."""
+    """Return every model on a task, but for those that the set leaves out."""
+    if models is None:
+        models = [model for model in MODELS if model not in chosen.left_out]
     return evaluate(
         items,
         answers,

@@ -151,8 +151,11 @@ def draw_gains(
     sets: Sequence[str],
     models: Sequence[str],
     label: str,
+    worst: float,
 ) -> None:
     """Draw a panel a task: for every set, a dot a model at what it gains, with two errors to either side.
+
+    Gains below `worst` are written at the edge, so that they do not squeeze the others.
 
     Parameters
     ----------
@@ -161,6 +164,7 @@ def draw_gains(
     tasks, sets, models : sequences of str
     label : str
         Of the gains.
+    worst : float
     """
     gain, error = np.asarray(gains, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     panels = figure.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
@@ -169,12 +173,17 @@ def draw_gains(
     for column, (axes, task) in enumerate(zip(panels, tasks, strict=True)):
         axes.axvline(0.0, color="#999999", linewidth=0.8, linestyle=":")
         for j, model in enumerate(models):
+            colour, value = SERIES[j % len(SERIES)], gain[column, :, j]
+            shown = ~(value < worst)  # so is a gain that is not there, of which nothing is seen
             axes.errorbar(
-                gain[column, :, j], place + shift[j], xerr=2.0 * error[column, :, j], fmt=MARKERS[j % len(MARKERS)],
-                color=SERIES[j % len(SERIES)], capsize=2, markersize=4, elinewidth=1, label=model,
+                value[shown], (place + shift[j])[shown], xerr=2.0 * error[column, shown, j], capsize=2, markersize=4,
+                fmt=MARKERS[j % len(MARKERS)], color=colour, elinewidth=1, label=model,
             )  # fmt: skip
+            for x, y in zip(value[~shown], (place + shift[j])[~shown], strict=True):
+                axes.text(worst, y, f"◂ {x:.1f}".replace("-", "−"), color=colour, fontsize=8, va="center")
         for line in place[1:] + 0.5:
             axes.axhline(line, color="#dddddd", linewidth=0.6)
+        axes.set_xlim(left=worst - 0.5)
         axes.set_yticks(place, labels=sets)
         axes.set_title(task, fontsize=11)
         axes.spines[["top", "right"]].set_visible(False)
