@@ -77,7 +77,8 @@ def test_errors_of_unseen_items_count_the_repeats() -> None:
     assert page.error_of(row | {"repeats": 1, "gain_sd": float("nan")}) == 0.2
 
 
-def test_stated_ideals_make_a_logistic_regression(rng: np.random.Generator) -> None:
+def test_stated_ideals_make_a_logistic_regression() -> None:
+    rng = np.random.default_rng(0)
     d, T = 3, 40
     features, response = rng.standard_normal((T, 6)), rng.choice([-1.0, 1.0], T)
     objective = stated.StatedObjective(features, response, d)

@@ -324,10 +324,8 @@ def test_a_free_covariance_from_few_items_is_taken_with_caution(rng) -> None:
     y = answer(X, pairs, (rng.standard_normal((K, 2)) * [3.0, 0.05])[users], np.eye(2), seed=2)
     choice = choose_covariance(X, Comparisons.from_arrays(users, pairs, y, n_items=12), {})
     assert choice.value == "free"
-    assert choice.reason.endswith(
-        "5 parameters from how 12 items are liked, which may not carry over to new items: there, isotropic is the "
-        "safer choice"
-    )
+    assert "12 items are few for the 5 parameters of a metric and a mean" in choice.reason
+    assert choice.reason.endswith("may not carry over to new items: use fewer features for those")
 
 
 def test_matched_questions_are_noticed() -> None:

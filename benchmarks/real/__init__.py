@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     if unknown:
         parser.error(f"unknown set {', '.join(unknown)}; choose from {', '.join(SETS)}")
     names = options.sets or list(SETS)
-    missing = [name for name in names if not (options.data / name / "comparisons.csv").exists()]
+    missing = [name for name in names if not (options.data / SETS[name].folder / "comparisons.csv").exists()]
     if missing:
         print(f"{options.data} has no {', '.join(missing)}: nothing was measured there (--data names another folder)")
     rows: list[Row] = []

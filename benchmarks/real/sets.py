@@ -28,7 +28,7 @@ class RealSet:
     Attributes
     ----------
     name
-        Its folder.
+        Of its folder; what follows a comma says what is different.
     few, many
         Answers a person to learn from.
     repeats
@@ -40,6 +40,8 @@ class RealSet:
         the variance that is kept, in principal directions. None: the features as they are.
     left_out
         Models that are not fitted, for the time they would take.
+    first
+        How many of the features are used; None: all.
     """
 
     name: str
@@ -49,13 +51,19 @@ class RealSet:
     standardise: bool = True
     components: float | None = None
     left_out: tuple[str, ...] = ()
+    first: int | None = None
+
+    @property
+    def folder(self) -> str:
+        """Where it is."""
+        return self.name.split(",")[0]
 
     def read(self, data: Path) -> tuple[Array, Comparisons]:
         """Return items (N, d) and answers."""
-        items = read_items(data / self.name / "items.csv")
-        answers: Any = Comparisons.read(data / self.name / "comparisons.csv", items=items)
+        items = read_items(data / self.folder / "items.csv")
+        answers: Any = Comparisons.read(data / self.folder / "comparisons.csv", items=items)
         prepared = ItemMap(standardise=self.standardise, components=self.components)
-        return prepared.fit_transform(items.features), answers
+        return prepared.fit_transform(items.features[:, : self.first]), answers
 
 
 SETS = {
@@ -70,5 +78,6 @@ SETS = {
         RealSet("electricity"),
         # 199,370 answers: one repeat predicts more of them than four of any other set
         RealSet("jester", repeats=1, standardise=False, left_out=("symmetric",)),
+        RealSet("jester, 5 features", repeats=1, standardise=False, left_out=("symmetric",), first=5),
     )
 }

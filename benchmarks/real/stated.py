@@ -132,7 +132,7 @@ def _popular(items: Array, answers: Comparisons, fold: NDArray[np.int64]) -> Arr
 
 def predict_from_stated(data: Path, seed: int = 0) -> list[Row]:
     """Return accuracy (%) for people never asked, of each way to predict, its error, and its gain over the identity."""
-    folder = data / SETS["perfume"].name
+    folder = data / SETS["perfume"].folder
     table = read_items(folder / "items.csv")
     answers = Comparisons.read(folder / "comparisons.csv", items=table)
     stated = read_columns(folder / "stated_ideals.csv")

@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 # Coordinates of people's places (people × features) wanted for each parameter that a free covariance has more.
 COORDINATES_A_PARAMETER = 20
 # Items for each parameter of a metric and a mean, below which a free covariance is taken with a word of caution.
-ITEMS_A_PARAMETER = 5
+ITEMS_IF_FREE = 5
 # People on whom the two are compared at most.
 MOST_PEOPLE = 20_000
 
@@ -76,23 +76,23 @@ def choose_covariance(items: ArrayLike, comparisons: Comparisons, parameters: Ma
     gain, price = value["free"] - value["isotropic"], 0.5 * extra * log(np.unique(some.user).size)
     figures = f"{gain:.1f} nats of log-likelihood for {extra:,} more parameters, which BIC prices at {price:.1f}"
     if gain > price:
-        return Choice("free", f"a free covariance gains {figures}{_few_items(X, some)}")
-    return Choice("isotropic", f"a free covariance gains only {figures}")
+        return Choice("free", f"a free covariance gains {figures}{_few_items(X, some, ITEMS_IF_FREE)}")
+    return Choice("isotropic", f"a free covariance gains only {figures}{_few_items(X, some, 1)}")
 
 
-def _few_items(items: Array, comparisons: Comparisons) -> str:
-    """Return a clause of caution where a free covariance has few items to learn a metric from.
+def _few_items(items: Array, comparisons: Comparisons, least: int) -> str:
+    """Return a clause of caution where fewer than `least` items a parameter were shown.
 
-    Under it a metric shows in how well each item is liked by all, xᵀMx, and in nothing else: as many numbers as there
-    are items, for d(d+1)/2 + d parameters, however many people answer.
+    A metric shows in how well each item is liked by all, xᵀMx: as many numbers as there are items, for d(d+1)/2 + d
+    parameters of metric and mean, however many people answer. Under a free covariance it shows in nothing else.
     """
     d = items.shape[1]
     shown, parameters = np.unique(comparisons.pairs).size, degrees_of_freedom(d) + d
-    if shown >= ITEMS_A_PARAMETER * parameters:
+    if shown >= least * parameters:
         return ""
     return (
-        f"; but it learns {parameters:,} parameters from how {shown:,} items are liked, which may not carry over to "
-        "new items: there, isotropic is the safer choice"
+        f"; but {shown:,} items are few for the {parameters:,} parameters of a metric and a mean, and what is learnt "
+        "from them may not carry over to new items: use fewer features for those"
     )
 
 
