@@ -17,6 +17,7 @@ from crowdmetric.users.integrals import (
     SIZES,
     Integral,
     evaluate_nodes,
+    expected_information,
     grid_of,
     kernels,
     lines,
@@ -348,3 +349,12 @@ def test_mean_probability_as_scipy_has_it(name: str) -> None:
         )  # fmt: skip
         assert ours[k] == pytest.approx(exact, abs=2e-7)
     assert mean_probability(np.zeros(0), np.zeros(0), LOSSES[name]).shape == (0,)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_certainty_is_never_more_than_certain(name: str) -> None:
+    variance = np.linspace(0.0, 400.0, 81)
+    for v in variance:  # each has a grid of its own, whose weights sum to one but for rounding
+        p = mean_probability(np.array([-900.0, 900.0]), np.array([v, v]), LOSSES[name])
+        assert np.all((p >= 0.0) & (p <= 1.0))
+        assert np.all(np.isfinite(expected_information(np.array([-900.0, 900.0]), np.array([v, v]), LOSSES[name])))

@@ -272,7 +272,8 @@ def posterior_of(integral: Integral, B: Array, E: Array, mu: Array, Sigma: Array
 
 def mean_probability(psi: Array, variance: Array, loss: Loss) -> Array:
     """Return ``E[Pr[y = +1]]`` where ψ is Gaussian with these means and variances, of the shape of `psi`."""
-    return _gaussian_means(psi, variance, loss, (lambda p: p,))[0]
+    # the weights of a grid sum to one but for rounding, and a probability must not exceed it
+    return array_namespace(psi).clip(_gaussian_means(psi, variance, loss, (lambda p: p,))[0], 0.0, 1.0)
 
 
 def expected_information(psi: Array, variance: Array, loss: Loss) -> Array:
@@ -284,7 +285,7 @@ def expected_information(psi: Array, variance: Array, loss: Loss) -> Array:
         I = h(E[p]) − E[h(p)],      p = Pr[y = +1 | ψ]
     """
     p, noise = _gaussian_means(psi, variance, loss, (lambda p: p, _entropy))
-    return np.maximum(_entropy(p) - noise, 0.0)
+    return np.maximum(_entropy(np.clip(p, 0.0, 1.0)) - noise, 0.0)
 
 
 def _entropy(p: Array) -> Array:
