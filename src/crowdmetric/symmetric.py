@@ -12,11 +12,14 @@ from math import isqrt
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.errors import DataError
 
 __all__ = [
+    "as_array",
+    "as_numpy",
     "check_metric",
     "components_of",
     "degrees_of_freedom",
@@ -38,6 +41,19 @@ __all__ = [
 Array = NDArray[Any]
 
 ROOT2 = np.sqrt(2.0)
+
+
+def as_array(array: NDArray[Any], like: Any) -> Any:
+    """Return a NumPy array as one of the library and device of another; numbers, not row numbers, in its precision."""
+    if isinstance(like, np.ndarray):
+        return array
+    dtype = like.dtype if array.dtype.kind == "f" else None
+    return array_namespace(like).asarray(np.array(array), dtype=dtype, device=like.device)
+
+
+def as_numpy(X: Any) -> NDArray[np.float64]:
+    """Return an array of any library as NumPy's, in float64."""
+    return np.asarray(X.cpu() if hasattr(X, "cpu") else X, dtype=np.float64)
 
 
 def degrees_of_freedom(d: int) -> int:
@@ -84,7 +100,7 @@ def outer_difference(delta: Array, total: Array) -> Array:
 
     ``xxᵀ − x'x'ᵀ = ½(δ sᵀ + s δᵀ)`` with ``s = x + x'``: only d numbers of each are kept, never d².
     """
-    rows, columns, scale = _triangle(delta.shape[-1])
+    rows, columns, scale = (as_array(shared, delta) for shared in _triangle(delta.shape[-1]))
     half = 0.5 * scale
     return half * (delta[..., rows] * total[..., columns] + delta[..., columns] * total[..., rows])
 

@@ -58,6 +58,10 @@ class DaskEngine:
             self._jobs, self._held = jobs, self._send(list(jobs))
         return reduce(add, self._results(function, jobs))
 
+    def __deepcopy__(self, memo: Any) -> DaskEngine:
+        """Return itself: an engine is a place, which estimators share when they are cloned."""
+        return self
+
     def _send(self, jobs: list[Any]) -> list[Any]:
         """Return futures of chunks that lie in workers' memory."""
         self._check_cluster()

@@ -64,6 +64,10 @@ class LocalEngine:
             self._libraries = ThreadpoolController()
         return self._libraries.limit(limits=1)
 
+    def __deepcopy__(self, memo: Any) -> LocalEngine:
+        """Return itself: an engine is a place, which estimators share when they are cloned."""
+        return self
+
     def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.jobs)

@@ -21,6 +21,9 @@ Result = TypeVar("Result")
 class TorchEngine:
     """Arrays of PyTorch on one device; chunks are summed one after the other.
 
+    A chunk of people moves to the device by its own method ``on(put)``, once for as long as the same chunks are
+    summed over; chunks of a scan, which need not fit, move at every pass.
+
     Parameters
     ----------
     device : str, optional
@@ -42,11 +45,18 @@ class TorchEngine:
         elif device.startswith("cuda") and not available:
             raise DataError(f"device={device!r} is not there: PyTorch sees no graphics card; use device='cpu' or None")
         self.device, self.dtype = device, getattr(self.torch, dtype)
+        self._jobs: Sequence[Any] = ()
+        self._held: list[Any] = []
 
     @property
     def xp(self) -> ModuleType:
         """The array namespace."""
         return self.torch
+
+    @property
+    def is_double(self) -> bool:
+        """Whether arrays are of float64."""
+        return bool(self.dtype == self.torch.float64)
 
     def asarray(self, array: Any) -> Any:
         """Return an array on the device: numbers in the engine's precision, row numbers as they are."""
@@ -56,7 +66,15 @@ class TorchEngine:
 
     def sum(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> Result:
         """Return the sum of the results, added in the order of the jobs."""
-        return reduce(add, map(function, jobs))
+        if not jobs:
+            raise DataError("there is nothing to sum over; at least one chunk of people is needed")
+        if jobs is not self._jobs:
+            self._jobs, self._held = jobs, [job.on(self.asarray) if hasattr(job, "on") else job for job in jobs]
+        return reduce(add, map(function, self._held))
+
+    def __deepcopy__(self, memo: Any) -> TorchEngine:
+        """Return itself: an engine is a place, which estimators share when they are cloned."""
+        return self
 
 
 def _torch() -> Any:

@@ -86,7 +86,7 @@ class PopulationMetric(CrowdMetric):
         Ideal points N(u₀, s²I) or N(u₀, Σ_u). Free when people form clusters or stretch along some features.
     rank : int, optional
         Largest rank of the metric; None: d, or 32 where the metric has more than 3,000 parameters (d > 76): there, and
-        on a graphics card, only gradients are used, without ridge or standard errors.
+        in single precision, only gradients are used, without ridge or standard errors.
     constraint : {'psd', 'symmetric'}, default 'psd'
         A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points.
     ridge : 'evidence', float or None, default 'evidence'
@@ -108,7 +108,7 @@ class PopulationMetric(CrowdMetric):
         Threads; None: one a core. Results do not depend on it.
     engine : optional
         Where sums over people are taken: None for this machine, `crowdmetric.engines.dask_engine.DaskEngine` for a
-        cluster, `crowdmetric.engines.torch_engine.TorchEngine` for a graphics card (gradients alone; see `rank`).
+        cluster, `crowdmetric.engines.torch_engine.TorchEngine` for a graphics card.
     random_state : int, default 0
         Of the starts after the first.
     memory : int or str, optional
@@ -250,19 +250,17 @@ class PopulationMetric(CrowdMetric):
         return self
 
     def _fit_low_rank(self, rows: Rows, units: Units, loss: Loss, clock: float) -> Self:
-        """Fit by gradients alone: many features, or a graphics card; no ridge, no standard errors."""
+        """Fit by gradients alone: many features, or single precision; no ridge, no standard errors."""
         d = rows.items.shape[1]
         for name, value, only in (("covariance", self.covariance, "isotropic"), ("constraint", self.constraint, "psd")):
             if value != only:
                 raise DataError(
-                    f"{name}={value!r} needs outer products of scores, which {d} features or a graphics card rule out; "
+                    f"{name}={value!r} needs outer products of scores, which {d} features or float32 rule out; "
                     f"use {name}={only!r}, or reduce the items first (crowdmetric.preprocess)"
                 )
         for name, asked in (("checkpoint", self.checkpoint is not None), ("warm_start", self.warm_start)):
             if asked:
-                raise DataError(
-                    f"{name} is for fits by scoring, which {d} features or a graphics card rule out; leave it out"
-                )
+                raise DataError(f"{name} is for fits by scoring, which {d} features or float32 rule out; leave it out")
         rank = self.rank or min(d, DEFAULT_RANK)
         fit = fit_low_rank_law(
             replace(rows.jointly(), items=units.inside(rows.items)), rank, loss,
@@ -298,8 +296,9 @@ class PopulationMetric(CrowdMetric):
             self.ideal_covariance_ = 0.25 * inverse @ law.covariance @ inverse
 
     def _by_gradients(self, d: int) -> bool:
-        """Return whether outer products of scores are out of the question."""
-        return isinstance(self.engine, TorchEngine) or degrees_of_freedom(d) > LARGEST_SCORING
+        """Return whether outer products of scores are out of the question, for their size or their precision."""
+        single = isinstance(self.engine, TorchEngine) and not self.engine.is_double
+        return single or degrees_of_freedom(d) > LARGEST_SCORING
 
     def _scanned(self, scan: ComparisonScan, loss: Loss) -> Crowd:
         """Return the people of a scan, of whom as many are kept in memory as its limit allows."""

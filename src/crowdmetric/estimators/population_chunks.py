@@ -8,7 +8,7 @@ from disk are kept in memory as long as a limit allows, since a fit comes back t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from threading import Lock
 from typing import Any, Protocol
@@ -41,6 +41,10 @@ class Chunk(Protocol):
         """Return them; always the same, in the same order."""
         ...
 
+    def on(self, put: Callable[[Array], Any]) -> Chunk:
+        """Return them with arrays of another library, as `put` makes them."""
+        ...
+
 
 @dataclass(frozen=True)
 class Held:
@@ -50,6 +54,23 @@ class Held:
 
     def blocks(self) -> Sequence[PopulationBlock]:
         return self.people
+
+    def on(self, put: Callable[[Array], Any]) -> Chunk:
+        return Held([block.on(put) for block in self.people])
+
+
+@dataclass(frozen=True)
+class Moving:
+    """People who are moved to arrays of another library every time they are asked for."""
+
+    chunk: Chunk
+    put: Callable[[Array], Any]
+
+    def blocks(self) -> Sequence[PopulationBlock]:
+        return [block.on(self.put) for block in self.chunk.blocks()]
+
+    def on(self, put: Callable[[Array], Any]) -> Chunk:
+        return Moving(self.chunk, put)
 
 
 @dataclass
@@ -100,6 +121,9 @@ class OnDisk:
         blocks = [replace(b, person=b.person + first) for b in blocks_of(arrange(answers, block_size=BLOCK_SIZE))]
         self.kept.keep(self.number, blocks)
         return blocks
+
+    def on(self, put: Callable[[Array], Any]) -> Chunk:
+        return Moving(self, put)
 
 
 def bytes_of(block: PopulationBlock) -> int:

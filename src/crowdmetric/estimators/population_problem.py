@@ -12,7 +12,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.engines.dask_engine import DaskEngine
 from crowdmetric.engines.local import LocalEngine
+from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.checkpoints import Checkpoint, fingerprint
 from crowdmetric.estimators.population_chunks import Chunk, Crowd, Held, Sample, sample_of
@@ -27,6 +29,7 @@ __all__ = ["PopulationProblem"]
 
 Array = NDArray[Any]
 Summand = TypeVar("Summand")
+Engine = LocalEngine | DaskEngine | TorchEngine
 
 # People's covariances are kept where they fit in this many numbers.
 MOST_COVARIANCES = 20_000_000
@@ -62,18 +65,16 @@ class PopulationProblem:
     step: int
     structure: Structure
     loss: Loss
-    engine: LocalEngine
+    engine: Engine
     largest_grid: int = 1
     after_pass: Callable[[float], None] | None = None
     checkpoint: Checkpoint | None = None
 
     @staticmethod
-    def of(
-        crowd: Crowd, structure: Structure, loss: Loss, engine: LocalEngine, largest_grid: int = 1
-    ) -> PopulationProblem:
+    def of(crowd: Crowd, structure: Structure, loss: Loss, engine: Engine, largest_grid: int = 1) -> PopulationProblem:
         """Return the problem of a crowd, after one pass that draws a sample."""
         step = max(1, crowd.n_users // PEOPLE_FOR_STARTS)
-        sample = engine.sum(partial(sample_of, step=step), crowd.chunks) if crowd.chunks else None
+        sample = _near(engine).sum(partial(sample_of, step=step), crowd.chunks) if crowd.chunks else None
         if sample is None or not sample.people:
             raise DataError("no comparison of different items has a positive weight; there is nothing to learn from")
         sample = sample.merged()
@@ -145,7 +146,7 @@ class PopulationProblem:
             few = [block.every(drawn) for block in alike]
             job = partial(method_shift, structure=self.structure, natural=natural, loss=self.loss)
             people = self.sample.people[q]
-            shift += self.engine.sum(job, few) * people / sum(block.person.size for block in few)
+            shift += _near(self.engine).sum(job, few) * people / sum(block.person.size for block in few)
         return np.linalg.lstsq(information, shift, rcond=1e-12)[0]
 
     def question_bias(self, natural: Array) -> float:
@@ -176,6 +177,11 @@ class PopulationProblem:
         for block in blocks:
             mean[block.person] = posterior_means(block, law, self.loss)
         return mean, None
+
+
+def _near(engine: Engine) -> Engine:
+    """Return the engine for what needs NumPy's arrays: samples of people, and the slow integrals of a few."""
+    return LocalEngine() if isinstance(engine, TorchEngine) else engine
 
 
 @dataclass(frozen=True)

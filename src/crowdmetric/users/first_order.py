@@ -25,7 +25,8 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from crowdmetric.losses import Loss
-from crowdmetric.users.integrals import Integral, as_array, on_grid, product
+from crowdmetric.symmetric import as_array, as_numpy
+from crowdmetric.users.integrals import Integral, on_grid, product
 from crowdmetric.users.propagation import by_propagation
 
 __all__ = ["LowRank", "Questions", "moment_matrix", "pull_of_people", "value_and_gradient"]
@@ -86,12 +87,12 @@ def value_and_gradient(
         value += float(xp.sum(integral.value, dtype=xp.float64))
         spread_bar += float(2.0 * xp.sum(integral.bend * S, dtype=xp.float64))
         slope, bend = integral.slope[:, :, None], integral.bend
-        K_bar += spread * _numpy(xp.matrix_transpose(_flat(Z)) @ _flat(product(bend, Z)))
+        K_bar += spread * as_numpy(xp.matrix_transpose(_flat(Z)) @ _flat(product(bend, Z)))
         Z_bar, W_bar = slope * W + (2.0 * spread) * product(bend, ZK), slope * Z
         Y_bar = _add_rows(_add_rows(Y_bar, left, Z_bar + W_bar), right, W_bar - Z_bar)
         offset_bar = _add_rows(_add_rows(offset_bar, left, integral.slope), right, -integral.slope)
-    factor_bar = _numpy(items.T @ Y_bar) + 2.0 * at.factor @ K_bar
-    return value, np.concatenate([factor_bar.ravel(), _numpy(items.T @ offset_bar), [spread_bar]])
+    factor_bar = as_numpy(items.T @ Y_bar) + 2.0 * at.factor @ K_bar
+    return value, np.concatenate([factor_bar.ravel(), as_numpy(items.T @ offset_bar), [spread_bar]])
 
 
 def _integrate(
@@ -115,7 +116,7 @@ def pull_of_people(items: Array, chunk: Questions, at: LowRank, loss: Loss) -> N
     L = as_array(at.factor, items)
     spread = 4.0 * float(np.exp(2.0 * at.log_spread))
     Z, _, _, _, integral = _integrate(chunk, items @ L, items @ as_array(at.mean, items), L.T @ L, spread, loss)
-    return _numpy(xp.sum(integral.slope[:, :, None] * Z, axis=1))
+    return as_numpy(xp.sum(integral.slope[:, :, None] * Z, axis=1))
 
 
 def moment_matrix(items: Array, chunks: Sequence[Questions]) -> NDArray[np.float64]:
@@ -129,7 +130,7 @@ def moment_matrix(items: Array, chunks: Sequence[Questions]) -> NDArray[np.float
     for chunk in chunks:  # Σ y (x xᵀ − x'x'ᵀ) is a weighted sum over items
         signed = chunk.response * chunk.weight
         weight = _add_rows(_add_rows(weight, chunk.left, signed), chunk.right, -signed)
-    return _numpy(items.T @ (weight[:, None] * items))
+    return as_numpy(items.T @ (weight[:, None] * items))
 
 
 def _flat(X: Array) -> Array:
@@ -147,8 +148,3 @@ def _add_rows(into: Array, rows: Array, values: Array) -> Array:
         np.add.at(into, flat_rows, flat_values)
         return into
     return into.index_add_(0, flat_rows, flat_values)
-
-
-def _numpy(X: Array) -> NDArray[np.float64]:
-    """Return an array of any library as NumPy's."""
-    return np.asarray(X.cpu() if hasattr(X, "cpu") else X, dtype=np.float64)

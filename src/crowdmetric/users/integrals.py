@@ -34,11 +34,11 @@ from numpy.typing import NDArray
 from scipy.special import entr
 
 from crowdmetric.losses import Logistic, Loss
+from crowdmetric.symmetric import as_array
 
 __all__ = [
     "Grid",
     "Integral",
-    "as_array",
     "evaluate_nodes",
     "expected_information",
     "grid_of",
@@ -146,13 +146,6 @@ def root_of(S: Array) -> Array:
 def loadings_of(E: Array, S: Array) -> Array:
     """Return ``E C`` (P, m, q): how each answer's ψ moves with the person's standard normal coordinates."""
     return product(E, root_of(S))
-
-
-def as_array(array: NDArray[np.float64], like: Array) -> Array:
-    """Return a NumPy array as one of the library, type and device of another array."""
-    if isinstance(like, np.ndarray):
-        return array
-    return array_namespace(like).asarray(np.array(array), dtype=like.dtype, device=like.device)
 
 
 def product(X: Array, Y: Array) -> Array:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from crowdmetric.losses import Loss
+from crowdmetric.symmetric import as_array, as_numpy
 from crowdmetric.users.integrals import Integral, posterior_of
-from crowdmetric.users.population import Law, PopulationBlock, Structure, integrate
+from crowdmetric.users.population import Law, PopulationBlock, Structure, integrate, pull_of
 
 __all__ = ["BiasSums", "bias_sums", "posterior_means", "posteriors"]
 
@@ -36,8 +38,7 @@ def posterior_means(block: PopulationBlock, law: Law, loss: Loss) -> Array:
 
 
 def _means(block: PopulationBlock, law: Law, integral: Integral) -> Array:
-    pull = np.einsum("pmq,pm->pq", block.loadings, integral.slope)
-    return law.mean + np.einsum("pq,pqd->pd", pull, block.span) @ law.covariance
+    return law.mean + pull_of(block, integral) @ law.covariance
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,8 @@ def bias_sums(block: PopulationBlock, structure: Structure, natural: Array, loss
     law = structure.law(natural, block.span.shape[2])
     integral = integrate(block, law, loss, 1)
     scores = structure.scores(block, integral, law, natural)
-    heaviness = block.weight.sum(axis=1)
-    middle = 0.5 * np.einsum("pm,pmd->pd", block.weight, block.total) / heaviness[:, None]
-    pull = np.einsum("pmq,pm,pqd->pd", block.loadings, integral.slope, block.span)
-    kappa = -2.0 * np.einsum("pd,pd->p", pull @ law.metric, middle)
-    return BiasSums(float(kappa.sum()), float(kappa @ kappa), scores.sum(axis=0), scores.T @ kappa, scores.T @ scores)
+    xp = array_namespace(block.weight)
+    middle = 0.5 * xp.sum(block.weight[:, :, None] * block.total, axis=1) / xp.sum(block.weight, axis=1)[:, None]
+    kappa = -2.0 * xp.sum((pull_of(block, integral) @ as_array(law.metric, middle)) * middle, axis=1)
+    others, cross, information = map(as_numpy, (scores.sum(axis=0), scores.T @ kappa, scores.T @ scores))
+    return BiasSums(float(kappa.sum()), float(kappa @ kappa), others, cross, information)

@@ -16,19 +16,22 @@ free         svec M, μ, svec Σ                             u ~ N(u₀, Σ_u): 
 ===========  ============================================  ===============================
 
 with ``μ = −2Mu₀`` free in both, so that offsets are linear in what is learnt.
+
+Blocks may hold NumPy's arrays or another library's; parameters, laws and sums are always NumPy's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from crowdmetric.losses import Loss
-from crowdmetric.symmetric import degrees_of_freedom, smat
+from crowdmetric.symmetric import as_array, as_numpy, degrees_of_freedom, outer_difference, smat
 from crowdmetric.users.blocks import Block
 from crowdmetric.users.integrals import Integral, kernels, loadings_of, on_grid, product
 from crowdmetric.users.propagation import by_propagation
@@ -44,6 +47,7 @@ __all__ = [
     "integrate",
     "integrate_slowly",
     "method_shift",
+    "pull_of",
     "sums_of",
 ]
 
@@ -61,6 +65,10 @@ class Law:
     metric: Array
     mean: Array
     covariance: Array
+
+    def like(self, array: Any) -> Law:
+        """Return the law in arrays of the library of another."""
+        return Law(*(as_array(part, array) for part in (self.metric, self.mean, self.covariance)))
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,11 @@ class PopulationBlock:
     def every(self, step: int) -> PopulationBlock:
         """Return every so manieth person."""
         return PopulationBlock(*(np.ascontiguousarray(getattr(self, field.name)[::step]) for field in fields(self)))
+
+    def on(self, put: Callable[[Array], Any]) -> PopulationBlock:
+        """Return the people with arrays of another library; who they are stays here."""
+        arrays = (put(getattr(self, field.name)) for field in fields(self) if field.name != "person")
+        return PopulationBlock(*arrays, self.person)
 
 
 def blocks_of(people: Iterable[Block]) -> list[PopulationBlock]:
@@ -157,10 +170,15 @@ def integrate_slowly(block: PopulationBlock, law: Law, loss: Loss, guess: Integr
 def _offsets(block: PopulationBlock, law: Law) -> tuple[Array, Array]:
     """Return the offsets a (P, m) and the covariances S (P, q, q)."""
     B = block.span
+    xp, law = array_namespace(B), law.like(B)
+    tilt, shift = _rows_times(B, law.metric), _rows_times(B, law.mean)
     # ⟨Δ_i, M⟩ = Σ_j E_ij ⟨B_j M, s_i⟩: q products with M a person, not m
-    a = np.empty(block.response.shape)
-    kernels("population").offsets(block.loadings, block.total, _rows_times(B, law.metric), _rows_times(B, law.mean), a)
-    return a, product(_rows_times(B, law.covariance), B.transpose(0, 2, 1))
+    if isinstance(B, np.ndarray):
+        a = np.empty(block.response.shape)
+        kernels("population").offsets(block.loadings, block.total, tilt, shift, a)
+    else:
+        a = xp.sum(block.loadings * (block.total @ xp.matrix_transpose(tilt) + shift[:, None, :]), axis=2)
+    return a, product(_rows_times(B, law.covariance), xp.matrix_transpose(B))
 
 
 def _rows_times(B: Array, X: Array) -> Array:
@@ -221,17 +239,18 @@ class Isotropic:
 
     def scores(self, block: PopulationBlock, integral: Integral, law: Law, natural: Array) -> Array:
         B, bend = block.span, integral.bend
+        xp, law = array_namespace(B), law.like(B)
         p, d = degrees_of_freedom(B.shape[2]), B.shape[2]
-        scores = np.empty((B.shape[0], self.size(d)))
+        scores: Array = xp.empty((B.shape[0], self.size(d)), dtype=B.dtype, device=B.device)
         # Σ = 4s²M²: dΣ = 4s²(dM M + M dM), which meets the metric's own score in the same outer product
-        spread = 8.0 * np.exp(2.0 * natural[-1])
+        spread = 8.0 * float(np.exp(2.0 * natural[-1]))
         tilt = _rows_times(B, law.metric)
         beside = _beside(block, integral)
         beside += product(spread * bend, tilt)
-        kernels("population").outer_sums(B, beside, scores, 0)
-        np.einsum("pj,pjd->pd", _pull(block, integral), B, out=scores[:, p : p + d])
+        _outer_sums(B, beside, scores, 0)
+        scores[:, p : p + d] = pull_of(block, integral)
         # S = 4s² B M² Bᵀ
-        scores[:, -1] = spread * np.einsum("pjk,pjk->p", bend, product(tilt, tilt.transpose(0, 2, 1)))
+        scores[:, -1] = spread * xp.sum(bend * product(tilt, xp.matrix_transpose(tilt)), axis=(1, 2))
         return scores
 
 
@@ -248,26 +267,41 @@ class Free:
     def scores(self, block: PopulationBlock, integral: Integral, law: Law, natural: Array) -> Array:
         B = block.span
         p, d = degrees_of_freedom(B.shape[2]), B.shape[2]
-        scores = np.empty((B.shape[0], self.size(d)))
-        kernels("population").outer_sums(B, _beside(block, integral), scores, 0)
-        np.einsum("pj,pjd->pd", _pull(block, integral), B, out=scores[:, p : p + d])
-        kernels("population").outer_sums(B, product(integral.bend, B), scores, p + d)
+        scores: Array = array_namespace(B).empty((B.shape[0], self.size(d)), dtype=B.dtype, device=B.device)
+        _outer_sums(B, _beside(block, integral), scores, 0)
+        scores[:, p : p + d] = pull_of(block, integral)
+        _outer_sums(B, product(integral.bend, B), scores, p + d)
         return scores
 
 
 STRUCTURES: dict[str, Structure] = {"isotropic": Isotropic(), "free": Free()}
 
 
-def _pull(block: PopulationBlock, integral: Integral) -> Array:
-    """Return λ = Eᵀ slope, (P, q)."""
-    return np.einsum("pmq,pm->pq", block.loadings, integral.slope)
+def pull_of(block: PopulationBlock, integral: Integral) -> Array:
+    """Return ``Bᵀλ = Σ_i slope_i δ_i`` (P, d), λ = Eᵀ slope: where answers pull people."""
+    xp = array_namespace(block.span)
+    along = xp.sum(block.loadings * integral.slope[:, :, None], axis=1)
+    pull: Array = product(along[:, None, :], block.span)[:, 0]
+    return pull
 
 
 def _beside(block: PopulationBlock, integral: Integral) -> Array:
     """Return T_j = Σ_i slope_i E_ij s_i, (P, q, d)."""
+    if not isinstance(block.total, np.ndarray):
+        weighted = block.loadings * integral.slope[:, :, None]
+        return array_namespace(weighted).matrix_transpose(weighted) @ block.total
     out = np.empty(block.span.shape)
     kernels("population").beside(block.loadings, integral.slope, block.total, out)
     return out
+
+
+def _outer_sums(X: Array, Y: Array, out: Array, begin: int) -> None:
+    """Write ``Σ_j svec(sym(X_j Y_jᵀ))`` (P, p) for rows X_j, Y_j of (P, q, d) into out, from a column on."""
+    if isinstance(X, np.ndarray):
+        kernels("population").outer_sums(X, Y, out, begin)
+        return
+    p = degrees_of_freedom(X.shape[2])
+    out[:, begin : begin + p] = sum(outer_difference(X[:, j], Y[:, j]) for j in range(X.shape[1]))
 
 
 def sums_of(
@@ -283,4 +317,5 @@ def sums_of(
     law = structure.law(natural, block.span.shape[2])
     integral = integrate(block, law, loss, largest_grid)
     scores = structure.scores(block, integral, law, natural)
-    return Sums(float(np.sum(integral.value)), scores.sum(axis=0), scores.T @ scores if information else None)
+    outer = as_numpy(scores.T @ scores) if information else None
+    return Sums(float(integral.value.sum()), as_numpy(scores.sum(axis=0)), outer)

@@ -27,7 +27,8 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from crowdmetric.losses import Logistic, Loss
-from crowdmetric.users.integrals import REACH, Integral, as_array, grid_of, kernels, lines, loadings_of
+from crowdmetric.symmetric import as_array
+from crowdmetric.users.integrals import REACH, Integral, grid_of, kernels, lines, loadings_of
 
 __all__ = ["by_propagation", "propagate"]
 
