@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.choice import choose_covariance, matched_share
 from crowdmetric.commands.base import Command, UsageError, note, print_model
+from crowdmetric.commands.engines import open_engine
 from crowdmetric.commands.streamed import fit_streamed
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
@@ -61,6 +62,7 @@ PASSED = {
     "jobs": "jobs",
     "tol": "tol",
     "max_iter": "max_iter",
+    "engine": "engine",
     "memory": "memory",
     "checkpoint": "checkpoint",
     "seed": "random_state",
@@ -95,6 +97,7 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--starts", type=int, metavar="N", help="points to begin a population fit from (default: 2)")
     add("--integration", choices=INTEGRATIONS, help="how a population is integrated out (default: auto)")
     add("--jobs", type=int, metavar="N", help="threads of a population fit (default: one a core)")
+    add("--engine", metavar="NAME", help="of a population fit: local, torch, torch:DEVICE, dask or dask:ADDRESS")
     add("--labels", metavar="FILE", help="CSV or Parquet: item_id, subspace (empty or -1: in none)")
     add("--discover", action="store_true", help="find the subspaces among the items instead")
     add("--subspaces", type=int, metavar="N", help="how many to discover (default: chosen from the items)")
@@ -126,6 +129,14 @@ def _run(options: Namespace) -> None:
     parameters = _parameters(options, name)
     preprocessing = _preprocessing(options)
     check_target(options.out, options.overwrite, is_model)
+    with open_engine(options) as engine:
+        if engine is not None:
+            parameters["engine"] = engine
+            parameters.pop("jobs", None)  # the engine has them
+        _fit(options, name, reason, parameters, preprocessing)
+
+
+def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any], preprocessing: ItemMap | None) -> None:
     items = read_items(options.items)
     if options.memory is not None:
         features = items.features if preprocessing is None else preprocessing.fit_transform(items.features)
@@ -152,8 +163,12 @@ def _run(options: Namespace) -> None:
         reasons.append(f"the covariance of people is taken as {choice.value}, because {choice.reason}")
         note(options, reasons[-1])
     estimator = ESTIMATORS[name](features, **parameters)
-    with show_progress("Learning the metric", quiet=options.quiet):
+    with show_progress("Learning the metric", quiet=options.quiet) as say:
+        if name == "population":
+            estimator.set_params(progress=say)
         estimator.fit(comparisons)
+    where_it_ran = {"progress": None, "engine": None}  # which a saved model has no use for
+    estimator.set_params(**{key: value for key, value in where_it_ran.items() if key in estimator.get_params()})
     found = getattr(estimator, "discovery_", None)
     if found is not None:
         for line in found.summary().splitlines():

@@ -34,7 +34,7 @@ def fit_streamed(
     note(options, plan.sentence)
     with show_progress("Learning the metric", quiet=options.quiet) as say:
         estimator.set_params(progress=say).fit(scan)
-    estimator.set_params(progress=None)
+    estimator.set_params(progress=None, engine=None)  # which a saved model has no use for
     model = save_model(
         options.out,
         estimator,

@@ -7,7 +7,8 @@ lost takes its chunks with it: they are sent again, to the others, and only they
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from operator import add
 from typing import Any, TypeVar
@@ -21,6 +22,8 @@ Result = TypeVar("Result")
 
 # How often chunks are sent again within one pass before the cluster is given up.
 ATTEMPTS = 5
+# How long a scheduler may take to answer.
+PATIENCE = "10s"
 
 
 class DaskEngine:
@@ -41,7 +44,7 @@ class DaskEngine:
         distributed = _distributed()
         if isinstance(client, str):
             try:
-                client = distributed.Client(client, timeout="10s")
+                client = distributed.Client(client, timeout=PATIENCE)
             except (OSError, TimeoutError) as error:
                 raise DataError(f"no Dask scheduler answers at {client!r} ({error}); check the address") from None
         if not isinstance(client, distributed.Client):
@@ -49,6 +52,24 @@ class DaskEngine:
         self.client = client
         self._jobs: Sequence[Any] = ()
         self._held: list[Any] = []
+
+    @staticmethod
+    @contextmanager
+    def here(workers: int) -> Iterator[DaskEngine]:
+        """Yield an engine on a cluster of processes of this machine, one thread each, which ends with the body."""
+        distributed = _distributed()
+        with (
+            distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            yield DaskEngine(client)
+
+    @property
+    def n_workers(self) -> int:
+        """How many workers there are now."""
+        return len(self.client.scheduler_info(n_workers=-1)["workers"])
 
     def sum(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> Result:
         """Return the sum of the results, added in the order of the jobs."""

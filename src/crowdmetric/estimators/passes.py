@@ -23,9 +23,9 @@ class Passes:
         self._say, self._people, self._expected = say, people, expected
         self._passes, self._seconds = 0, 0.0
 
-    def __call__(self, seconds: float) -> None:
-        """Count a pass that took so long."""
-        self._passes += 1
+    def __call__(self, seconds: float, passes: int = 1) -> None:
+        """Count a pass, or some, that took so long."""
+        self._passes += passes
         self._seconds += seconds
         seconds = self._seconds / self._passes
         left = max(self._expected - self._passes, 1) * seconds

@@ -51,6 +51,8 @@ PEOPLE_A_PARAMETER = 20
 NOT_THE_FIT = {"items", "engine", "loss", "max_iter", "jobs", "memory", "checkpoint", "progress", "warm_start"}
 # Passes over all people that a fit to many of them usually takes, to say how long it may take.
 USUAL_PASSES = 15
+# The same where only gradients are used.
+USUAL_GRADIENTS = 60
 # How far a warm start is drawn to the identity.
 LIFT = 0.05
 # An approximate integral may move no entry of the metric by more standard errors than this.
@@ -265,6 +267,7 @@ class PopulationMetric(CrowdMetric):
         fit = fit_low_rank_law(
             replace(rows.jointly(), items=units.inside(rows.items)), rank, loss,
             engine=self.engine if isinstance(self.engine, TorchEngine) else None, max_iterations=self.max_iter,
+            after_step=self._told(rows.users.size),
         )  # fmt: skip
         law, result = units.law_outside(fit.law), fit.result
         self.scale_ = float(np.trace(law.metric)) / d
@@ -284,6 +287,20 @@ class PopulationMetric(CrowdMetric):
         points = fit.points / units.size - 2.0 * units.centre @ law.metric
         self._finish(self.scale_ * self.shape_, rows.users, points, solution)
         return self
+
+    def _told(self, people: int) -> Callable[[int, float], None] | None:
+        """Return what hears of the steps of a fit by gradients: how many passes were made, and the value."""
+        if self.progress is None:
+            return None
+        passes, made, clock = Passes(self.progress, people, USUAL_GRADIENTS), 0, perf_counter()
+
+        def tell(so_far: int, value: float) -> None:
+            nonlocal made, clock
+            now = perf_counter()
+            passes(now - clock, so_far - made)
+            made, clock = so_far, now
+
+        return tell
 
     def _describe_law(self, law: Law, spread: float | None) -> None:
         """Set what is known of the population, s being given where it is isotropic."""

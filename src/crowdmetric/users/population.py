@@ -23,7 +23,7 @@ Blocks may hold NumPy's arrays or another library's; parameters, laws and sums a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -98,8 +98,8 @@ class PopulationBlock:
 
     def on(self, put: Callable[[Array], Any]) -> PopulationBlock:
         """Return the people with arrays of another library; who they are stays here."""
-        arrays = (put(getattr(self, field.name)) for field in fields(self) if field.name != "person")
-        return PopulationBlock(*arrays, self.person)
+        names = (field.name for field in fields(self) if field.name != "person")
+        return replace(self, **{name: put(getattr(self, name)) for name in names})
 
 
 def blocks_of(people: Iterable[Block]) -> list[PopulationBlock]:
