@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -161,6 +165,72 @@ def test_a_killed_worker_costs_only_its_chunks(cluster: Any) -> None:
     victim = next(iter(cluster.cluster.workers.values()))
     os.kill(victim.pid, signal.SIGKILL)
     np.testing.assert_array_equal(engine.sum(np.square, jobs), expected)
+
+
+def test_a_worker_killed_mid_fit_changes_nothing(mixed: Crowd, cluster: Any) -> None:
+    killed: list[int] = []
+
+    def kill(sentence: str) -> None:
+        if not killed:
+            killed.append(next(iter(cluster.cluster.workers.values())).pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    plain, there = (
+        PopulationMetric(mixed.items, starts=1, uncertainty=False, engine=engine, progress=progress).fit(
+            mixed.pairs, mixed.y, users=mixed.users
+        )
+        for engine, progress in ((LocalEngine(1), None), (DaskEngine(cluster), kill))
+    )
+    assert killed
+    np.testing.assert_array_equal(there.metric_, plain.metric_)
+
+
+def _started(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", *arguments, "--scheduler-file", str(folder / "scheduler.json"), "--no-dashboard"]
+    return subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=folder)
+
+
+def test_a_lost_scheduler_ends_in_a_sentence_and_the_last_step_is_saved(
+    mixed: Crowd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed", reason="dask.distributed is not installed (extra: cluster)")
+    monkeypatch.setattr("crowdmetric.engines.dask_engine.PATIENCE", "3s")
+    options: dict[str, Any] = {"starts": 1, "uncertainty": False}
+    data = {"pairs": mixed.pairs, "y": mixed.y, "users": mixed.users}
+    scheduler = _started(tmp_path, "distributed.cli.dask_scheduler", "--port", "0", "--host", "127.0.0.1")
+    worker = None
+    try:
+        written = tmp_path / "scheduler.json"
+        while not (written.exists() and written.read_text().strip().endswith("}")):
+            assert scheduler.poll() is None, "the scheduler did not start"
+            time.sleep(0.05)
+        worker = _started(tmp_path, "distributed.cli.dask_worker", "--nthreads", "1", "--no-nanny")
+        address = json.loads(written.read_text())["address"]
+        passes = 0
+
+        def kill(sentence: str) -> None:
+            nonlocal passes
+            passes += 1
+            if passes == 4:
+                scheduler.kill()
+                scheduler.wait()
+
+        model = PopulationMetric(
+            mixed.items, engine=DaskEngine(address), progress=kill, checkpoint=tmp_path / "state.npz", **options
+        )
+        with pytest.raises(SolverError, match=r"scheduler cannot be reached .* the last finished step is in the check"):
+            model.fit(**data)
+    finally:
+        for process in (scheduler, worker):
+            if process is not None:
+                process.kill()
+                process.wait()
+    told: list[str] = []
+    whole = PopulationMetric(mixed.items, progress=told.append, **options).fit(**data)
+    all_passes, told[:] = len(told), []
+    model.set_params(engine=LocalEngine(1), progress=told.append).fit(**data)
+    np.testing.assert_array_equal(model.metric_, whole.metric_)
+    assert len(told) < all_passes  # it went on, and did not begin again
 
 
 def test_an_error_in_a_chunk_is_not_taken_for_a_lost_worker(cluster: Any) -> None:

@@ -85,9 +85,9 @@ class DaskEngine:
 
     def _send(self, jobs: list[Any]) -> list[Any]:
         """Return futures of chunks that lie in workers' memory."""
-        self._check_cluster()
-        held: list[Any] = self.client.scatter(jobs, hash=False)
-        return held
+        with self._explained():
+            held: list[Any] = self.client.scatter(jobs, hash=False)
+            return held
 
     def _results(self, function: Callable[[Any], Any], jobs: Sequence[Any]) -> list[Any]:
         results: dict[int, Any] = {}
@@ -95,8 +95,8 @@ class DaskEngine:
             missing = [i for i in range(len(jobs)) if i not in results]
             if not missing:
                 return [results[i] for i in range(len(jobs))]
-            self._check_cluster()
-            futures = self.client.map(function, [self._held[i] for i in missing], pure=False, retries=0)
+            with self._explained():
+                futures = self.client.map(function, [self._held[i] for i in missing], pure=False, retries=0)
             lost = []
             for i, future in zip(missing, futures, strict=True):
                 try:
@@ -112,16 +112,19 @@ class DaskEngine:
             "most likely for want of memory: give them more, or make chunks smaller"
         )
 
-    def _check_cluster(self) -> None:
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
         """Say so if the scheduler is gone, or if it has nobody to work for it."""
         try:
-            workers = self.client.scheduler_info(n_workers=-1)["workers"]
-            if not workers:
+            if not self.client.scheduler_info(n_workers=-1)["workers"]:
                 self.client.wait_for_workers(1, timeout=30)
-        except (OSError, TimeoutError, AttributeError, RuntimeError) as error:  # RuntimeError: its event loop has ended
+            yield
+        # a client whose scheduler is gone has no workers to name (KeyError), or an event loop that has ended (Runtime)
+        except (OSError, TimeoutError, AttributeError, KeyError, RuntimeError) as error:
+            why = str(error) if isinstance(error, OSError | TimeoutError) else "the connection is lost"
             raise SolverError(
-                f"the Dask scheduler cannot be reached or has no workers left ({error}); the last finished step is "
-                "in the checkpoint, if one was asked for"
+                f"the Dask scheduler cannot be reached or has no workers left ({why}); the last finished step is in "
+                "the checkpoint, if one was asked for"
             ) from None
 
 

@@ -28,7 +28,6 @@ from crowdmetric.losses import Loss
 from crowdmetric.solvers.charts import Chart
 from crowdmetric.solvers.population import (
     PopulationFit,
-    fit_law,
     fit_with_evidence,
     observed_information,
     scale_correction,
@@ -415,9 +414,9 @@ class PopulationMetric(CrowdMetric):
         for number in range(self.starts if previous is None else 1):
             start = _start(chart, rng if number else None) if previous is None else previous
             if self.ridge == "evidence" and not ends:
-                ends.append(fit_with_evidence(some.total, chart, start, **options))
+                ends.append(fit_with_evidence(some.total, chart, start, take_up=some.take_up, **options))
             elif not ends:
-                ends.append(fit_law(some.total, chart, start, ridge=given, **options))
+                ends.append(some.fit("start", chart, start, ridge=given, **options))
             else:
                 ends.append(self._another_end(some, chart, start, ends))
         self.starts_ = np.array([-end.result.at.value for end in ends])
@@ -428,9 +427,10 @@ class PopulationMetric(CrowdMetric):
     ) -> PopulationFit:
         """Return where a later start ends: as closely as it takes to say whether it agrees, all the way if it wins."""
         loosely = self._options() | {"tolerance": max(self.tol, AGREEMENT_KNOWN)}
-        end = fit_law(some.total, chart, start, **_ridges(ends[0]), **loosely)
+        stage = f"start {len(ends)}"
+        end = some.fit(stage, chart, start, **_ridges(ends[0]), **loosely)
         if end.result.at.value < min(other.result.at.value for other in ends) - AGREEMENT_KNOWN:
-            end = fit_law(some.total, chart, end.theta, **_ridges(ends[0]), **self._options())
+            end = some.fit(f"{stage}, closely", chart, end.theta, **_ridges(ends[0]), **self._options())
         return end
 
     def _options(self) -> dict[str, Any]:

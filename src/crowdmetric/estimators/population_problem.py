@@ -109,10 +109,14 @@ class PopulationProblem:
 
     def fit(self, stage: str, chart: Chart, start: Array | ScoringState, **options: Any) -> PopulationFit:
         """Maximise the penalised likelihood (`fit_law`), from where a checkpoint has left this stage if it has."""
+        start, more = self.take_up(stage, start)
+        return fit_law(self.total, chart, start, **options, **more)
+
+    def take_up(self, stage: str, start: Array | ScoringState) -> tuple[Array | ScoringState, dict[str, Any]]:
+        """Return where a stage begins, and who hears of its steps: a checkpoint, where there is one."""
         if self.checkpoint is None:
-            return fit_law(self.total, chart, start, **options)
-        start = self.checkpoint.state(stage) or start
-        return fit_law(self.total, chart, start, after_step=self.checkpoint.saver(stage), **options)
+            return start, {}
+        return self.checkpoint.state(stage) or start, {"after_step": self.checkpoint.saver(stage)}
 
     def digest(self) -> str:
         """Return a fingerprint of the people, by those in the sample."""

@@ -185,16 +185,28 @@ def remembering(total: Total) -> Total:
     return remembered
 
 
-def fit_with_evidence(total: Total, chart: Chart, start: Array, **options: Any) -> PopulationFit:
-    """Fit with the ridges that the evidence asks for, refitting until they have settled."""
+def fit_with_evidence(
+    total: Total,
+    chart: Chart,
+    start: Array,
+    *,
+    take_up: Callable[[str, Array], tuple[Array | ScoringState, dict[str, Any]]] | None = None,
+    **options: Any,
+) -> PopulationFit:
+    """Fit with the ridges that the evidence asks for, refitting until they have settled.
+
+    `take_up` of a stage's name and start, for fits that are saved, returns where to begin instead and what else to tell
+    `fit_law`.
+    """
     p = degrees_of_freedom(chart.d)
     P = _traceless(chart.d)
     total = remembering(total)
     ridge, size_ridge, fit = 1.0, 0.0, None
     loosely = options | {"tolerance": max(ROUGH, options.get("tolerance", 0.0))}
-    for _ in range(REFITS):
-        start = start if fit is None else fit.theta
-        fit = fit_law(total, chart, start, ridge=ridge, size_ridge=size_ridge, **loosely)
+    for number in range(REFITS):
+        begin = start if fit is None else fit.theta
+        at, more = (begin, {}) if take_up is None else take_up(f"evidence {number}", begin)
+        fit = fit_law(total, chart, at, ridge=ridge, size_ridge=size_ridge, **loosely, **more)
         # a metric that is a multiple of the identity asks for an infinite ridge: one that holds it there will do
         distance = 2.0 * _ridge(fit.natural[:p], 1.0, P)[0]
         wanted = fit.determined / max(distance, 1e-6)
@@ -208,7 +220,8 @@ def fit_with_evidence(total: Total, chart: Chart, start: Array, **options: Any) 
         if settled:
             break
     assert fit is not None
-    return fit_law(total, chart, fit.theta, ridge=ridge, size_ridge=size_ridge, **options)
+    at, more = (fit.theta, {}) if take_up is None else take_up("evidence", fit.theta)
+    return fit_law(total, chart, at, ridge=ridge, size_ridge=size_ridge, **options, **more)
 
 
 def _size_ridge(fit: PopulationFit, d: int) -> float:
