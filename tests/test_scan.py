@@ -17,11 +17,11 @@ from crowdmetric.estimators import population_problem
 from crowdmetric.estimators.inputs import read_rows
 from crowdmetric.estimators.memory import read_memory
 from crowdmetric.estimators.population_problem import PopulationProblem
-from crowdmetric.identifiability import diagnose
+from crowdmetric.identifiability import assignment, diagnose, plan_diagnosis
 from crowdmetric.losses import get_loss
 from crowdmetric.persist import load_model
 from crowdmetric.simulate import Crowd, simulate_crowd
-from crowdmetric.tables import spool
+from crowdmetric.tables import ComparisonScan, spool
 
 N_ITEMS = 40
 
@@ -277,10 +277,50 @@ def test_a_sample_for_the_starts_is_the_same_people(
     assert 450 < steps[0] < 900
 
 
-def test_a_scan_is_diagnosed_as_in_memory(crowd: Crowd, table: Comparisons, tmp_path: Path) -> None:
-    assert (
-        diagnose(crowd.items, scan_of(table, tmp_path)).summary() == diagnose(crowd.items, by_person(table)).summary()
-    )
+@pytest.fixture
+def never_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small chunks, and nobody who may read them all at once."""
+
+    def refuse(scan: ComparisonScan) -> None:
+        raise AssertionError("a scan was read into memory")
+
+    monkeypatch.setattr(spool, "CHUNK_ROWS", 300)
+    monkeypatch.setattr(ComparisonScan, "collect", refuse)
+
+
+@pytest.mark.parametrize("comparisons", [1, 5])
+@pytest.mark.parametrize("cells", [200_000, 600])
+def test_a_scan_is_diagnosed_as_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, never_in_memory: None, comparisons: int, cells: int
+) -> None:
+    crowd = simulate_crowd(3, None, None, users=700, comparisons=comparisons, seed=3)
+    whole = Comparisons.from_arrays(crowd.users, crowd.pairs, crowd.y, n_items=len(crowd.items))
+    table = whole.take(np.random.default_rng(0).permutation(len(whole)))
+    monkeypatch.setattr(assignment, "CELLS", cells)
+    monkeypatch.setattr(assignment, "FEWEST_ANSWERS", 10)
+    scan = scan_of(table, tmp_path)
+    assert len(scan.chunks) > 2
+    here, there = diagnose(crowd.items, by_person(table)), diagnose(crowd.items, scan, memory="4GB")
+    if cells == 200_000:
+        assert there.summary() == here.summary()
+    for name in ("rank", "people", "silent", "answers", "most_answers", "spare", "span", "items", "population_rank"):
+        assert getattr(here, name) == getattr(there, name), name
+    assert here.largest == pytest.approx(there.largest, nan_ok=True)
+    # the check of who was asked what looks at some people only, by design: about as many of them
+    assert there.assignment.people == pytest.approx(here.assignment.people, rel=0.05)
+    assert there.assignment.suspicious == here.assignment.suspicious
+
+
+def test_the_memory_of_a_diagnosis_is_planned(
+    crowd: Crowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crowdmetric.estimators.memory._in_use", lambda: 10**8)
+    scan = scan_of(table, tmp_path)
+    with pytest.raises(DataError, match=r"is too little: this diagnosis takes .* at the least; raise memory"):
+        diagnose(crowd.items, scan, memory="1MB")
+    assert "answers are read from disk, a chunk at a time" in plan_diagnosis(crowd.items, scan, "4GB").sentence
+    with pytest.raises(DataError, match="memory='2GB' is a limit for scanned comparisons"):
+        diagnose(crowd.items, table, memory="2GB")
 
 
 def test_scans_and_arrays_do_not_mix(crowd: Crowd, table: Comparisons, tmp_path: Path) -> None:
@@ -449,3 +489,19 @@ def test_the_command_line_fits_within_a_memory_limit(
     assert main([*arguments[:-1], "lots", "--out", str(tmp_path / "none")]) == 1
     assert "memory='lots' is not a number of bytes" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
+
+
+def test_the_command_line_diagnoses_within_a_memory_limit(
+    crowd: Crowd, table: Comparisons, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "items.npy", crowd.items)
+    table.write(tmp_path / "answers.parquet")
+    arguments = ["diagnose", str(tmp_path / "items.npy"), str(tmp_path / "answers.parquet")]
+    assert main(arguments) == 0
+    plain = capsys.readouterr().out
+    assert main([*arguments, "--memory", "2GB"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == plain
+    assert "2,084 people with 2,500 answers: about" in printed.err
+    assert main([*arguments, "--memory", "1kB"]) == 1
+    assert "is too little" in capsys.readouterr().err

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser, Namespace
 
-from crowdmetric.commands.base import Command
+from crowdmetric.commands.base import Command, note
+from crowdmetric.commands.scans import scan_answers
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.identifiability import diagnose
-from crowdmetric.tables import read_items
+from crowdmetric.identifiability import diagnose, plan_diagnosis
+from crowdmetric.progress import show_progress
+from crowdmetric.tables import ComparisonScan, read_items
 
 __all__ = ["DIAGNOSE"]
 
@@ -16,13 +18,22 @@ __all__ = ["DIAGNOSE"]
 def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("items", metavar="ITEMS", help="CSV, Parquet, .npy or .npz: one row an item")
     parser.add_argument("comparisons", metavar="COMPARISONS", help="CSV or Parquet: who compared what")
+    parser.add_argument("--memory", metavar="SIZE", help="leave answers on disk and stay within SIZE, such as 2GB")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _run(options: Namespace) -> None:
     items = read_items(options.items)
-    answers = Comparisons.read(options.comparisons, item_ids=items.ids)
-    found = diagnose(items.features, answers, features=items.feature_names, item_ids=items.ids)
+    answers: Comparisons | ComparisonScan
+    if options.memory is None:
+        answers = Comparisons.read(options.comparisons, item_ids=items.ids)
+    else:
+        answers = scan_answers(options, items)
+        note(options, plan_diagnosis(items.features, answers, options.memory).sentence)
+    with show_progress("Looking at the answers", quiet=options.quiet):
+        found = diagnose(
+            items.features, answers, features=items.feature_names, item_ids=items.ids, memory=options.memory
+        )
     if options.json:
         print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
     else:

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.commands.base import note, print_model
-from crowdmetric.comparisons import Comparisons
+from crowdmetric.commands.scans import scan_answers
 from crowdmetric.estimators import PopulationMetric
 from crowdmetric.persist import save_model
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.progress import show_progress
-from crowdmetric.tables import ComparisonScan, Items
+from crowdmetric.tables import Items
 
 __all__ = ["fit_streamed"]
 
@@ -28,10 +28,8 @@ def fit_streamed(
 ) -> None:
     """Fit, save and print a model; what the answers could teach, and where people stand, is left out for its size."""
     estimator = PopulationMetric(features, **parameters)
-    with show_progress("Grouping the answers by person", quiet=options.quiet):
-        scan = _scan(options.comparisons, items)
-        plan = estimator.memory_plan(scan)
-    note(options, plan.sentence)
+    scan = scan_answers(options, items)
+    note(options, estimator.memory_plan(scan).sentence)
     with show_progress("Learning the metric", quiet=options.quiet) as say:
         estimator.set_params(progress=say).fit(scan)
     estimator.set_params(progress=None, engine=None)  # which a saved model has no use for
@@ -45,8 +43,3 @@ def fit_streamed(
         overwrite=options.overwrite,
     )
     print_model(options, model, options.out)
-
-
-def _scan(path: str, items: Items) -> ComparisonScan:
-    is_text = path.lower().endswith((".csv", ".csv.gz"))
-    return (Comparisons.scan_csv if is_text else Comparisons.scan_parquet)(path, items=items)

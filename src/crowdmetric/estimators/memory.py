@@ -47,6 +47,11 @@ def read_memory(memory: Any) -> int:
     return int(memory)
 
 
+def bytes_to_lay_out(d: int) -> int:
+    """Return what laying out an answer on items of d features takes."""
+    return LAYOUT_VECTORS * 8 * d + LAYOUT_BYTES
+
+
 def _free() -> int:
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -92,15 +97,25 @@ class MemoryPlan:
         a_row = 2 * 8 * d + 48  # an answer laid out: δ, s, response, weight, person and loadings
         sample = int(min(people, PEOPLE_FOR_STARTS * 2) * answers / max(people, 1)) * a_row * 2
         n = degrees_of_freedom(d) + d + 1
-        a_job = chunk_rows * (LAYOUT_VECTORS * 8 * d + LAYOUT_BYTES) + BLOCK_ARRAYS * 8 * BLOCK_SIZE + 2 * 8 * n * n
-        needed = _in_use() + RUNTIME + items * 8 * d + sample + STEP_MATRICES * 8 * theta * theta + jobs * a_job
-        plan = MemoryPlan(needed, answers * a_row, limit, people, answers)
-        if plan.needed > plan.limit:
+        a_job = chunk_rows * bytes_to_lay_out(d) + BLOCK_ARRAYS * 8 * BLOCK_SIZE + 2 * 8 * n * n
+        work = items * 8 * d + sample + STEP_MATRICES * 8 * theta * theta + jobs * a_job
+        return MemoryPlan.of_work(people, answers, work, limit, "fit", keep=answers * a_row, remedy=", or lower jobs")
+
+    @staticmethod
+    def of_work(
+        people: int, answers: int, work: int, limit: int, what: str, *, keep: int = 0, remedy: str = ""
+    ) -> MemoryPlan:
+        """Return the plan for work that takes so many bytes beyond the process, or say that the limit is too low.
+
+        `what` names the work, `keep` is what all answers take where they may stay in memory.
+        """
+        needed = _in_use() + RUNTIME + work
+        if needed > limit:
             raise DataError(
-                f"memory={limit / 1e9:.2g} GB is too little: this fit takes {needed / 1e9:.2g} GB at the least; raise "
-                "memory, or lower jobs"
+                f"memory={limit / 1e9:.2g} GB is too little: this {what} takes {needed / 1e9:.2g} GB at the least; "
+                f"raise memory{remedy}"
             )
-        return plan
+        return MemoryPlan(needed, keep, limit, people, answers)
 
     @property
     def room(self) -> int:
@@ -110,11 +125,13 @@ class MemoryPlan:
     @property
     def sentence(self) -> str:
         """The plan in words."""
-        share = min(1.0, self.room / max(self.everything, 1))
+        share = min(1.0, self.room / self.everything) if self.everything else 0.0
         size = f"about {(self.needed + self.room) / 1e9:.2g} GB of memory (limit {self.limit / 1e9:.2g} GB)"
         kept = (
             "all answers stay in it after the first pass"
             if share == 1.0
+            else "answers are read from disk, a chunk at a time"
+            if not self.everything
             else f"{100 * share:.0f} % of the answers stay in it, the rest is read from disk at every pass"
         )
         return f"{self.people:,} people with {self.answers:,} answers: {size}; {kept}"

@@ -20,7 +20,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.estimators.inputs import Rows, check_items
 from crowdmetric.estimators.units import Units
 from crowdmetric.losses import Loss
-from crowdmetric.tables import ComparisonScan, SpoolChunk
+from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
 from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.population import PopulationBlock, blocks_of
 
@@ -30,8 +30,6 @@ Array = NDArray[Any]
 
 # Numbers in the (people, answers, p) temporary of a block: large enough for threads, small enough for a cache.
 BLOCK_SIZE = 1 << 18
-# Knuth's multiplicative hash: people are drawn for a sample by their number, but not by a period of it.
-GOLDEN = np.uint64(2654435761)
 
 
 class Chunk(Protocol):
@@ -217,7 +215,7 @@ def sample_of(chunk: Chunk, step: int) -> Sample:
     blocks = []
     for block in chunk.blocks():
         people[block.span.shape[1]] += block.person.size
-        drawn = (block.person.astype(np.uint64) * GOLDEN) % np.uint64(1 << 32) < np.uint64((1 << 32) // step)
+        drawn = is_drawn(block.person, step)
         if drawn.any():
             blocks.append(PopulationBlock(*(getattr(block, f.name)[drawn] for f in fields(block))))
     return Sample(people, blocks)

@@ -28,6 +28,6 @@ from __future__ import annotations
 from crowdmetric.identifiability.assignment import Assignment, Dependence
 from crowdmetric.identifiability.diagnosis import Diagnosis
 from crowdmetric.identifiability.examples import ItemPair
-from crowdmetric.identifiability.verdict import diagnose
+from crowdmetric.identifiability.verdict import diagnose, plan_diagnosis
 
-__all__ = ["Assignment", "Dependence", "Diagnosis", "ItemPair", "diagnose"]
+__all__ = ["Assignment", "Dependence", "Diagnosis", "ItemPair", "diagnose", "plan_diagnosis"]

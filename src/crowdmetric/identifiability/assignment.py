@@ -31,7 +31,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from crowdmetric.identifiability.questions import Questions
+from crowdmetric.identifiability.questions import Asked, Questions
 
 __all__ = ["Assignment", "Dependence", "check_assignment", "disjoint_questions"]
 
@@ -108,9 +108,10 @@ class Assignment:
         return any(found is not None and found.found for found in (self.midpoints, self.differences))
 
 
-def check_assignment(questions: Questions, seed: int = 0) -> Assignment:
+def check_assignment(asked: Asked, seed: int = 0) -> Assignment:
     """Test whether the questions depend on who is asked."""
     rng = np.random.default_rng(seed)
+    questions = asked.some(_enough(asked.d))
     rows = disjoint_questions(questions, _some_people(questions, rng), rng)
     person = questions.person[rows]
     starts = np.flatnonzero(np.diff(person, prepend=-1))
@@ -126,13 +127,17 @@ def check_assignment(questions: Questions, seed: int = 0) -> Assignment:
     )
 
 
+def _enough(d: int) -> int:
+    """Return how many answers are looked at where there are more."""
+    return max(CELLS // d, FEWEST_ANSWERS)
+
+
 def _some_people(questions: Questions, rng: Generator) -> Indices:
     """Return the rows of people with two answers or more, in a random order; of some of them if there are very many."""
     counts = np.bincount(questions.person)
     able = np.flatnonzero(counts >= 2)
-    most = max(CELLS // questions.d, FEWEST_ANSWERS)
     rng.shuffle(able)
-    kept = able[: max(FEWEST_PEOPLE, int(np.searchsorted(np.cumsum(counts[able]), most)))]
+    kept = able[: max(FEWEST_PEOPLE, int(np.searchsorted(np.cumsum(counts[able]), _enough(questions.d))))]
     chosen = np.zeros(len(counts), dtype=bool)
     chosen[kept] = True
     return rng.permutation(np.flatnonzero(chosen[questions.person]))

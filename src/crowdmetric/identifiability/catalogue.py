@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.identifiability.questions import Questions
+from crowdmetric.identifiability.questions import Asked
 from crowdmetric.identifiability.spectrum import Spectrum, common_spectrum
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference
 
@@ -26,7 +26,7 @@ LARGEST = 2_000
 MOST_ITEMS = 100_000
 
 
-def ceiling(questions: Questions, seed: int = 0) -> Spectrum | None:
+def ceiling(questions: Asked, seed: int = 0) -> Spectrum | None:
     """Return the spectrum of all questions that could be asked about the items shown; None where that takes too long.
 
     Comparing every item with one of them is enough: every other Δ and δ is a difference of theirs. Some of very many
@@ -46,7 +46,7 @@ def ceiling(questions: Questions, seed: int = 0) -> Spectrum | None:
     return _spectrum(questions, used)
 
 
-def _spectrum(questions: Questions, rows: NDArray[np.intp]) -> Spectrum:
+def _spectrum(questions: Asked, rows: NDArray[np.intp]) -> Spectrum:
     d = questions.d
     p = degrees_of_freedom(d)
     x = questions.items[rows]
@@ -60,7 +60,7 @@ def _spectrum(questions: Questions, rows: NDArray[np.intp]) -> Spectrum:
     return common_spectrum(common, questions.unit)
 
 
-def two_valued(questions: Questions) -> list[int]:
+def two_valued(questions: Asked) -> list[int]:
     """Return the features that take two values only among the items shown."""
     x = questions.items[questions.used]
     low, high = x.min(axis=0), x.max(axis=0)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.identifiability.questions import Questions
+from crowdmetric.identifiability.questions import Asked
 from crowdmetric.identifiability.spectrum import Spectrum
 from crowdmetric.symmetric import describe_direction, entry_name, svec
 
@@ -45,7 +45,7 @@ class ItemPair:
     unknown: float
 
 
-def unknown_distances(questions: Questions, spectrum: Spectrum, seed: int = 0) -> tuple[float, tuple[ItemPair, ...]]:
+def unknown_distances(questions: Asked, spectrum: Spectrum, seed: int = 0) -> tuple[float, tuple[ItemPair, ...]]:
     """Return the mean unknown share of random pairs of items shown, and those with the most, no item twice."""
     used = questions.used
     if len(used) < 2 or spectrum.low == spectrum.high == questions.d * (questions.d + 1) // 2:

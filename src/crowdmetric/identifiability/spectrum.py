@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.identifiability.people import Tally, people_with_answers_to_spare
-from crowdmetric.identifiability.questions import Questions
+from crowdmetric.identifiability.questions import Asked
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference, smat, svec
 from crowdmetric.users.projected import RANK_TOLERANCE, without
 
@@ -79,7 +79,7 @@ class Sums:
     tally: Tally
 
 
-def sum_up(questions: Questions) -> Sums:
+def sum_up(questions: Asked) -> Sums:
     """Add up both operators over blocks of people; nothing of size n · d² is formed."""
     d = questions.d
     p = degrees_of_freedom(d)

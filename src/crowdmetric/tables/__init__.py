@@ -9,6 +9,7 @@
     sources.py    files larger than memory -> batches of columns
     spool.py      coded answers grouped by person, on disk
     scan.py       the two together: answers that stay on disk
+    sampling.py   some of very many people
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from crowdmetric.tables.answers import CodedAnswers, OnBad, canonical_columns, c
 from crowdmetric.tables.columns import Column, Columns, as_ids, unique_ids
 from crowdmetric.tables.files import read_columns, to_arrow, to_pandas, to_polars, write_columns, write_csv
 from crowdmetric.tables.items import Items, read_items
+from crowdmetric.tables.sampling import is_drawn
 from crowdmetric.tables.scan import ComparisonScan
 from crowdmetric.tables.sources import CsvSource, DatasetSource, ParquetSource, Source, matching_files
 from crowdmetric.tables.spool import SpoolChunk
@@ -36,6 +38,7 @@ __all__ = [
     "as_ids",
     "canonical_columns",
     "code_answers",
+    "is_drawn",
     "matching_files",
     "read_columns",
     "read_items",

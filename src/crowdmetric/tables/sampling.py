@@ -1,0 +1,19 @@
+"""Some of very many people, the same ones wherever and however often they are drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["is_drawn"]
+
+# Knuth's multiplicative hash: people are drawn by their number, but not by a period of it.
+GOLDEN = np.uint64(2654435761)
+
+
+def is_drawn(person: NDArray[Any], step: int) -> NDArray[np.bool_]:
+    """Return which of these people, by number, are among one in `step` of all."""
+    drawn: NDArray[np.bool_] = (person.astype(np.uint64) * GOLDEN) % np.uint64(1 << 32) < np.uint64((1 << 32) // step)
+    return drawn
