@@ -14,7 +14,7 @@ from crowdmetric.losses import Loss
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.blocks import Answers
 
-__all__ = ["Rows", "check_items", "check_options", "positive_number", "read_pairs", "read_rows"]
+__all__ = ["Rows", "alone", "check_items", "check_options", "check_scan", "positive_number", "read_pairs", "read_rows"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -77,6 +77,28 @@ def check_items(items: ArrayLike | None) -> Array:
             f"{array[row, column]}; fill or drop them before fitting"
         )
     return array
+
+
+def check_scan(scan: ComparisonScan, items: ArrayLike | None, loss: Loss) -> Array:
+    """Return items as `check_items` does, if a scan is about them and its answers are of the loss's kind."""
+    catalogue = check_items(items)
+    if scan.n_items != catalogue.shape[0]:
+        raise DataError(
+            f"the comparisons are about {scan.n_items} items, but items has {catalogue.shape[0]} rows; "
+            "read both from the same catalogue (Comparisons.scan_parquet(..., items=...))"
+        )
+    if loss.needs_binary and not scan.is_binary:
+        raise DataError(
+            f"some scanned responses are neither −1 (left preferred) nor +1 (right preferred), which "
+            f"loss={loss.name!r} needs; scan binary answers"
+        )
+    return catalogue
+
+
+def alone(y: Any, users: Any, sample_weight: Any) -> None:
+    """Check that nothing was given beside a scan."""
+    if y is not None or users is not None or sample_weight is not None:
+        raise DataError("a scan carries its answers, people and weights; leave y, users and sample_weight out")
 
 
 def positive_number(value: Any, name: str) -> float:

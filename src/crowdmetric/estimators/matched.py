@@ -11,12 +11,22 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedError, NotIdentifiedWarning
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.ideal_point import IdealPointMetric
-from crowdmetric.estimators.inputs import Rows, check_options, positive_number, read_rows
+from crowdmetric.estimators.inputs import alone, check_items, check_options, positive_number, read_rows
+from crowdmetric.estimators.matched_chunks import (
+    Found,
+    MatchedCrowd,
+    MatchedOptions,
+    matched_in_memory,
+    matched_on_disk,
+)
+from crowdmetric.estimators.memory import MemoryPlan, bytes_to_lay_out, read_memory
+from crowdmetric.estimators.population_chunks import Kept
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.logistic import LogisticResult, solve_logistic
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.symmetric import describe_direction, smat, svec
-from crowdmetric.users.matched import ConditionalLikelihood, Sets, find_sets
+from crowdmetric.symmetric import degrees_of_freedom, describe_direction, smat, svec
+from crowdmetric.tables import ComparisonScan
+from crowdmetric.users.matched import CHUNK
 
 __all__ = ["MatchedMetric"]
 
@@ -25,6 +35,10 @@ Array = NDArray[Any]
 CONSTRAINTS = ("psd", "symmetric")
 # Share of the metric's size that its standard errors may reach before the fit warns.
 TOO_VAGUE = 1.0
+# Bytes of an answer's share of the sets, where answers come in matched pairs.
+BYTES_OF_SETS = 90
+# Matrices as large as the curvature, and temporaries of a pass, that are held at once.
+MATRICES, TEMPORARIES = 10, 8
 
 
 class MatchedMetric(CrowdMetric):
@@ -60,6 +74,9 @@ class MatchedMetric(CrowdMetric):
     tol : float
         Certified gap in mean loss at which to stop.
     max_iter : int
+    memory : int or str, optional
+        Limit for a fit to scanned comparisons, in bytes or such as '2GB'; None: half of what is free. See
+        `memory_plan`.
 
     Attributes
     ----------
@@ -110,6 +127,7 @@ class MatchedMetric(CrowdMetric):
         centre: ArrayLike | None = None,
         tol: float = 1e-8,
         max_iter: int = 200,
+        memory: int | str | None = None,
     ) -> None:
         self.items = items
         self.loss = loss
@@ -121,14 +139,16 @@ class MatchedMetric(CrowdMetric):
         self.centre = centre
         self.tol = tol
         self.max_iter = max_iter
+        self.memory = memory
 
     def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
         """Learn the metric.
 
         Parameters
         ----------
-        pairs : (T, 2) int array, (T, 2, d) array or Comparisons
-            Row numbers into items, or the vectors themselves, left and right.
+        pairs : (T, 2) int array, (T, 2, d) array, Comparisons or ComparisonScan
+            Row numbers into items, or the vectors themselves, left and right. A scan (`Comparisons.scan_parquet`) is
+            read in chunks, and `users_` is then empty.
         y : (T,) array
             −1 left preferred, +1 right preferred.
         users : (T,) array
@@ -137,32 +157,44 @@ class MatchedMetric(CrowdMetric):
             A set weighs as much as its lightest answer.
         """
         self._check_parameters()
-        rows = read_rows(pairs, y, users, sample_weight, self.items, self._loss())
-        sets = find_sets(
-            rows.items, rows.pairs, rows.person,
-            tolerance=float(self.tolerance), largest=self.largest_set, usable=rows.weight > 0,
-        )  # fmt: skip
-        likelihood = ConditionalLikelihood(
-            rows.items, rows.pairs, sets, rows.response, rows.weight, float(self.beta), self._centre(rows)
-        )
-        self.n_sets_, self.n_used_sets_ = len(sets), len(likelihood.outcome)
-        self.n_matched_people_ = int(np.unique(sets.person).size)
-        self.n_used_people_ = int(np.unique(likelihood.person).size)
+        crowd = self._crowd(pairs, y, users, sample_weight)
+        found = crowd.found
+        self.n_sets_, self.n_used_sets_ = found.sets, found.used_sets
+        self.n_matched_people_, self.n_used_people_ = found.matched_people, found.used_people
         if not self.n_used_sets_:
-            raise NotIdentifiedError(self._why_nothing(sets))
-        self.mismatch_ = float(likelihood.mismatch.mean())
+            raise NotIdentifiedError(self._why_nothing(found))
+        self.mismatch_ = found.mismatch / found.used_sets
         result = solve_logistic(
-            likelihood, psd=self.constraint == "psd", ridge=float(self.ridge), tolerance=self.tol,
+            crowd, psd=self.constraint == "psd", ridge=float(self.ridge), tolerance=self.tol,
             max_iterations=self.max_iter,
         )  # fmt: skip
         if len(result.certain) and not self.ridge:
             raise NotIdentifiedError(self._why_certain(result))
         self.ridge_ = result.ridge
         self.symmetric_metric_ = result.symmetric
-        self.metric_covariance_ = _covariance(likelihood, result)
+        self.metric_covariance_ = _covariance(crowd, result)
         self.standard_errors_ = smat(np.sqrt(np.diag(self.metric_covariance_)))
-        self._finish(result.metric, rows.users, None, self._solution(result, rows, sets))
+        self._finish(result.metric, crowd.users, None, self._solution(result, crowd))
         return self
+
+    def _crowd(self, pairs: Any, y: Any, users: Any, sample_weight: Any) -> MatchedCrowd:
+        """Return the matched questions of rows in memory, or of a scan within its limit."""
+        options, loss = MatchedOptions(float(self.tolerance), self.largest_set, float(self.beta)), self._loss()
+        if isinstance(pairs, ComparisonScan):
+            alone(y, users, sample_weight)
+            centre = self._centre(check_items(self.items).shape[1])
+            return matched_on_disk(pairs, self.items, loss, options, centre, Kept(self.memory_plan(pairs).room))
+        rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
+        return matched_in_memory(rows, options, self._centre(rows.items.shape[1]))
+
+    def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
+        """Return how much memory a fit to a scan will take, before it starts; a limit that is too low is an error."""
+        N, d = check_items(self.items).shape
+        p = degrees_of_freedom(d)
+        chunk_rows = max((chunk.rows for chunk in scan.chunks), default=0)
+        work = 8 * N * d + MATRICES * 8 * p * p + TEMPORARIES * 8 * CHUNK + chunk_rows * bytes_to_lay_out(d)
+        keep = len(scan) * BYTES_OF_SETS
+        return MemoryPlan.of_work(scan.n_users, len(scan), work, read_memory(self.memory), "fit", keep=keep)
 
     def place(
         self, pairs: Any, y: Any = None, users: Any = None, *, ideal_bound: float | None = None
@@ -200,19 +232,16 @@ class MatchedMetric(CrowdMetric):
             positive_number(self.ridge, "ridge")
         check_options(self.tol, self.max_iter, 2, 0)
 
-    def _centre(self, rows: Rows) -> Array:
-        d = rows.items.shape[1]
+    def _centre(self, d: int) -> Array | None:
         if self.centre is None:
-            asked = np.bincount(rows.pairs.ravel(), minlength=rows.items.shape[0])
-            mean: Array = (asked @ rows.items) / asked.sum()
-            return mean
+            return None
         centre = np.asarray(self.centre, dtype=np.float64)
         if centre.shape != (d,) or not np.all(np.isfinite(centre)):
             raise DataError(f"centre has shape {centre.shape}, expected ({d},) finite numbers, a point among the items")
         return centre
 
-    def _why_nothing(self, sets: Sets) -> str:
-        if len(sets):
+    def _why_nothing(self, sets: Found) -> str:
+        if sets.sets:
             return (
                 f"{self.n_matched_people_} people have matched questions, but nobody answered them differently, and "
                 "only answers that differ are informative; ask more people, or about items that lie further apart"
@@ -235,14 +264,15 @@ class MatchedMetric(CrowdMetric):
             "give ridge=1 to shrink what the answers leave open"
         )
 
-    def _solution(self, result: LogisticResult, rows: Rows, sets: Sets) -> Solution:
+    def _solution(self, result: LogisticResult, crowd: MatchedCrowd) -> Solution:
         """Return how the fit ended, with warnings where that is not well."""
         status = [
-            f"{self.n_used_people_:,} of {rows.users.size:,} people were used: {self.n_matched_people_:,} were asked "
+            f"{self.n_used_people_:,} of {crowd.n_users:,} people were used: {self.n_matched_people_:,} were asked "
             f"matched questions, and {self.n_used_sets_:,} of their {self.n_sets_:,} sets of answers are informative."
         ]
-        if sets.unsearched and self.largest_set > 2:
-            status.append(f"{sets.unsearched:,} people answered too much to be searched for all sets of more than two.")
+        unsearched = crowd.found.unsearched
+        if unsearched and self.largest_set > 2:
+            status.append(f"{unsearched:,} people answered too much to be searched for all sets of more than two.")
         if len(result.unseen):
             status.append(
                 f"{len(result.unseen)} of the {result.information.shape[0]} degrees of freedom of the metric are not "
@@ -276,7 +306,7 @@ class MatchedMetric(CrowdMetric):
         return sentence
 
 
-def _covariance(likelihood: ConditionalLikelihood, result: LogisticResult) -> Array:
+def _covariance(crowd: MatchedCrowd, result: LogisticResult) -> Array:
     """Return the covariance (p, p) of svec of the symmetric fit, with infinite variances where answers do not reach.
 
     Inverse information ``H⁻¹`` where every set is a person of their own and of weight one; otherwise the sandwich
@@ -288,8 +318,8 @@ def _covariance(likelihood: ConditionalLikelihood, result: LogisticResult) -> Ar
     else:
         blind = np.zeros(p, dtype=bool)
     inverse = np.linalg.pinv(result.information + result.ridge * np.eye(p), rcond=1e-13, hermitian=True)
-    alone = np.unique(likelihood.person).size == likelihood.person.size and bool(np.all(likelihood.weight == 1.0))
-    covariance = inverse if alone else inverse @ likelihood.squared_scores(svec(result.symmetric)) @ inverse
+    scattered = crowd.found.crowded == 0
+    covariance = inverse if scattered else inverse @ crowd.squared_scores(svec(result.symmetric)) @ inverse
     covariance[blind] = covariance[:, blind] = 0.0
     np.fill_diagonal(covariance, np.where(blind, np.inf, np.maximum(np.diag(covariance), 0.0)))
     return covariance

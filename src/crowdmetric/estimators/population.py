@@ -17,7 +17,7 @@ from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, DataError, NotIdentifiedWarning
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.checkpoints import Checkpoint, fingerprint
-from crowdmetric.estimators.inputs import Rows, check_items, check_options, positive_number, read_rows
+from crowdmetric.estimators.inputs import Rows, alone, check_items, check_options, positive_number, read_rows
 from crowdmetric.estimators.low_rank import DEFAULT_RANK, LARGEST_SCORING, fit_low_rank_law
 from crowdmetric.estimators.memory import MemoryPlan, read_memory
 from crowdmetric.estimators.passes import Passes
@@ -227,8 +227,7 @@ class PopulationMetric(CrowdMetric):
         clock = perf_counter()
         loss = self._loss()
         if isinstance(pairs, ComparisonScan) and not self._by_gradients(check_items(self.items).shape[1]):
-            if y is not None or users is not None or sample_weight is not None:
-                raise DataError("a scan carries its answers, people and weights; leave y, users and sample_weight out")
+            alone(y, users, sample_weight)
             crowd = self._scanned(pairs, loss)
         else:
             rows = read_rows(pairs, y, users, sample_weight, self.items, loss)

@@ -16,8 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.errors import DataError
-from crowdmetric.estimators.inputs import Rows, check_items
+from crowdmetric.estimators.inputs import Rows, check_scan
 from crowdmetric.estimators.units import Units
 from crowdmetric.losses import Loss
 from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
@@ -73,22 +72,25 @@ class Moving:
 
 @dataclass
 class Kept:
-    """Blocks kept in memory, by chunk, up to `limit` bytes."""
+    """What was made of chunks, kept in memory up to `limit` bytes."""
 
     limit: int
-    blocks: dict[int, Sequence[PopulationBlock]] = field(default_factory=dict)
+    made: dict[int, Any] = field(default_factory=dict)
     size: int = 0
     _lock: Any = field(default_factory=Lock)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Kept, (0,)  # another process has its own memory, and was not promised any of it
 
-    def keep(self, number: int, blocks: Sequence[PopulationBlock]) -> None:
-        """Keep blocks if there is room."""
-        size = sum(bytes_of(block) for block in blocks)
+    def get(self, number: int) -> Any:
+        """Return what was made of a chunk, None where it was not kept."""
+        return self.made.get(number)
+
+    def keep(self, number: int, made: Any, size: int) -> None:
+        """Keep what was made of a chunk, so many bytes, if there is room."""
         with self._lock:
-            if self.size + size <= self.limit and number not in self.blocks:
-                self.blocks[number] = blocks
+            if self.size + size <= self.limit and number not in self.made:
+                self.made[number] = made
                 self.size += size
 
 
@@ -102,7 +104,7 @@ class OnDisk:
     kept: Kept
 
     def blocks(self) -> Sequence[PopulationBlock]:
-        known = self.kept.blocks.get(self.number)
+        known: Sequence[PopulationBlock] | None = self.kept.get(self.number)
         if known is not None:
             return known
         rows = self.chunk.load()
@@ -117,7 +119,7 @@ class OnDisk:
         )
         first = self.chunk.first_person
         blocks = [replace(b, person=b.person + first) for b in blocks_of(arrange(answers, block_size=BLOCK_SIZE))]
-        self.kept.keep(self.number, blocks)
+        self.kept.keep(self.number, blocks, sum(bytes_of(block) for block in blocks))
         return blocks
 
     def on(self, put: Callable[[Array], Any]) -> Chunk:
@@ -164,17 +166,7 @@ def crowd_in_memory(rows: Rows) -> Crowd:
 
 def crowd_on_disk(scan: ComparisonScan, items: ArrayLike | None, loss: Loss, kept: Kept) -> Crowd:
     """Return the crowd of a scan, of which at most `kept` stays in memory."""
-    catalogue = check_items(items)
-    if scan.n_items != catalogue.shape[0]:
-        raise DataError(
-            f"the comparisons are about {scan.n_items} items, but items has {catalogue.shape[0]} rows; "
-            "read both from the same catalogue (Comparisons.scan_parquet(..., items=...))"
-        )
-    if loss.needs_binary and not scan.is_binary:
-        raise DataError(
-            f"some scanned responses are neither −1 (left preferred) nor +1 (right preferred), which "
-            f"loss={loss.name!r} needs; scan binary answers"
-        )
+    catalogue = check_scan(scan, items, loss)
     units = Units.of(catalogue, np.flatnonzero(scan.used))
     inside = units.inside(catalogue)
     chunks = [OnDisk(number, chunk, inside, kept) for number, chunk in enumerate(scan.chunks)]
