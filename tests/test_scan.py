@@ -9,18 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdmetric import PopulationMetric
+from crowdmetric import IdealPointMetric, MatchedMetric, PopulationMetric
 from crowdmetric.cli import main
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.errors import DataError, DroppedRowsWarning
-from crowdmetric.estimators import population_problem
+from crowdmetric.design import matched_from_generator
+from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning
+from crowdmetric.estimators import ideal_chunks, population_problem
 from crowdmetric.estimators.inputs import read_rows
 from crowdmetric.estimators.memory import read_memory
 from crowdmetric.estimators.population_problem import PopulationProblem
 from crowdmetric.identifiability import assignment, diagnose, plan_diagnosis
 from crowdmetric.losses import get_loss
 from crowdmetric.persist import load_model
-from crowdmetric.simulate import Crowd, simulate_crowd
+from crowdmetric.simulate import Crowd, answer, simulate_crowd
+from crowdmetric.solvers.bounds import get_bound
+from crowdmetric.symmetric import svec
 from crowdmetric.tables import ComparisonScan, spool
 
 N_ITEMS = 40
@@ -505,3 +508,116 @@ def test_the_command_line_diagnoses_within_a_memory_limit(
     assert "2,084 people with 2,500 answers: about" in printed.err
     assert main([*arguments, "--memory", "1kB"]) == 1
     assert "is too little" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------------- matched and bounded people
+
+
+@pytest.fixture(scope="module")
+def matched() -> tuple[Any, Comparisons]:
+    """Items, and answers to matched questions: most people two, some four."""
+    ask = matched_from_generator(3, people=1_500, seed=0)
+    person = np.where(ask.person < 200, ask.person // 2, ask.person)
+    ideal = np.random.default_rng(0).standard_normal((1_500, 3))
+    y = answer(ask.items, ask.pairs, ideal[ask.person], np.diag([2.0, 1.0, 0.5]), seed=1)
+    return ask.items, Comparisons.from_arrays(person, ask.pairs, y, n_items=len(ask.items))
+
+
+@pytest.mark.parametrize("room", [0, 20_000, 10**9])
+def test_matched_questions_of_a_scan_are_fitted_as_in_memory(
+    matched: tuple[Any, Comparisons], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, never_in_memory: None, room: int
+) -> None:
+    items, table = matched
+    monkeypatch.setattr("crowdmetric.estimators.memory._in_use", lambda: 10**8)
+    here = MatchedMetric(items).fit(table)
+    scan = scan_of(table, tmp_path)
+    assert len(scan.chunks) > 5
+    there = MatchedMetric(items)
+    there.set_params(memory=there.memory_plan(scan).needed + room).fit(scan)
+    for name in ("metric_", "standard_errors_", "symmetric_metric_", "metric_covariance_", "mismatch_", "objective_"):
+        np.testing.assert_allclose(getattr(there, name), getattr(here, name), rtol=1e-7, atol=1e-10, err_msg=name)
+    for name in ("n_sets_", "n_used_sets_", "n_matched_people_", "n_used_people_"):
+        assert getattr(there, name) == getattr(here, name), name
+    assert there.solution_.status == here.solution_.status
+    assert there.users_.size == 0
+    with pytest.raises(DataError, match="this fit takes"):
+        MatchedMetric(items, memory="1MB").fit(scan)
+
+
+@pytest.fixture(scope="module")
+def talkative() -> tuple[Crowd, Comparisons]:
+    crowd = simulate_crowd(3, None, None, users=400, comparisons=6, seed=1)
+    table = Comparisons.from_arrays(crowd.users, crowd.pairs, crowd.y, n_items=len(crowd.items))
+    return crowd, table.take(np.random.default_rng(0).permutation(len(table)))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "probit"])
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
+@pytest.mark.parametrize("bound", [1.0, 8.0])  # active, and not
+def test_bounded_people_of_a_scan_are_fitted_as_in_memory(
+    talkative: tuple[Crowd, Comparisons], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, never_in_memory: None,
+    loss: str, norm: str, bound: float,
+) -> None:  # fmt: skip
+    crowd, table = talkative
+    monkeypatch.setattr(ideal_chunks, "SAMPLE", 100)
+    options: dict[str, Any] = {"metric_bound": bound, "ideal_bound": 3.0, "norm": norm, "loss": loss}
+    here = IdealPointMetric(crowd.items, **options).fit(table)
+    told: list[str] = []
+    there = IdealPointMetric(crowd.items, memory="4GB", progress=told.append, **options).fit(scan_of(table, tmp_path))
+    assert there.solution_.converged
+    assert there.solution_.gap <= 1e-8
+    assert there.objective_ == pytest.approx(here.objective_, abs=2e-8)
+    assert there.metric_ == pytest.approx(here.metric_, abs=2e-3)
+    assert get_bound(norm).size(svec(there.metric_)) <= bound * (1.0 + 1e-12)
+    assert "people a second, about" in told[0]
+    # nobody's place is kept: the mean of everybody's is expected
+    assert there.users_.size == 0
+    assert there.pseudo_ideal_mean_ == pytest.approx(here.pseudo_ideal_points_.mean(axis=0), abs=2e-3)
+    assert there.predict_proba(crowd.pairs[:3], users=crowd.users[:3]).shape == (3, 2)
+
+
+def test_bounds_of_a_scan_are_chosen_on_some_people(
+    talkative: tuple[Crowd, Comparisons], tmp_path: Path, never_in_memory: None
+) -> None:
+    crowd, table = talkative
+    here, there = (
+        IdealPointMetric(crowd.items, tol=1e-5).fit(data) for data in (by_person(table), scan_of(table, tmp_path))
+    )
+    assert (there.metric_bound_, there.ideal_bound_) == (here.metric_bound_, here.ideal_bound_)
+    assert there.radii_ is not None
+
+
+def test_what_gradients_cannot_fit_is_refused(talkative: tuple[Crowd, Comparisons], tmp_path: Path) -> None:
+    crowd, table = talkative
+    scan = scan_of(table, tmp_path)
+    for options, what in (
+        ({"loss": "hinge"}, "loss='hinge'"), ({"loss": "squared"}, "loss='squared'"),
+        ({"fixed_metric": np.eye(3)}, "fixed_metric"),
+    ):  # fmt: skip
+        with pytest.raises(DataError, match=f"{what} cannot be fitted to answers left on disk"):
+            IdealPointMetric(crowd.items, **options).fit(scan)
+    with pytest.warns(ConvergenceWarning, match=r"Stopped after 2 passes with a certified gap of .*, short of tol"):
+        IdealPointMetric(crowd.items, metric_bound=2.0, ideal_bound=3.0, max_iter=2, tol=1e-12).fit(scan)
+    with pytest.raises(DataError, match="this fit takes"):
+        IdealPointMetric(crowd.items, memory="1MB").fit(scan)
+
+
+@pytest.mark.parametrize("estimator", ["matched", "ideal"])
+def test_the_command_line_fits_other_estimators_within_a_memory_limit(
+    matched: tuple[Any, Comparisons], talkative: tuple[Crowd, Comparisons], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str], estimator: str,
+) -> None:  # fmt: skip
+    items, table = matched if estimator == "matched" else (talkative[0].items, talkative[1])
+    np.save(tmp_path / "items.npy", items)
+    table.write(tmp_path / "answers.parquet")
+    files = [str(tmp_path / "items.npy"), str(tmp_path / "answers.parquet")]
+    given = ["--metric-bound", "4", "--ideal-bound", "3"] if estimator == "ideal" else []
+    arguments = ["fit", *files, "--estimator", estimator, *given, "--no-report"]
+    assert main([*arguments, "--out", str(tmp_path / "plain")]) == 0
+    capsys.readouterr()
+    assert main([*arguments, "--memory", "4GB", "--out", str(tmp_path / "model")]) == 0
+    assert f"{table.n_users:,} people with {len(table):,} answers: about" in capsys.readouterr().err
+    here, there = (load_model(tmp_path / name).estimator() for name in ("plain", "model"))
+    assert there.metric_ == pytest.approx(here.metric_, abs=2e-3)
+    if estimator == "ideal":
+        assert main(["predict", str(tmp_path / "model"), files[1], "--out", str(tmp_path / "p.csv")]) == 0

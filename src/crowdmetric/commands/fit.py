@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from crowdmetric.choice import choose_covariance, matched_share
 from crowdmetric.commands.base import Command, UsageError, note, print_model
 from crowdmetric.commands.engines import open_engine
-from crowdmetric.commands.streamed import fit_streamed
+from crowdmetric.commands.streamed import fit_streamed, fit_telling
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric
@@ -118,7 +118,7 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--tol", type=float, help="gap at which to stop (default: 1e-8 certified; population: 1e-4 nats)")
     add("--max-iter", type=int, metavar="N", help="iterations at most (default: 200)")
     add("--seed", type=int, help="of folds that choose bounds, and of starts (default: 0)")
-    add("--memory", metavar="SIZE", help="leave answers on disk and fit a population within SIZE, such as 2GB")
+    add("--memory", metavar="SIZE", help="leave answers on disk and fit within SIZE, such as 2GB")
     add("--checkpoint", metavar="FILE", help="save a population fit at every step, and go on from FILE if it is there")
     add("--json", action="store_true", help="print one JSON object instead of a summary")
 
@@ -139,8 +139,9 @@ def _run(options: Namespace) -> None:
 def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any], preprocessing: ItemMap | None) -> None:
     items = read_items(options.items)
     if options.memory is not None:
-        features = items.features if preprocessing is None else preprocessing.fit_transform(items.features)
-        fit_streamed(options, parameters, items, features, preprocessing)
+        streaming: Any = ESTIMATORS[name](_prepared(options, items, preprocessing)[0], **parameters)
+        note(options, f"using {ESTIMATORS[name].__name__}, {reason}")
+        fit_streamed(options, streaming, items, preprocessing)
         return
     comparisons = Comparisons.read(options.comparisons, items=items)
     if options.labels is not None:
@@ -164,11 +165,7 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any],
         note(options, reasons[-1])
     estimator = ESTIMATORS[name](features, **parameters)
     with show_progress("Learning the metric", quiet=options.quiet) as say:
-        if name == "population":
-            estimator.set_params(progress=say)
-        estimator.fit(comparisons)
-    where_it_ran = {"progress": None, "engine": None}  # which a saved model has no use for
-    estimator.set_params(**{key: value for key, value in where_it_ran.items() if key in estimator.get_params()})
+        fit_telling(estimator, comparisons, say)
     found = getattr(estimator, "discovery_", None)
     if found is not None:
         for line in found.summary().splitlines():
@@ -231,7 +228,6 @@ def _choose_estimator(options: Namespace) -> tuple[str, str]:
     asked = (
         (options.estimator is not None, options.estimator, "as --estimator asks"),
         (options.labels is not None, "stitched", "because --labels says which subspace an item lies in"),
-        (options.memory is not None, "population", "because only a population is fitted to answers left on disk"),
         (options.discover, "stitched", "because --discover asks for subspaces among the items"),
     )
     for given, name, reason in asked:

@@ -1,38 +1,45 @@
-"""crowdmetric fit --memory: a population fit to answers that stay on disk."""
+"""crowdmetric fit --memory: a fit to answers that stay on disk."""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from crowdmetric.commands.base import note, print_model
 from crowdmetric.commands.scans import scan_answers
-from crowdmetric.estimators import PopulationMetric
+from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric
 from crowdmetric.persist import save_model
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.progress import show_progress
 from crowdmetric.tables import Items
 
-__all__ = ["fit_streamed"]
+__all__ = ["Streaming", "fit_streamed", "fit_telling"]
+
+Streaming = PopulationMetric | IdealPointMetric | MatchedMetric
+
+
+def fit_telling(estimator: Any, answers: Any, say: Callable[[str], None]) -> None:
+    """Fit an estimator that tells how it is coming along, if it can, and keeps nothing of where it ran."""
+    known = estimator.get_params()
+    if "progress" in known:
+        estimator.set_params(progress=say)
+    estimator.fit(answers)
+    # a saved model has no use for them
+    estimator.set_params(**{name: None for name in ("progress", "engine") if name in known})
 
 
 def fit_streamed(
     options: Namespace,
-    parameters: dict[str, Any],
+    estimator: Streaming,
     items: Items,
-    features: NDArray[np.float64],
     preprocessing: ItemMap | None,
 ) -> None:
     """Fit, save and print a model; what the answers could teach, and where people stand, is left out for its size."""
-    estimator = PopulationMetric(features, **parameters)
     scan = scan_answers(options, items)
     note(options, estimator.memory_plan(scan).sentence)
     with show_progress("Learning the metric", quiet=options.quiet) as say:
-        estimator.set_params(progress=say).fit(scan)
-    estimator.set_params(progress=None, engine=None)  # which a saved model has no use for
+        fit_telling(estimator, scan, say)
     model = save_model(
         options.out,
         estimator,

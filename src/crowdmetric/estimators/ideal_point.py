@@ -3,28 +3,47 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.inputs import Rows, check_options, positive_number, read_rows
+from crowdmetric.estimators.ideal_chunks import SAMPLE, fit_streamed_bounded, some_answers
+from crowdmetric.estimators.inputs import (
+    Rows,
+    alone,
+    check_items,
+    check_options,
+    check_scan,
+    positive_number,
+    read_rows,
+)
+from crowdmetric.estimators.memory import MemoryPlan, bytes_to_lay_out, read_memory
+from crowdmetric.estimators.passes import Passes
 from crowdmetric.losses import Loss
 from crowdmetric.radii import Radii, choose_radii
 from crowdmetric.solvers.barrier import BarrierResult, solve_barrier
 from crowdmetric.solvers.bounds import get_bound
 from crowdmetric.solvers.placing import Placement, place_people
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.symmetric import check_metric, project_psd, smat
-from crowdmetric.users.blocks import Answers, arrange
+from crowdmetric.symmetric import check_metric, degrees_of_freedom, project_psd, smat
+from crowdmetric.tables import ComparisonScan
+from crowdmetric.users.blocks import BLOCK_SIZE, Answers, arrange
 from crowdmetric.users.projected import describe_deficiency, mean_squared_loss, solve_people, triangles
 
 __all__ = ["IdealPointMetric"]
 
 Array = NDArray[Any]
+
+# Passes over all people that a fit to a scan usually takes, to say how long it may take.
+USUAL_PASSES = 12
+# Copies of an answer's layout while people are placed, and while the start is found; block-sized arrays; matrices.
+PLACING_COPIES, SAMPLE_COPIES, TEMPORARIES, MATRICES = 2, 3, 24, 8
 
 
 class IdealPointMetric(CrowdMetric):
@@ -54,6 +73,11 @@ class IdealPointMetric(CrowdMetric):
         Folds of people when bounds are chosen.
     random_state : int
         Which people go to which fold.
+    memory : int or str, optional
+        Limit for a fit to scanned comparisons, in bytes or such as '2GB'; None: half of what is free. See
+        `memory_plan`.
+    progress : function of a str, optional
+        Told after every pass over the people of a scan how fast it was and how long it may take.
 
     Attributes
     ----------
@@ -63,6 +87,8 @@ class IdealPointMetric(CrowdMetric):
         The bounds used (NaN where there were none).
     radii_ : Radii or None
         How they were chosen.
+    pseudo_ideal_mean_ : (d,) array
+        After a fit to a scan: the mean of everybody's v, which is what is then expected of people.
 
     Examples
     --------
@@ -88,6 +114,8 @@ class IdealPointMetric(CrowdMetric):
         max_iter: int = 200,
         cv: int = 3,
         random_state: int = 0,
+        memory: int | str | None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         self.items = items
         self.loss = loss
@@ -100,14 +128,18 @@ class IdealPointMetric(CrowdMetric):
         self.max_iter = max_iter
         self.cv = cv
         self.random_state = random_state
+        self.memory = memory
+        self.progress = progress
 
     def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
         """Learn the metric.
 
         Parameters
         ----------
-        pairs : (T, 2) int array, (T, 2, d) array or Comparisons
-            Row numbers into items, or the vectors themselves, left and right.
+        pairs : (T, 2) int array, (T, 2, d) array, Comparisons or ComparisonScan
+            Row numbers into items, or the vectors themselves, left and right. From a scan (`Comparisons.scan_parquet`)
+            answers are read in chunks, for smooth losses: by gradients alone, to the same certificate, with nobody's
+            place kept and bounds that were not given chosen on 5,000 people.
         y : (T,) array
             −1 left preferred, +1 right preferred; real ψ with ``loss="squared"``.
         users : (T,) array
@@ -117,6 +149,10 @@ class IdealPointMetric(CrowdMetric):
         loss = self._loss()
         get_bound(self.norm)
         check_options(self.tol, self.max_iter, self.cv, self.random_state)
+        if isinstance(pairs, ComparisonScan):
+            alone(y, users, sample_weight)
+            self._fit_scan(pairs, loss)
+            return self
         rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
         answers = rows.jointly()
         self.radii_: Radii | None = None
@@ -126,6 +162,48 @@ class IdealPointMetric(CrowdMetric):
         else:
             self._fit_bounded(answers, rows, loss)
         return self
+
+    def _fit_scan(self, scan: ComparisonScan, loss: Loss) -> None:
+        """Algorithm 5 by gradients alone, people placed afresh at every pass."""
+        unbounded = self.metric_bound is None and self.ideal_bound is None
+        if self.fixed_metric is not None or not loss.is_smooth or (loss.name == "squared" and unbounded):
+            what = "fixed_metric" if self.fixed_metric is not None else f"loss={loss.name!r}"
+            raise DataError(
+                f"{what} cannot be fitted to answers left on disk, which are learnt from by gradients of a bounded, "
+                "smooth loss; read them into memory with Comparisons.from_scan, or use another loss or give bounds"
+            )
+        items, plan = check_scan(scan, self.items, loss), self.memory_plan(scan)
+        sample = some_answers(scan, items)
+        metric_bound, ideal_bound = self._bounds(sample, loss, None)
+        told = None if self.progress is None else Passes(self.progress, plan.people, USUAL_PASSES)
+        fit = fit_streamed_bounded(
+            scan, items, loss, metric_bound, ideal_bound, sample=sample, norm=self.norm, tolerance=self.tol,
+            max_passes=self.max_iter, after_pass=told,
+        )  # fmt: skip
+        result = fit.result
+        status = f"Solved by {result.passes} passes over the people."
+        if not result.converged:
+            status = (
+                f"Stopped after {result.passes} passes with a certified gap of {result.gap:.1e}, short of "
+                f"tol={self.tol:g}; raise max_iter, or tol if this is close enough."
+            )
+            warnings.warn(status, ConvergenceWarning, stacklevel=3)
+        self.pseudo_ideal_mean_ = fit.mean
+        solution = Solution(status, result.converged, result.at.value, result.gap, result.passes, fit.seconds)
+        self._finish(fit.metric, np.empty(0, dtype=np.int64), np.empty((0, items.shape[1])), solution)
+
+    def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
+        """Return how much memory a fit to a scan will take, before it starts; a limit that is too low is an error."""
+        N, d = check_items(self.items).shape
+        chunk_rows = max((chunk.rows for chunk in scan.chunks), default=0)
+        sample = int(min(scan.n_users, 2 * SAMPLE) * len(scan) / max(scan.n_users, 1))
+        a_job = chunk_rows * PLACING_COPIES * bytes_to_lay_out(d) + TEMPORARIES * 8 * BLOCK_SIZE
+        matrices = MATRICES * 8 * degrees_of_freedom(d) ** 2
+        work = 8 * N * d + sample * bytes_to_lay_out(d) * SAMPLE_COPIES + matrices + LocalEngine().jobs * a_job
+        return MemoryPlan.of_work(scan.n_users, len(scan), work, read_memory(self.memory), "fit")
+
+    def _unknown_point(self) -> Array:
+        return super()._unknown_point() if self.users_.size else self.pseudo_ideal_mean_
 
     def _fit_exactly(self, answers: Answers, rows: Rows) -> None:
         """Algorithm 4: project people out, then least squares over Sym(R^d)."""
@@ -152,18 +230,7 @@ class IdealPointMetric(CrowdMetric):
         fixed = None if self.fixed_metric is None else check_metric(self.fixed_metric, d, "fixed_metric")[None]
         if fixed is not None and self.metric_bound is not None:
             raise DataError(f"metric_bound={self.metric_bound!r} has no use with fixed_metric; leave one of them out")
-        metric_bound = None if self.metric_bound is None else positive_number(self.metric_bound, "metric_bound")
-        ideal_bound = None if self.ideal_bound is None else positive_number(self.ideal_bound, "ideal_bound")
-        if ideal_bound is None or (metric_bound is None and fixed is None):
-            self.radii_ = choose_radii(
-                [answers], [np.arange(rows.users.size)], loss, norm=self.norm,
-                metrics=None if fixed is None else [fixed], metric_radius=metric_bound, ideal_radius=ideal_bound,
-                folds=self.cv, seed=self.random_state,
-            )  # fmt: skip
-            metric_bound = self.radii_.metric if metric_bound is None else metric_bound
-            ideal_bound = self.radii_.ideal if ideal_bound is None else ideal_bound
-        self.metric_bound_ = float("nan") if fixed is not None or metric_bound is None else metric_bound
-        self.ideal_bound_ = ideal_bound
+        metric_bound, ideal_bound = self._bounds(answers, loss, fixed)
         people, radius = arrange(answers), np.array([ideal_bound])
         result: BarrierResult | Placement
         if fixed is not None:
@@ -176,6 +243,23 @@ class IdealPointMetric(CrowdMetric):
             )  # fmt: skip
             metric = result.metrics[0]
         self._finish(metric, rows.users, result.pseudo_ideal_points, _bounded_solution(result, self.tol, self.max_iter))
+
+    def _bounds(self, answers: Answers, loss: Loss, fixed: Array | None) -> tuple[float, float]:
+        """Return ζ_M (NaN under a fixed metric) and ζ_v, given or chosen from these answers, and remember them."""
+        self.radii_ = None
+        metric_bound = None if self.metric_bound is None else positive_number(self.metric_bound, "metric_bound")
+        ideal_bound = None if self.ideal_bound is None else positive_number(self.ideal_bound, "ideal_bound")
+        if ideal_bound is None or (metric_bound is None and fixed is None):
+            self.radii_ = choose_radii(
+                [answers], [np.arange(answers.problem.size)], loss, norm=self.norm,
+                metrics=None if fixed is None else [fixed], metric_radius=metric_bound, ideal_radius=ideal_bound,
+                folds=self.cv, seed=self.random_state,
+            )  # fmt: skip
+            metric_bound = self.radii_.metric if metric_bound is None else metric_bound
+            ideal_bound = self.radii_.ideal if ideal_bound is None else ideal_bound
+        self.metric_bound_ = float("nan") if fixed is not None or metric_bound is None else metric_bound
+        self.ideal_bound_ = ideal_bound
+        return self.metric_bound_, self.ideal_bound_
 
 
 def _bounded_solution(result: BarrierResult | Placement, tolerance: float, max_iter: int) -> Solution:

@@ -3,7 +3,8 @@
 A bound keeps a = svec(A) inside by a barrier of its own, with the methods of `users.ball.Balls`: it linearises, fixes
 a step and advances; STATE names what a step changes. Beyond those it has a ``curvature() (n, p, p)`` for the Newton
 system, the ``size(a) (n,)`` that its radius bounds, and for the duality gap its support function
-``lowest(G) = min ⟨G, A⟩ over A ⪰ 0, ‖A‖ ≤ ζ  (n,)``. Arrays carry a leading axis over problems.
+``lowest(G) = min ⟨G, A⟩ over A ⪰ 0, ‖A‖ ≤ ζ  (n,)``. Arrays carry a leading axis over problems. Solvers that
+use gradients alone ask for the same minimum as `support` and for the projection on the set, `nearest`, of one problem.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
-from crowdmetric.symmetric import dimension, smat, svec
+from crowdmetric.symmetric import dimension, project_psd, smat, svec
 from crowdmetric.users.ball import Balls, dot, to_zero
 
 __all__ = ["BOUNDS", "FrobeniusBound", "NoBound", "NuclearBound", "get_bound"]
@@ -34,9 +35,19 @@ class FrobeniusBound(Balls):
         return self.kappa[:, None, None] * (np.eye(self.x.shape[1]) + 2.0 * outer)
 
     def lowest(self, G: Array) -> Array:
+        return self.support(G, self.radius)
+
+    @staticmethod
+    def support(G: Array, radius: Array | float) -> Any:
         """Return ``−ζ ‖(−G)₊‖_F``: the best A points along the positive part of −G."""
         values = np.linalg.eigvalsh(smat(G))
-        return -self.radius * np.linalg.norm(np.minimum(values, 0.0), axis=-1)
+        return -radius * np.linalg.norm(np.minimum(values, 0.0), axis=-1)
+
+    @staticmethod
+    def nearest(a: Array, radius: float) -> Array:
+        """Return the projection of one a: on the cone, and from there straight to the ball around its tip."""
+        inside = svec(project_psd(smat(a)))
+        return inside * min(1.0, radius / max(float(np.linalg.norm(inside)), 1e-300))
 
 
 class NuclearBound:
@@ -77,8 +88,22 @@ class NuclearBound:
         self.z = self.z + alpha_dual * self.dz
 
     def lowest(self, G: Array) -> Array:
+        return np.asarray(self.support(G, self.radius))
+
+    @staticmethod
+    def support(G: Array, radius: Array | float) -> Any:
         """Return ``ζ min(0, λ_min(G))``: the best A is rank one, on the lowest eigenvector."""
-        return self.radius * np.minimum(np.linalg.eigvalsh(smat(G))[..., 0], 0.0)
+        return radius * np.minimum(np.linalg.eigvalsh(smat(G))[..., 0], 0.0)
+
+    @staticmethod
+    def nearest(a: Array, radius: float) -> Array:
+        """Return the projection of one a: its eigenvalues lowered by what brings their positive parts to ζ."""
+        values, vectors = np.linalg.eigh(smat(a))
+        if np.sum(np.maximum(values, 0.0)) > radius:
+            falling = values[::-1]
+            excess = (np.cumsum(falling) - radius) / np.arange(1, falling.size + 1)
+            values = values - excess[np.flatnonzero(falling > excess)[-1]]
+        return svec((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
 class NoBound:
