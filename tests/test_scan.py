@@ -18,6 +18,7 @@ from crowdmetric.estimators import ideal_chunks, population_problem
 from crowdmetric.estimators.inputs import read_rows
 from crowdmetric.estimators.memory import read_memory
 from crowdmetric.estimators.population_problem import PopulationProblem
+from crowdmetric.evaluate import evaluate
 from crowdmetric.identifiability import assignment, diagnose, plan_diagnosis
 from crowdmetric.losses import get_loss
 from crowdmetric.persist import load_model
@@ -621,3 +622,61 @@ def test_the_command_line_fits_other_estimators_within_a_memory_limit(
     assert there.metric_ == pytest.approx(here.metric_, abs=2e-3)
     if estimator == "ideal":
         assert main(["predict", str(tmp_path / "model"), files[1], "--out", str(tmp_path / "p.csv")]) == 0
+
+
+# ----------------------------------------------------------------------------------------- evaluation
+
+
+def test_some_people_of_a_scan_are_whole_and_the_same_every_time(
+    talkative: tuple[Crowd, Comparisons], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool, "CHUNK_ROWS", 300)
+    table = talkative[1]
+    scan = scan_of(table, tmp_path)
+    some = Comparisons.from_scan(scan, people=100)
+    assert some == Comparisons.from_scan(scan, people=100)
+    assert 70 < some.n_users < 140
+    rows = np.isin(table.user_ids[table.user], some.user_ids)
+    assert len(some) == rows.sum()
+    for name in ("user", "left", "right", "response"):
+        mine = by_person(table.take(rows))
+        assert np.array_equal(some.columns()[name], mine.columns()[name]), name
+    assert Comparisons.from_scan(scan, people=10_000) == by_person(table)
+    with pytest.raises(DataError, match="people=0 is not a whole number of at least 1"):
+        Comparisons.from_scan(scan, people=0)
+
+
+def test_a_scan_is_evaluated_on_some_people(
+    talkative: tuple[Crowd, Comparisons], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crowdmetric.estimators.memory._in_use", lambda: 10**8)
+    crowd, table = talkative
+    scan = scan_of(table, tmp_path)
+    models, options = ["bradley-terry", "identity"], {"splits": ["people"], "repeats": 1}
+    here, there = (evaluate(crowd.items, data, models, **options) for data in (by_person(table), scan))
+    assert there.drawn == (400, 400)
+    assert there.mean("people", "identity") == here.mean("people", "identity")
+    some = evaluate(crowd.items, scan, models, people=100, memory="4GB", **options)
+    assert some.drawn is not None
+    assert some.summary().startswith(f"Evaluated on {some.drawn[0]} of 400 people, drawn by a hash of their number.")
+    assert some.to_dict()["drawn"] == list(some.drawn)
+    with pytest.raises(DataError, match=r"this evaluation takes .* at the least; raise memory, or lower people or jobs"):
+        evaluate(crowd.items, scan, models, memory="1MB", **options)
+    with pytest.raises(DataError, match="people and memory are for scanned comparisons"):
+        evaluate(crowd.items, table, models, people=100, **options)
+
+
+def test_the_command_line_evaluates_within_a_memory_limit(
+    talkative: tuple[Crowd, Comparisons], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "items.npy", talkative[0].items)
+    talkative[1].write(tmp_path / "answers.parquet")
+    arguments = ["evaluate", str(tmp_path / "items.npy"), str(tmp_path / "answers.parquet"), "--split", "people"]
+    arguments += ["--models", "bradley-terry,identity", "--repeats", "1", "--jobs", "1"]
+    assert main([*arguments, "--memory", "4GB", "--people", "100"]) == 0
+    printed = capsys.readouterr()
+    assert "of 400 people, drawn by a hash" in printed.out
+    assert "400 people with 2,400 answers: about" in printed.err
+    with pytest.raises(SystemExit):
+        main([*arguments, "--people", "100"])
+    assert "give both or neither" in capsys.readouterr().err

@@ -212,9 +212,14 @@ class Comparisons:
         return _scan(DatasetSource(dataset), **options)
 
     @classmethod
-    def from_scan(cls, scan: ComparisonScan) -> Comparisons:
-        """Return scanned comparisons in memory, sorted by person."""
-        return cls(*scan.collect())
+    def from_scan(cls, scan: ComparisonScan, people: int | None = None) -> Comparisons:
+        """Return scanned comparisons in memory, sorted by person: all, or those of about so many people.
+
+        People are drawn by a hash of their number, so that the same ones are drawn every time.
+        """
+        if people is not None and (isinstance(people, bool) or not isinstance(people, int) or people < 1):
+            raise DataError(f"people={people!r} is not a whole number of at least 1")
+        return cls(*scan.collect(people))
 
     def take(self, rows: Any) -> Comparisons:
         """Return the rows of a mask ``(T,)`` or of row numbers; people and items keep their numbers."""

@@ -9,13 +9,14 @@ from typing import Any
 
 from crowdmetric.commands.base import Command, UsageError, note
 from crowdmetric.commands.fit import read_labels
+from crowdmetric.commands.scans import scan_answers
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import MissingExtraError
-from crowdmetric.evaluate import MODELS, SPLITS, Evaluation, evaluate
+from crowdmetric.evaluate import MODELS, SPLITS, Evaluation, evaluate, plan_evaluation
 from crowdmetric.folders import check_target, new_folder
 from crowdmetric.plots import save_figure
 from crowdmetric.progress import show_progress
-from crowdmetric.tables import read_items
+from crowdmetric.tables import ComparisonScan, read_items
 
 __all__ = ["EVALUATE"]
 
@@ -35,6 +36,8 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--repeats", type=int, default=3, metavar="N", help="how often to hide something else (default: 3)")
     add("--seed", type=int, default=0, help="of what is hidden (default: 0)")
     add("--jobs", type=int, metavar="N", help="processes (default: one a core)")
+    add("--memory", metavar="SIZE", help="leave answers on disk, draw some people and stay within SIZE, such as 2GB")
+    add("--people", type=int, metavar="N", help="goes with --memory: how many people to draw (default: 20,000)")
     add("--out", metavar="DIR", help="folder to make, with the table (CSV, JSON) and a picture (PNG)")
     add("--overwrite", action="store_true", help="replace an older evaluation")
     add("--json", action="store_true", help="print one JSON object instead of a summary")
@@ -46,16 +49,25 @@ def _run(options: Namespace) -> None:
         raise UsageError("--models stitched needs --labels, which say which subspace an item lies in")
     if options.seed < 0:
         raise UsageError(f"--seed {options.seed} is negative; give 0 or more")
+    if options.people is not None and options.memory is None:
+        raise UsageError("--people says how many to draw where --memory leaves answers on disk; give both or neither")
     if options.out is not None:
         check_target(options.out, options.overwrite, _is_evaluation)
     items = read_items(options.items)
-    comparisons = Comparisons.read(options.comparisons, items=items)
+    comparisons: Comparisons | ComparisonScan
+    if options.memory is None:
+        comparisons = Comparisons.read(options.comparisons, items=items)
+    else:
+        comparisons = scan_answers(options, items)
+        limits = {"people": options.people, "memory": options.memory, "jobs": options.jobs}
+        note(options, plan_evaluation(items.features, comparisons, **limits).sentence)
     labels: Any = None if options.labels is None else read_labels(options, items)
     with show_progress("Evaluating", quiet=options.quiet) as say:
         found = evaluate(
             items.features, comparisons, models, splits=options.split or tuple(SPLITS),
             train_answers=options.train_answers, given=options.given, repeats=options.repeats, seed=options.seed,
-            subspaces=labels, both_new=options.both_new, jobs=options.jobs, after_fit=say,
+            subspaces=labels, both_new=options.both_new, jobs=options.jobs, after_fit=say, people=options.people,
+            memory=options.memory,
         )  # fmt: skip
     if options.out is not None:
         _write(options, found)

@@ -20,7 +20,7 @@ from crowdmetric.estimators.population_chunks import BLOCK_SIZE
 from crowdmetric.estimators.population_problem import PEOPLE_FOR_STARTS
 from crowdmetric.symmetric import degrees_of_freedom
 
-__all__ = ["MemoryPlan", "read_memory"]
+__all__ = ["RUNTIME", "MemoryPlan", "bytes_to_lay_out", "read_memory"]
 
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}

@@ -22,7 +22,7 @@ from crowdmetric.evaluate.evaluation import Evaluation, Result
 from crowdmetric.evaluate.model import Fitted, Model
 from crowdmetric.evaluate.models import MODELS
 from crowdmetric.evaluate.popularity import BradleyTerry
-from crowdmetric.evaluate.run import evaluate
+from crowdmetric.evaluate.run import evaluate, plan_evaluation
 from crowdmetric.evaluate.splits import SPLITS, Plan, Split, split
 from crowdmetric.evaluate.verdict import Difference
 
@@ -40,5 +40,6 @@ __all__ = [
     "Result",
     "Split",
     "evaluate",
+    "plan_evaluation",
     "split",
 ]

@@ -64,12 +64,15 @@ class Evaluation:
     splits, models : tuple of str
         In the order asked for.
     train_answers : int or None
+    drawn : (int, int) or None
+        How many people it rests on, of how many in a scan; None: everybody.
     """
 
     results: tuple[Result, ...]
     splits: tuple[str, ...]
     models: tuple[str, ...]
     train_answers: int | None
+    drawn: tuple[int, int] | None = None
 
     # ------------------------------------------------------------------------------------------ tables
 
@@ -139,6 +142,9 @@ class Evaluation:
     def summary(self) -> str:
         """Return a readable table a split, and what follows."""
         parts = [self._table(split) for split in self.splits]
+        if self.drawn is not None:
+            some, everybody = self.drawn
+            parts.insert(0, f"Evaluated on {some:,} of {everybody:,} people, drawn by a hash of their number.")
         return "\n\n".join([*parts, "\n".join(self.findings())])
 
     def _table(self, split: str) -> str:
@@ -179,6 +185,7 @@ class Evaluation:
             "splits": list(self.splits),
             "models": list(self.models),
             "train_answers": self.train_answers,
+            "drawn": None if self.drawn is None else list(self.drawn),
             "results": rows,
             "behind_the_best": [_without_nan(d) for d in differences],
             "findings": self.findings(),

@@ -15,20 +15,27 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import CrowdmetricWarning, DataError
 from crowdmetric.estimators.inputs import check_items
+from crowdmetric.estimators.memory import RUNTIME, MemoryPlan, bytes_to_lay_out, read_memory
 from crowdmetric.evaluate.evaluation import Evaluation, Result
 from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.models import choose_models
 from crowdmetric.evaluate.scores import measures, per_answer
 from crowdmetric.evaluate.splits import SPLITS, Plan, Split, split
+from crowdmetric.tables import ComparisonScan
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "plan_evaluation"]
 
 Array = NDArray[Any]
+
+# People of a scan to evaluate on, if it is not said.
+PEOPLE = 20_000
+# Bytes of an answer in the tables of a split, and layouts of it that a model holds.
+BYTES_OF_ROWS, COPIES = 200, 2
 
 
 def evaluate(
     items: ArrayLike,
-    comparisons: Comparisons,
+    comparisons: Comparisons | ComparisonScan,
     models: Sequence[str | Model] | None = None,
     *,
     splits: Sequence[str] = tuple(SPLITS),
@@ -40,14 +47,17 @@ def evaluate(
     both_new: bool = False,
     jobs: int | None = 1,
     after_fit: Callable[[str], None] | None = None,
+    people: int | None = None,
+    memory: int | str | None = None,
 ) -> Evaluation:
     """Compare models by how well they predict answers that were hidden from them.
 
     Parameters
     ----------
     items : (N, d) array
-    comparisons : Comparisons
-        Binary answers about these items.
+    comparisons : Comparisons or ComparisonScan
+        Binary answers about these items. Of a scan (`Comparisons.scan_parquet`) some people are drawn, as a check needs
+        no more, and `Evaluation.drawn` says how many.
     models : sequence of str or Model, optional
         Names of `crowdmetric.evaluate.MODELS`, or objects of your own. None: all of them, 'stitched' only with
         `subspaces`.
@@ -68,6 +78,10 @@ def evaluate(
         Processes; None: one a core. Results do not depend on it.
     after_fit : function of a sentence, optional
         Called when a fit is done.
+    people : int, optional
+        How many people of a scan to evaluate on, about; None: 20,000.
+    memory : int or str, optional
+        Limit for a scan, in bytes or such as '2GB'; None: half of what is free. See `plan_evaluation`.
 
     Returns
     -------
@@ -85,6 +99,14 @@ def evaluate(
     True
     """
     X = check_items(items)
+    drawn = None
+    if isinstance(comparisons, ComparisonScan):
+        plan_evaluation(X, comparisons, people=people, memory=memory, jobs=jobs)
+        scan = comparisons
+        comparisons = Comparisons.from_scan(scan, PEOPLE if people is None else people)
+        drawn = (comparisons.n_users, scan.n_users)
+    elif people is not None or memory is not None:
+        raise DataError("people and memory are for scanned comparisons (Comparisons.scan_parquet); leave them out")
     if X.shape[0] != comparisons.n_items:
         raise DataError(
             f"the comparisons are about {comparisons.n_items} items, but items has {X.shape[0]} rows; "
@@ -109,8 +131,33 @@ def evaluate(
         if after_fit is not None:
             after_fit(f"{len(found)} of {len(work)} fits done")
     return Evaluation(
-        tuple(found[place] for place in work), tuple(splits), tuple(model.name for model in chosen), train_answers
+        tuple(found[place] for place in work),
+        tuple(splits),
+        tuple(model.name for model in chosen),
+        train_answers,
+        drawn,
     )
+
+
+def plan_evaluation(
+    items: ArrayLike,
+    scan: ComparisonScan,
+    *,
+    people: int | None = None,
+    memory: int | str | None = None,
+    jobs: int | None = 1,
+) -> MemoryPlan:
+    """Return how much memory an evaluation on a scan will take, before it starts; a limit that is too low is an error.
+
+    Every process holds the answers of the people drawn, and a model's layout of them.
+    """
+    N, d = check_items(items).shape
+    share = min(1.0, (PEOPLE if people is None else people) / max(scan.n_users, 1))
+    answers = int(min(1.0, 2.0 * share) * len(scan))  # one in so many people: up to twice as many as asked for
+    a_process = RUNTIME + 8 * N * d + answers * (BYTES_OF_ROWS + COPIES * bytes_to_lay_out(d))
+    work = LocalEngine(jobs).jobs * a_process
+    limit = read_memory(memory)
+    return MemoryPlan.of_work(scan.n_users, len(scan), work, limit, "evaluation", remedy=", or lower people or jobs")
 
 
 def _score(

@@ -20,6 +20,7 @@ from crowdmetric.tables.answers import (
     sift_answers,
 )
 from crowdmetric.tables.columns import Column, as_ids
+from crowdmetric.tables.sampling import is_drawn
 from crowdmetric.tables.sources import Source
 from crowdmetric.tables.spool import RECORD, Spool, SpoolChunk, Survey, write_spool
 
@@ -135,16 +136,23 @@ class ComparisonScan:
             return f"<ComparisonScan: not read yet, {self.n_items} items>"
         return f"<ComparisonScan: {len(self)} rows, {self.n_users} people, {self.n_items} items>"
 
-    def collect(self) -> CodedAnswers:
-        """Return all answers in memory, about 60 bytes each, sorted by person."""
-        pieces = [(chunk, chunk.load()) for chunk in self.chunks]
-        user = np.concatenate([chunk.first_person + rows["person"].astype(np.int64) for chunk, rows in pieces])
-        left, right = (
-            np.concatenate([rows[name] for _, rows in pieces]).astype(np.int64) for name in ("left", "right")
-        )
-        response, weight = (np.concatenate([rows[name] for _, rows in pieces]) for name in ("response", "weight"))
-        ids = np.concatenate([chunk.ids() for chunk in self.chunks])
-        return CodedAnswers(user, left, right, response, weight, ids, self.item_ids, self.dropped)
+    def collect(self, people: int | None = None) -> CodedAnswers:
+        """Return answers in memory, about 60 bytes each, sorted by person: all, or those of about so many people.
+
+        Who is drawn depends on their number alone (`tables.sampling`); one chunk more than what is drawn is held.
+        """
+        step = 1 if people is None else max(1, self.n_users // people)
+        users, pieces, ids, count = [], [], [], 0
+        for chunk in self.chunks:
+            rows, drawn = chunk.load(), is_drawn(chunk.first_person + np.arange(chunk.people), step)
+            pieces.append(rows[drawn[rows["person"]]])
+            users.append(count + (np.cumsum(drawn) - 1)[pieces[-1]["person"]])
+            ids.append(chunk.ids()[drawn])
+            count += int(drawn.sum())
+        user = np.concatenate(users).astype(np.int64)
+        left, right = (np.concatenate([rows[name] for rows in pieces]).astype(np.int64) for name in ("left", "right"))
+        response, weight = (np.concatenate([rows[name] for rows in pieces]) for name in ("response", "weight"))
+        return CodedAnswers(user, left, right, response, weight, np.concatenate(ids), self.item_ids, self.dropped)
 
     def close(self) -> None:
         """Remove the grouped answers from disk; they are made again if they are asked for."""
