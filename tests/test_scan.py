@@ -660,7 +660,7 @@ def test_a_scan_is_evaluated_on_some_people(
     assert some.drawn is not None
     assert some.summary().startswith(f"Evaluated on {some.drawn[0]} of 400 people, drawn by a hash of their number.")
     assert some.to_dict()["drawn"] == list(some.drawn)
-    with pytest.raises(DataError, match=r"this evaluation takes .* at the least; raise memory, or lower people or jobs"):
+    with pytest.raises(DataError, match=r"this evaluation takes .*; raise memory, or lower people or jobs"):
         evaluate(crowd.items, scan, models, memory="1MB", **options)
     with pytest.raises(DataError, match="people and memory are for scanned comparisons"):
         evaluate(crowd.items, table, models, people=100, **options)
