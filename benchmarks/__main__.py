@@ -31,6 +31,7 @@ NAMES = {
     "design": "designed questionnaires against random pairs: promised and measured error at equal cost",
     "streaming": "a population fit from Parquet under a memory limit, 1 and 2 million people (some minutes)",
     "real": "which model predicts real people, on eight sets of answers (takes options: real --help)",
+    "scaling": "a pass over people as people, answers and features grow, on one thread and on two",
     "cluster": "a population fit on a Dask cluster of one and of two workers (needs dask.distributed)",
     "stitching": "stage 2 alone in 200 dimensions with 25,000 lines",
 }

@@ -70,7 +70,7 @@ def cluster() -> Iterator[Any]:
     distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed (extra: cluster)")
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
         ) as local,
         distributed.Client(local) as client,
     ):
@@ -155,6 +155,15 @@ def test_engines_are_shared_by_clones(name: str, request: pytest.FixtureRequest)
 def test_an_empty_sum_is_refused(name: str, request: pytest.FixtureRequest) -> None:
     with pytest.raises(DataError, match="there is nothing to sum over"):
         ENGINES[name](request).sum(abs, [])
+
+
+@each_engine
+@pytest.mark.parametrize("jobs", [1, 2, 63, 64, 65, 200])
+def test_every_engine_adds_in_the_same_order(name: str, jobs: int, request: pytest.FixtureRequest) -> None:
+    numbers = list(np.random.default_rng(jobs).standard_normal((jobs, 3)) * 10.0 ** np.arange(3))
+    engine = ENGINES[name](request)
+    np.testing.assert_array_equal(engine.sum(np.exp2, numbers), LocalEngine(1).sum(np.exp2, numbers))
+    np.testing.assert_allclose(engine.sum(np.exp2, numbers), np.sum(np.exp2(numbers), axis=0), rtol=1e-12)
 
 
 def test_a_killed_worker_costs_only_its_chunks(cluster: Any) -> None:

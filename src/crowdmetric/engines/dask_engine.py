@@ -1,18 +1,19 @@
 """A Dask cluster: the one place that imports dask.
 
-Chunks of people travel once and stay in the workers' memory; each pass sends parameters out and brings sums back. The
-sums are added here, in the order of the chunks, so that the answer is the one a single machine gives. A worker that is
-lost takes its chunks with it: they are sent again, to the others, and only they.
+Chunks of people travel once, in bundles, and stay in the workers' memory; each pass sends parameters out and brings
+one sum a bundle back. Sums are added in the order that every engine uses (`folding`), so that the answer is the one a
+single machine gives. A worker that is lost takes its chunks with it: they are sent again, to the others, and only they.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import Any, TypeVar
 
+from crowdmetric.engines.folding import bundles, sum_of_bundle
 from crowdmetric.errors import DataError, SolverError, missing_extra
 
 __all__ = ["DaskEngine"]
@@ -60,7 +61,7 @@ class DaskEngine:
         distributed = _distributed()
         with (
             distributed.LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+                n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
             ) as cluster,
             distributed.Client(cluster) as client,
         ):
@@ -72,12 +73,11 @@ class DaskEngine:
         return len(self.client.scheduler_info(n_workers=-1)["workers"])
 
     def sum(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> Result:
-        """Return the sum of the results, added in the order of the jobs."""
-        if not jobs:
-            raise DataError("there is nothing to sum over; at least one chunk of people is needed")
+        """Return the sum of the results, added in one order (`folding`)."""
+        parts = bundles(jobs)
         if jobs is not self._jobs:
-            self._jobs, self._held = jobs, self._send(list(jobs))
-        return reduce(add, self._results(function, jobs))
+            self._jobs, self._held = jobs, self._send(parts)
+        return reduce(add, self._results(partial(sum_of_bundle, function), parts))
 
     def __deepcopy__(self, memo: Any) -> DaskEngine:
         """Return itself: an engine is a place, which estimators share when they are cloned."""

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
-from functools import reduce
-from operator import add
 from typing import Any, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
+from crowdmetric.engines.folding import fold
 from crowdmetric.errors import DataError, SolverError
 
 __all__ = ["LocalEngine"]
@@ -45,18 +44,16 @@ class LocalEngine:
         self._libraries: ThreadpoolController | None = None
 
     def sum(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> Result:
-        """Return the sum of the results, added in the order of the jobs, whatever the number of threads.
+        """Return the sum of the results, added in one order (`folding`), whatever the number of threads.
 
         For short jobs on arrays in memory: threads share them, and compiled loops and BLAS let each other run.
         """
-        if not jobs:
-            raise DataError("there is nothing to sum over; at least one chunk of people is needed")
         with self._one_thread_each():  # threads are the parallelism
             if self.jobs == 1 or len(jobs) == 1:
                 results: Iterable[Result] = map(function, jobs)
             else:
                 results = self._threads().map(function, jobs)
-            return reduce(add, results)
+            return fold(results, len(jobs))
 
     def _one_thread_each(self) -> AbstractContextManager[Any]:
         """Limit libraries to one thread; which there are is found out once, it takes as long as a pass over people."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
-from operator import add
 from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
 
+from crowdmetric.engines.folding import fold
 from crowdmetric.errors import DataError, missing_extra
 
 __all__ = ["TorchEngine"]
@@ -65,12 +64,10 @@ class TorchEngine:
         return self.torch.as_tensor(np.array(array, copy=True), dtype=dtype, device=self.device)
 
     def sum(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> Result:
-        """Return the sum of the results, added in the order of the jobs."""
-        if not jobs:
-            raise DataError("there is nothing to sum over; at least one chunk of people is needed")
+        """Return the sum of the results, added in one order (`folding`)."""
         if jobs is not self._jobs:
             self._jobs, self._held = jobs, [job.on(self.asarray) if hasattr(job, "on") else job for job in jobs]
-        return reduce(add, map(function, self._held))
+        return fold(map(function, self._held), len(jobs))
 
     def __deepcopy__(self, memo: Any) -> TorchEngine:
         """Return itself: an engine is a place, which estimators share when they are cloned."""

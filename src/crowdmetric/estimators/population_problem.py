@@ -133,8 +133,9 @@ class PopulationProblem:
             people[block.span.shape[1]] += block.person.size
         chunks = [Held([block]) for block in self.sample.blocks]
         return replace(
-            self, chunks=chunks, sample=replace(self.sample, people=people), step=1, after_pass=None, checkpoint=None
-        )
+            self, chunks=chunks, sample=replace(self.sample, people=people), step=1, engine=_here(self.engine),
+            after_pass=None, checkpoint=None,
+        )  # fmt: skip
 
     def method_shift(self, natural: Array, information: Array) -> Array:
         """Return how far (n,) the optimum would move if people were integrated out by a slow, exact method.
@@ -181,6 +182,11 @@ class PopulationProblem:
         for block in blocks:
             mean[block.person] = posterior_means(block, law, self.loss)
         return mean, None
+
+
+def _here(engine: Engine) -> Engine:
+    """Return the engine for passes over few people, which are not worth sending to a cluster."""
+    return LocalEngine() if isinstance(engine, DaskEngine) else engine
 
 
 def _near(engine: Engine) -> Engine:

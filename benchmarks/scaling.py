@@ -1,0 +1,60 @@
+"""What a pass over people costs as people, answers and features grow: the figures of docs/scaling.md.
+
+A pass is what a fit does a few dozen times: log-likelihood, score and outer products of scores of everybody. People in
+memory, one thread and two; seconds of the processor and of the clock, the least of three passes each. On a busy machine
+only the first mean anything, and people a second and core follow from them.
+"""
+
+from __future__ import annotations
+
+import os
+from time import perf_counter, process_time
+
+import numpy as np
+
+# features, answers a person, people; what changes against the first line of its part of the table
+CASES = [
+    (10, 1, 25_000), (10, 1, 50_000), (10, 1, 100_000), (10, 1, 200_000),
+    (10, 2, 50_000), (10, 4, 20_000), (10, 8, 10_000),
+    (5, 1, 100_000), (20, 1, 30_000), (40, 1, 5_000), (76, 1, 1_000),
+]  # fmt: skip
+
+
+def pass_over(d: int, answers: int, people: int, jobs: int) -> tuple[float, float]:
+    """Return the seconds of the processor and of the clock that a pass takes."""
+    from crowdmetric.engines.local import LocalEngine  # noqa: PLC0415
+    from crowdmetric.estimators.inputs import read_rows  # noqa: PLC0415
+    from crowdmetric.estimators.population_chunks import crowd_in_memory  # noqa: PLC0415
+    from crowdmetric.estimators.population_problem import PopulationProblem  # noqa: PLC0415
+    from crowdmetric.losses import Logistic  # noqa: PLC0415
+    from crowdmetric.solvers.charts import Chart  # noqa: PLC0415
+    from crowdmetric.users.population import STRUCTURES  # noqa: PLC0415
+
+    rng = np.random.default_rng(0)
+    items = rng.standard_normal((1_000, d)) / np.sqrt(d)
+    users = np.repeat(np.arange(people), answers)
+    left = rng.integers(0, 1_000, users.size)
+    pairs = np.column_stack([left, (left + rng.integers(1, 1_000, users.size)) % 1_000])
+    rows = read_rows(pairs, rng.choice([-1.0, 1.0], users.size), users, None, items, Logistic())
+    problem = PopulationProblem.of(crowd_in_memory(rows), STRUCTURES["isotropic"], Logistic(), LocalEngine(jobs))
+    chart = Chart(d, d, False)
+    natural = chart.natural(chart.theta(2.0 * np.eye(d), np.zeros(d), np.log([1.0 / np.sqrt(d)])))
+    problem.total(natural)  # compiles the loops
+    seconds = []
+    for _ in range(3):
+        clock, wall = process_time(), perf_counter()
+        problem.total(natural)
+        seconds.append((process_time() - clock, perf_counter() - wall))
+    return min(s for s, _ in seconds), min(w for _, w in seconds)
+
+
+def main() -> None:
+    print(f"load of the machine before: {os.getloadavg()[0]:.2f}")
+    print("  d   answers     people   processor    people a second     answers a second    clock, 1 thread   2 threads")
+    for d, answers, people in CASES:
+        (busy, one), (_, two) = (pass_over(d, answers, people, jobs) for jobs in (1, 2))
+        print(
+            f"{d:3}{answers:10}{people:11,}{1e3 * busy:9.0f} ms{people / busy:19,.0f}{people * answers / busy:21,.0f}"
+            f"{1e3 * one:16.0f} ms{1e3 * two:9.0f} ms",
+            flush=True,
+        )

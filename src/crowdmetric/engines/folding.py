@@ -1,0 +1,46 @@
+"""In which order sums are added, the same for every engine, so that all of them give the same answer to the last bit.
+
+Jobs are added in bundles of neighbours, and then the bundles. How many jobs make a bundle depends on how many there
+are and on nothing else; an engine far away sends back one sum a bundle instead of one a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from itertools import islice
+from operator import add
+from typing import Any, TypeVar
+
+from crowdmetric.errors import DataError
+
+__all__ = ["bundles", "fold", "sum_of_bundle"]
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+# Bundles at most: enough for as many workers to share, few enough that each is worth a message.
+MOST_BUNDLES = 64
+
+
+def _size(jobs: int) -> int:
+    if not jobs:
+        raise DataError("there is nothing to sum over; at least one chunk of people is needed")
+    return -(-jobs // MOST_BUNDLES)
+
+
+def bundles(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Return the jobs in bundles of neighbours."""
+    size = _size(len(jobs))
+    return [list(jobs[begin : begin + size]) for begin in range(0, len(jobs), size)]
+
+
+def fold(results: Iterable[Result], jobs: int) -> Result:
+    """Return the sum of the results of so many jobs, bundle by bundle."""
+    size, rest = _size(jobs), iter(results)
+    return reduce(add, (reduce(add, islice(rest, size)) for _ in range(0, jobs, size)))
+
+
+def sum_of_bundle(function: Callable[[Any], Any], bundle: Sequence[Any]) -> Any:
+    """Return the sum over one bundle."""
+    return reduce(add, map(function, bundle))
