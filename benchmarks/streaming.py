@@ -1,7 +1,8 @@
 """A population fit from Parquet under a memory limit: 1 and 2 million people with one answer each, d = 10.
 
 Files are written in shuffled order, so that grouping by person is part of the work. Every size runs in a process of
-its own, whose peak memory is what the operating system counted. Seconds are those of the processor.
+its own, whose peak memory is what the operating system counted. Seconds are those of the processor. Then what else
+reads a scan, on 300,000 people with four questions each about points of a lattice (d = 6), many of them parallel.
 """
 
 from __future__ import annotations
@@ -69,8 +70,59 @@ def measure(folder: str, memory: str) -> dict[str, float]:
     }  # fmt: skip
 
 
+def write_lattice(people: int, folder: str) -> None:
+    """Write answers to questions about neighbours in {−1, 0, 1}⁶, in shuffled order, and the items."""
+    from crowdmetric.comparisons import Comparisons  # noqa: PLC0415
+    from crowdmetric.simulate import answer  # noqa: PLC0415
+
+    rng = np.random.default_rng(5)
+    items = np.stack(np.meshgrid(*[[-1.0, 0.0, 1.0]] * 6, indexing="ij"), axis=-1).reshape(-1, 6)
+    place = 3 ** np.arange(6)[::-1]
+    axis = np.repeat(rng.integers(0, 6, 2 * people), 2)  # two parallel questions, twice
+    corner = rng.integers(0, 3, (4 * people, 6))
+    corner[np.arange(4 * people), axis] = rng.integers(0, 2, 4 * people)
+    left = corner @ place
+    pairs = np.column_stack([left, left + place[axis]])
+    users = np.repeat(np.arange(people), 4)
+    ideal = rng.standard_normal((people, 6))[users]
+    response = answer(items, pairs, ideal, np.diag([2.0, 1.5, 1.0, 0.8, 0.5, 0.3]), seed=6)
+    table = Comparisons.from_arrays(users, pairs, response, n_items=len(items))
+    table.take(rng.permutation(len(table))).write(Path(folder) / "answers.parquet")
+    np.save(Path(folder) / "items.npy", items)
+
+
+def measure_other(what: str, folder: str, memory: str) -> dict[str, float]:
+    """Diagnose or fit a scan; return seconds and peak memory."""
+    from crowdmetric import IdealPointMetric, MatchedMetric  # noqa: PLC0415
+    from crowdmetric.comparisons import Comparisons  # noqa: PLC0415
+    from crowdmetric.identifiability import diagnose, plan_diagnosis  # noqa: PLC0415
+
+    items, clock = np.load(Path(folder) / "items.npy"), process_time()
+    scan = Comparisons.scan_parquet(f"{folder}/*.parquet", n_items=len(items))
+    if what == "diagnose":
+        plan = plan_diagnosis(items, scan, memory)
+        diagnose(items, scan, memory=memory)
+    else:
+        kinds = {"matched": MatchedMetric(items, memory=memory)}
+        kinds["ideal"] = IdealPointMetric(items, memory=memory, metric_bound=5.0, ideal_bound=5.0, tol=1e-6)
+        plan = kinds[what].memory_plan(scan)
+        kinds[what].fit(scan)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    predicted = (plan.needed + plan.room) / 1e9
+    return {"seconds": process_time() - clock, "peak_gb": peak / 1e9, "predicted_gb": predicted}
+
+
+def _others() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        _call(f"write_lattice(300_000, {folder!r})")
+        for what, memory in (("diagnose", "2GB"), ("matched", "2GB"), ("matched", "0.55GB"), ("ideal", "2GB")):
+            found = json.loads(_call(f"measure_other({what!r}, {folder!r}, {memory!r})"))
+            line = "{seconds:.0f} s, peak memory {peak_gb:.2f} GB (predicted {predicted_gb:.2f})".format(**found)
+            print(f"{what}, limit {memory}: {line}", flush=True)
+
+
 def _call(expression: str) -> str:
-    code = f"import json; from benchmarks.streaming import measure, write; print(json.dumps({expression}))"
+    code = f"import json; from benchmarks.streaming import *; print(json.dumps({expression}))"
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
 
 
@@ -92,3 +144,4 @@ def main() -> None:
                 print(line.format(**found), flush=True)
     for memory, (once, twice) in seconds.items():
         print(f"limit {memory}: twice the people cost {twice / once:.2f} × the time")
+    _others()

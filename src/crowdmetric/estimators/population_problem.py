@@ -22,7 +22,7 @@ from crowdmetric.losses import Loss
 from crowdmetric.solvers.charts import Chart
 from crowdmetric.solvers.population import PopulationFit, fit_law
 from crowdmetric.solvers.scoring import ScoringState
-from crowdmetric.users.people import bias_sums, posterior_means, posteriors
+from crowdmetric.users.people import bias_sums, places_of
 from crowdmetric.users.population import Law, PopulationBlock, Structure, Sums, method_shift, sums_of
 
 __all__ = ["PopulationProblem"]
@@ -175,13 +175,11 @@ class PopulationProblem:
 
     def people(self, law: Law, n_people: int) -> tuple[Array, Array | None]:
         """Return means (K, d) and, where they fit, covariances (K, d, d) of everybody's v."""
-        blocks = [block for chunk in self.chunks for block in chunk.blocks()]
-        if n_people * self.d**2 <= MOST_COVARIANCES:
-            return posteriors(blocks, law, self.loss, n_people)
-        mean = np.tile(law.mean, (n_people, 1))
-        for block in blocks:
-            mean[block.person] = posterior_means(block, law, self.loss)
-        return mean, None
+        whole = n_people * self.d**2 <= MOST_COVARIANCES
+        job = partial(places_of, law=law, loss=self.loss, covariances=whole)
+        places = _near(self.engine).sum(partial(_sum_of_chunk, job), self.chunks).value
+        assert places is not None  # somebody says something
+        return places.everybody(law, n_people)
 
 
 def _here(engine: Engine) -> Engine:

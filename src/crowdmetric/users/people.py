@@ -12,33 +12,50 @@ from numpy.typing import NDArray
 
 from crowdmetric.losses import Loss
 from crowdmetric.symmetric import as_array, as_numpy
-from crowdmetric.users.integrals import Integral, posterior_of
+from crowdmetric.users.integrals import posterior_of
 from crowdmetric.users.population import Law, PopulationBlock, Structure, integrate, pull_of
 
-__all__ = ["BiasSums", "bias_sums", "posterior_means", "posteriors"]
+__all__ = ["BiasSums", "Places", "bias_sums", "places_of", "posteriors"]
 
 Array = NDArray[Any]
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where people stand: their numbers (P,), the mean (P, d) of their v and its covariance (P, d, d) or None."""
+
+    parts: list[tuple[NDArray[np.intp], Array, Array | None]]
+
+    def __add__(self, other: Places) -> Places:
+        return Places(self.parts + other.parts)
+
+    def everybody(self, law: Law, n_people: int) -> tuple[Array, Array | None]:
+        """Return means (K, d) and covariances (K, d, d); people without answers are as the population."""
+        mean = np.tile(law.mean, (n_people, 1))
+        for person, own, _ in self.parts:
+            mean[person] = own
+        if any(spread is None for _, _, spread in self.parts):
+            return mean, None
+        covariance = np.tile(law.covariance, (n_people, 1, 1))
+        for person, _, spread in self.parts:
+            covariance[person] = spread
+        return mean, covariance
+
+
+def places_of(block: PopulationBlock, law: Law, loss: Loss, *, covariances: bool) -> Places:
+    """Return where the people of a block stand; the mean alone is ``μ + Σ Bᵀ Eᵀ slope``."""
+    integral = integrate(block, law, loss, 1)
+    if not covariances:
+        return Places([(block.person, law.mean + pull_of(block, integral) @ law.covariance, None)])
+    return Places([(block.person, *posterior_of(integral, block.span, block.loadings, law.mean, law.covariance))])
+
+
 def posteriors(blocks: Sequence[PopulationBlock], law: Law, loss: Loss, n_people: int) -> tuple[Array, Array]:
     """Return mean (K, d) and covariance (K, d, d) of everybody's v; people without answers are as the population."""
-    mean = np.tile(law.mean, (n_people, 1))
-    covariance = np.tile(law.covariance, (n_people, 1, 1))
-    for block in blocks:
-        integral = integrate(block, law, loss, 1)
-        mean[block.person], covariance[block.person] = posterior_of(
-            integral, block.span, block.loadings, law.mean, law.covariance
-        )
+    parts = [part for block in blocks for part in places_of(block, law, loss, covariances=True).parts]
+    mean, covariance = Places(parts).everybody(law, n_people)
+    assert covariance is not None
     return mean, covariance
-
-
-def posterior_means(block: PopulationBlock, law: Law, loss: Loss) -> Array:
-    """Return the mean (P, d) of everybody's v alone: ``μ + Σ Bᵀ Eᵀ slope``."""
-    return _means(block, law, integrate(block, law, loss, 1))
-
-
-def _means(block: PopulationBlock, law: Law, integral: Integral) -> Array:
-    return law.mean + pull_of(block, integral) @ law.covariance
 
 
 @dataclass(frozen=True)
