@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning
 from crowdmetric.estimators import ideal_chunks, population_problem
 from crowdmetric.estimators.inputs import read_rows
 from crowdmetric.estimators.memory import read_memory
+from crowdmetric.estimators.passes import Passes
 from crowdmetric.estimators.population_problem import PopulationProblem
 from crowdmetric.evaluate import evaluate
 from crowdmetric.identifiability import assignment, diagnose, plan_diagnosis
@@ -680,3 +682,65 @@ def test_the_command_line_evaluates_within_a_memory_limit(
     with pytest.raises(SystemExit):
         main([*arguments, "--people", "100"])
     assert "give both or neither" in capsys.readouterr().err
+
+
+# --------------------------------------------------------------------------- what goes wrong in the middle
+
+
+def test_a_file_damaged_in_the_middle_is_named(tmp_path: Path, scratch: Path) -> None:
+    answers(rows=20_000).write(tmp_path / "a.parquet")
+    whole = bytearray((tmp_path / "a.parquet").read_bytes())
+    whole[len(whole) // 3 : len(whole) // 3 + 2_000] = bytes(2_000)
+    (tmp_path / "a.parquet").write_bytes(whole)
+    with pytest.raises(DataError, match=r"a\.parquet is damaged"):
+        len(Comparisons.scan_parquet(tmp_path / "a.parquet", n_items=N_ITEMS, scratch=scratch))
+    assert not list(scratch.iterdir())
+
+
+def test_a_checkpoint_that_finds_the_disk_full_keeps_the_last_one(
+    crowd: Crowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state.npz"
+    writes = 0
+    savez = np.savez
+
+    def full(file: Any, **arrays: Any) -> None:
+        nonlocal writes
+        writes += 1
+        if writes == 3:
+            file.write(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        savez(file, **arrays)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", full)
+        with pytest.raises(DataError, match=r"state\.npz cannot be written \(No space left on device\); make room"):
+            PopulationMetric(crowd.items, checkpoint=path).fit(table)
+    assert [file.name for file in tmp_path.iterdir()] == ["state.npz"]
+    resumed = PopulationMetric(crowd.items, checkpoint=path).fit(table)
+    assert np.array_equal(resumed.metric_, PopulationMetric(crowd.items).fit(table).metric_)
+
+
+@pytest.mark.parametrize("estimator", ["population", "ideal"])
+def test_control_c_in_a_fit_leaves_the_checkpoint_and_nothing_else(
+    talkative: tuple[Crowd, Comparisons], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], estimator: str,
+) -> None:  # fmt: skip
+    def interrupt(passes: Passes, seconds: float, made: int = 1) -> None:
+        passes._passes += 1
+        if passes._passes == 3:
+            raise KeyboardInterrupt
+
+    np.save(tmp_path / "items.npy", talkative[0].items)
+    talkative[1].write(tmp_path / "answers.parquet")
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    monkeypatch.setattr(Passes, "__call__", interrupt)
+    more = ["--checkpoint", str(tmp_path / "state.npz")] if estimator == "population" else ["--metric-bound", "4"]
+    arguments = ["fit", str(tmp_path / "items.npy"), str(tmp_path / "answers.parquet"), "--memory", "4GB"]
+    assert main([*arguments, "--estimator", estimator, *more, "--out", str(tmp_path / "model")]) == 130
+    assert capsys.readouterr().err.endswith("crowdmetric: interrupted\n")
+    gc.collect()
+    assert not list((tmp_path / "scratch").iterdir())
+    left = {"items.npy", "answers.parquet", "scratch"} | ({"state.npz"} if estimator == "population" else set())
+    assert {path.name for path in tmp_path.iterdir()} == left

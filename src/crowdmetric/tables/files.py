@@ -206,7 +206,7 @@ def parquet_file(path: Path) -> Iterator[Any]:
     arrow = _library("pyarrow", "reading Parquet")
     parquet = _library("pyarrow.parquet", "reading Parquet")
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             yield file
     except (arrow.ArrowException, OSError) as error:
         raise DataError(f"{path} is damaged or not a Parquet file; write or download it again") from error
@@ -264,7 +264,9 @@ def _csv_cells(column: Column) -> list[Any]:
 
 
 def _write_parquet(columns: Columns, path: Path) -> None:
-    _library("pyarrow.parquet", "writing Parquet").write_table(to_arrow(columns), path)
+    parquet = _library("pyarrow.parquet", "writing Parquet")
+    # without checksums, bytes that a disk lost may read as other numbers
+    parquet.write_table(to_arrow(columns), path, write_page_checksum=True)
 
 
 _WRITERS: dict[str, Callable[[Columns, Path], None]] = {
