@@ -95,7 +95,7 @@ each_engine = pytest.mark.parametrize("name", ENGINES)
 @pytest.fixture(scope="module")
 def mixed() -> Crowd:
     """People with one answer and people with two."""
-    crowd = simulate_crowd(3, None, None, users=700, comparisons=1, seed=5)
+    crowd = simulate_crowd(3, None, None, users=3_000, comparisons=1, seed=5)
     return replace(crowd, users=np.where(crowd.users < 100, crowd.users // 2, crowd.users))
 
 

@@ -52,6 +52,8 @@ NOT_THE_FIT = {"items", "engine", "loss", "max_iter", "jobs", "memory", "checkpo
 USUAL_PASSES = 15
 # The same where only gradients are used.
 USUAL_GRADIENTS = 60
+# Decrease of the loss, relative, below which single precision sees only its own rounding.
+SINGLE_TOLERANCE = 1e-6
 # How far a warm start is drawn to the identity.
 LIFT = 0.05
 # An approximate integral may move no entry of the metric by more standard errors than this.
@@ -265,7 +267,7 @@ class PopulationMetric(CrowdMetric):
         fit = fit_low_rank_law(
             replace(rows.jointly(), items=units.inside(rows.items)), rank, loss,
             engine=self.engine if isinstance(self.engine, TorchEngine) else None, max_iterations=self.max_iter,
-            after_step=self._told(rows.users.size),
+            tolerance=SINGLE_TOLERANCE if self._is_single() else 1e-8, after_step=self._told(rows.users.size),
         )  # fmt: skip
         law, result = units.law_outside(fit.law), fit.result
         self.scale_ = float(np.trace(law.metric)) / d
@@ -312,8 +314,10 @@ class PopulationMetric(CrowdMetric):
 
     def _by_gradients(self, d: int) -> bool:
         """Return whether outer products of scores are out of the question, for their size or their precision."""
-        single = isinstance(self.engine, TorchEngine) and not self.engine.is_double
-        return single or degrees_of_freedom(d) > LARGEST_SCORING
+        return self._is_single() or degrees_of_freedom(d) > LARGEST_SCORING
+
+    def _is_single(self) -> bool:
+        return isinstance(self.engine, TorchEngine) and not self.engine.is_double
 
     def _scanned(self, scan: ComparisonScan, loss: Loss) -> Crowd:
         """Return the people of a scan, of whom as many are kept in memory as its limit allows."""
