@@ -794,3 +794,15 @@ def test_bad_answers_get_a_sentence() -> None:
     same = replace(BASE, pairs=np.where(np.arange(BASE.y.size)[:, None] == 0, 0, BASE.pairs), weight=weight)
     with pytest.raises(DataError, match="no comparison of different items has a positive weight"):
         same.fit()
+
+
+def test_predictions_know_what_is_unknown_of_people_whose_spreads_are_not_kept() -> None:
+    crowd = simulate_crowd(3, None, None, 3_000, 4, seed=31)
+    model = PopulationMetric(crowd.items, uncertainty=False).fit(crowd.pairs, crowd.y, users=crowd.users)
+    elsewhere = np.roll(crowd.pairs, 4, axis=0)  # the next person's questions: one's own are known better than others
+    kept = model._variance(elsewhere, crowd.users)
+    model.pseudo_ideal_covariances_ = None
+    usual = model._variance(elsewhere, crowd.users)
+    # the law of total covariance holds on average over people
+    assert np.mean(usual) == pytest.approx(np.mean(kept), rel=0.05)
+    assert np.all(usual > 0.0)

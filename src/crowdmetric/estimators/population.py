@@ -144,7 +144,7 @@ class PopulationMetric(CrowdMetric):
     pseudo_ideal_mean_, pseudo_ideal_covariance_ : (d,), (d, d)
         The law of ``v = −2Mu``, which is what the likelihood sees.
     pseudo_ideal_covariances_ : (K, d, d) array or None
-        Of everybody's v given their answers, where that fits in memory.
+        Of everybody's v given their answers, where that fits in memory; predictions take their average where not.
     ridge_, size_ridge_, determined_ : float
         The strengths used on shape and size, and how many of the p − 1 shape parameters the answers determine.
     log_likelihood_ : float
@@ -599,11 +599,17 @@ class PopulationMetric(CrowdMetric):
             return prior
         known, place = self._find(people)
         spreads: Array | None = getattr(self, "pseudo_ideal_covariances_", None)  # None is not saved with a model
-        if spreads is None:  # too many people to keep: their means alone
-            return np.where(known, 0.0, prior)
-        own = np.einsum("td,tde,te->t", delta[known], spreads[place[known]], delta[known])
+        if spreads is None:  # too many people to keep
+            own = np.einsum("td,td->t", delta[known] @ self._usual_spread(), delta[known])
+        else:
+            own = np.einsum("td,tde,te->t", delta[known], spreads[place[known]], delta[known])
         prior[known] = np.maximum(own, 0.0)
         return prior
+
+    def _usual_spread(self) -> Array:
+        """Return what answers leave unknown of v on average, ``E[Cov(v | answers)] = Cov(v) − Cov(E[v | answers])``."""
+        values, vectors = np.linalg.eigh(self.pseudo_ideal_covariance_ - np.cov(self.pseudo_ideal_points_.T, ddof=0))
+        return (vectors * np.maximum(values, 0.0)) @ vectors.T
 
 
 def _start(chart: Chart, rng: np.random.Generator | None) -> Array:
