@@ -53,6 +53,11 @@ class TorchEngine:
         return self.torch
 
     @property
+    def blocks(self) -> int:
+        """How many times as large blocks of people should be: a graphics card is idle between small ones."""
+        return 1 if self.device == "cpu" else 64
+
+    @property
     def is_double(self) -> bool:
         """Whether arrays are of float64."""
         return bool(self.dtype == self.torch.float64)

@@ -236,7 +236,7 @@ class PopulationMetric(CrowdMetric):
             self._check(loss, rows.items.shape[1])
             if self._by_gradients(rows.items.shape[1]):
                 return self._fit_low_rank(rows, Units.of(rows.items, rows.pairs), loss, clock)
-            crowd = crowd_in_memory(rows)
+            crowd = crowd_in_memory(rows, self.engine.blocks if isinstance(self.engine, TorchEngine) else 1)
         largest_grid = LARGEST_GRID if self.integration == "grid" else 1
         engine = self.engine or LocalEngine(self.jobs)
         problem = PopulationProblem.of(crowd, STRUCTURES[self.covariance], loss, engine, largest_grid)

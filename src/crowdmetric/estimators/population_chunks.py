@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.estimators.inputs import Rows, check_scan
 from crowdmetric.estimators.units import Units
 from crowdmetric.losses import Loss
+from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
 from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.population import PopulationBlock, blocks_of
@@ -29,6 +30,8 @@ Array = NDArray[Any]
 
 # Numbers in the (people, answers, p) temporary of a block: large enough for threads, small enough for a cache.
 BLOCK_SIZE = 1 << 18
+# With the ninety people that BLOCK_SIZE alone would give a block of 76 features, a pass takes 2.7 times as long.
+FEWEST_PEOPLE = 256
 
 
 class Chunk(Protocol):
@@ -156,11 +159,16 @@ class Crowd:
     weight: float
 
 
-def crowd_in_memory(rows: Rows) -> Crowd:
-    """Return the crowd of validated rows."""
+def crowd_in_memory(rows: Rows, blocks: int = 1) -> Crowd:
+    """Return the crowd of validated rows, in blocks so many times as large as `BLOCK_SIZE`.
+
+    A block's outer products are a matrix as wide as there are parameters: with many features a block has at least
+    `FEWEST_PEOPLE`, lest adding matrices up costs more than making them.
+    """
     units = Units.of(rows.items, rows.pairs)
     answers = replace(rows.jointly(), items=units.inside(rows.items))
-    chunks = [Held([block]) for block in blocks_of(arrange(answers, block_size=BLOCK_SIZE))]
+    size = max(blocks * BLOCK_SIZE, FEWEST_PEOPLE * degrees_of_freedom(rows.items.shape[1]))
+    chunks = [Held([block]) for block in blocks_of(arrange(answers, block_size=size))]
     return Crowd(chunks, units, rows.items.shape[1], rows.users.size, rows.users, float(rows.weight.sum()))
 
 
