@@ -174,7 +174,8 @@ def test_fit_takes_people_as_a_population_unless_told_otherwise(run, crowd, tmp_
     result = run("fit", *tables(crowd), *options, "--out", tmp_path / "model")
     assert result.code == 0
     assert "using PopulationMetric, because people taken as one population" in result.err
-    assert "taken as isotropic, because 48 people are too few for the 5 more parameters of a free one" in result.err
+    assert "taken as isotropic, because a free covariance gains only" in result.err
+    assert "nats of log-likelihood for 5 more parameters, which BIC prices at 9.7" in result.err
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["metric.npz", "model.json"]
     parameters = load_model(tmp_path / "model").description["parameters"]
     assert (parameters["starts"], parameters["ridge"], parameters["integration"]) == (1, 0.5, "propagation")

@@ -37,7 +37,12 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--seed", type=int, default=0, help="of what is hidden (default: 0)")
     add("--jobs", type=int, metavar="N", help="processes (default: one a core)")
     add("--memory", metavar="SIZE", help="leave answers on disk, draw some people and stay within SIZE, such as 2GB")
-    add("--people", type=int, metavar="N", help="goes with --memory: how many people to draw (default: 20,000)")
+    add(
+        "--people",
+        type=int,
+        metavar="N",
+        help="how many people to draw when there is a limit of --memory (default: 20,000)",
+    )
     add("--out", metavar="DIR", help="folder to make, with the table (CSV, JSON) and a picture (PNG)")
     add("--overwrite", action="store_true", help="replace an older evaluation")
     add("--json", action="store_true", help="print one JSON object instead of a summary")
