@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-D, N_ITEMS, PEOPLE, ANSWERS = 10, 1_000, 1_500_000, 1
+D, N_ITEMS, PEOPLE, ANSWERS = 10, 1_000, 500_000, 4
 
 
 def crowd(people: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -85,7 +85,7 @@ def main() -> None:
     begin = process_time()
     here, alone = fit(LocalEngine(1), data)
     print(
-        f"{PEOPLE:,} people, {ANSWERS} answer each, d = {D}; this process, one thread: {alone:.1f} s, processor "
+        f"{PEOPLE:,} people, {ANSWERS} answers each, d = {D}; this process, one thread: {alone:.1f} s, processor "
         f"{process_time() - begin:.1f} s",
         flush=True,
     )
