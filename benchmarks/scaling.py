@@ -20,9 +20,14 @@ CASES = [
 ]  # fmt: skip
 
 
-def pass_over(d: int, answers: int, people: int, jobs: int) -> tuple[float, float]:
-    """Return the seconds of the processor and of the clock that a pass takes."""
+# With a graphics card, as many people as keep it busy.
+CASES_ON_A_CARD = [(10, 1, 1_000_000), (40, 1, 200_000), (76, 1, 50_000)]
+
+
+def pass_over(d: int, answers: int, people: int, jobs: int | None) -> tuple[float, float]:
+    """Return the seconds of the processor and of the clock that a pass takes; `jobs` None: on a graphics card."""
     from crowdmetric.engines.local import LocalEngine  # noqa: PLC0415
+    from crowdmetric.engines.torch_engine import TorchEngine  # noqa: PLC0415
     from crowdmetric.estimators.inputs import read_rows  # noqa: PLC0415
     from crowdmetric.estimators.population_chunks import crowd_in_memory  # noqa: PLC0415
     from crowdmetric.estimators.population_problem import PopulationProblem  # noqa: PLC0415
@@ -36,7 +41,9 @@ def pass_over(d: int, answers: int, people: int, jobs: int) -> tuple[float, floa
     left = rng.integers(0, 1_000, users.size)
     pairs = np.column_stack([left, (left + rng.integers(1, 1_000, users.size)) % 1_000])
     rows = read_rows(pairs, rng.choice([-1.0, 1.0], users.size), users, None, items, Logistic())
-    problem = PopulationProblem.of(crowd_in_memory(rows), STRUCTURES["isotropic"], Logistic(), LocalEngine(jobs))
+    card = TorchEngine("cuda") if jobs is None else None
+    crowd = crowd_in_memory(rows, card.blocks if card else 1)
+    problem = PopulationProblem.of(crowd, STRUCTURES["isotropic"], Logistic(), card or LocalEngine(jobs))
     chart = Chart(d, d, False)
     natural = chart.natural(chart.theta(2.0 * np.eye(d), np.zeros(d), np.log([1.0 / np.sqrt(d)])))
     problem.total(natural)  # compiles the loops
@@ -58,3 +65,14 @@ def main() -> None:
             f"{1e3 * one:16.0f} ms{1e3 * two:9.0f} ms",
             flush=True,
         )
+    for d, answers, people in CASES_ON_A_CARD if _has_card() else []:
+        _, clock = pass_over(d, answers, people, None)  # sums come back to the processor, so the clock waits for them
+        print(f"{d:3}{answers:10}{people:11,}{people / clock:31,.0f} on the card{1e3 * clock:24.0f} ms", flush=True)
+
+
+def _has_card() -> bool:
+    try:
+        import torch  # noqa: PLC0415
+    except ImportError:
+        return False
+    return bool(torch.cuda.is_available())
