@@ -14,6 +14,7 @@ from operator import add
 from typing import Any, TypeVar
 
 from crowdmetric.engines.folding import bundles, sum_of_bundle
+from crowdmetric.engines.threads import one_thread_each
 from crowdmetric.errors import DataError, SolverError, missing_extra
 
 __all__ = ["DaskEngine"]
@@ -77,7 +78,7 @@ class DaskEngine:
         parts = bundles(jobs)
         if jobs is not self._jobs:
             self._jobs, self._held = jobs, self._send(parts)
-        return reduce(add, self._results(partial(sum_of_bundle, function), parts))
+        return reduce(add, self._results(partial(_on_worker, function), parts))
 
     def __deepcopy__(self, memo: Any) -> DaskEngine:
         """Return itself: an engine is a place, which estimators share when they are cloned."""
@@ -126,6 +127,11 @@ class DaskEngine:
                 f"the Dask scheduler cannot be reached or has no workers left ({why}); the last finished step is in "
                 "the checkpoint, if one was asked for"
             ) from None
+
+
+def _on_worker(function: Callable[[Any], Any], bundle: Sequence[Any]) -> Any:
+    with one_thread_each():
+        return sum_of_bundle(function, bundle)
 
 
 def _is_loss(error: Exception) -> bool:

@@ -8,13 +8,13 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import numpy as np
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from threadpoolctl import threadpool_limits
 
 from crowdmetric.engines.folding import fold
+from crowdmetric.engines.threads import one_thread_each
 from crowdmetric.errors import DataError, SolverError
 
 __all__ = ["LocalEngine"]
@@ -41,25 +41,18 @@ class LocalEngine:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.jobs = cores if jobs is None else jobs
         self._pool: ThreadPoolExecutor | None = None
-        self._libraries: ThreadpoolController | None = None
 
     def sum(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> Result:
         """Return the sum of the results, added in one order (`folding`), whatever the number of threads.
 
         For short jobs on arrays in memory: threads share them, and compiled loops and BLAS let each other run.
         """
-        with self._one_thread_each():  # threads are the parallelism
+        with one_thread_each():  # threads are the parallelism
             if self.jobs == 1 or len(jobs) == 1:
                 results: Iterable[Result] = map(function, jobs)
             else:
                 results = self._threads().map(function, jobs)
             return fold(results, len(jobs))
-
-    def _one_thread_each(self) -> AbstractContextManager[Any]:
-        """Limit libraries to one thread; which there are is found out once, it takes as long as a pass over people."""
-        if self._libraries is None:
-            self._libraries = ThreadpoolController()
-        return self._libraries.limit(limits=1)
 
     def __deepcopy__(self, memo: Any) -> LocalEngine:
         """Return itself: an engine is a place, which estimators share when they are cloned."""

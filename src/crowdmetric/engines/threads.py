@@ -1,0 +1,22 @@
+"""One thread of BLAS and OpenMP a job: jobs are the parallelism, and no last bit depends on how many there are."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["one_thread_each"]
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Return what can be limited; finding out takes as long as a pass over people, so it is done once a process."""
+    return ThreadpoolController()
+
+
+def one_thread_each() -> AbstractContextManager[Any]:
+    """Limit libraries of this process to one thread."""
+    return _libraries().limit(limits=1)
