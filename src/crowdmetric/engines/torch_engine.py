@@ -40,7 +40,7 @@ class TorchEngine:
         if device is None:
             device = "cuda" if available else "cpu"
             if not available:
-                self.fallback = "no graphics card was found; working on the processor"
+                self.fallback = "no graphics card was found; working on the processor, where the local engine is faster"
         elif device.startswith("cuda") and not available:
             raise DataError(f"device={device!r} is not there: PyTorch sees no graphics card; use device='cpu' or None")
         self.device, self.dtype = device, getattr(self.torch, dtype)
