@@ -28,8 +28,9 @@ setup: $(VENV)/.installed-library ## make .venv with the library and all its opt
 demo: $(VENV)/.installed-demo ## run the demonstration
 	$(BIN)/python examples/demo.py
 
+# A process a core, and one thread of BLAS each: more would wait for one another.
 test: $(VENV)/.installed-test ## run the tests
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(VENV)/.installed-lint ## check style, format and types
 	$(BIN)/ruff check .
