@@ -16,13 +16,14 @@ large where the answer is uncertain *because the person is*, and not because ans
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.inputs import check_items, read_pairs, read_rows
@@ -73,6 +74,8 @@ class Located:
     metric : (d, d) array
     items : (N, d) array or None
     loss : Loss
+    effects : (N,) array or None
+        What everybody adds to the utilities of the items (`PopulationMetric.item_effects_`).
     """
 
     users: NDArray[Any]
@@ -81,6 +84,7 @@ class Located:
     metric: Array
     items: Array | None
     loss: Loss
+    effects: Array | None = None
 
     def __len__(self) -> int:
         return int(self.users.size)
@@ -124,6 +128,8 @@ class Located:
         if top is not None and (isinstance(top, bool) or not 1 <= top <= X.shape[0]):
             raise DataError(f"top={top!r} is not between 1 and the {X.shape[0]} items")
         own = np.einsum("nd,nd->n", X @ self.metric, X)
+        if items is None and self.effects is not None:
+            own -= self.effects
         order = [
             np.argsort(own + v @ X.T, axis=-1, kind="stable")[..., :top] for v in self.pseudo_ideal_points
         ]  # a person at a time: only what is asked for is kept
@@ -174,6 +180,8 @@ class Located:
         left, right = items[numbers[:, 0]], items[numbers[:, 1]]
         delta = left - right
         own = np.einsum("td,td->t", delta @ self.metric, left + right)
+        if self.effects is not None and np.ndim(pairs) == 2:
+            own -= self.effects[numbers[:, 0]] - self.effects[numbers[:, 1]]
         out = np.empty((len(self), numbers.shape[0]))
         step = max(1, CHUNK // (numbers.shape[0] * delta.shape[1]))
         for begin in range(0, len(self), step):
@@ -216,6 +224,7 @@ def locate(
             f"{type(model).__name__} knows no law of people, without which a few answers locate nobody; "
             "fit a PopulationMetric"
         )
+    effects: Array | None = getattr(model, "item_effects_", None)
     law = Law(model.metric_, model.pseudo_ideal_mean_, model.pseudo_ideal_covariance_)
     loss = model._loss()
     items = None if model.items is None else check_items(model.items)
@@ -225,12 +234,14 @@ def locate(
                 f"the model does not keep the covariances of its {model.users_.size:,} people; give answers"
             )
         return Located(
-            model.users_, model.pseudo_ideal_points_, model.pseudo_ideal_covariances_, law.metric, items, loss
+            model.users_, model.pseudo_ideal_points_, model.pseudo_ideal_covariances_, law.metric, items, loss, effects
         )
     rows = read_rows(pairs, y, users, sample_weight, model.items, loss)
     if rows.items.shape[1] != law.metric.shape[0]:
         raise DataError(
             f"pairs hold {rows.items.shape[1]} features, but the metric has {law.metric.shape[0]}; use one space"
         )
-    mean, covariance = posteriors(blocks_of(arrange(rows.jointly())), law, loss, rows.users.size)
-    return Located(rows.users, mean, covariance, law.metric, items, loss)
+    if isinstance(pairs, Comparisons) or np.ndim(pairs) == 2:  # items as vectors are new
+        law = replace(law, effects=effects)
+    mean, covariance = posteriors(blocks_of(arrange(rows.jointly()), rows.pairs), law, loss, rows.users.size)
+    return Located(rows.users, mean, covariance, law.metric, items, loss, effects)

@@ -210,7 +210,10 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         rows = read_rows(pairs, y, users, sample_weight, self.items, self._loss())
         # answers without a name are the average person's, also where somebody is called 0
         unnamed = users is None and not isinstance(pairs, Comparisons)
-        predicted = self.predict(rows.items[rows.pairs], None if unnamed else rows.users[rows.person])
+        # items given by their rows stay known by them
+        by_row = isinstance(pairs, Comparisons) or np.ndim(pairs) == 2
+        asked = rows.pairs if by_row else rows.items[rows.pairs]
+        predicted = self.predict(asked, None if unnamed else rows.users[rows.person])
         if self._loss().needs_binary:
             return float(accuracy_score(rows.response, predicted, sample_weight=rows.weight))
         return float(r2_score(rows.response, predicted, sample_weight=rows.weight))

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, DataError, NotIdentifiedWarning
@@ -37,6 +38,7 @@ from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.integrals import mean_probability
+from crowdmetric.users.item_effects import WithItemEffects, check_item_effects
 from crowdmetric.users.population import LARGEST_GRID, STRUCTURES, Law
 
 __all__ = ["PopulationMetric"]
@@ -120,6 +122,10 @@ class PopulationMetric(CrowdMetric):
     checkpoint : path, optional
         File in which the fit is saved after every step over all people. If it is there, the fit goes on from it, to
         exactly the same end; it must be of the same answers and options.
+    item_effects : bool, default False
+        Whether items have utilities of their own beside what features say, ``b_i ~ N(0, ω²)`` with ω from the evidence
+        (`crowdmetric.users.item_effects`): what is popular for other reasons is then not put into the metric. For at
+        most 500 items, given by row numbers, with answers in memory.
     warm_start : bool, default False
         Whether a second `fit` begins where the first ended, with its people and new ones, instead of at `starts`.
     progress : function of a str, optional
@@ -147,6 +153,9 @@ class PopulationMetric(CrowdMetric):
         Of everybody's v given their answers, where that fits in memory; predictions take their average where not.
     ridge_, size_ridge_, determined_ : float
         The strengths used on shape and size, and how many of the p − 1 shape parameters the answers determine.
+    item_effects_, item_effect_spread_ : (N,) array, float
+        With `item_effects`: b, positive where an item is liked better than its features say, zero where nobody has
+        answered about it; and ω. Predictions about items given by row number use them.
     log_likelihood_ : float
         Of all answers, at its maximum (before `scale_correction_`).
     approximation_error_, integration_ : float, str
@@ -187,6 +196,7 @@ class PopulationMetric(CrowdMetric):
         random_state: int = 0,
         memory: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        item_effects: bool = False,
         warm_start: bool = False,
         progress: Callable[[str], None] | None = None,
     ) -> None:
@@ -207,6 +217,7 @@ class PopulationMetric(CrowdMetric):
         self.random_state = random_state
         self.memory = memory
         self.checkpoint = checkpoint
+        self.item_effects = item_effects
         self.warm_start = warm_start
         self.progress = progress
 
@@ -227,7 +238,7 @@ class PopulationMetric(CrowdMetric):
             How often an answer counts; a tie is two opposite answers of half a weight.
         """
         clock = perf_counter()
-        loss = self._loss()
+        loss, n_items = self._loss(), 0
         if isinstance(pairs, ComparisonScan) and not self._by_gradients(check_items(self.items).shape[1]):
             alone(y, users, sample_weight)
             crowd = self._scanned(pairs, loss)
@@ -236,12 +247,17 @@ class PopulationMetric(CrowdMetric):
             self._check(loss, rows.items.shape[1])
             if self._by_gradients(rows.items.shape[1]):
                 return self._fit_low_rank(rows, Units.of(rows.items, rows.pairs), loss, clock)
-            crowd = crowd_in_memory(rows, self.engine.blocks if isinstance(self.engine, TorchEngine) else 1)
+            n_items = self._effects_of(pairs, rows)
+            larger = self.engine.blocks if isinstance(self.engine, TorchEngine) else 1
+            crowd = crowd_in_memory(rows, larger, shown=n_items > 0)
         largest_grid = LARGEST_GRID if self.integration == "grid" else 1
         engine = self.engine or LocalEngine(self.jobs)
-        problem = PopulationProblem.of(crowd, STRUCTURES[self.covariance], loss, engine, largest_grid)
+        structure = STRUCTURES[self.covariance]
+        if n_items:
+            structure = WithItemEffects(structure, n_items)
+        problem = PopulationProblem.of(crowd, structure, loss, engine, largest_grid)
         problem = self._watched(problem)
-        fit = self._best_of_starts(problem, self._previous(crowd))
+        fit = self._best_of_starts(problem, self._previous(problem, crowd))
         problem, fit = self._check_integration(problem, fit)
         fit = self._corrected(problem, fit)
         self._describe_metric(problem, fit, crowd.units)
@@ -250,6 +266,16 @@ class PopulationMetric(CrowdMetric):
         nobody = np.empty(0, dtype=np.int64)
         self._finish(self.scale_ * self.shape_, nobody if crowd.users is None else crowd.users, points, solution)
         return self
+
+    def _effects_of(self, pairs: Any, rows: Rows) -> int:
+        """Return how many items have a utility of their own."""
+        if not self.item_effects:
+            return 0
+        if isinstance(self.engine, TorchEngine):
+            raise DataError("item_effects is not for a graphics card; leave out engine or item_effects")
+        if not isinstance(pairs, Comparisons) and np.ndim(pairs) != 2:
+            raise DataError("item_effects needs to know which items are the same; give pairs as rows (T, 2) of items")
+        return check_item_effects(rows.items.shape[0])
 
     def _fit_low_rank(self, rows: Rows, units: Units, loss: Loss, clock: float) -> Self:
         """Fit by gradients alone: many features, or single precision; no ridge, no standard errors."""
@@ -260,7 +286,11 @@ class PopulationMetric(CrowdMetric):
                     f"{name}={value!r} needs outer products of scores, which {d} features or float32 rule out; "
                     f"use {name}={only!r}, or reduce the items first (crowdmetric.preprocess)"
                 )
-        for name, asked in (("checkpoint", self.checkpoint is not None), ("warm_start", self.warm_start)):
+        for name, asked in (
+            ("checkpoint", self.checkpoint is not None),
+            ("warm_start", self.warm_start),
+            ("item_effects", self.item_effects),
+        ):
             if asked:
                 raise DataError(f"{name} is for fits by scoring, which {d} features or float32 rule out; leave it out")
         rank = self.rank or min(d, DEFAULT_RANK)
@@ -305,6 +335,8 @@ class PopulationMetric(CrowdMetric):
     def _describe_law(self, law: Law, spread: float | None) -> None:
         """Set what is known of the population, s being given where it is isotropic."""
         self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_ = law.mean, law.covariance
+        for name in ("item_effects_", "item_effect_spread_"):  # of an earlier fit
+            vars(self).pop(name, None)
         inverse = np.linalg.pinv(law.metric, rcond=1e-6, hermitian=True)
         self.ideal_mean_ = -0.5 * inverse @ law.mean
         if spread is not None:
@@ -322,6 +354,11 @@ class PopulationMetric(CrowdMetric):
     def _scanned(self, scan: ComparisonScan, loss: Loss) -> Crowd:
         """Return the people of a scan, of whom as many are kept in memory as its limit allows."""
         self._check(loss, check_items(self.items).shape[1])
+        if self.item_effects:
+            raise DataError(
+                "item_effects is not for scanned comparisons; read them into memory with Comparisons.from_scan, or leave "
+                "it out"
+            )
         return crowd_on_disk(scan, self.items, loss, Kept(self.memory_plan(scan).room))
 
     def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
@@ -351,6 +388,12 @@ class PopulationMetric(CrowdMetric):
             raise DataError(f"ridge={self.ridge!r} is unknown; use 'evidence', a number or None")
         if not isinstance(self.ridge, str) and self.ridge not in (None, 0):
             positive_number(self.ridge, "ridge")
+        if self.item_effects not in (True, False):
+            raise DataError(f"item_effects={self.item_effects!r} is unknown; use True or False")
+        if self.item_effects and self.ridge != "evidence":
+            raise DataError(
+                f"item_effects are shrunk by the evidence, and ridge={self.ridge!r} rules that out; use ridge='evidence'"
+            )
         check_options(self.tol, self.max_iter, 2, self.random_state)
         if isinstance(self.starts, bool) or not isinstance(self.starts, int) or self.starts < 1:
             raise DataError(f"starts={self.starts!r} is not a whole number of at least 1")
@@ -366,10 +409,11 @@ class PopulationMetric(CrowdMetric):
             after_pass = Passes(self.progress, problem.n_people, USUAL_PASSES)
         return replace(problem, checkpoint=checkpoint, after_pass=after_pass)
 
-    def _chart(self, d: int) -> Chart:
-        return Chart(d, None if self.constraint == "symmetric" else self.rank or d, self.covariance == "free")
+    def _chart(self, problem: PopulationProblem) -> Chart:
+        rank = None if self.constraint == "symmetric" else self.rank or problem.d
+        return Chart(problem.d, rank, self.covariance == "free", problem.n_items)
 
-    def _previous(self, crowd: Crowd) -> Array | None:
+    def _previous(self, problem: PopulationProblem, crowd: Crowd) -> Array | None:
         """Return where an earlier fit ended, in the units of these people; None where it is not to be used."""
         if not (self.warm_start and hasattr(self, "pseudo_ideal_mean_")):
             return None
@@ -384,7 +428,10 @@ class PopulationMetric(CrowdMetric):
         metric = (1.0 - LIFT) * law.metric + LIFT * np.trace(law.metric) / d * np.eye(d)
         spread = float(np.sqrt(np.trace(self.ideal_covariance_) / d)) / crowd.units.size
         free = self.covariance == "free"
-        return self._chart(d).theta(metric, law.mean, law.covariance if free else np.array([np.log(spread)]))
+        effects = self._item_effects(problem.n_items)
+        return self._chart(problem).theta(
+            metric, law.mean, law.covariance if free else np.array([np.log(spread)]), effects
+        )
 
     def _best_of_starts(self, problem: PopulationProblem, previous: Array | None) -> PopulationFit:
         """Fit from every start, all under the ridge of the first, and return the best end.
@@ -392,7 +439,7 @@ class PopulationMetric(CrowdMetric):
         With many people the starts are compared, and the ridge is found, on some of them; the fit to all then begins
         where those ended. A warm start has one: where the earlier fit ended.
         """
-        chart, saved = self._chart(problem.d), problem.checkpoint
+        chart, saved = self._chart(problem), problem.checkpoint
         some = problem.thinned()
         state = None if saved is None else saved.state("starts")
         if saved is None or state is None:
@@ -405,7 +452,7 @@ class PopulationMetric(CrowdMetric):
                 return best
         else:
             self.starts_ = saved.value("values")
-            ridges = {name: float(saved.value(name)) for name in ("ridge", "size_ridge")}
+            ridges = {name: float(saved.value(name)) for name in ("ridge", "size_ridge", "item_ridge")}
         start = state if some is problem else state.point
         return problem.fit("fit", chart, start, **ridges, **self._options())
 
@@ -455,7 +502,7 @@ class PopulationMetric(CrowdMetric):
             self.approximation_error_ = float(np.max(np.abs(shift) / errors))
             if self.integration == "auto" and self.approximation_error_ > GOOD_ENOUGH and problem.widest <= 2:
                 problem = replace(problem, largest_grid=2)
-                fit = problem.fit("grid", self._chart(d), fit.theta, **_ridges(fit), **self._options())
+                fit = problem.fit("grid", self._chart(problem), fit.theta, **_ridges(fit), **self._options())
                 self.approximation_error_ = 0.0
         grids = "on a grid" if problem.widest <= problem.largest_grid else "by expectation propagation"
         self.integration_ = f"people were integrated out {grids}"
@@ -470,8 +517,9 @@ class PopulationMetric(CrowdMetric):
         natural = fit.natural + self.scale_correction_ * path
         natural[:p] = np.exp(self.scale_correction_) * fit.natural[:p]
         if self.covariance == "free":  # along the path, but within the cone
-            Sigma = fit.natural[p + d :]
-            natural[p + d :] = np.exp(self.scale_correction_ * float(path[p + d :] @ Sigma / (Sigma @ Sigma))) * Sigma
+            of = slice(p + d, fit.own)
+            Sigma = fit.natural[of]
+            natural[of] = np.exp(self.scale_correction_ * float(path[of] @ Sigma / (Sigma @ Sigma))) * Sigma
         return replace(fit, natural=natural)
 
     def _describe_metric(self, problem: PopulationProblem, fit: PopulationFit, units: Units) -> None:
@@ -502,11 +550,13 @@ class PopulationMetric(CrowdMetric):
         d = problem.d
         law = problem.structure.law(fit.natural, d)
         free = self.covariance == "free"
-        chart = Chart(d, None, free)
+        chart = Chart(d, None, free, problem.n_items)
         # a crowd that prefers what is far has no metric to start from, and an isotropic fit cannot cross zero
         metric = law.metric if np.trace(law.metric) > NO_METRIC * d else -0.5 * np.eye(d)
-        start = chart.theta(metric, law.mean, law.covariance if free else fit.natural[-1:])
-        unbound = problem.fit("symmetric", chart, start, ridge=0.0, **self._options())
+        spread = law.covariance if free else fit.natural[fit.own - 1 : fit.own]
+        start = chart.theta(metric, law.mean, spread, law.effects)
+        ridges = {"ridge": 0.0, "item_ridge": fit.item_ridge}  # without a ridge, items alone would explain everything
+        unbound = problem.fit("symmetric", chart, start, **ridges, **self._options())
         if not unbound.result.converged:
             unbound = problem.fit("symmetric with ridge", chart, start, **_ridges(fit), **self._options())
         information = unbound.information
@@ -521,7 +571,10 @@ class PopulationMetric(CrowdMetric):
         """
         units, inside = crowd.units, problem.structure.law(fit.natural, problem.d)
         law = units.law_outside(inside)
-        self._describe_law(law, units.size * float(np.exp(fit.natural[-1])) if self.covariance == "isotropic" else None)
+        isotropic = self.covariance == "isotropic"
+        self._describe_law(law, units.size * float(np.exp(fit.natural[fit.own - 1])) if isotropic else None)
+        if inside.effects is not None:
+            self.item_effects_, self.item_effect_spread_ = inside.effects.copy(), float(fit.item_ridge**-0.5)
         self.spread_ = problem.spread(inside)
         self.pseudo_ideal_covariances_ = None
         if crowd.users is None:
@@ -581,6 +634,21 @@ class PopulationMetric(CrowdMetric):
     def _unknown_point(self) -> Array:
         return self.pseudo_ideal_mean_
 
+    def _item_effects(self, n_items: int) -> Array | None:
+        """Return the utilities of so many items, None where there are none or those of other items."""
+        effects: Array | None = getattr(self, "item_effects_", None)
+        return effects if effects is not None and effects.size == n_items else None
+
+    def decision_function(self, pairs: Any, users: Any = None) -> Array:
+        """Return ``ψ = ‖x − u‖²_M − ‖x' − u‖²_M − (b − b')`` (T,): negative where the left item is preferred.
+
+        People who were not in the data are the average person; items given as vectors, not as rows, are new: b = 0.
+        """
+        psi = super().decision_function(pairs, users)
+        numbers = pairs.pairs if isinstance(pairs, Comparisons) else np.asarray(pairs)
+        effects = None if self.items is None or numbers.ndim != 2 else self._item_effects(len(check_items(self.items)))
+        return psi if effects is None else psi - (effects[numbers[:, 0]] - effects[numbers[:, 1]])
+
     def predict_proba(self, pairs: Any, users: Any = None) -> Array:
         """Return ``Pr[y = −1], Pr[y = +1]`` (T, 2), averaged over where the person may stand.
 
@@ -624,7 +692,7 @@ def _start(chart: Chart, rng: np.random.Generator | None) -> Array:
 
 
 def _ridges(fit: PopulationFit) -> dict[str, Any]:
-    return {"ridge": fit.ridge, "size_ridge": fit.size_ridge}
+    return {"ridge": fit.ridge, "size_ridge": fit.size_ridge, "item_ridge": fit.item_ridge}
 
 
 def _inverse(information: Array) -> Array:

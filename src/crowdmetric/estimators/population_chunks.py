@@ -159,16 +159,18 @@ class Crowd:
     weight: float
 
 
-def crowd_in_memory(rows: Rows, blocks: int = 1) -> Crowd:
+def crowd_in_memory(rows: Rows, blocks: int = 1, *, shown: bool = False) -> Crowd:
     """Return the crowd of validated rows, in blocks so many times as large as `BLOCK_SIZE`.
 
     A block's outer products are a matrix as wide as there are parameters: with many features a block has at least
-    `FEWEST_PEOPLE`, lest adding matrices up costs more than making them.
+    `FEWEST_PEOPLE`, lest adding matrices up costs more than making them. With `shown` people remember the items that
+    they were asked about.
     """
     units = Units.of(rows.items, rows.pairs)
     answers = replace(rows.jointly(), items=units.inside(rows.items))
     size = max(blocks * BLOCK_SIZE, FEWEST_PEOPLE * degrees_of_freedom(rows.items.shape[1]))
-    chunks = [Held([block]) for block in blocks_of(arrange(answers, block_size=size))]
+    people = arrange(answers, block_size=size)
+    chunks = [Held([block]) for block in blocks_of(people, answers.pairs if shown else None)]
     return Crowd(chunks, units, rows.items.shape[1], rows.users.size, rows.users, float(rows.weight.sum()))
 
 

@@ -22,6 +22,7 @@ from crowdmetric.losses import Loss
 from crowdmetric.solvers.charts import Chart
 from crowdmetric.solvers.population import PopulationFit, fit_law
 from crowdmetric.solvers.scoring import ScoringState
+from crowdmetric.users.item_effects import WithItemEffects
 from crowdmetric.users.people import bias_sums, places_of
 from crowdmetric.users.population import Law, PopulationBlock, Structure, Sums, method_shift, sums_of
 
@@ -79,6 +80,11 @@ class PopulationProblem:
             raise DataError("no comparison of different items has a positive weight; there is nothing to learn from")
         sample = sample.merged()
         return PopulationProblem(crowd.chunks, crowd.d, sample, step, structure, loss, engine, largest_grid)
+
+    @property
+    def n_items(self) -> int:
+        """How many items have a utility of their own."""
+        return self.structure.n_items if isinstance(self.structure, WithItemEffects) else 0
 
     @property
     def n_people(self) -> int:

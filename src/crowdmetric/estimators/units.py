@@ -44,9 +44,10 @@ class Units:
     def law_outside(self, law: Law) -> Law:
         """Return the law in the items' own units."""
         metric = law.metric / self.size**2
-        return Law(metric, law.mean / self.size - 2.0 * metric @ self.centre, law.covariance / self.size**2)
+        mean = law.mean / self.size - 2.0 * metric @ self.centre
+        return Law(metric, mean, law.covariance / self.size**2, law.effects)
 
     def law_inside(self, law: Law) -> Law:
         """Return a law of the items' own units in these."""
         mean = (law.mean + 2.0 * law.metric @ self.centre) * self.size
-        return Law(law.metric * self.size**2, mean, law.covariance * self.size**2)
+        return Law(law.metric * self.size**2, mean, law.covariance * self.size**2, law.effects)

@@ -40,6 +40,7 @@ from crowdmetric.solvers.scoring import Quadratic, ScoringResult, minimise_by_sc
 from crowdmetric.symmetric import degrees_of_freedom, factor_jacobian, project_psd, smat, svec
 from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.integrals import mean_probability, posterior_of
+from crowdmetric.users.item_effects import WithItemEffects, check_item_effects
 from crowdmetric.users.population import STRUCTURES, Law, PopulationBlock, blocks_of, integrate
 
 __all__ = ["METRICS", "Crowd", "CrowdModel"]
@@ -63,11 +64,14 @@ class CrowdModel:
     metric : {'none', 'identity', 'psd', 'symmetric'}
     covariance : {'isotropic', 'free'}
         Of ideal points or, where M = 0 and nobody has one, of utilities ('free' only).
+    item_effects : bool
+        Whether items have a utility of their own beside what features say (psd and symmetric, at most 500 items).
     """
 
     name: str
     metric: str = "psd"
     covariance: str = "isotropic"
+    item_effects: bool = False
 
     def __post_init__(self) -> None:
         for option, known in (("metric", METRICS), ("covariance", tuple(STRUCTURES))):
@@ -75,17 +79,22 @@ class CrowdModel:
                 raise DataError(f"{option}={getattr(self, option)!r} is unknown; use {', '.join(map(repr, known))}")
         if self.metric == "none" and self.covariance != "free":
             raise DataError("without a metric there are no ideal points to be isotropic; use covariance='free'")
+        if self.item_effects and self.metric not in ("psd", "symmetric"):
+            raise DataError(f"item_effects are for a learnt metric, not for metric={self.metric!r}; leave them out")
 
     def fit(self, items: Array, train: Comparisons) -> Crowd:
         """Learn from answers about items (N, d)."""
         loss = Logistic()
         rows = read_rows(train, None, None, None, items, loss)
-        crowd, structure = crowd_in_memory(rows), STRUCTURES[self.covariance]
+        n_items = check_item_effects(rows.items.shape[0]) if self.item_effects else 0
+        crowd, structure = crowd_in_memory(rows, shown=self.item_effects), STRUCTURES[self.covariance]
+        if n_items:
+            structure = WithItemEffects(structure, n_items)
         units = crowd.units
         problem = PopulationProblem.of(crowd, structure, loss, LocalEngine(1))
         d = problem.d
         if self.metric in ("psd", "symmetric"):
-            chart = Chart(d, d if self.metric == "psd" else None, self.covariance == "free")
+            chart = Chart(d, d if self.metric == "psd" else None, self.covariance == "free", n_items)
             natural = fit_with_evidence(
                 problem.total, chart, _start(chart), tolerance=TOLERANCE, max_iterations=STEPS
             ).natural
@@ -182,6 +191,8 @@ class Crowd:
         X = self.units.inside(np.asarray(self.items, dtype=np.float64))
         delta, total = X[questions.left] - X[questions.right], X[questions.left] + X[questions.right]
         offset = np.einsum("td,td->t", delta @ self.law.metric, total)
+        if self.law.effects is not None:
+            offset -= self.law.effects[questions.left] - self.law.effects[questions.right]
         mean, variance = np.empty(len(questions)), np.empty(len(questions))
         asked = np.unique(questions.user)
         at_once = max(1, MOST_NUMBERS // X.shape[1] ** 2)
@@ -217,4 +228,4 @@ class Crowd:
             problem=np.zeros(people.size, dtype=np.intp),
             n_problems=1,
         )
-        return blocks_of(arrange(answers, block_size=BLOCK_SIZE))
+        return blocks_of(arrange(answers, block_size=BLOCK_SIZE), answers.pairs)

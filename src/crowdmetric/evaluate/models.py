@@ -24,6 +24,7 @@ MODELS: dict[str, Callable[[Any], Model]] = {
     "stitched": lambda subspaces: EstimatorModel("stitched", StitchedMetric, {"subspaces": subspaces}),
     "population": lambda subspaces: CrowdModel("population", "psd", "isotropic"),
     "population-free": lambda subspaces: CrowdModel("population-free", "psd", "free"),
+    "population-items": lambda subspaces: CrowdModel("population-items", "psd", "free", item_effects=True),
     "symmetric": lambda subspaces: CrowdModel("symmetric", "symmetric", "free"),
 }
 # --8<-- [end:models]

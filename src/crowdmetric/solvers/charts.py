@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Chart:
-    """θ = (L or svec M, μ, log s or F with Σ = FFᵀ).
+    """θ = (L or svec M, μ, log s or F with Σ = FFᵀ, the items' own utilities b).
 
     Attributes
     ----------
@@ -38,15 +38,18 @@ class Chart:
         Columns of L; None: M is any symmetric matrix, for intervals and for the check whether people have ideal points.
     free : bool
         Whether the covariance is free (F, d × d) or isotropic (log s).
+    n_items : int
+        How many items have a utility of their own; θ and natural parameters have the same.
     """
 
     d: int
     rank: int | None
     free: bool
+    n_items: int = 0
 
     def _parts(self, theta: Array) -> tuple[Array, Array, Array]:
         size = degrees_of_freedom(self.d) if self.rank is None else self.d * self.rank
-        return theta[:size], theta[size : size + self.d], theta[size + self.d :]
+        return theta[:size], theta[size : size + self.d], theta[size + self.d : theta.size - self.n_items]
 
     def natural(self, theta: Array) -> Array:
         """Return the natural parameters at θ."""
@@ -57,13 +60,13 @@ class Chart:
         if self.free:
             F = spread.reshape(self.d, self.d)
             spread = svec(F @ F.T)
-        return np.concatenate([metric, mean, spread])
+        return np.concatenate([metric, mean, spread, theta[theta.size - self.n_items :]])
 
-    def theta(self, metric: Array, mean: Array, spread: Array) -> Array:
-        """Return θ from M (d, d), μ and log s or Σ (d, d)."""
+    def theta(self, metric: Array, mean: Array, spread: Array, effects: Array | None = None) -> Array:
+        """Return θ from M (d, d), μ, log s or Σ (d, d), and b (by default zero)."""
         first = svec(metric) if self.rank is None else _factor(metric, self.rank).ravel()
         last = _factor(spread, self.d).ravel() if self.free else np.atleast_1d(spread)
-        return np.concatenate([first, mean, last])
+        return np.concatenate([first, mean, last, np.zeros(self.n_items) if effects is None else effects])
 
     def shorten(self, theta: Array, step: Array) -> float:
         """Return the share of a step that neither more than doubles the metric's size nor its people's spread.
@@ -92,11 +95,13 @@ class Chart:
             J[:p, :n] = factor_jacobian(metric.reshape(d, self.rank))
             bend[:n, :n] = 2.0 * np.kron(project_psd(smat(gradient[:p])), np.eye(self.rank))
         J[p : p + d, n : n + d] = np.eye(d)
+        of, at = slice(p + d, gradient.size - self.n_items), slice(n + d, theta.size - self.n_items)
         if self.free:
-            J[p + d :, n + d :] = factor_jacobian(spread.reshape(d, d))
-            bend[n + d :, n + d :] = 2.0 * np.kron(project_psd(smat(gradient[p + d :])), np.eye(d))
+            J[of, at] = factor_jacobian(spread.reshape(d, d))
+            bend[at, at] = 2.0 * np.kron(project_psd(smat(gradient[of])), np.eye(d))
         else:
-            J[-1, -1] = 1.0
+            J[of, at] = 1.0
+        J[of.stop :, at.stop :] = np.eye(self.n_items)
         return Quadratic(value, J.T @ gradient, J.T @ information @ J + bend)
 
 

@@ -19,6 +19,10 @@ being fitted, and ``z = t̂ √J`` the estimate without the ridge in units of it
     κ = J / (z² − 1),      which takes the share 1 / z² off the size;      z ≤ 1: all of it
 
 so that a metric that is well known keeps its size (James and Stein's positive part, for one number).
+
+Where items have utilities b of their own (`crowdmetric.users.item_effects`) there is a third, ``½ ρ ‖b‖²`` with
+ρ = 1/ω², and MacKay's rule once more: ``γ_b = N − ρ tr(A⁻¹)_b`` and ``ρ ← γ_b / ‖b‖²``. The other two then see how little
+is known of a metric from items whose utilities scatter: A has the b's in it.
 """
 
 from __future__ import annotations
@@ -50,10 +54,14 @@ Array = NDArray[Any]
 
 # Refits until the ridges have settled, and the change of their logarithms at which they have.
 REFITS, SETTLED = 6, 0.1
+# The same where items have utilities of their own: three strengths take longer to settle.
+MORE_REFITS = 15
 # A size ‖cI‖ / √d that is none, for items of size one: a ridge on the size need not hold it below.
 NO_SIZE = 0.01
 # A ridge on the size that changes it by a smaller share does not matter.
 LEAST_SHARE = 0.01
+# The first guess of 1/ω², and its limits: utilities that differ by less than 0.01 are none.
+ITEM_RIDGE, LEAST_ITEM_RIDGE, MOST_ITEM_RIDGE = 4.0, 1e-4, 1e4
 # The difference of log scale that the scale's correction is measured by, and the most it may be.
 STEP, MOST_CORRECTION = 0.05, 0.5
 # By how much the logarithm of an isotropic spread may change along with the scale's; beyond, nothing determines it.
@@ -90,6 +98,8 @@ class PopulationFit:
         γ, how many of the p − 1 shape parameters the answers determine (p − 1 without a ridge).
     result
         How the iteration ended.
+    item_ridge, n_items
+        ρ, and how many items have a utility of their own.
     """
 
     theta: Array
@@ -100,6 +110,13 @@ class PopulationFit:
     size_ridge: float
     determined: float
     result: ScoringResult
+    item_ridge: float = 0.0
+    n_items: int = 0
+
+    @property
+    def own(self) -> int:
+        """How many natural parameters come before the items' utilities."""
+        return self.natural.size - self.n_items
 
 
 def with_ridge(information: Array, fit: PopulationFit, d: int) -> Array:
@@ -107,6 +124,7 @@ def with_ridge(information: Array, fit: PopulationFit, d: int) -> Array:
     p = degrees_of_freedom(d)
     out = information.copy()
     out[:p, :p] += _ridge(fit.natural[:p], fit.ridge, _traceless(d))[2] + fit.size_ridge * _along_identity(d)
+    out[fit.own :, fit.own :] += fit.item_ridge * np.eye(fit.n_items)
     return out
 
 
@@ -129,6 +147,7 @@ def fit_law(
     *,
     ridge: float = 0.0,
     size_ridge: float = 0.0,
+    item_ridge: float = ITEM_RIDGE,
     tolerance: float = 1e-4,
     max_iterations: int = 200,
     after_step: Callable[[ScoringState, float], None] | None = None,
@@ -151,7 +170,13 @@ def fit_law(
         penalty, slope, bend = _ridge(m, ridge, P)
         gradient[:p] += slope + E @ m
         information[:p, :p] += bend + E
-        return chart.pull_back(theta, penalty + 0.5 * float(m @ E @ m) - sums.value, gradient, information)
+        penalty += 0.5 * float(m @ E @ m)
+        if chart.n_items:
+            b = natural[-chart.n_items :]
+            gradient[-b.size :] += item_ridge * b
+            information[-b.size :, -b.size :] += item_ridge * np.eye(b.size)
+            penalty += 0.5 * item_ridge * float(b @ b)
+        return chart.pull_back(theta, penalty - sums.value, gradient, information)
 
     result = minimise_by_scoring(
         function,
@@ -165,8 +190,11 @@ def fit_law(
     natural = chart.natural(result.point)
     sums = last.get(result.point.tobytes()) or total(natural)
     assert sums.information is not None
-    determined = _determined(sums.information, _ridge(natural[:p], ridge, P)[2], E)
-    return PopulationFit(result.point, natural, sums.value, sums.information, ridge, size_ridge, determined, result)
+    fit = PopulationFit(
+        result.point, natural, sums.value, sums.information, ridge, size_ridge, float("nan"), result,
+        item_ridge if chart.n_items else 0.0, chart.n_items,
+    )  # fmt: skip
+    return replace(fit, determined=_determined(fit, chart.d))
 
 
 def remembering(total: Total) -> Total:
@@ -201,12 +229,13 @@ def fit_with_evidence(
     p = degrees_of_freedom(chart.d)
     P = _traceless(chart.d)
     total = remembering(total)
-    ridge, size_ridge, fit = 1.0, 0.0, None
+    ridge, size_ridge, item_ridge, fit = 1.0, 0.0, ITEM_RIDGE, None
     loosely = options | {"tolerance": max(ROUGH, options.get("tolerance", 0.0))}
-    for number in range(REFITS):
+    for number in range(MORE_REFITS if chart.n_items else REFITS):
         begin = start if fit is None else fit.theta
         at, more = (begin, {}) if take_up is None else take_up(f"evidence {number}", begin)
-        fit = fit_law(total, chart, at, ridge=ridge, size_ridge=size_ridge, **loosely, **more)
+        ridges = {"ridge": ridge, "size_ridge": size_ridge, "item_ridge": item_ridge}
+        fit = fit_law(total, chart, at, **ridges, **loosely, **more)
         # a metric that is a multiple of the identity asks for an infinite ridge: one that holds it there will do
         distance = 2.0 * _ridge(fit.natural[:p], 1.0, P)[0]
         wanted = fit.determined / max(distance, 1e-6)
@@ -217,11 +246,15 @@ def fit_with_evidence(
         if chart.free:
             size_ridge, before = _size_ridge(fit, chart.d), size_ridge
             settled = settled and abs(size_ridge - before) <= SETTLED * before
+        if chart.n_items:
+            item_ridge, before = _item_ridge(fit, chart.d), item_ridge
+            settled = settled and abs(np.log(item_ridge / before)) < SETTLED
         if settled:
             break
     assert fit is not None
     at, more = (fit.theta, {}) if take_up is None else take_up("evidence", fit.theta)
-    return fit_law(total, chart, at, ridge=ridge, size_ridge=size_ridge, **options, **more)
+    ridges = {"ridge": ridge, "size_ridge": size_ridge, "item_ridge": item_ridge}
+    return fit_law(total, chart, at, **ridges, **options, **more)
 
 
 def _size_ridge(fit: PopulationFit, d: int) -> float:
@@ -238,6 +271,14 @@ def _size_ridge(fit: PopulationFit, d: int) -> float:
     return min(known / max(z2 - 1.0, 1e-12), 1.0 / (d * NO_SIZE**2))
 
 
+def _item_ridge(fit: PopulationFit, d: int) -> float:
+    """Return the ρ that the evidence asks for, from a fit with another."""
+    b = fit.natural[fit.own :]
+    known = _pseudo_inverse(with_ridge(fit.information, fit, d))[fit.own :, fit.own :]
+    determined = b.size - fit.item_ridge * float(np.trace(known))
+    return float(np.clip(determined / max(float(b @ b), 1e-300), LEAST_ITEM_RIDGE, MOST_ITEM_RIDGE))
+
+
 def _ridge(m: Array, ridge: float, P: Array) -> tuple[float, Array, Array]:
     """Return ``½τ‖M/c − I‖² = ½τ ‖Pm‖²/c²`` for m = svec M, its gradient, and its curvature without what bends c."""
     if ridge == 0.0:
@@ -250,12 +291,12 @@ def _ridge(m: Array, ridge: float, P: Array) -> tuple[float, Array, Array]:
     return 0.5 * ridge * square, ridge / c * (pulled - square * trace), ridge / c**2 * P
 
 
-def _determined(information: Array, bend: Array, size: Array) -> float:
-    """Return γ from the information and the curvatures of the two ridges."""
-    p = bend.shape[0]
-    A = information.copy()
-    A[:p, :p] += bend + size
-    return float(np.clip(p - 1 - np.sum(_pseudo_inverse(A)[:p, :p] * bend), 0.0, p - 1))
+def _determined(fit: PopulationFit, d: int) -> float:
+    """Return γ from the information with the ridges."""
+    p = degrees_of_freedom(d)
+    bend = _ridge(fit.natural[:p], fit.ridge, _traceless(d))[2]
+    known = _pseudo_inverse(with_ridge(fit.information, fit, d))[:p, :p]
+    return float(np.clip(p - 1 - np.sum(known * bend), 0.0, p - 1))
 
 
 def _pseudo_inverse(A: Array) -> Array:
@@ -284,11 +325,11 @@ def scale_correction(total: Total, fit: PopulationFit, d: int) -> tuple[float, A
     path = np.linalg.lstsq(A, w, rcond=1e-10)[0]
     known = 1.0 / float(w @ path)  # the information about log c alone
     path *= known
-    if fit.natural.size == p + d + 1 and abs(path[-1]) > MOST_SPREAD:  # people in one place: their spread is not known
-        path[-1] = 0.0
+    if fit.own == p + d + 1 and abs(path[p + d]) > MOST_SPREAD:  # people in one place: their spread is not known
+        path[p + d] = 0.0
     basis = np.linalg.svd(_traceless(d))[0][:, : p - 1]
-    # shape and μ are counted in units of c, a free Σ in units of c²
-    units = p - 1 + d + (2 * p if fit.natural.size > p + d + 1 else 0)
+    # shape and μ are counted in units of c, a free Σ in units of c²; utilities of items have a law in units of their own
+    units = p - 1 + d + (2 * p if fit.own > p + d + 1 else 0)
 
     def half_log_determinant(step: float) -> float:
         moved = replace(fit, natural=fit.natural + step * path)

@@ -15,7 +15,8 @@ isotropic    svec M, μ, log s                              u ~ N(u₀, s²I):  
 free         svec M, μ, svec Σ                             u ~ N(u₀, Σ_u):  Σ = 4MΣ_uM
 ===========  ============================================  ===============================
 
-with ``μ = −2Mu₀`` free in both, so that offsets are linear in what is learnt.
+with ``μ = −2Mu₀`` free in both, so that offsets are linear in what is learnt. What features do not say about an item
+may be learnt beside either (`item_effects`): utilities b_i of the items, with ``a = … − (b_left − b_right)``.
 
 Blocks may hold NumPy's arrays or another library's; parameters, laws and sums are always NumPy's.
 """
@@ -60,15 +61,16 @@ RANK_TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Law:
-    """A metric and a population: M (d, d), μ (d,) and Σ (d, d)."""
+    """A metric and a population: M (d, d), μ (d,) and Σ (d, d); what everybody adds to the items' utilities, (N,)."""
 
     metric: Array
     mean: Array
     covariance: Array
+    effects: Array | None = None
 
     def like(self, array: Any) -> Law:
         """Return the law in arrays of the library of another."""
-        return Law(*(as_array(part, array) for part in (self.metric, self.mean, self.covariance)))
+        return Law(*(as_array(part, array) for part in (self.metric, self.mean, self.covariance)), self.effects)
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ class PopulationBlock:
         s (P, m, d), answers and weights (P, m); padding answers +1 with weight zero.
     person
         (P,) number of each person.
+    shown
+        (P, m, 2) numbers of the items, left and right; (P, 0, 2) where nobody needs them.
     """
 
     span: Array
@@ -91,23 +95,27 @@ class PopulationBlock:
     response: Array
     weight: Array
     person: NDArray[np.intp]
+    shown: NDArray[np.intp]
 
     def every(self, step: int) -> PopulationBlock:
         """Return every so manieth person."""
         return PopulationBlock(*(np.ascontiguousarray(getattr(self, field.name)[::step]) for field in fields(self)))
 
     def on(self, put: Callable[[Array], Any]) -> PopulationBlock:
-        """Return the people with arrays of another library; who they are stays here."""
-        names = (field.name for field in fields(self) if field.name != "person")
+        """Return the people with arrays of another library; who they are and what they were shown stays here."""
+        names = (field.name for field in fields(self) if field.name not in ("person", "shown"))
         return replace(self, **{name: put(getattr(self, name)) for name in names})
 
 
-def blocks_of(people: Iterable[Block]) -> list[PopulationBlock]:
-    """Return people grouped by the dimension that their answers span, found numerically."""
-    return [part for block in people for part in _split_by_rank(block)]
+def blocks_of(people: Iterable[Block], pairs: NDArray[np.intp] | None = None) -> list[PopulationBlock]:
+    """Return people grouped by the dimension that their answers span, found numerically.
+
+    With `pairs` (T, 2), the table that their answers came from, they remember which items they were shown.
+    """
+    return [part for block in people for part in _split_by_rank(block, pairs)]
 
 
-def _split_by_rank(block: Block) -> list[PopulationBlock]:
+def _split_by_rank(block: Block, pairs: NDArray[np.intp] | None) -> list[PopulationBlock]:
     """Return the parts of a block by rank of its δ's (pivoted Gram–Schmidt, all people at once)."""
     delta = np.where(block.weight[:, :, None] > 0, block.delta, 0.0)
     P, m, d = delta.shape
@@ -128,6 +136,7 @@ def _split_by_rank(block: Block) -> list[PopulationBlock]:
         basis[:, j] = direction
         rest = rest - np.einsum("pmd,pd->pm", rest, direction)[:, :, None] * direction[:, None, :]
         rank += found
+    shown = np.empty((P, 0, 2), dtype=np.intp) if pairs is None else pairs[block.rows]
     parts = []
     for q in np.unique(rank):
         chosen = np.flatnonzero(rank == q)
@@ -146,6 +155,7 @@ def _split_by_rank(block: Block) -> list[PopulationBlock]:
                 response=np.where(block.weight[chosen] > 0, block.response[chosen], 1.0),
                 weight=block.weight[chosen],
                 person=block.person[chosen],
+                shown=shown[chosen],
             )
         )
     return parts
@@ -178,6 +188,8 @@ def _offsets(block: PopulationBlock, law: Law) -> tuple[Array, Array]:
         kernels("population").offsets(block.loadings, block.total, tilt, shift, a)
     else:
         a = xp.sum(block.loadings * (block.total @ xp.matrix_transpose(tilt) + shift[:, None, :]), axis=2)
+    if law.effects is not None:
+        a -= law.effects[block.shown[:, :, 0]] - law.effects[block.shown[:, :, 1]]
     return a, product(_rows_times(B, law.covariance), xp.matrix_transpose(B))
 
 

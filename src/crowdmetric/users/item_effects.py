@@ -1,0 +1,66 @@
+"""What features do not say about an item: a utility of its own, the same for everybody.
+
+A metric that may only speak through features is made to say how popular items are, and then believes it of items that
+nobody has seen. Here item i has a utility ``b_i ~ N(0, ω²)`` beside what its features say::
+
+    a = ⟨Δ, M⟩ + ⟨δ, μ⟩ − (b_left − b_right)
+
+so that M and μ are judged by how well they do on *items*, of which there are few, and not on answers alone. An item
+without answers has b = 0. The b are parameters beside those of people's law, under a ridge 1/ω² that the evidence
+chooses (`crowdmetric.solvers.population`); a person's score in b_i is the sum of minus the slopes of their answers where
+i was on the left, and of the slopes where it was on the right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.errors import DataError
+from crowdmetric.users.integrals import Integral
+from crowdmetric.users.population import Law, PopulationBlock, Structure
+
+__all__ = ["WithItemEffects", "check_item_effects"]
+
+Array = NDArray[Any]
+
+# Outer products of everybody's scores are (n, n) with a row for each item.
+MOST_ITEMS = 500
+
+
+def check_item_effects(n_items: int) -> int:
+    """Return how many items there are, or say that they are too many."""
+    if n_items > MOST_ITEMS:
+        raise DataError(
+            f"item_effects is for at most {MOST_ITEMS} items, each with many answers, and there are {n_items:,}; leave "
+            "it out: among so many items features can hardly stand in for popularity"
+        )
+    return n_items
+
+
+@dataclass(frozen=True)
+class WithItemEffects:
+    """A structure of people, and a utility of its own for each of so many items after its natural parameters."""
+
+    people: Structure
+    n_items: int
+
+    def size(self, d: int) -> int:
+        return self.people.size(d) + self.n_items
+
+    def law(self, natural: Array, d: int) -> Law:
+        own = self.people.size(d)
+        return replace(self.people.law(natural[:own], d), effects=natural[own:])
+
+    def scores(self, block: PopulationBlock, integral: Integral, law: Law, natural: Array) -> Array:
+        people, own = block.person.size, natural.size - self.n_items
+        scores = np.empty((people, natural.size))
+        scores[:, :own] = self.people.scores(block, integral, law, natural[:own])
+        cell = np.arange(people)[:, None] * self.n_items + block.shown.transpose(2, 0, 1)
+        slopes = np.stack([-integral.slope, integral.slope])
+        sums = np.bincount(cell.ravel(), weights=slopes.ravel(), minlength=people * self.n_items)
+        scores[:, own:] = sums.reshape(people, self.n_items)
+        return scores
