@@ -28,7 +28,7 @@ __all__ = ["MODELS", "REFERENCE", "TASKS", "Row", "findings", "rows_of", "run"]
 
 Row = dict[str, Any]
 
-MODELS = ("bradley-terry", "linear", "identity", "population", "population-free", "symmetric")
+MODELS = ("bradley-terry", "linear", "identity", "population", "population-free", "population-items", "symmetric")
 # Gains are over people without a metric.
 REFERENCE = "linear"
 

@@ -31,6 +31,7 @@ from crowdmetric.solvers.bounds import BOUNDS
 from crowdmetric.stitch import METHODS
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import Column, Items, read_columns, read_items, unique_ids
+from crowdmetric.users.item_effects import MOST_ITEMS
 from crowdmetric.users.population import STRUCTURES
 
 __all__ = ["FIT", "read_labels"]
@@ -57,6 +58,7 @@ PASSED = {
     "constraint": "constraint",
     "ridge": "ridge",
     "covariance": "covariance",
+    "item_effects": "item_effects",
     "integration": "integration",
     "starts": "starts",
     "jobs": "jobs",
@@ -74,7 +76,7 @@ MOST_FEATURES = 100
 # More features than this take longer to diagnose than to learn from.
 MOST_DIAGNOSED = 60
 # What is evaluated for the report, and how many people at most: enough for a verdict, in about the time of a few fits.
-EVALUATED = ("bradley-terry", "linear", "identity", "population", "population-free", "symmetric")
+EVALUATED = ("bradley-terry", "linear", "identity", "population", "population-free", "population-items", "symmetric")
 MOST_EVALUATED = 2_000
 # Where at least so many people were asked parallel questions, they were asked on purpose.
 MATCHED = 0.5
@@ -94,6 +96,7 @@ def _arguments(parser: ArgumentParser) -> None:
     )
     add("--estimator", choices=ESTIMATORS, help="default: stitched with --labels or --discover, else population")
     add("--covariance", choices=STRUCTURES, help="of ideal points in the population (default: by BIC)")
+    add("--item-effects", action="store_true", default=None, help="give items utilities of their own beside features")
     add("--starts", type=int, metavar="N", help="points to begin a population fit from (default: 2)")
     add("--integration", choices=INTEGRATIONS, help="how a population is integrated out (default: auto)")
     add("--jobs", type=int, metavar="N", help="threads of a population fit (default: one a core)")
@@ -215,6 +218,7 @@ def _evaluated(
     some = answers if step == 1 else answers.take(np.flatnonzero(answers.user % step == 0))
     labelled = subspaces is not None and not isinstance(subspaces, str)
     names = (*EVALUATED, "stitched") if labelled else EVALUATED
+    names = tuple(name for name in names if name != "population-items" or len(features) <= MOST_ITEMS)
     try:
         with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
             return evaluate(features, some, names, repeats=1, subspaces=subspaces if labelled else None, after_fit=say)

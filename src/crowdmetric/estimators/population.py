@@ -356,8 +356,8 @@ class PopulationMetric(CrowdMetric):
         self._check(loss, check_items(self.items).shape[1])
         if self.item_effects:
             raise DataError(
-                "item_effects is not for scanned comparisons; read them into memory with Comparisons.from_scan, or leave "
-                "it out"
+                "item_effects is not for scanned comparisons; read them into memory with Comparisons.from_scan, or "
+                "leave it out"
             )
         return crowd_on_disk(scan, self.items, loss, Kept(self.memory_plan(scan).room))
 
@@ -392,7 +392,7 @@ class PopulationMetric(CrowdMetric):
             raise DataError(f"item_effects={self.item_effects!r} is unknown; use True or False")
         if self.item_effects and self.ridge != "evidence":
             raise DataError(
-                f"item_effects are shrunk by the evidence, and ridge={self.ridge!r} rules that out; use ridge='evidence'"
+                f"item_effects are shrunk by the evidence, which ridge={self.ridge!r} rules out; use ridge='evidence'"
             )
         check_options(self.tol, self.max_iter, 2, self.random_state)
         if isinstance(self.starts, bool) or not isinstance(self.starts, int) or self.starts < 1:

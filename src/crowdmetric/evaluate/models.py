@@ -11,6 +11,7 @@ from crowdmetric.evaluate.crowds import CrowdModel
 from crowdmetric.evaluate.estimated import EstimatorModel
 from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.popularity import BradleyTerry
+from crowdmetric.users.item_effects import MOST_ITEMS
 
 __all__ = ["BASELINES", "DEFAULT", "LEARNT", "MODELS", "choose_models"]
 
@@ -32,13 +33,14 @@ MODELS: dict[str, Callable[[Any], Model]] = {
 DEFAULT = tuple(name for name in MODELS if name != "stitched")
 # What a learnt metric has to beat, and what counts as one.
 BASELINES = ("bradley-terry", "linear", "identity")
-LEARNT = ("population", "population-free", "ideal-point", "stitched")
+LEARNT = ("population", "population-free", "population-items", "ideal-point", "stitched")
 
 
-def choose_models(models: Sequence[str | Model] | None, subspaces: Any = None) -> list[Model]:
-    """Return the models named, or all of them ('stitched' where subspaces are given)."""
+def choose_models(models: Sequence[str | Model] | None, subspaces: Any = None, n_items: int = 0) -> list[Model]:
+    """Return the models named, or all ('stitched' where subspaces are given, 'population-items' for 500 items)."""
     if models is None:
         models = DEFAULT if subspaces is None else tuple(MODELS)
+        models = [name for name in models if name != "population-items" or n_items <= MOST_ITEMS]
     if isinstance(models, str):
         raise DataError(f"models={models!r} is one name; give a list, such as models=[{models!r}]")
     chosen: list[Model] = []

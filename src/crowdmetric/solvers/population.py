@@ -21,8 +21,8 @@ being fitted, and ``z = t̂ √J`` the estimate without the ridge in units of it
 so that a metric that is well known keeps its size (James and Stein's positive part, for one number).
 
 Where items have utilities b of their own (`crowdmetric.users.item_effects`) there is a third, ``½ ρ ‖b‖²`` with
-ρ = 1/ω², and MacKay's rule once more: ``γ_b = N − ρ tr(A⁻¹)_b`` and ``ρ ← γ_b / ‖b‖²``. The other two then see how little
-is known of a metric from items whose utilities scatter: A has the b's in it.
+ρ = 1/ω², and MacKay's rule once more: ``γ_b = N − ρ tr(A⁻¹)_b`` and ``ρ ← γ_b / ‖b‖²``. The other two then see how
+little is known of a metric from items whose utilities scatter: A has the b's in it.
 """
 
 from __future__ import annotations
@@ -328,7 +328,7 @@ def scale_correction(total: Total, fit: PopulationFit, d: int) -> tuple[float, A
     if fit.own == p + d + 1 and abs(path[p + d]) > MOST_SPREAD:  # people in one place: their spread is not known
         path[p + d] = 0.0
     basis = np.linalg.svd(_traceless(d))[0][:, : p - 1]
-    # shape and μ are counted in units of c, a free Σ in units of c²; utilities of items have a law in units of their own
+    # shape and μ are counted in units of c, a free Σ in units of c²; utilities of items have a law of their own
     units = p - 1 + d + (2 * p if fit.own > p + d + 1 else 0)
 
     def half_log_determinant(step: float) -> float:

@@ -7,8 +7,8 @@ nobody has seen. Here item i has a utility ``b_i ~ N(0, ω²)`` beside what its 
 
 so that M and μ are judged by how well they do on *items*, of which there are few, and not on answers alone. An item
 without answers has b = 0. The b are parameters beside those of people's law, under a ridge 1/ω² that the evidence
-chooses (`crowdmetric.solvers.population`); a person's score in b_i is the sum of minus the slopes of their answers where
-i was on the left, and of the slopes where it was on the right.
+chooses (`crowdmetric.solvers.population`); a person's score in b_i is the sum of the slopes of their answers where i
+was on the right, minus those where it was on the left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.users.integrals import Integral
 from crowdmetric.users.population import Law, PopulationBlock, Structure
 
-__all__ = ["WithItemEffects", "check_item_effects"]
+__all__ = ["MOST_ITEMS", "WithItemEffects", "check_item_effects"]
 
 Array = NDArray[Any]
 
