@@ -217,8 +217,8 @@ def _evaluated(
     step = -(-answers.n_users // MOST_EVALUATED)
     some = answers if step == 1 else answers.take(np.flatnonzero(answers.user % step == 0))
     labelled = subspaces is not None and not isinstance(subspaces, str)
-    names = (*EVALUATED, "stitched") if labelled else EVALUATED
-    names = tuple(name for name in names if name != "population-items" or len(features) <= MOST_ITEMS)
+    names = [name for name in EVALUATED if name != "population-items" or len(features) <= MOST_ITEMS]
+    names += ["stitched"] if labelled else []
     try:
         with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
             return evaluate(features, some, names, repeats=1, subspaces=subspaces if labelled else None, after_fit=say)

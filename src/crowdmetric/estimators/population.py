@@ -336,7 +336,8 @@ class PopulationMetric(CrowdMetric):
         """Set what is known of the population, s being given where it is isotropic."""
         self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_ = law.mean, law.covariance
         for name in ("item_effects_", "item_effect_spread_"):  # of an earlier fit
-            vars(self).pop(name, None)
+            if hasattr(self, name):
+                delattr(self, name)
         inverse = np.linalg.pinv(law.metric, rcond=1e-6, hermitian=True)
         self.ideal_mean_ = -0.5 * inverse @ law.mean
         if spread is not None:

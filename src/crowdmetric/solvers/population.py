@@ -234,7 +234,7 @@ def fit_with_evidence(
     for number in range(MORE_REFITS if chart.n_items else REFITS):
         begin = start if fit is None else fit.theta
         at, more = (begin, {}) if take_up is None else take_up(f"evidence {number}", begin)
-        ridges = {"ridge": ridge, "size_ridge": size_ridge, "item_ridge": item_ridge}
+        ridges: dict[str, Any] = {"ridge": ridge, "size_ridge": size_ridge, "item_ridge": item_ridge}
         fit = fit_law(total, chart, at, **ridges, **loosely, **more)
         # a metric that is a multiple of the identity asks for an infinite ridge: one that holds it there will do
         distance = 2.0 * _ridge(fit.natural[:p], 1.0, P)[0]

@@ -70,7 +70,8 @@ class Law:
 
     def like(self, array: Any) -> Law:
         """Return the law in arrays of the library of another."""
-        return Law(*(as_array(part, array) for part in (self.metric, self.mean, self.covariance)), self.effects)
+        metric, mean, covariance = (as_array(part, array) for part in (self.metric, self.mean, self.covariance))
+        return Law(metric, mean, covariance, self.effects)
 
 
 @dataclass(frozen=True)
