@@ -126,7 +126,7 @@ def probit_reference(z: Decimal) -> tuple[Decimal, Decimal, Decimal]:
 
 @pytest.mark.parametrize("z", [-200.0, -30.0, -12.0, -8.01, -7.99, -3.0, -1.0, -0.5, 0.5, 1.0, 3.0, 8.0, 20.0, 30.0])
 @pytest.mark.parametrize(
-    ("loss", "reference"), [(Logistic(), logistic_reference), (Probit(), probit_reference)], ids=repr
+    ("loss", "reference"), [(Logistic(), logistic_reference), (Probit(), probit_reference)], ids=["logistic", "probit"]
 )
 def test_relative_accuracy_against_long_decimals(loss: Loss, reference, z: float) -> None:
     with localcontext(prec=420):
