@@ -176,6 +176,11 @@ def test_a_killed_worker_costs_only_its_chunks(cluster: Any) -> None:
     np.testing.assert_array_equal(engine.sum(np.square, jobs), expected)
 
 
+# Compiled loops may take sums in any order, and which version of a loop a process runs depends on what it compiled
+# before. A worker and this process then differ in the last bits, by 1.3e-13 of an entry when seen.
+COMPILED_APART = 1e-10
+
+
 def test_a_worker_killed_mid_fit_changes_nothing(mixed: Crowd, cluster: Any) -> None:
     killed: list[int] = []
 
@@ -191,7 +196,7 @@ def test_a_worker_killed_mid_fit_changes_nothing(mixed: Crowd, cluster: Any) -> 
         for engine, progress in ((LocalEngine(1), None), (DaskEngine(cluster), kill))
     )
     assert killed
-    np.testing.assert_array_equal(there.metric_, plain.metric_)
+    np.testing.assert_allclose(there.metric_, plain.metric_, rtol=COMPILED_APART, atol=0.0)
 
 
 def _started(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
@@ -238,7 +243,7 @@ def test_a_lost_scheduler_ends_in_a_sentence_and_the_last_step_is_saved(
     whole = PopulationMetric(mixed.items, progress=told.append, **options).fit(**data)
     all_passes, told[:] = len(told), []
     model.set_params(engine=LocalEngine(1), progress=told.append).fit(**data)
-    np.testing.assert_array_equal(model.metric_, whole.metric_)
+    np.testing.assert_allclose(model.metric_, whole.metric_, rtol=COMPILED_APART, atol=0.0)
     assert len(told) < all_passes  # it went on, and did not begin again
 
 

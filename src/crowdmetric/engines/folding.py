@@ -1,4 +1,4 @@
-"""In which order sums are added, the same for every engine, so that all of them give the same answer to the last bit.
+"""In which order sums are added, the same for every engine, so that none of them adds rounding of its own.
 
 Jobs are added in bundles of neighbours, and then the bundles. How many jobs make a bundle depends on how many there
 are and on nothing else; an engine far away sends back one sum a bundle instead of one a job.

@@ -668,6 +668,8 @@ class PopulationMetric(CrowdMetric):
             return prior
         known, place = self._find(people)
         spreads: Array | None = getattr(self, "pseudo_ideal_covariances_", None)  # None is not saved with a model
+        if not np.any(known):
+            return prior
         if spreads is None:  # too many people to keep
             own = np.einsum("td,td->t", delta[known] @ self._usual_spread(), delta[known])
         else:
@@ -677,7 +679,8 @@ class PopulationMetric(CrowdMetric):
 
     def _usual_spread(self) -> Array:
         """Return what answers leave unknown of v on average, ``E[Cov(v | answers)] = Cov(v) − Cov(E[v | answers])``."""
-        values, vectors = np.linalg.eigh(self.pseudo_ideal_covariance_ - np.cov(self.pseudo_ideal_points_.T, ddof=0))
+        told = np.atleast_2d(np.cov(self.pseudo_ideal_points_.T, ddof=0))
+        values, vectors = np.linalg.eigh(self.pseudo_ideal_covariance_ - told)
         return (vectors * np.maximum(values, 0.0)) @ vectors.T
 
 
