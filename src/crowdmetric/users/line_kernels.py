@@ -27,9 +27,6 @@ LANES = 8
 # Of a line with so many nodes those are left out that weigh less than this beside the heaviest; on shorter ones
 # finding them costs more than it saves.
 LONG, NEGLIGIBLE = 96, 1e-13
-# The one-dimensional integrals of expectation propagation: looser than `integrals.FINENESS`, about
-# 1e-6 in the value and 3e-5 in its second derivative.
-CAVITY_NODES, CAVITY_FINENESS = 32, 1.2
 
 
 @compiled_sums
@@ -201,21 +198,16 @@ def _far_tilted(mean: float, spread: float, sharpness: float, omega: float, n: i
 
 @compiled_sums
 def tilted(
-    mean: float, variance: float, sharpness: float, omega: float, sizes: Array, weights: Array, room: Array
+    mean: float, variance: float, sharpness: float, omega: float, n: int, prior: Array, room: Array
 ) -> tuple[float, float, float]:
     """Return ``log E[σ(sharpness·ψ)^ω]`` under N(mean, variance) and its first two derivatives in the mean.
 
-    `sizes` and `weights` are those of the lines that may be used, `room` is as long as the longest.
+    Along a line of n nodes with the weights `prior`, or with their own where there are more nodes than `room`.
     """
     spread = sqrt(variance)
-    needed = max(CAVITY_NODES, int(2.0 * REACH * abs(sharpness) * spread / CAVITY_FINENESS) + 1)
     offset, along = -sharpness * mean, sharpness * spread
-    level = 0
-    while level < sizes.size and sizes[level] < needed:
-        level += 1
-    if level == sizes.size or max(omega, 1.0) * (abs(offset) + abs(along) * REACH) > 2.0 * LARGEST_EXPONENT:
-        return _far_tilted(mean, spread, sharpness, omega, needed)
-    n, prior = sizes[level], weights[level]
+    if n > room.size or max(omega, 1.0) * (abs(offset) + abs(along) * REACH) > 2.0 * LARGEST_EXPONENT:
+        return _far_tilted(mean, spread, sharpness, omega, n)
     _geometric(room, n, exp(offset + along * REACH), exp(-along * 2.0 * REACH / (n - 1)))
     total, s1, s2 = 0.0, 0.0, 0.0
     if omega == 1.0:

@@ -1,9 +1,7 @@
 """The compiled twin of `propagation`, for logistic answers.
 
-Each person until they have settled, instead of all until the last has, and answer after answer, each in the company
-of the others as they are by then: a sweep leaves a thirtieth of the error, where one of all answers at once leaves an
-eighth. `tests/test_integrals.py` checks that both end at the same point. The formulas are explained where the NumPy
-code is.
+Each person until they have settled, instead of all until the last has. `tests/test_integrals.py` checks that both end
+at the same point. The formulas are explained where the NumPy code is.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ __all__ = ["logistic_by_propagation"]
 
 Array = NDArray[Any]
 
-# Sweeps after which a person's covariance is found anew, so that rounding does not add up.
+# As in `propagation`.
 FRESH = 8
 
 
@@ -105,18 +103,23 @@ def logistic_by_propagation(
     y: Array,
     weight: Array,
     beta: float,
-    tolerance: float,
-    rounds: int,
+    level: Array,
     sizes: Array,
     weights: Array,
+    tolerance: float,
+    rounds: int,
 ) -> tuple[Array, Array, Array]:
-    """Return value (P,), slope (P, m) and bend (P, q, q) by expectation propagation, each person until they settle."""
+    """Return value (P,), slope (P, m) and bend (P, q, q) by expectation propagation, each person until they settle.
+
+    An answer's cavity is integrated along ``sizes[level]`` nodes, with these `weights` where there are any.
+    """
     P, m, q = H.shape
     value, slope, bend = np.zeros(P), np.zeros((P, m)), np.zeros((P, q, q))
     precision, shift, mean, variance = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
     root, half = np.zeros((q, q)), np.empty((m + 1, q))
     pulled, inner, room = np.empty(q), np.empty((q, q)), np.empty(weights.shape[1])
     V, pull, reach = np.empty((q, q)), np.empty(q), np.empty(q)
+    kept = weights.shape[0] - 1  # the last line whose weights are there
     for p in range(P):
         precision[:] = 0.0
         shift[:] = 0.0
@@ -140,9 +143,8 @@ def logistic_by_propagation(
                 # the others' factors alone; a variance that rounding made negative would poison the sweep
                 keep = max(1.0 - precision[i] * spread, 1e-12)
                 cavity_variance, cavity_mean = spread / keep, (centre - spread * shift[i]) / keep
-                _, first, second = tilted(
-                    cavity_mean, cavity_variance, beta * y[p, i], weight[p, i], sizes, weights, room
-                )
+                n, prior = sizes[level[p, i]], weights[min(level[p, i], kept)]
+                _, first, second = tilted(cavity_mean, cavity_variance, beta * y[p, i], weight[p, i], n, prior, room)
                 strength = max(-second, 0.0)
                 stronger = strength / max(1.0 - strength * cavity_variance, 1e-12)
                 further = first + stronger * (cavity_mean + cavity_variance * first) - shift[i]
@@ -162,15 +164,16 @@ def logistic_by_propagation(
             before = largest
         total = _gaussian(a[p], H[p], precision, shift, root, half, mean, variance)
         for i in range(m):
+            n, prior = sizes[level[p, i]], weights[min(level[p, i], kept)]
             b = shift[i] - precision[i] * mean[i]
             if weight[p, i] > 0.0 and variance[i] <= 0.0:  # ψ is known: no integral is needed
-                value_i, b, second = tilted(a[p, i], 0.0, beta * y[p, i], weight[p, i], sizes, weights, room)
+                value_i, b, second = tilted(a[p, i], 0.0, beta * y[p, i], weight[p, i], n, prior, room)
                 total += value_i
                 precision[i] = max(-second, 0.0)
             elif weight[p, i] > 0.0:
                 keep = max(1.0 - precision[i] * variance[i], 1e-12)
                 cavity_variance, cavity_mean = variance[i] / keep, (mean[i] - variance[i] * shift[i]) / keep
-                exact, _, _ = tilted(cavity_mean, cavity_variance, beta * y[p, i], weight[p, i], sizes, weights, room)
+                exact, _, _ = tilted(cavity_mean, cavity_variance, beta * y[p, i], weight[p, i], n, prior, room)
                 spread = 1.0 + precision[i] * cavity_variance
                 total += exact + 0.5 * log(spread)
                 total -= (
