@@ -22,11 +22,11 @@ from crowdmetric.simulate import answer, sample_metric, simulate_crowd
 from crowdmetric.solvers.charts import Chart
 from crowdmetric.solvers.population import (
     _ridge,
-    _traceless,
     fit_law,
     fit_with_evidence,
     observed_information,
     remembering,
+    traceless,
     with_ridge,
 )
 from crowdmetric.solvers.scoring import Quadratic, minimise_by_scoring
@@ -364,7 +364,7 @@ def test_scoring_steps_over_places_without_a_value() -> None:
 
 def test_the_ridge_spares_multiples_of_the_identity_and_the_scale() -> None:
     rng = np.random.default_rng(0)
-    G, P = rng.standard_normal((4, 4)), _traceless(4)
+    G, P = rng.standard_normal((4, 4)), traceless(4)
     m = svec(G @ G.T)
     value, gradient, curvature = _ridge(m, 3.0, P)
     shape = G @ G.T / (np.trace(G @ G.T) / 4)

@@ -14,10 +14,23 @@ from crowdmetric.losses import Loss
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.blocks import Answers
 
-__all__ = ["Rows", "alone", "check_items", "check_options", "check_scan", "positive_number", "read_pairs", "read_rows"]
+__all__ = [
+    "CONSTRAINTS",
+    "Rows",
+    "alone",
+    "check_items",
+    "check_options",
+    "check_scan",
+    "positive_number",
+    "read_pairs",
+    "read_rows",
+]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
+
+# What a metric may be: positive semi-definite, or any symmetric matrix.
+CONSTRAINTS = ("psd", "symmetric")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedError, NotIdentifiedWarning
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.ideal_point import IdealPointMetric
-from crowdmetric.estimators.inputs import alone, check_items, check_options, positive_number, read_rows
+from crowdmetric.estimators.inputs import CONSTRAINTS, alone, check_items, check_options, positive_number, read_rows
 from crowdmetric.estimators.matched_chunks import (
     Found,
     MatchedCrowd,
@@ -28,11 +28,10 @@ from crowdmetric.symmetric import degrees_of_freedom, describe_direction, smat, 
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.matched import CHUNK
 
-__all__ = ["MatchedMetric"]
+__all__ = ["CONSTRAINTS", "MatchedMetric"]
 
 Array = NDArray[Any]
 
-CONSTRAINTS = ("psd", "symmetric")
 # Share of the metric's size that its standard errors may reach before the fit warns.
 TOO_VAGUE = 1.0
 # Bytes of an answer's share of the sets, where answers come in matched pairs.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 
-__all__ = ["Passes"]
+__all__ = ["Passes", "after_steps"]
 
 
 class Passes:
@@ -31,6 +32,22 @@ class Passes:
         left = max(self._expected - self._passes, 1) * seconds
         speed = self._people / max(seconds, 1e-9)
         self._say(f"pass {self._passes}, {speed:,.0f} people a second, about {_duration(left)} left")
+
+
+def after_steps(passes: Passes) -> Callable[[int, float], None]:
+    """Return what counts for a fit that tells, after each of its steps, how many passes it made so far, and the value.
+
+    Time is taken from this call on.
+    """
+    made, clock = 0, perf_counter()
+
+    def tell(so_far: int, value: float) -> None:
+        nonlocal made, clock
+        now = perf_counter()
+        passes(now - clock, so_far - made)
+        made, clock = so_far, now
+
+    return tell
 
 
 def _duration(seconds: float) -> str:

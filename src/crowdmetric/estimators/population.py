@@ -1,4 +1,10 @@
-"""`PopulationMetric`: people drawn from one population and integrated out."""
+"""`PopulationMetric`: people drawn from one population and integrated out.
+
+The class is the story of a fit; each chapter has a module: what may be asked (`population_options`), where people are
+(`population_chunks`) and the sums over them (`population_problem`), where to begin (`population_starts`), how people
+are integrated out (`population_integration`), how sure the metric is (`population_uncertainty`), what to say of it
+(`population_verdict`), and the fit by gradients alone (`low_rank`).
+"""
 
 from __future__ import annotations
 
@@ -15,61 +21,44 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.torch_engine import TorchEngine
-from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, DataError, NotIdentifiedWarning
+from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.checkpoints import Checkpoint, fingerprint
-from crowdmetric.estimators.inputs import Rows, alone, check_items, check_options, positive_number, read_rows
+from crowdmetric.estimators.inputs import Rows, alone, check_items, read_rows
 from crowdmetric.estimators.low_rank import DEFAULT_RANK, LARGEST_SCORING, fit_low_rank_law
 from crowdmetric.estimators.memory import MemoryPlan, read_memory
-from crowdmetric.estimators.passes import Passes
+from crowdmetric.estimators.passes import Passes, after_steps
 from crowdmetric.estimators.population_chunks import Crowd, Kept, crowd_in_memory, crowd_on_disk
+from crowdmetric.estimators.population_integration import INTEGRATIONS, check_integration, largest_grid
+from crowdmetric.estimators.population_options import check_for_gradients, check_population_options, items_with_effects
 from crowdmetric.estimators.population_problem import PopulationProblem
+from crowdmetric.estimators.population_starts import best_of_starts, start_from
+from crowdmetric.estimators.population_uncertainty import uncertainty_of
+from crowdmetric.estimators.population_verdict import NOT_CONVERGED, doubts_about, status_of
 from crowdmetric.estimators.units import Units
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.charts import Chart
-from crowdmetric.solvers.population import (
-    PopulationFit,
-    fit_with_evidence,
-    observed_information,
-    scale_correction,
-    with_ridge,
-)
+from crowdmetric.solvers.population import PopulationFit
+from crowdmetric.solvers.scale_correction import with_corrected_scale
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.symmetric import degrees_of_freedom, smat, svec
+from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.integrals import mean_probability
-from crowdmetric.users.item_effects import WithItemEffects, check_item_effects
-from crowdmetric.users.population import LARGEST_GRID, STRUCTURES, Law
+from crowdmetric.users.item_effects import WithItemEffects
+from crowdmetric.users.population import STRUCTURES, Law
 
-__all__ = ["PopulationMetric"]
+__all__ = ["INTEGRATIONS", "PopulationMetric"]
 
 Array = NDArray[Any]
 
-INTEGRATIONS = ("auto", "grid", "propagation")
-# With fewer people than this a parameter, outer products of scores are too noisy an information.
-PEOPLE_A_PARAMETER = 20
 # Parameters that do not change where a fit ends, or not what it is.
 NOT_THE_FIT = {"items", "engine", "loss", "max_iter", "jobs", "memory", "checkpoint", "progress", "warm_start"}
 # Passes over all people that a fit to many of them usually takes, to say how long it may take.
 USUAL_PASSES = 15
 # The same where only gradients are used.
 USUAL_GRADIENTS = 60
-# Decrease of the loss, relative, below which single precision sees only its own rounding.
-SINGLE_TOLERANCE = 1e-6
-# How far a warm start is drawn to the identity.
-LIFT = 0.05
-# An approximate integral may move no entry of the metric by more standard errors than this.
-GOOD_ENOUGH = 0.1
-# Starts agree where their log-likelihoods differ by less, in nats; how well that must be known.
-AGREEMENT, AGREEMENT_KNOWN = 0.05, 0.005
-# A standard error of log scale beyond which the scale is not known.
-LOOSE_SCALE = 0.5
-# Where people differ this many times more than answers scatter, answers are as good as noiseless.
-NOISELESS = 20.0
-# A mean eigenvalue, for items of size one, that is as good as none.
-NO_METRIC = 0.02
-# Questions look chosen for people beyond this z-score.
-BIASED = 4.0
+# Decrease of the loss, relative, below which single precision sees only its own rounding; and double, in effect.
+SINGLE_TOLERANCE, DOUBLE_TOLERANCE = 1e-6, 1e-8
 
 
 class PopulationMetric(CrowdMetric):
@@ -238,112 +227,46 @@ class PopulationMetric(CrowdMetric):
             How often an answer counts; a tie is two opposite answers of half a weight.
         """
         clock = perf_counter()
-        loss, n_items = self._loss(), 0
+        loss = self._loss()
         if isinstance(pairs, ComparisonScan) and not self._by_gradients(check_items(self.items).shape[1]):
             alone(y, users, sample_weight)
-            crowd = self._scanned(pairs, loss)
+            crowd, n_items = self._scanned(pairs, loss)
         else:
             rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
             self._check(loss, rows.items.shape[1])
             if self._by_gradients(rows.items.shape[1]):
-                return self._fit_low_rank(rows, Units.of(rows.items, rows.pairs), loss, clock)
-            n_items = self._effects_of(pairs, rows)
-            larger = self.engine.blocks if isinstance(self.engine, TorchEngine) else 1
-            crowd = crowd_in_memory(rows, larger, shown=n_items > 0)
-        largest_grid = LARGEST_GRID if self.integration == "grid" else 1
-        engine = self.engine or LocalEngine(self.jobs)
-        structure = STRUCTURES[self.covariance]
-        if n_items:
-            structure = WithItemEffects(structure, n_items)
-        problem = PopulationProblem.of(crowd, structure, loss, engine, largest_grid)
-        problem = self._watched(problem)
-        fit = self._best_of_starts(problem, self._previous(problem, crowd))
-        problem, fit = self._check_integration(problem, fit)
-        fit = self._corrected(problem, fit)
-        self._describe_metric(problem, fit, crowd.units)
+                return self._fit_by_gradients(rows, loss, clock)
+            crowd, n_items = self._in_memory(pairs, rows)
+        problem, chart = self._problem(crowd, loss, n_items), self._chart(crowd.d, n_items)
+        stopping: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
+        best = best_of_starts(
+            problem, chart, self._earlier_end(chart, crowd.units), starts=self.starts, ridge=self.ridge,
+            random_state=self.random_state, **stopping,
+        )  # fmt: skip
+        self.starts_ = best.values
+        integrated = check_integration(problem, best.fit, chart, self.integration, **stopping)
+        problem, fit = integrated.problem, integrated.fit
+        self.approximation_error_, self.integration_ = integrated.error, integrated.words
+        self.scale_correction_ = 0.0
+        if self.constraint == "psd":
+            fit, self.scale_correction_ = with_corrected_scale(problem.total, fit, crowd.d, free=chart.free)
+        self._describe_fit(problem, fit, crowd.units)
+        if self.uncertainty:
+            self._describe_uncertainty(problem, fit, crowd.units, stopping)
         points = self._describe_people(problem, fit, crowd)
-        solution = self._solution(fit, crowd.weight, clock)
+        solution = self._solution(fit, crowd, clock)
         nobody = np.empty(0, dtype=np.int64)
         self._finish(self.scale_ * self.shape_, nobody if crowd.users is None else crowd.users, points, solution)
         return self
 
-    def _effects_of(self, pairs: Any, rows: Rows) -> int:
-        """Return how many items have a utility of their own."""
-        if not self.item_effects:
-            return 0
-        if isinstance(self.engine, TorchEngine):
-            raise DataError("item_effects is not for a graphics card; leave out engine or item_effects")
-        if not isinstance(pairs, Comparisons) and np.ndim(pairs) != 2:
-            raise DataError("item_effects needs to know which items are the same; give pairs as rows (T, 2) of items")
-        return check_item_effects(rows.items.shape[0])
+    # ------------------------------------------------------------------------------------- the answers and the problem
 
-    def _fit_low_rank(self, rows: Rows, units: Units, loss: Loss, clock: float) -> Self:
-        """Fit by gradients alone: many features, or single precision; no ridge, no standard errors."""
-        d = rows.items.shape[1]
-        for name, value, only in (("covariance", self.covariance, "isotropic"), ("constraint", self.constraint, "psd")):
-            if value != only:
-                raise DataError(
-                    f"{name}={value!r} needs outer products of scores, which {d} features or float32 rule out; "
-                    f"use {name}={only!r}, or reduce the items first (crowdmetric.preprocess)"
-                )
-        for name, asked in (
-            ("checkpoint", self.checkpoint is not None),
-            ("warm_start", self.warm_start),
-            ("item_effects", self.item_effects),
-        ):
-            if asked:
-                raise DataError(f"{name} is for fits by scoring, which {d} features or float32 rule out; leave it out")
-        rank = self.rank or min(d, DEFAULT_RANK)
-        fit = fit_low_rank_law(
-            replace(rows.jointly(), items=units.inside(rows.items)), rank, loss,
-            engine=self.engine if isinstance(self.engine, TorchEngine) else None, max_iterations=self.max_iter,
-            tolerance=SINGLE_TOLERANCE if self._is_single() else 1e-8, after_step=self._told(rows.users.size),
+    def _check(self, loss: Loss, d: int) -> None:
+        check_population_options(
+            d, loss, covariance=self.covariance, rank=self.rank, constraint=self.constraint, ridge=self.ridge,
+            integration=self.integration, starts=self.starts, tol=self.tol, max_iter=self.max_iter,
+            random_state=self.random_state, item_effects=self.item_effects,
         )  # fmt: skip
-        law, result = units.law_outside(fit.law), fit.result
-        self.scale_ = float(np.trace(law.metric)) / d
-        self.shape_ = law.metric / self.scale_ if self.scale_ > 0 else law.metric
-        self.log_likelihood_, self.starts_ = result.value, np.array([result.value])
-        self.ridge_ = self.size_ridge_ = 0.0
-        self.scale_error_ = self.question_bias_ = self.approximation_error_ = self.spread_ = float("nan")
-        self._describe_law(law, float(np.exp(fit.log_spread)) * units.size)
-        self.pseudo_ideal_covariances_: Array | None = None
-        done = result.converged
-        status = f"Solved by {result.passes} passes" if done else f"Stopped after {result.passes} passes"
-        status += f" for a metric of rank {rank}; standard errors were not found."
-        if not done:
-            warnings.warn("the fit has not converged; raise max_iter", ConvergenceWarning, stacklevel=3)
-        objective, seconds = -result.value / float(rows.weight.sum()), perf_counter() - clock
-        solution = Solution(status, done, objective, float("nan"), result.passes, seconds)
-        points = fit.points / units.size - 2.0 * units.centre @ law.metric
-        self._finish(self.scale_ * self.shape_, rows.users, points, solution)
-        return self
-
-    def _told(self, people: int) -> Callable[[int, float], None] | None:
-        """Return what hears of the steps of a fit by gradients: how many passes were made, and the value."""
-        if self.progress is None:
-            return None
-        passes, made, clock = Passes(self.progress, people, USUAL_GRADIENTS), 0, perf_counter()
-
-        def tell(so_far: int, value: float) -> None:
-            nonlocal made, clock
-            now = perf_counter()
-            passes(now - clock, so_far - made)
-            made, clock = so_far, now
-
-        return tell
-
-    def _describe_law(self, law: Law, spread: float | None) -> None:
-        """Set what is known of the population, s being given where it is isotropic."""
-        self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_ = law.mean, law.covariance
-        for name in ("item_effects_", "item_effect_spread_"):  # of an earlier fit
-            if hasattr(self, name):
-                delattr(self, name)
-        inverse = np.linalg.pinv(law.metric, rcond=1e-6, hermitian=True)
-        self.ideal_mean_ = -0.5 * inverse @ law.mean
-        if spread is not None:
-            self.ideal_covariance_ = spread**2 * np.eye(law.mean.size)
-        else:
-            self.ideal_covariance_ = 0.25 * inverse @ law.covariance @ inverse
 
     def _by_gradients(self, d: int) -> bool:
         """Return whether outer products of scores are out of the question, for their size or their precision."""
@@ -352,15 +275,18 @@ class PopulationMetric(CrowdMetric):
     def _is_single(self) -> bool:
         return isinstance(self.engine, TorchEngine) and not self.engine.is_double
 
-    def _scanned(self, scan: ComparisonScan, loss: Loss) -> Crowd:
-        """Return the people of a scan, of whom as many are kept in memory as its limit allows."""
-        self._check(loss, check_items(self.items).shape[1])
-        if self.item_effects:
-            raise DataError(
-                "item_effects is not for scanned comparisons; read them into memory with Comparisons.from_scan, or "
-                "leave it out"
-            )
-        return crowd_on_disk(scan, self.items, loss, Kept(self.memory_plan(scan).room))
+    def _in_memory(self, pairs: Any, rows: Rows) -> tuple[Crowd, int]:
+        """Return the people of rows, and how many items have a utility of their own."""
+        n_items = items_with_effects(pairs, rows.items.shape[0], self.engine) if self.item_effects else 0
+        larger = self.engine.blocks if isinstance(self.engine, TorchEngine) else 1
+        return crowd_in_memory(rows, larger, shown=n_items > 0), n_items
+
+    def _scanned(self, scan: ComparisonScan, loss: Loss) -> tuple[Crowd, int]:
+        """Return the same of a scan, of which as many people are kept in memory as its limit allows."""
+        N, d = check_items(self.items).shape
+        self._check(loss, d)
+        n_items = items_with_effects(scan, N, self.engine) if self.item_effects else 0
+        return crowd_on_disk(scan, self.items, loss, Kept(self.memory_plan(scan).room)), n_items
 
     def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
         """Return how much memory a fit to a scan will take, before it starts; a limit that is too low is an error."""
@@ -371,264 +297,142 @@ class PopulationMetric(CrowdMetric):
         chunk_rows = max((chunk.rows for chunk in scan.chunks), default=0)
         return MemoryPlan.of(scan.n_users, len(scan), N, d, theta, jobs, limit, chunk_rows)
 
-    def _check(self, loss: Loss, d: int) -> None:
-        if not (loss.needs_binary and loss.is_smooth):
-            raise DataError(f"loss={loss.name!r} is not a likelihood of binary answers; use 'logistic' or 'probit'")
-        for name, known in (
-            ("covariance", tuple(STRUCTURES)),
-            ("constraint", ("psd", "symmetric")),
-            ("integration", INTEGRATIONS),
-        ):
-            if getattr(self, name) not in known:
-                raise DataError(f"{name}={getattr(self, name)!r} is unknown; use {' or '.join(map(repr, known))}")
-        if self.rank is not None and (isinstance(self.rank, bool) or not 1 <= self.rank <= d):
-            raise DataError(f"rank={self.rank!r} is not between 1 and the {d} features of the items")
-        if self.rank is not None and self.constraint == "symmetric":
-            raise DataError(f"rank={self.rank} has no use with constraint='symmetric'; leave one of them out")
-        if isinstance(self.ridge, str) and self.ridge != "evidence":
-            raise DataError(f"ridge={self.ridge!r} is unknown; use 'evidence', a number or None")
-        if not isinstance(self.ridge, str) and self.ridge not in (None, 0):
-            positive_number(self.ridge, "ridge")
-        if self.item_effects not in (True, False):
-            raise DataError(f"item_effects={self.item_effects!r} is unknown; use True or False")
-        if self.item_effects and self.ridge != "evidence":
-            raise DataError(
-                f"item_effects are shrunk by the evidence, which ridge={self.ridge!r} rules out; use ridge='evidence'"
-            )
-        check_options(self.tol, self.max_iter, 2, self.random_state)
-        if isinstance(self.starts, bool) or not isinstance(self.starts, int) or self.starts < 1:
-            raise DataError(f"starts={self.starts!r} is not a whole number of at least 1")
-
-    def _watched(self, problem: PopulationProblem) -> PopulationProblem:
-        """Return the problem with a checkpoint, and with somebody who is told how the fit is coming along."""
+    def _problem(self, crowd: Crowd, loss: Loss, n_items: int) -> PopulationProblem:
+        """Return the sums over people, with a checkpoint and with somebody who is told how the fit is coming along."""
+        structure = STRUCTURES[self.covariance]
+        if n_items:
+            structure = WithItemEffects(structure, n_items)
+        engine = self.engine or LocalEngine(self.jobs)
+        problem = PopulationProblem.of(crowd, structure, loss, engine, largest_grid(self.integration))
         checkpoint = after_pass = None
         if self.checkpoint is not None:
             options = {name: value for name, value in self.get_params(deep=False).items() if name not in NOT_THE_FIT}
-            options["loss"] = self._loss().name
+            options["loss"] = loss.name
             checkpoint = Checkpoint(self.checkpoint, fingerprint([sorted(options.items()), problem.digest()]))
         if self.progress is not None:
             after_pass = Passes(self.progress, problem.n_people, USUAL_PASSES)
         return replace(problem, checkpoint=checkpoint, after_pass=after_pass)
 
-    def _chart(self, problem: PopulationProblem) -> Chart:
-        rank = None if self.constraint == "symmetric" else self.rank or problem.d
-        return Chart(problem.d, rank, self.covariance == "free", problem.n_items)
+    def _chart(self, d: int, n_items: int) -> Chart:
+        rank = None if self.constraint == "symmetric" else self.rank or d
+        return Chart(d, rank, self.covariance == "free", n_items)
 
-    def _previous(self, problem: PopulationProblem, crowd: Crowd) -> Array | None:
+    def _earlier_end(self, chart: Chart, units: Units) -> Array | None:
         """Return where an earlier fit ended, in the units of these people; None where it is not to be used."""
         if not (self.warm_start and hasattr(self, "pseudo_ideal_mean_")):
             return None
-        d = crowd.d
-        if self.metric_.shape[0] != d:
+        if self.metric_.shape[0] != chart.d:
             raise DataError(
-                f"warm_start has a metric of {self.metric_.shape[0]} features to go on from, but items have {d}; use "
-                "the items of the earlier fit, or warm_start=False"
+                f"warm_start has a metric of {self.metric_.shape[0]} features to go on from, but items have {chart.d}; "
+                "use the items of the earlier fit, or warm_start=False"
             )
-        law = crowd.units.law_inside(Law(self.metric_, self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_))
-        # a direction that the metric has lost has no gradient, and could never be found again
-        metric = (1.0 - LIFT) * law.metric + LIFT * np.trace(law.metric) / d * np.eye(d)
-        spread = float(np.sqrt(np.trace(self.ideal_covariance_) / d)) / crowd.units.size
-        free = self.covariance == "free"
-        effects = self._item_effects(problem.n_items)
-        return self._chart(problem).theta(
-            metric, law.mean, law.covariance if free else np.array([np.log(spread)]), effects
-        )
+        effects = self._item_effects(chart.n_items)
+        law = Law(self.metric_, self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_, effects)
+        spread = float(np.sqrt(np.trace(self.ideal_covariance_) / chart.d)) / units.size
+        return start_from(chart, units.law_inside(law), spread)
 
-    def _best_of_starts(self, problem: PopulationProblem, previous: Array | None) -> PopulationFit:
-        """Fit from every start, all under the ridge of the first, and return the best end.
+    # ------------------------------------------------------------------------------------- what was found
 
-        With many people the starts are compared, and the ridge is found, on some of them; the fit to all then begins
-        where those ended. A warm start has one: where the earlier fit ended.
-        """
-        chart, saved = self._chart(problem), problem.checkpoint
-        some = problem.thinned()
-        state = None if saved is None else saved.state("starts")
-        if saved is None or state is None:
-            best = self._from_starts(some, chart, previous)
-            state = best.result.state
-            ridges = _ridges(best)
-            if saved is not None:
-                saved.save("starts", state, values=self.starts_, **ridges)
-            if some is problem:
-                return best
+    def _describe_law(self, law: Law, spread: float | None) -> None:
+        """Set what is known of the metric and the population, s being given where it is isotropic."""
+        d = law.mean.size
+        self.scale_ = float(np.trace(law.metric)) / d
+        self.shape_ = law.metric / self.scale_ if self.scale_ != 0 else law.metric
+        self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_ = law.mean, law.covariance
+        for name in ("item_effects_", "item_effect_spread_"):  # of an earlier fit
+            if hasattr(self, name):
+                delattr(self, name)
+        inverse = np.linalg.pinv(law.metric, rcond=1e-6, hermitian=True)
+        self.ideal_mean_ = -0.5 * inverse @ law.mean
+        if spread is not None:
+            self.ideal_covariance_ = spread**2 * np.eye(d)
         else:
-            self.starts_ = saved.value("values")
-            ridges = {name: float(saved.value(name)) for name in ("ridge", "size_ridge", "item_ridge")}
-        start = state if some is problem else state.point
-        return problem.fit("fit", chart, start, **ridges, **self._options())
+            self.ideal_covariance_ = 0.25 * inverse @ law.covariance @ inverse
 
-    def _from_starts(self, some: PopulationProblem, chart: Chart, previous: Array | None) -> PopulationFit:
-        options = self._options()
-        rng = np.random.default_rng(self.random_state)
-        given = 0.0 if self.ridge is None or isinstance(self.ridge, str) else float(self.ridge)
-        ends: list[PopulationFit] = []
-        for number in range(self.starts if previous is None else 1):
-            start = _start(chart, rng if number else None) if previous is None else previous
-            if self.ridge == "evidence" and not ends:
-                ends.append(fit_with_evidence(some.total, chart, start, take_up=some.take_up, **options))
-            elif not ends:
-                ends.append(some.fit("start", chart, start, ridge=given, **options))
-            else:
-                ends.append(self._another_end(some, chart, start, ends))
-        self.starts_ = np.array([-end.result.at.value for end in ends])
-        return ends[int(np.argmax(self.starts_))]
-
-    def _another_end(
-        self, some: PopulationProblem, chart: Chart, start: Array, ends: list[PopulationFit]
-    ) -> PopulationFit:
-        """Return where a later start ends: as closely as it takes to say whether it agrees, all the way if it wins."""
-        loosely = self._options() | {"tolerance": max(self.tol, AGREEMENT_KNOWN)}
-        stage = f"start {len(ends)}"
-        end = some.fit(stage, chart, start, **_ridges(ends[0]), **loosely)
-        if end.result.at.value < min(other.result.at.value for other in ends) - AGREEMENT_KNOWN:
-            end = some.fit(f"{stage}, closely", chart, end.theta, **_ridges(ends[0]), **self._options())
-        return end
-
-    def _options(self) -> dict[str, Any]:
-        return {"tolerance": self.tol, "max_iterations": self.max_iter}
-
-    def _check_integration(
-        self, problem: PopulationProblem, fit: PopulationFit
-    ) -> tuple[PopulationProblem, PopulationFit]:
-        """Set `approximation_error_`, and refit on grids where propagation is not good enough and grids are possible.
-
-        The error is how far an exact integral would move the metric, in its standard errors (the largest entry).
-        """
-        d, p = problem.d, degrees_of_freedom(problem.d)
-        information = with_ridge(fit.information, fit, d)
-        self.approximation_error_ = 0.0
-        if problem.widest > problem.largest_grid:
-            shift = problem.method_shift(fit.natural, information)[:p]
-            errors = np.sqrt(np.maximum(np.diag(_inverse(information))[:p], 1e-300))
-            self.approximation_error_ = float(np.max(np.abs(shift) / errors))
-            if self.integration == "auto" and self.approximation_error_ > GOOD_ENOUGH and problem.widest <= 2:
-                problem = replace(problem, largest_grid=2)
-                fit = problem.fit("grid", self._chart(problem), fit.theta, **_ridges(fit), **self._options())
-                self.approximation_error_ = 0.0
-        grids = "on a grid" if problem.widest <= problem.largest_grid else "by expectation propagation"
-        self.integration_ = f"people were integrated out {grids}"
-        return problem, fit
-
-    def _corrected(self, problem: PopulationProblem, fit: PopulationFit) -> PopulationFit:
-        """Return the fit with the scale's small-sample bias taken out; the shape stays."""
-        d, p = problem.d, degrees_of_freedom(problem.d)
-        self.scale_correction_, path = 0.0, np.zeros(fit.natural.size)
-        if self.constraint == "psd":
-            self.scale_correction_, path = scale_correction(problem.total, fit, d)
-        natural = fit.natural + self.scale_correction_ * path
-        natural[:p] = np.exp(self.scale_correction_) * fit.natural[:p]
-        if self.covariance == "free":  # along the path, but within the cone
-            of = slice(p + d, fit.own)
-            Sigma = fit.natural[of]
-            natural[of] = np.exp(self.scale_correction_ * float(path[of] @ Sigma / (Sigma @ Sigma))) * Sigma
-        return replace(fit, natural=natural)
-
-    def _describe_metric(self, problem: PopulationProblem, fit: PopulationFit, units: Units) -> None:
-        """Set what is known of the metric, in the items' own units."""
-        d, p = problem.d, degrees_of_freedom(problem.d)
-        metric = problem.structure.law(fit.natural, d).metric / units.size**2
-        self.scale_ = float(np.trace(metric)) / d
-        self.shape_ = metric / self.scale_ if self.scale_ != 0 else metric
+    def _describe_fit(self, problem: PopulationProblem, fit: PopulationFit, units: Units) -> None:
+        """Set what a fit by scoring finds, in the items' own units."""
+        law = problem.structure.law(fit.natural, problem.d)
+        isotropic = self.covariance == "isotropic"
+        spread = units.size * float(np.exp(fit.natural[fit.own - 1])) if isotropic else None
+        self._describe_law(units.law_outside(law), spread)
+        if law.effects is not None:
+            self.item_effects_, self.item_effect_spread_ = law.effects.copy(), float(fit.item_ridge**-0.5)
         self.ridge_, self.size_ridge_ = fit.ridge, fit.size_ridge
         self.determined_, self.log_likelihood_ = fit.determined, fit.value
+        self.spread_ = problem.spread(law)
         self.scale_error_ = self.question_bias_ = float("nan")
-        if self.uncertainty:
-            symmetric, information = self._without_constraint(problem, fit)
-            self.symmetric_metric_ = smat(symmetric[:p]) / units.size**2
-            self.metric_covariance_ = _inverse(information)[:p, :p] / units.size**4
-            self.standard_errors_ = smat(np.sqrt(np.maximum(np.diag(self.metric_covariance_), 0.0)))
-            trace = svec(np.eye(d)) / d
-            error = max(float(trace @ self.metric_covariance_ @ trace), 0.0) ** 0.5
-            self.scale_error_ = error / abs(self.scale_) if self.scale_ != 0 else float("inf")
-            self.question_bias_ = problem.question_bias(fit.natural)
 
-    def _without_constraint(self, problem: PopulationProblem, fit: PopulationFit) -> tuple[Array, Array]:
-        """Return natural parameters and information of the fit over all symmetric matrices, without a ridge.
-
-        Neither the boundary of the cone nor shrinkage then bends intervals. Where the answers leave it undetermined
-        the ridges of the fit are kept.
-        """
-        d = problem.d
-        law = problem.structure.law(fit.natural, d)
+    def _describe_uncertainty(
+        self, problem: PopulationProblem, fit: PopulationFit, units: Units, stopping: dict[str, Any]
+    ) -> None:
+        """Set how sure the metric is, and whether the questions were chosen for people."""
         free = self.covariance == "free"
-        chart = Chart(d, None, free, problem.n_items)
-        # a crowd that prefers what is far has no metric to start from, and an isotropic fit cannot cross zero
-        metric = law.metric if np.trace(law.metric) > NO_METRIC * d else -0.5 * np.eye(d)
-        spread = law.covariance if free else fit.natural[fit.own - 1 : fit.own]
-        start = chart.theta(metric, law.mean, spread, law.effects)
-        ridges = {"ridge": 0.0, "item_ridge": fit.item_ridge}  # without a ridge, items alone would explain everything
-        unbound = problem.fit("symmetric", chart, start, **ridges, **self._options())
-        if not unbound.result.converged:
-            unbound = problem.fit("symmetric with ridge", chart, start, **_ridges(fit), **self._options())
-        information = unbound.information
-        if problem.n_people < PEOPLE_A_PARAMETER * information.shape[0]:
-            information = observed_information(problem.total, unbound.natural)
-        return unbound.natural, with_ridge(information, unbound, d)
+        uncertainty = uncertainty_of(problem, fit, units.size, free=free, **stopping)
+        self.symmetric_metric_, self.metric_covariance_ = uncertainty.symmetric, uncertainty.covariance
+        self.standard_errors_ = uncertainty.standard_errors
+        self.scale_error_ = uncertainty.scale_error / abs(self.scale_) if self.scale_ != 0 else float("inf")
+        self.question_bias_ = problem.question_bias(fit.natural)
 
     def _describe_people(self, problem: PopulationProblem, fit: PopulationFit, crowd: Crowd) -> Array:
-        """Set the law of people and return everybody's v (K, d), in the items' own units.
+        """Set how well people are known, and return everybody's v (K, d), in the items' own units.
 
         Of a scan nobody's is returned: they may be too many to keep.
         """
-        units, inside = crowd.units, problem.structure.law(fit.natural, problem.d)
-        law = units.law_outside(inside)
-        isotropic = self.covariance == "isotropic"
-        self._describe_law(law, units.size * float(np.exp(fit.natural[fit.own - 1])) if isotropic else None)
-        if inside.effects is not None:
-            self.item_effects_, self.item_effect_spread_ = inside.effects.copy(), float(fit.item_ridge**-0.5)
-        self.spread_ = problem.spread(inside)
-        self.pseudo_ideal_covariances_ = None
+        self.pseudo_ideal_covariances_: Array | None = None
         if crowd.users is None:
             return np.empty((0, problem.d))
-        points, spreads = problem.people(inside, crowd.n_users)
+        law, units = problem.structure.law(fit.natural, problem.d), crowd.units
+        points, spreads = problem.people(law, crowd.n_users)
         self.pseudo_ideal_covariances_ = None if spreads is None else spreads / units.size**2
-        return points / units.size - 2.0 * units.centre @ law.metric
+        return units.points_outside(points, units.law_outside(law).metric)
 
-    def _solution(self, fit: PopulationFit, answers: float, clock: float) -> Solution:
+    def _solution(self, fit: PopulationFit, crowd: Crowd, clock: float) -> Solution:
         """Return how the fit ended, with a warning for everything it cannot know."""
         done = fit.result.converged
-        status = "Solved" if done else f"Stopped after {self.max_iter} iterations, short of tol={self.tol:g}"
-        apart = float(np.ptp(self.starts_))
-        n = self.starts_.size
-        status += f"; {n} starts agree." if n > 1 and apart < AGREEMENT else "."
-        status += f" {self.integration_.capitalize()}"
-        if self.approximation_error_ > 0:
-            status += (
-                f", which moves no entry of the metric by more than {self.approximation_error_:.2g} standard errors"
-            )
-        status += "."
-        notes: list[tuple[type[CrowdmetricWarning], str]] = []
-        if not done:
-            notes.append((ConvergenceWarning, "the fit has not converged; raise max_iter"))
-        if apart >= AGREEMENT:
-            text = f"{n} starts ended up to {apart:.2g} nats apart, and the best is kept; raise starts"
-            notes.append((ConvergenceWarning, text))
-        if self.scale_error_ > LOOSE_SCALE or self.spread_ > NOISELESS:
-            text = (
-                "the scale of the metric is not known: the answers look free of noise, or say too little about it; "
-                "rely on shape_, not on metric_"
-            )
-            notes.append((NotIdentifiedWarning, text))
-        if abs(self.question_bias_) > BIASED:
-            text = (
-                f"questions look chosen for the people who answered them (z = {self.question_bias_:.1f}), which "
-                "biases the metric; ask at random, or use MatchedMetric"
-            )
-            notes.append((NotIdentifiedWarning, text))
-        for kind, text in notes:
-            warnings.warn(text, kind, stacklevel=3)
-        p = degrees_of_freedom(self.shape_.shape[0])
-        if self.determined_ < 0.95 * (p - 1):
-            status += (
-                f" The answers determine {self.determined_:.0f} of the {p - 1} parameters of the metric's shape; "
-                "a ridge towards a multiple of the identity stands in for the rest."
-            )
-        size = float(svec(np.eye(self.shape_.shape[0])) @ fit.natural[:p]) / self.shape_.shape[0]
-        if self.size_ridge_ > 0 and size < NO_METRIC:
-            status += " The answers do not support a metric: it is drawn to nothing, and people have linear utilities."
-        status += "".join(f" {text[0].upper()}{text[1:]}." for _, text in notes)
+        doubts = doubts_about(
+            converged=done, starts=self.starts_, scale_error=self.scale_error_, spread=self.spread_,
+            question_bias=self.question_bias_,
+        )  # fmt: skip
+        for doubt in doubts:
+            warnings.warn(doubt.text, doubt.kind, stacklevel=3)
+        status = status_of(
+            fit, crowd.d, doubts, starts=self.starts_, integration=self.integration_,
+            approximation_error=self.approximation_error_,
+            unfinished=f"Stopped after {self.max_iter} iterations, short of tol={self.tol:g}",
+        )  # fmt: skip
         seconds = perf_counter() - clock
-        return Solution(status, done, -fit.value / answers, float("nan"), fit.result.iterations, seconds)
+        return Solution(status, done, -fit.value / crowd.weight, float("nan"), fit.result.iterations, seconds)
+
+    # ------------------------------------------------------------------------------------- by gradients alone
+
+    def _fit_by_gradients(self, rows: Rows, loss: Loss, clock: float) -> Self:
+        """Fit many features, or in single precision: no ridge, no standard errors."""
+        d = rows.items.shape[1]
+        check_for_gradients(
+            d, covariance=self.covariance, constraint=self.constraint, checkpoint=self.checkpoint,
+            warm_start=self.warm_start, item_effects=self.item_effects,
+        )  # fmt: skip
+        rank, units = self.rank or min(d, DEFAULT_RANK), Units.of(rows.items, rows.pairs)
+        told = None if self.progress is None else after_steps(Passes(self.progress, rows.users.size, USUAL_GRADIENTS))
+        fit = fit_low_rank_law(
+            replace(rows.jointly(), items=units.inside(rows.items)), rank, loss,
+            engine=self.engine if isinstance(self.engine, TorchEngine) else None, max_iterations=self.max_iter,
+            tolerance=SINGLE_TOLERANCE if self._is_single() else DOUBLE_TOLERANCE, after_step=told,
+        )  # fmt: skip
+        law, result = units.law_outside(fit.law), fit.result
+        self._describe_law(law, float(np.exp(fit.log_spread)) * units.size)
+        self.log_likelihood_, self.starts_ = result.value, np.array([result.value])
+        self.ridge_ = self.size_ridge_ = 0.0
+        self.scale_error_ = self.question_bias_ = self.approximation_error_ = self.spread_ = float("nan")
+        self.pseudo_ideal_covariances_ = None
+        status = "Solved by" if result.converged else "Stopped after"
+        status += f" {result.passes} passes for a metric of rank {rank}; standard errors were not found."
+        if not result.converged:
+            warnings.warn(NOT_CONVERGED, ConvergenceWarning, stacklevel=3)
+        objective, seconds = -result.value / float(rows.weight.sum()), perf_counter() - clock
+        solution = Solution(status, result.converged, objective, float("nan"), result.passes, seconds)
+        self._finish(self.scale_ * self.shape_, rows.users, units.points_outside(fit.points, law.metric), solution)
+        return self
 
     # ------------------------------------------------------------------------------------- predictions
 
@@ -682,26 +486,3 @@ class PopulationMetric(CrowdMetric):
         told = np.atleast_2d(np.cov(self.pseudo_ideal_points_.T, ddof=0))
         values, vectors = np.linalg.eigh(self.pseudo_ideal_covariance_ - told)
         return (vectors * np.maximum(values, 0.0)) @ vectors.T
-
-
-def _start(chart: Chart, rng: np.random.Generator | None) -> Array:
-    """Return where to begin, for items of size one: twice the identity, or (with `rng`) a metric drawn at random."""
-    d = chart.d
-    metric, spread = 2.0 * np.eye(d), 1.0 / np.sqrt(d)
-    if rng is not None:
-        G = rng.standard_normal((d, d))
-        metric, spread = 2.0 * d * (G @ G.T) / np.sum(G * G), spread * float(np.exp(0.25 * rng.standard_normal()))
-    covariance = 4.0 * spread**2 * metric @ metric
-    return chart.theta(metric, np.zeros(d), covariance if chart.free else np.array([np.log(spread)]))
-
-
-def _ridges(fit: PopulationFit) -> dict[str, Any]:
-    return {"ridge": fit.ridge, "size_ridge": fit.size_ridge, "item_ridge": fit.item_ridge}
-
-
-def _inverse(information: Array) -> Array:
-    """Return the inverse, with directions of no information given an infinite variance in effect."""
-    scale = 1.0 / np.sqrt(np.maximum(np.diag(information), 1e-300))
-    values, vectors = np.linalg.eigh(information * scale[:, None] * scale)
-    values = np.maximum(values, 1e-12 * values[-1])
-    return (vectors / values) @ vectors.T * scale[:, None] * scale

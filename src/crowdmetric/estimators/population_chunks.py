@@ -204,7 +204,7 @@ class Sample:
                 *(np.concatenate([getattr(b, f.name) for b in several]) for f in fields(PopulationBlock))
             )
             d = whole.span.shape[2]
-            size = max(1, BLOCK_SIZE // (m * (d * (d + 1) // 2)))
+            size = max(1, BLOCK_SIZE // (m * degrees_of_freedom(d)))
             for begin in range(0, whole.person.size, size):
                 part = slice(begin, begin + size)
                 blocks.append(PopulationBlock(*(getattr(whole, f.name)[part] for f in fields(whole))))

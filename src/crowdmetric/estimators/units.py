@@ -3,7 +3,7 @@
 The model does not change when items are shifted or scaled, only its parameters do; solvers start and stop better
 where everything is of size one. With ``x = c + a x̃``::
 
-    M = M̃ / a²      μ = μ̃ / a − 2 M c      Σ = Σ̃ / a²
+    M = M̃ / a²      μ = μ̃ / a − 2 M c      Σ = Σ̃ / a²      v = ṽ / a − 2 M c
 """
 
 from __future__ import annotations
@@ -46,6 +46,10 @@ class Units:
         metric = law.metric / self.size**2
         mean = law.mean / self.size - 2.0 * metric @ self.centre
         return Law(metric, mean, law.covariance / self.size**2, law.effects)
+
+    def points_outside(self, points: Array, metric: Array) -> Array:
+        """Return people's v (K, d) in the items' own units, the metric being in those."""
+        return points / self.size - 2.0 * self.centre @ metric
 
     def law_inside(self, law: Law) -> Law:
         """Return a law of the items' own units in these."""

@@ -32,6 +32,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.estimators.inputs import read_rows
 from crowdmetric.estimators.population_chunks import crowd_in_memory
 from crowdmetric.estimators.population_problem import PopulationProblem
+from crowdmetric.estimators.population_starts import a_start
 from crowdmetric.estimators.units import Units
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.solvers.charts import Chart
@@ -96,19 +97,12 @@ class CrowdModel:
         if self.metric in ("psd", "symmetric"):
             chart = Chart(d, d if self.metric == "psd" else None, self.covariance == "free", n_items)
             natural = fit_with_evidence(
-                problem.total, chart, _start(chart), tolerance=TOLERANCE, max_iterations=STEPS
+                problem.total, chart, a_start(chart), tolerance=TOLERANCE, max_iterations=STEPS
             ).natural
         else:
             restricted = Restricted(d, self.metric == "identity", self.covariance == "free")
             natural = restricted.natural(_minimise(problem, restricted).point)
         return Crowd(items, units, structure.law(natural, d), loss)
-
-
-def _start(chart: Chart) -> Array:
-    """Return twice the identity and people as far out as items, for items of size one (as `PopulationMetric` does)."""
-    d = chart.d
-    metric, spread = 2.0 * np.eye(d), 1.0 / np.sqrt(d)
-    return chart.theta(metric, np.zeros(d), 4.0 * spread**2 * metric @ metric if chart.free else np.log([spread]))
 
 
 @dataclass(frozen=True)
@@ -120,7 +114,7 @@ class Restricted:
     free: bool
 
     def start(self) -> Array:
-        """Return where to begin: see `_start`."""
+        """Return where to begin: where `PopulationMetric` does (`a_start`)."""
         d = self.d
         spread = (4.0 / np.sqrt(d) * np.eye(d)).ravel() if self.free else np.log([1.0 / np.sqrt(d)])
         return np.concatenate([[np.log(2.0)] if self.identity else [], np.zeros(d), spread])

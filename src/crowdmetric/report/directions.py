@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from crowdmetric.estimators.population import LOOSE_SCALE
+from crowdmetric.estimators.population_verdict import LOOSE_SCALE
 from crowdmetric.persist import SavedModel
 from crowdmetric.symmetric import svec
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lstsq
 from scipy.stats import chi2
 
-from crowdmetric.estimators.population import AGREEMENT, BIASED, LOOSE_SCALE
+from crowdmetric.estimators.population_verdict import AGREEMENT, BIASED, LOOSE_SCALE
 from crowdmetric.identifiability import Diagnosis
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.directions import symmetric_fit

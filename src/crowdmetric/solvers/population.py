@@ -40,13 +40,14 @@ from crowdmetric.symmetric import degrees_of_freedom, dimension, svec
 from crowdmetric.users.population import Sums
 
 __all__ = [
+    "NO_METRIC",
     "PopulationFit",
     "Total",
     "fit_law",
     "fit_with_evidence",
     "observed_information",
     "remembering",
-    "scale_correction",
+    "traceless",
     "with_ridge",
 ]
 
@@ -58,14 +59,12 @@ REFITS, SETTLED = 6, 0.1
 MORE_REFITS = 15
 # A size ‖cI‖ / √d that is none, for items of size one: a ridge on the size need not hold it below.
 NO_SIZE = 0.01
+# A mean eigenvalue c, for items of size one, that is as good as none: what is left of a metric drawn to nothing.
+NO_METRIC = 0.02
 # A ridge on the size that changes it by a smaller share does not matter.
 LEAST_SHARE = 0.01
 # The first guess of 1/ω², and its limits: utilities that differ by less than 0.01 are none.
 ITEM_RIDGE, LEAST_ITEM_RIDGE, MOST_ITEM_RIDGE = 4.0, 1e-4, 1e4
-# The difference of log scale that the scale's correction is measured by, and the most it may be.
-STEP, MOST_CORRECTION = 0.05, 0.5
-# By how much the logarithm of an isotropic spread may change along with the scale's; beyond, nothing determines it.
-MOST_SPREAD = 10.0
 # The tolerance of the fits on the way there, in nats.
 ROUGH = 0.05
 # Steps that correct the curvature, where different parameters are different metrics.
@@ -118,17 +117,22 @@ class PopulationFit:
         """How many natural parameters come before the items' utilities."""
         return self.natural.size - self.n_items
 
+    @property
+    def ridges(self) -> dict[str, float]:
+        """The strengths of the ridges, as `fit_law` takes them."""
+        return {"ridge": self.ridge, "size_ridge": self.size_ridge, "item_ridge": self.item_ridge}
+
 
 def with_ridge(information: Array, fit: PopulationFit, d: int) -> Array:
     """Return an information (n, n) with the ridges of a fit."""
     p = degrees_of_freedom(d)
     out = information.copy()
-    out[:p, :p] += _ridge(fit.natural[:p], fit.ridge, _traceless(d))[2] + fit.size_ridge * _along_identity(d)
+    out[:p, :p] += _ridge(fit.natural[:p], fit.ridge, traceless(d))[2] + fit.size_ridge * _along_identity(d)
     out[fit.own :, fit.own :] += fit.item_ridge * np.eye(fit.n_items)
     return out
 
 
-def _traceless(d: int) -> Array:
+def traceless(d: int) -> Array:
     """Return P (p, p), the projector on symmetric matrices without trace."""
     identity = svec(np.eye(d)) / np.sqrt(d)
     return np.eye(identity.size) - np.outer(identity, identity)
@@ -154,7 +158,7 @@ def fit_law(
 ) -> PopulationFit:
     """Maximise the penalised likelihood from `start`, a θ or the state of an iteration to take up again."""
     p = degrees_of_freedom(chart.d)
-    P, E = _traceless(chart.d), size_ridge * _along_identity(chart.d)
+    P, E = traceless(chart.d), size_ridge * _along_identity(chart.d)
     last: dict[bytes, Sums] = {}
 
     def function(theta: Array) -> Quadratic:
@@ -227,7 +231,7 @@ def fit_with_evidence(
     `fit_law`.
     """
     p = degrees_of_freedom(chart.d)
-    P = _traceless(chart.d)
+    P = traceless(chart.d)
     total = remembering(total)
     ridge, size_ridge, item_ridge, fit = 1.0, 0.0, ITEM_RIDGE, None
     loosely = options | {"tolerance": max(ROUGH, options.get("tolerance", 0.0))}
@@ -294,7 +298,7 @@ def _ridge(m: Array, ridge: float, P: Array) -> tuple[float, Array, Array]:
 def _determined(fit: PopulationFit, d: int) -> float:
     """Return γ from the information with the ridges."""
     p = degrees_of_freedom(d)
-    bend = _ridge(fit.natural[:p], fit.ridge, _traceless(d))[2]
+    bend = _ridge(fit.natural[:p], fit.ridge, traceless(d))[2]
     known = _pseudo_inverse(with_ridge(fit.information, fit, d))[:p, :p]
     return float(np.clip(p - 1 - np.sum(known * bend), 0.0, p - 1))
 
@@ -303,49 +307,6 @@ def _pseudo_inverse(A: Array) -> Array:
     scale = 1.0 / np.sqrt(np.maximum(np.diag(A), 1e-300))
     inverse: Array = np.linalg.pinv(A * scale[:, None] * scale, hermitian=True) * scale[:, None] * scale
     return inverse
-
-
-def scale_correction(total: Total, fit: PopulationFit, d: int) -> tuple[float, Array]:
-    """Return by how much (in its logarithm) the scale of the metric is overstated, and where else that leads.
-
-    Noise in the shape of a metric adds to its size, so that maximum likelihood overstates the scale c = tr M / d where
-    the answers are few. Cox and Reid's adjusted profile likelihood subtracts, from the likelihood of c maximised over
-    everything else ψ, half the log-determinant of the information about ψ (shape M/c, μ/c and the spread)::
-
-        ℓ_A(log c) = max_ψ ℓ − ½ log det j_ψψ
-
-    One Newton step on it from the maximum of ℓ is taken here, along the path of ψ̂(log c). Returned are the step
-    Δ log c and the change of the natural parameters along the path, (n,).
-    """
-    p = degrees_of_freedom(d)
-    trace = svec(np.eye(d)) / d
-    w = np.zeros(fit.natural.size)
-    w[:p] = trace / float(trace @ fit.natural[:p])  # the gradient of log c
-    A = with_ridge(fit.information, fit, d)
-    path = np.linalg.lstsq(A, w, rcond=1e-10)[0]
-    known = 1.0 / float(w @ path)  # the information about log c alone
-    path *= known
-    if fit.own == p + d + 1 and abs(path[p + d]) > MOST_SPREAD:  # people in one place: their spread is not known
-        path[p + d] = 0.0
-    basis = np.linalg.svd(_traceless(d))[0][:, : p - 1]
-    # shape and μ are counted in units of c, a free Σ in units of c²; utilities of items have a law of their own
-    units = p - 1 + d + (2 * p if fit.own > p + d + 1 else 0)
-
-    def half_log_determinant(step: float) -> float:
-        moved = replace(fit, natural=fit.natural + step * path)
-        sums = total(moved.natural)
-        assert sums.information is not None
-        j = with_ridge(sums.information, moved, d)
-        shape = basis.T @ j[:p, :p] @ basis
-        cross = basis.T @ j[:p, p:]
-        inner = np.block([[shape, cross], [cross.T, j[p:, p:]]])
-        return 0.5 * float(np.linalg.slogdet(inner)[1]) + units * step
-
-    slope = (half_log_determinant(STEP) - half_log_determinant(-STEP)) / (2.0 * STEP)
-    correction = -slope / known
-    if not np.isfinite(correction):
-        return 0.0, path
-    return float(np.clip(correction, -MOST_CORRECTION, MOST_CORRECTION)), path
 
 
 def observed_information(total: Total, natural: Array) -> Array:

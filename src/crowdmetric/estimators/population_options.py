@@ -1,0 +1,96 @@
+"""What may be asked of a population fit, and what goes with what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.engines.torch_engine import TorchEngine
+from crowdmetric.errors import DataError
+from crowdmetric.estimators.inputs import CONSTRAINTS, check_options, positive_number
+from crowdmetric.estimators.population_integration import INTEGRATIONS
+from crowdmetric.losses import Loss
+from crowdmetric.tables import ComparisonScan
+from crowdmetric.users.item_effects import check_item_effects
+from crowdmetric.users.population import STRUCTURES
+
+__all__ = ["check_for_gradients", "check_population_options", "items_with_effects"]
+
+
+def check_population_options(
+    d: int,
+    loss: Loss,
+    *,
+    covariance: Any,
+    rank: Any,
+    constraint: Any,
+    ridge: Any,
+    integration: Any,
+    starts: Any,
+    tol: Any,
+    max_iter: Any,
+    random_state: Any,
+    item_effects: Any,
+) -> None:
+    """Check the parameters of a `PopulationMetric` for items of d features."""
+    if not (loss.needs_binary and loss.is_smooth):
+        raise DataError(f"loss={loss.name!r} is not a likelihood of binary answers; use 'logistic' or 'probit'")
+    for name, value, known in (
+        ("covariance", covariance, tuple(STRUCTURES)),
+        ("constraint", constraint, CONSTRAINTS),
+        ("integration", integration, INTEGRATIONS),
+    ):
+        if value not in known:
+            raise DataError(f"{name}={value!r} is unknown; use {' or '.join(map(repr, known))}")
+    if rank is not None and (isinstance(rank, bool) or not 1 <= rank <= d):
+        raise DataError(f"rank={rank!r} is not between 1 and the {d} features of the items")
+    if rank is not None and constraint == "symmetric":
+        raise DataError(f"rank={rank} has no use with constraint='symmetric'; leave one of them out")
+    if isinstance(ridge, str) and ridge != "evidence":
+        raise DataError(f"ridge={ridge!r} is unknown; use 'evidence', a number or None")
+    if not isinstance(ridge, str) and ridge not in (None, 0):
+        positive_number(ridge, "ridge")
+    if item_effects not in (True, False):
+        raise DataError(f"item_effects={item_effects!r} is unknown; use True or False")
+    if item_effects and ridge != "evidence":
+        raise DataError(
+            f"item_effects are shrunk by the evidence, which ridge={ridge!r} rules out; use ridge='evidence'"
+        )
+    check_options(tol, max_iter, 2, random_state)
+    if isinstance(starts, bool) or not isinstance(starts, int) or starts < 1:
+        raise DataError(f"starts={starts!r} is not a whole number of at least 1")
+
+
+def check_for_gradients(
+    d: int, *, covariance: str, constraint: str, checkpoint: Any, warm_start: bool, item_effects: bool
+) -> None:
+    """Check that nothing is asked of a fit by gradients alone that it cannot do."""
+    for name, value, only in (("covariance", covariance, "isotropic"), ("constraint", constraint, "psd")):
+        if value != only:
+            raise DataError(
+                f"{name}={value!r} needs outer products of scores, which {d} features or float32 rule out; "
+                f"use {name}={only!r}, or reduce the items first (crowdmetric.preprocess)"
+            )
+    for name, asked in (
+        ("checkpoint", checkpoint is not None),
+        ("warm_start", warm_start),
+        ("item_effects", item_effects),
+    ):
+        if asked:
+            raise DataError(f"{name} is for fits by scoring, which {d} features or float32 rule out; leave it out")
+
+
+def items_with_effects(pairs: Any, n_items: int, engine: Any) -> int:
+    """Return how many items have a utility of their own where `item_effects` asks for it, or say why none can."""
+    if isinstance(pairs, ComparisonScan):
+        raise DataError(
+            "item_effects is not for scanned comparisons; read them into memory with Comparisons.from_scan, or "
+            "leave it out"
+        )
+    if isinstance(engine, TorchEngine):
+        raise DataError("item_effects is not for a graphics card; leave out engine or item_effects")
+    if not isinstance(pairs, Comparisons) and np.ndim(pairs) != 2:
+        raise DataError("item_effects needs to know which items are the same; give pairs as rows (T, 2) of items")
+    return check_item_effects(n_items)
