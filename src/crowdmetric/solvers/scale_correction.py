@@ -24,7 +24,7 @@ MOST_SPREAD = 10.0
 def with_corrected_scale(total: Total, fit: PopulationFit, d: int, *, free: bool) -> tuple[PopulationFit, float]:
     """Return the fit with the scale's small-sample bias taken out, and what was added to log scale; the shape stays."""
     p = degrees_of_freedom(d)
-    correction, path = scale_correction(total, fit, d)
+    correction, path = scale_correction(total, fit, d, free=free)
     natural = fit.natural + correction * path
     natural[:p] = np.exp(correction) * fit.natural[:p]
     if free:  # along the path, but within the cone
@@ -34,7 +34,7 @@ def with_corrected_scale(total: Total, fit: PopulationFit, d: int, *, free: bool
     return replace(fit, natural=natural), correction
 
 
-def scale_correction(total: Total, fit: PopulationFit, d: int) -> tuple[float, Array]:
+def scale_correction(total: Total, fit: PopulationFit, d: int, *, free: bool) -> tuple[float, Array]:
     """Return what to add to the logarithm of the metric's scale, and where else that leads.
 
     Noise in the shape of a metric adds to its size, so that maximum likelihood overstates the scale c = tr M / d where
@@ -54,11 +54,11 @@ def scale_correction(total: Total, fit: PopulationFit, d: int) -> tuple[float, A
     path = np.linalg.lstsq(A, w, rcond=1e-10)[0]
     known = 1.0 / float(w @ path)  # the information about log c alone
     path *= known
-    if fit.own == p + d + 1 and abs(path[p + d]) > MOST_SPREAD:  # people in one place: their spread is not known
+    if not free and abs(path[p + d]) > MOST_SPREAD:  # people in one place: their spread is not known
         path[p + d] = 0.0
     basis = np.linalg.svd(traceless(d))[0][:, : p - 1]
     # shape and μ are counted in units of c, a free Σ in units of c²; utilities of items have a law of their own
-    units = p - 1 + d + (2 * p if fit.own > p + d + 1 else 0)
+    units = p - 1 + d + (2 * p if free else 0)
 
     def half_log_determinant(step: float) -> float:
         moved = replace(fit, natural=fit.natural + step * path)
