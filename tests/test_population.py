@@ -707,6 +707,19 @@ def test_clone_pickle_and_folder(base: PopulationMetric, tmp_path) -> None:
         assert other.solution_.status == base.solution_.status
 
 
+def test_a_second_fit_keeps_nothing_of_the_first() -> None:
+    """Standard errors of other answers would be taken for those of these by everything that asks for them."""
+    model = PopulationMetric(BASE.items, starts=1)
+    model.fit(BASE.pairs, BASE.y, users=BASE.users)
+    assert hasattr(model, "standard_errors_")
+    half = slice(BASE.y.size // 2)
+    model.set_params(uncertainty=False).fit(BASE.pairs[half], BASE.y[half], users=BASE.users[half])
+    fresh = clone(model).fit(BASE.pairs[half], BASE.y[half], users=BASE.users[half])
+    assert vars(model).keys() == vars(fresh).keys()
+    assert not hasattr(model, "metric_covariance_")
+    np.testing.assert_array_equal(model.metric_, fresh.metric_)
+
+
 # ------------------------------------------------------------------------------------------ what cannot be known
 
 

@@ -53,6 +53,17 @@ Array = NDArray[Any]
 
 # Parameters that do not change where a fit ends, or not what it is.
 NOT_THE_FIT = {"items", "engine", "loss", "max_iter", "jobs", "memory", "checkpoint", "progress", "warm_start"}
+# What is found only where it is asked for, or where outer products of scores are.
+NOT_ALWAYS_FOUND = (
+    "symmetric_metric_",
+    "metric_covariance_",
+    "standard_errors_",
+    "item_effects_",
+    "item_effect_spread_",
+    "determined_",
+    "integration_",
+    "scale_correction_",
+)
 # Passes over all people that a fit to many of them usually takes, to say how long it may take.
 USUAL_PASSES = 15
 # The same where only gradients are used.
@@ -243,6 +254,7 @@ class PopulationMetric(CrowdMetric):
             problem, chart, self._earlier_end(chart, crowd.units), starts=self.starts, ridge=self.ridge,
             random_state=self.random_state, **stopping,
         )  # fmt: skip
+        self._forget()
         self.starts_ = best.values
         integrated = check_integration(problem, best.fit, chart, self.integration, **stopping)
         problem, fit = integrated.problem, integrated.fit
@@ -333,15 +345,18 @@ class PopulationMetric(CrowdMetric):
 
     # ------------------------------------------------------------------------------------- what was found
 
+    def _forget(self) -> None:
+        """Take away what an earlier fit found and this one may not."""
+        for name in NOT_ALWAYS_FOUND:
+            if hasattr(self, name):
+                delattr(self, name)
+
     def _describe_law(self, law: Law, spread: float | None) -> None:
         """Set what is known of the metric and the population, s being given where it is isotropic."""
         d = law.mean.size
         self.scale_ = float(np.trace(law.metric)) / d
         self.shape_ = law.metric / self.scale_ if self.scale_ != 0 else law.metric
         self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_ = law.mean, law.covariance
-        for name in ("item_effects_", "item_effect_spread_"):  # of an earlier fit
-            if hasattr(self, name):
-                delattr(self, name)
         inverse = np.linalg.pinv(law.metric, rcond=1e-6, hermitian=True)
         self.ideal_mean_ = -0.5 * inverse @ law.mean
         if spread is not None:
@@ -420,6 +435,7 @@ class PopulationMetric(CrowdMetric):
             tolerance=SINGLE_TOLERANCE if self._is_single() else DOUBLE_TOLERANCE, after_step=told,
         )  # fmt: skip
         law, result = units.law_outside(fit.law), fit.result
+        self._forget()
         self._describe_law(law, float(np.exp(fit.log_spread)) * units.size)
         self.log_likelihood_, self.starts_ = result.value, np.array([result.value])
         self.ridge_ = self.size_ridge_ = 0.0
