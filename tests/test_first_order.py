@@ -10,7 +10,7 @@ import pytest
 from crowdmetric import PopulationMetric
 from crowdmetric.errors import DataError
 from crowdmetric.losses import Logistic, Probit
-from crowdmetric.solvers.low_rank import start_of
+from crowdmetric.solvers.low_rank import fit_low_rank, start_of
 from crowdmetric.symmetric import shape_error, svec
 from crowdmetric.users.blocks import Answers, arrange, padded_rows
 from crowdmetric.users.first_order import LowRank, Questions, moment_matrix, value_and_gradient
@@ -102,6 +102,18 @@ def test_the_moment_matrix_is_the_sum_of_signed_outer_differences() -> None:
 def test_a_start_from_nothing_is_still_a_start() -> None:
     L = start_of(-np.eye(4), np.eye(4), 2)
     assert np.linalg.norm(L) == pytest.approx(1.0)
+
+
+def test_the_value_of_a_fit_is_its_likelihood() -> None:
+    """Without the weak law on the spread, which only keeps it from running away."""
+    items, questions = crowd(3)
+
+    def function(at: LowRank) -> tuple[float, np.ndarray]:
+        return value_and_gradient(items, [questions], at, Logistic())
+
+    result = fit_low_rank(function, np.eye(6)[:, :2] / np.sqrt(2.0), np.zeros(6), 1.0)
+    assert abs(result.at.log_spread - 1.0) > 0.2  # the law costs something here
+    assert result.value == pytest.approx(function(result.at)[0], abs=1e-9)
 
 
 def test_rows_are_laid_out_once_each() -> None:

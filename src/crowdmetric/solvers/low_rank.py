@@ -29,7 +29,7 @@ SPREAD_LAW = 1.0
 
 @dataclass(frozen=True)
 class LowRankResult:
-    """Where L-BFGS ended: parameters, log-likelihood, whether it converged, passes over the people."""
+    """Where L-BFGS ended: parameters, log-likelihood (without the law on the spread), convergence, passes over people."""
 
     at: LowRank
     value: float
@@ -72,6 +72,8 @@ def fit_low_rank(
         Norms of L to choose the start among.
     tolerance
         Relative decrease of the mean loss at which to stop.
+    after_step
+        Told after every step how many passes were made so far, and what is maximised: with the law on the spread.
     """
     passes, d = 0, mean.size
 
@@ -92,15 +94,14 @@ def fit_low_rank(
     best = starts[int(np.argmin(costs))]
     scale = max(abs(min(costs)), 1.0)
 
-    def tell(state: Any) -> None:
-        if after_step is not None:
-            after_step(passes, float(-state.fun * scale))
-
     def callback(intermediate_result: Any) -> None:  # the name makes SciPy pass the result and not the point
-        tell(intermediate_result)
+        if after_step is not None:
+            after_step(passes, float(-intermediate_result.fun * scale))
 
     result = minimize(
         cost, best, jac=True, method="L-BFGS-B", callback=callback,
         options={"maxiter": max_iterations, "maxcor": 20, "ftol": tolerance, "gtol": 1e-9},
     )  # fmt: skip
-    return LowRankResult(LowRank.of(result.x, d), float(-result.fun * scale), bool(result.success), passes)
+    at = LowRank.of(result.x, d)
+    away = (at.log_spread - log_spread) / SPREAD_LAW
+    return LowRankResult(at, float(0.5 * away**2 - result.fun * scale), bool(result.success), passes)
