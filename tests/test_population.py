@@ -723,6 +723,23 @@ def test_a_second_fit_keeps_nothing_of_the_first() -> None:
 # ------------------------------------------------------------------------------------------ what cannot be known
 
 
+def test_the_spread_is_that_of_all_answers() -> None:
+    """Of people with few answers and with many, whose questions differ, in blocks that are padded."""
+    rng = np.random.default_rng(0)
+    answers = rng.integers(1, 40, 200)
+    users = np.repeat(np.arange(200), answers)
+    items = rng.standard_normal((2 * users.size, 2))
+    pairs = np.arange(2 * users.size).reshape(-1, 2)
+    items[pairs[:, 1]] *= np.where(answers > 20, 3.0, 0.3)[users][:, None]
+    weight = rng.choice([0.0, 1.0, 2.0], users.size)
+    y = answer(items, pairs, rng.standard_normal((200, 2))[users], np.eye(2), seed=1)
+    model = PopulationMetric(items, beta=1.5, uncertainty=False, starts=1)
+    model.fit(pairs, y, users=users, sample_weight=weight)
+    delta = items[pairs[:, 0]] - items[pairs[:, 1]]
+    variance = np.einsum("td,de,te->t", delta, model.pseudo_ideal_covariance_, delta)
+    assert model.spread_ == pytest.approx(1.5 * np.sqrt(np.average(variance, weights=weight)), rel=1e-10)
+
+
 def test_noiseless_answers_on_lines_do_not_give_the_scale() -> None:
     """On a line ψ = Q(x − x')(x + x' − 2u): without noise its sign does not depend on Q."""
     crowd = simulate_crowd(3, 15, 1, users=20, comparisons=4, beta=np.inf, seed=0)

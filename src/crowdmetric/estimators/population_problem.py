@@ -172,12 +172,17 @@ class PopulationProblem:
         return (sums.score - float(sums.others @ explained)) / float(np.sqrt(left))
 
     def spread(self, law: Law) -> float:
-        """Return the root mean square spread of ψ over people, in units of the answers' noise."""
-        variances = [
-            np.einsum("pmd,de,pme->pm", delta, law.covariance, delta)
-            for delta in (block.loadings @ block.span for block in self.sample.blocks[:8])
-        ]
-        return float(np.sqrt(np.mean(np.concatenate([v.ravel() for v in variances])))) * getattr(self.loss, "beta", 1.0)
+        """Return the root mean square spread of ψ over people and their answers, in units of the answers' noise.
+
+        Of the people in the sample; an answer counts as often as its weight says, and padding not at all.
+        """
+        square = weight = 0.0
+        for block in self.sample.blocks:
+            delta = block.loadings @ block.span
+            variances = np.sum((delta @ law.covariance) * delta, axis=2)
+            square += float(np.sum(block.weight * variances))
+            weight += float(np.sum(block.weight))
+        return float(np.sqrt(square / weight)) * getattr(self.loss, "beta", 1.0)
 
     def people(self, law: Law, n_people: int) -> tuple[Array, Array | None]:
         """Return means (K, d) and, where they fit, covariances (K, d, d) of everybody's v."""
