@@ -383,6 +383,25 @@ def test_a_limit_that_cannot_be_kept_is_refused(
     assert tight.room < plan.room == plan.everything
 
 
+def test_the_plan_counts_the_outer_products_of_every_job(
+    table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scores of a free law are 2p + d numbers, of an isotropic one p + d + 1, and each job adds up two such squares."""
+    monkeypatch.setattr("crowdmetric.estimators.memory._in_use", lambda: 10**8)
+    d, p = 20, 210
+    items, scan = np.random.default_rng(0).standard_normal((table.n_items, d)), scan_of(table, tmp_path)
+    a_job = {}
+    for covariance in ("isotropic", "free"):
+        one, two = (
+            PopulationMetric(items, covariance=covariance, jobs=jobs, memory="9GB").memory_plan(scan).needed
+            for jobs in (1, 2)
+        )
+        a_job[covariance] = two - one
+    assert a_job["free"] - a_job["isotropic"] == 2 * 8 * ((2 * p + d) ** 2 - (p + d + 1) ** 2)
+    with pytest.raises(DataError, match="covariance='round' is unknown"):
+        PopulationMetric(items, covariance="round").memory_plan(scan)
+
+
 # ---------------------------------------------------------------------------------------- checkpoints
 
 

@@ -18,7 +18,6 @@ from typing import Any
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.population_chunks import BLOCK_SIZE
 from crowdmetric.estimators.population_problem import PEOPLE_FOR_STARTS
-from crowdmetric.symmetric import degrees_of_freedom
 
 __all__ = ["RUNTIME", "MemoryPlan", "bytes_to_lay_out", "read_memory"]
 
@@ -91,13 +90,15 @@ class MemoryPlan:
 
     @staticmethod
     def of(
-        people: int, answers: int, items: int, d: int, theta: int, jobs: int, limit: int, chunk_rows: int
+        people: int, answers: int, items: int, d: int, theta: int, natural: int, jobs: int, limit: int, chunk_rows: int
     ) -> MemoryPlan:
-        """Return the plan for some people with answers on items of d features, for a fit of `theta` parameters."""
+        """Return the plan for some people with answers on items of d features.
+
+        Steps are taken in `theta` parameters of a chart; every job adds up outer products of scores in `natural` ones.
+        """
         a_row = 2 * 8 * d + 48  # an answer laid out: δ, s, response, weight, person and loadings
         sample = int(min(people, PEOPLE_FOR_STARTS * 2) * answers / max(people, 1)) * a_row * 2
-        n = degrees_of_freedom(d) + d + 1
-        a_job = chunk_rows * bytes_to_lay_out(d) + BLOCK_ARRAYS * 8 * BLOCK_SIZE + 2 * 8 * n * n
+        a_job = chunk_rows * bytes_to_lay_out(d) + BLOCK_ARRAYS * 8 * BLOCK_SIZE + 2 * 8 * natural**2
         work = items * 8 * d + sample + STEP_MATRICES * 8 * theta * theta + jobs * a_job
         return MemoryPlan.of_work(people, answers, work, limit, "fit", keep=answers * a_row, remedy=", or lower jobs")
 

@@ -295,19 +295,19 @@ class PopulationMetric(CrowdMetric):
 
     def _scanned(self, scan: ComparisonScan, loss: Loss) -> tuple[Crowd, int]:
         """Return the same of a scan, of which as many people are kept in memory as its limit allows."""
-        N, d = check_items(self.items).shape
-        self._check(loss, d)
-        n_items = items_with_effects(scan, N, self.engine) if self.item_effects else 0
-        return crowd_on_disk(scan, self.items, loss, Kept(self.memory_plan(scan).room)), n_items
+        plan = self.memory_plan(scan)
+        n_items = items_with_effects(scan, scan.n_items, self.engine) if self.item_effects else 0
+        return crowd_on_disk(scan, self.items, loss, Kept(plan.room)), n_items
 
     def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
         """Return how much memory a fit to a scan will take, before it starts; a limit that is too low is an error."""
-        limit = read_memory(self.memory)
         N, d = check_items(self.items).shape
+        self._check(self._loss(), d)
+        limit = read_memory(self.memory)
         theta = d * min(self.rank or d, d) + d + (d * d if self.covariance == "free" else 1)
-        jobs = LocalEngine(self.jobs).jobs
+        natural, jobs = STRUCTURES[self.covariance].size(d), LocalEngine(self.jobs).jobs
         chunk_rows = max((chunk.rows for chunk in scan.chunks), default=0)
-        return MemoryPlan.of(scan.n_users, len(scan), N, d, theta, jobs, limit, chunk_rows)
+        return MemoryPlan.of(scan.n_users, len(scan), N, d, theta, natural, jobs, limit, chunk_rows)
 
     def _problem(self, crowd: Crowd, loss: Loss, n_items: int) -> PopulationProblem:
         """Return the sums over people, with a checkpoint and with somebody who is told how the fit is coming along."""

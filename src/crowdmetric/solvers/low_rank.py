@@ -29,7 +29,7 @@ SPREAD_LAW = 1.0
 
 @dataclass(frozen=True)
 class LowRankResult:
-    """Where L-BFGS ended: parameters, log-likelihood (without the law on the spread), convergence, passes over people."""
+    """Where L-BFGS ended: parameters, log-likelihood (without the law on the spread), convergence, passes made."""
 
     at: LowRank
     value: float
