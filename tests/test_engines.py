@@ -305,3 +305,11 @@ def test_torch_says_what_is_not_there() -> None:
     assert "no graphics card was found" in TorchEngine().fallback
     with pytest.raises(DataError, match="dtype='float16' is unknown"):
         TorchEngine("cpu", "float16")
+
+
+def test_a_cluster_is_not_left_idle_without_a_word(cluster: Any) -> None:
+    """Many features are fitted by gradients, on one machine."""
+    items = np.random.default_rng(0).standard_normal((20, 80))
+    pairs = np.arange(20).reshape(-1, 2)
+    with pytest.raises(DataError, match="a cluster is for fits by scoring, which 80 features rule out"):
+        PopulationMetric(items, engine=DaskEngine(cluster)).fit(pairs, np.tile([-1, 1], 5), users=np.arange(10))

@@ -91,7 +91,8 @@ class PopulationMetric(CrowdMetric):
         Ideal points N(u₀, s²I) or N(u₀, Σ_u). Free when people form clusters or stretch along some features.
     rank : int, optional
         Largest rank of the metric; None: d, or 32 where the metric has more than 3,000 parameters (d > 76): there, and
-        in single precision, only gradients are used, without ridge or standard errors.
+        in single precision, only gradients are used, from one start, without ridge or standard errors, and all answers
+        are read into memory, whatever `memory` says.
     constraint : {'psd', 'symmetric'}, default 'psd'
         A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points.
     ridge : 'evidence', float or None, default 'evidence'
@@ -425,7 +426,7 @@ class PopulationMetric(CrowdMetric):
         d = rows.items.shape[1]
         check_for_gradients(
             d, covariance=self.covariance, constraint=self.constraint, checkpoint=self.checkpoint,
-            warm_start=self.warm_start, item_effects=self.item_effects,
+            warm_start=self.warm_start, item_effects=self.item_effects, engine=self.engine,
         )  # fmt: skip
         rank, units = self.rank or min(d, DEFAULT_RANK), Units.of(rows.items, rows.pairs)
         told = None if self.progress is None else after_steps(Passes(self.progress, rows.users.size, USUAL_GRADIENTS))

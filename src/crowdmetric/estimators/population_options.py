@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from crowdmetric.comparisons import Comparisons
+from crowdmetric.engines.dask_engine import DaskEngine
 from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.inputs import CONSTRAINTS, check_options, positive_number
@@ -64,7 +65,7 @@ def check_population_options(
 
 
 def check_for_gradients(
-    d: int, *, covariance: str, constraint: str, checkpoint: Any, warm_start: bool, item_effects: bool
+    d: int, *, covariance: str, constraint: str, checkpoint: Any, warm_start: bool, item_effects: bool, engine: Any
 ) -> None:
     """Check that nothing is asked of a fit by gradients alone that it cannot do."""
     for name, value, only in (("covariance", covariance, "isotropic"), ("constraint", constraint, "psd")):
@@ -80,6 +81,11 @@ def check_for_gradients(
     ):
         if asked:
             raise DataError(f"{name} is for fits by scoring, which {d} features or float32 rule out; leave it out")
+    if isinstance(engine, DaskEngine):
+        raise DataError(
+            f"a cluster is for fits by scoring, which {d} features rule out; leave engine out, use a TorchEngine, or "
+            "reduce the items first (crowdmetric.preprocess)"
+        )
 
 
 def items_with_effects(pairs: Any, n_items: int, engine: Any) -> int:
