@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 
 from crowdmetric.engines.torch_engine import TorchEngine
+from crowdmetric.estimators.low_rank import NUMBERS
 from crowdmetric.losses import Logistic
 from crowdmetric.solvers.low_rank import fit_low_rank, start_of
 from crowdmetric.symmetric import relative_error, shape_error
 from crowdmetric.users.first_order import LowRank, Questions, moment_matrix, value_and_gradient
 
 
-def _crowd(engine: TorchEngine, d: int, k: int, n_items: int, people: int, chunk: int, seed: int) -> Any:
+def _crowd(engine: TorchEngine, d: int, k: int, n_items: int, people: int, seed: int) -> Any:
     """Draw items and people N(0, I/d) on the device; a person is drawn as Lᵀu, which is all that answers see."""
-    torch = engine.torch
+    torch, chunk = engine.torch, engine.answers_at_once(NUMBERS)
     draw = torch.Generator(device=engine.device).manual_seed(seed)
     like = {"dtype": engine.dtype, "device": engine.device, "generator": draw}
     items = torch.randn(n_items, d, **like) / d**0.5
@@ -67,7 +68,7 @@ def _ceilings(engine: TorchEngine) -> tuple[float, float]:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
-    for name, default in (("d", 384), ("rank", 32), ("items", 10**6), ("people", 10**7), ("chunk", 10**6)):
+    for name, default in (("d", 384), ("rank", 32), ("items", 10**6), ("people", 10**7)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--device", default=None)
     parser.add_argument("--dtype", default="float32")
@@ -78,7 +79,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"device {engine.device}, {options.dtype}{'; ' + engine.fallback if engine.fallback else ''}")
     rate, bandwidth = _ceilings(engine)
     print(f"measured: {rate / 1e12:.1f} Tflop/s in matrix products, {bandwidth / 1e12:.2f} TB/s in copies")
-    items, chunks, truth = _crowd(engine, d, k, options.items, options.people, options.chunk, options.seed)
+    items, chunks, truth = _crowd(engine, d, k, options.items, options.people, options.seed)
 
     clock = perf_counter()
     C = np.eye(d) * float((items * items).sum() / items.shape[0]) / d

@@ -124,9 +124,10 @@ class Logistic:
         z = self.beta * y * psi
         e = xp.exp(-xp.abs(z))
         inverse = 1.0 / (1.0 + e)
-        value = xp.log1p(e) - xp.where(z < 0, z, xp.zeros_like(z))
-        slope = -self.beta * y * (xp.where(z >= 0, e, xp.ones_like(e)) * inverse)
-        return value, slope, self.beta**2 * e * inverse * inverse
+        less_likely = e * inverse
+        value = xp.log1p(e) - xp.clip(z, None, 0.0)
+        slope = (-self.beta * y) * xp.where(z >= 0, less_likely, inverse)
+        return value, slope, self.beta**2 * less_likely * inverse
 
     def probability(self, psi: Array) -> Array:
         """Return ``σ(βψ)``."""

@@ -57,6 +57,17 @@ class TorchEngine:
         """How many times as large blocks of people should be: a graphics card is idle between small ones."""
         return 1 if self.device == "cpu" else 64
 
+    def answers_at_once(self, numbers: int) -> int:
+        """Return how many answers to take together if each needs so many numbers for a while.
+
+        A processor's cache likes them few. A card is idle between calls and likes them many: as many as an eighth of
+        its memory holds.
+        """
+        if not self.device.startswith("cuda"):
+            return 1 << 16
+        _, memory = self.torch.cuda.mem_get_info(self.device)
+        return max(memory // (8 * numbers * self.dtype.itemsize), 1 << 16)
+
     @property
     def is_double(self) -> bool:
         """Whether arrays are of float64."""

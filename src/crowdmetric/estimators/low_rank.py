@@ -16,7 +16,7 @@ from crowdmetric.users.blocks import Answers, padded_rows
 from crowdmetric.users.first_order import Questions, moment_matrix, pull_of_people, value_and_gradient
 from crowdmetric.users.population import Law
 
-__all__ = ["DEFAULT_RANK", "LARGEST_SCORING", "LowRankFit", "fit_low_rank_law"]
+__all__ = ["DEFAULT_RANK", "LARGEST_SCORING", "NUMBERS", "LowRankFit", "fit_low_rank_law"]
 
 Array = NDArray[Any]
 
@@ -24,9 +24,8 @@ Array = NDArray[Any]
 LARGEST_SCORING = 3_000
 # The rank of a metric too large for scoring, if none is given.
 DEFAULT_RANK = 32
-# People a chunk, times answers: temporaries hold some fifty numbers each.
-CHUNK = 1 << 16
-CHUNK_ON_CARD = 1 << 20
+# Answers a chunk without an engine, and the numbers that one needs for a while: ten at each of some fifty nodes.
+CHUNK, NUMBERS = 1 << 16, 500
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def fit_low_rank_law(
     put = np.asarray if engine is None else engine.asarray
     items = put(answers.items)
     people, chunks = [], []
-    for chosen, rows in padded_rows(answers, CHUNK if engine is None or engine.device == "cpu" else CHUNK_ON_CARD):
+    for chosen, rows in padded_rows(answers, CHUNK if engine is None else engine.answers_at_once(NUMBERS)):
         filled = rows >= 0
         weight = np.where(filled, answers.weight[rows], 0.0)
         response = np.where(weight > 0, answers.response[rows], 1.0)

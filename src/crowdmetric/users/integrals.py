@@ -66,6 +66,9 @@ SIZES = {
     2: (21, 41, 81, 161),
     3: (17, 33, 65),
 }
+# A grid costs an array library some fifty calls. In single precision, where nobody asks for the very grids of the
+# compiled loops, there are fewer to choose from.
+FEW_SIZES = {1: (48, 128, 384, 1024), 2: SIZES[2], 3: SIZES[3]}
 
 
 @dataclass(frozen=True)
@@ -194,24 +197,26 @@ def on_grid(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, *
     H = loadings_of(E, S)
     lengths = xp.abs(H[:, :, 0]) if q == 1 else xp.sqrt(xp.sum(H * H, axis=2))
     steepness = getattr(loss, "beta", 1.0) * xp.max(lengths, axis=1)
-    level = _level(steepness, q)
     if isinstance(a, np.ndarray) and isinstance(loss, Logistic) and q == 1 and refine == 1:
+        level = _level(steepness, SIZES[q], q)
         return Integral(*kernels("line").logistic_on_line(a, E, H, y, weight, loss.beta, level, *lines()))
+    sizes = (SIZES if a.dtype == xp.float64 else FEW_SIZES)[q]
+    level = _level(steepness, sizes, q)
     value, slope, bend = xp.empty_like(a[:, 0]), xp.empty_like(a), xp.empty_like(S)
     for step in xp.unique_values(level):
-        grid = grid_of(q, (SIZES[q][int(step)] - 1) * refine + 1)
-        chosen = level == step
+        grid = grid_of(q, (sizes[int(step)] - 1) * refine + 1)
+        chosen = xp.nonzero(level == step)[0]
         a_, E_, H_, y_, weight_ = (x[chosen] for x in (a, E, H, y, weight))
         part = _integrate(a_, E_, H_, y_, weight_, loss, grid)
         value[chosen], slope[chosen], bend[chosen] = part.value, part.slope, part.bend
     return Integral(value, slope, bend)
 
 
-def _level(steepness: Array, q: int) -> Array:
-    """Return the place (P,) in `SIZES` of the first grid that is fine enough, or the last."""
+def _level(steepness: Array, sizes: Sequence[int], q: int) -> Array:
+    """Return the place (P,) among sizes of the first grid that is fine enough, or the last."""
     xp = array_namespace(steepness)
-    sizes = as_array(np.array(SIZES[q][:-1], dtype=np.float64), steepness)
-    return xp.searchsorted(sizes, 2.0 * REACH / FINENESS[q] * steepness + 1.0)
+    places = as_array(np.array(sizes[:-1], dtype=np.float64), steepness)
+    return xp.searchsorted(places, 2.0 * REACH / FINENESS[q] * steepness + 1.0)
 
 
 def _integrate(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss, grid: Grid) -> Integral:
@@ -228,7 +233,8 @@ def evaluate_nodes(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: 
     nodes, log_weights = as_array(grid.nodes, a), as_array(grid.log_weights, a)
     psi = a[:, :, None] + product(H, nodes.T[None])  # (P, m, Q)
     value, slope, curvature = loss.value_slope_curvature(psi, y[:, :, None])
-    log_joint = log_weights - xp.sum(weight[:, :, None] * value, axis=1)
+    cost = weight[:, :, None] * value
+    log_joint = log_weights - (cost[:, 0] if cost.shape[1] == 1 else xp.sum(cost, axis=1))
     highest = xp.max(log_joint, axis=1, keepdims=True)
     joint = xp.exp(log_joint - highest)
     total = xp.sum(joint, axis=1, keepdims=True)
