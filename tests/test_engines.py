@@ -24,12 +24,11 @@ from crowdmetric.engines.dask_engine import DaskEngine
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import DataError, SolverError
-from crowdmetric.estimators.low_rank import fit_low_rank_law
-from crowdmetric.estimators.units import Units
+from crowdmetric.estimators.inputs import read_rows
+from crowdmetric.estimators.low_rank import asked_in_memory, fit_low_rank_law
 from crowdmetric.losses import Logistic
 from crowdmetric.simulate import Crowd, simulate_crowd
 from crowdmetric.tables import spool
-from crowdmetric.users.blocks import Answers
 from crowdmetric.users.first_order import LowRank, Questions, value_and_gradient
 
 
@@ -282,12 +281,9 @@ def test_torch_gives_the_likelihood_of_numpy(m: int, dtype: str) -> None:
 def test_torch_fits_what_numpy_fits() -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed (extra: gpu)")
     crowd = simulate_crowd(4, None, None, users=1500, comparisons=1, seed=5)
-    answers = Answers(
-        items=Units.of(crowd.items, crowd.pairs).inside(crowd.items), pairs=crowd.pairs,
-        response=crowd.y.astype(float), weight=np.ones(crowd.y.size), person=crowd.users,
-        problem=np.zeros(1500, dtype=np.intp), n_problems=1,
-    )  # fmt: skip
-    here, there = (fit_low_rank_law(answers, 4, Logistic(), engine=engine) for engine in (None, TorchEngine("cpu")))
+    rows = read_rows(crowd.pairs, crowd.y, crowd.users, None, crowd.items, Logistic())
+    asked = asked_in_memory(rows)
+    here, there = (fit_low_rank_law(asked, 4, Logistic(), engine=engine) for engine in (None, TorchEngine("cpu")))
     np.testing.assert_allclose(there.law.metric, here.law.metric, atol=1e-8)
     # in single precision an estimator uses gradients alone
     model = PopulationMetric(crowd.items, rank=4, engine=TorchEngine("cpu", "float32"))

@@ -158,6 +158,10 @@ def test_what_gradients_cannot_do_is_said() -> None:
     items, pairs, y, _ = low_rank_crowd(people=50)
     with pytest.raises(DataError, match="covariance='free' needs outer products of scores"):
         PopulationMetric(items, covariance="free").fit(pairs, y, users=np.arange(y.size))
+    for options in ({"ridge": 2.0}, {"integration": "grid"}):
+        (name,) = options
+        with pytest.raises(DataError, match=f"{name}=.* is for fits by scoring, which 90 features or float32 rule out"):
+            PopulationMetric(items, **options).fit(pairs, y, users=np.arange(y.size))
 
 
 def test_flat_and_back() -> None:

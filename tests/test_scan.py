@@ -14,6 +14,7 @@ from crowdmetric import IdealPointMetric, MatchedMetric, PopulationMetric
 from crowdmetric.cli import main
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.design import matched_from_generator
+from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning
 from crowdmetric.estimators import ideal_chunks, population_problem
 from crowdmetric.estimators.inputs import read_rows
@@ -400,6 +401,33 @@ def test_the_plan_counts_the_outer_products_of_every_job(
     assert a_job["free"] - a_job["isotropic"] == 2 * 8 * ((2 * p + d) ** 2 - (p + d + 1) ** 2)
     with pytest.raises(DataError, match="covariance='round' is unknown"):
         PopulationMetric(items, covariance="round").memory_plan(scan)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("torch", [False, True])
+def test_many_features_of_a_scan_are_fitted_as_in_memory(
+    table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: float, torch: bool
+) -> None:
+    engine = None
+    if torch:
+        pytest.importorskip("torch", reason="PyTorch is not installed (extra: gpu)")
+        engine = TorchEngine("cpu")
+    monkeypatch.setattr(spool, "CHUNK_ROWS", 300)
+    monkeypatch.setattr("crowdmetric.estimators.memory._in_use", lambda: 10**8)
+    items, scan = np.random.default_rng(0).standard_normal((table.n_items, 80)), scan_of(table, tmp_path)
+    assert len(scan.chunks) > 5
+    options: dict[str, Any] = {"rank": 2, "max_iter": 10, "engine": engine}
+    with pytest.warns(ConvergenceWarning):  # ten steps are enough to tell fits apart
+        here = PopulationMetric(items, **options).fit(table)
+    there = PopulationMetric(items, **options)
+    plan = there.set_params(memory="9GB").memory_plan(scan)
+    with pytest.raises(DataError, match=r"is too little: this fit takes .* at the least; raise memory"):
+        there.set_params(memory=plan.needed - 10**6).fit(scan)
+    with pytest.warns(ConvergenceWarning):
+        there.set_params(memory=plan.needed + int(kept * plan.everything)).fit(scan)
+    np.testing.assert_allclose(there.metric_, here.metric_, rtol=0, atol=1e-8 * np.abs(here.metric_).max())
+    np.testing.assert_allclose(there.log_likelihood_, here.log_likelihood_, rtol=1e-10)
+    assert there.users_.size == 0
 
 
 # ---------------------------------------------------------------------------------------- checkpoints

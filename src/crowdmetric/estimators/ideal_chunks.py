@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.engines.local import LocalEngine
+from crowdmetric.estimators.scanned import answers_of
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.barrier import solve_barrier
 from crowdmetric.solvers.bounds import get_bound
@@ -37,22 +38,6 @@ Array = NDArray[Any]
 SAMPLE = 5_000
 # Gap of people's places, as a share of the gap asked for.
 PLACING = 0.1
-
-
-def answers_of(chunk: SpoolChunk, items: Array, drawn: NDArray[np.bool_] | None = None) -> Answers:
-    """Return the answers of a chunk's people, or of those who were drawn, numbered within it."""
-    rows = chunk.load()
-    if drawn is not None:
-        rows = rows[drawn[rows["person"]]]
-    return Answers(
-        items=items,
-        pairs=np.column_stack([rows["left"], rows["right"]]).astype(np.intp),
-        response=rows["response"].copy(),
-        weight=rows["weight"].copy(),
-        person=rows["person"].astype(np.intp),
-        problem=np.zeros(chunk.people, dtype=np.intp),
-        n_problems=1,
-    )
 
 
 def some_answers(scan: ComparisonScan, items: Array) -> Answers:

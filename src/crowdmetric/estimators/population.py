@@ -24,8 +24,17 @@ from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.checkpoints import Checkpoint, fingerprint
-from crowdmetric.estimators.inputs import Rows, alone, check_items, read_rows
-from crowdmetric.estimators.low_rank import DEFAULT_RANK, LARGEST_SCORING, fit_low_rank_law
+from crowdmetric.estimators.inputs import alone, check_items, read_rows
+from crowdmetric.estimators.low_rank import (
+    DEFAULT_RANK,
+    LARGEST_SCORING,
+    Asked,
+    asked_in_memory,
+    asked_on_disk,
+    fit_low_rank_law,
+    low_rank_plan,
+    places_of,
+)
 from crowdmetric.estimators.memory import MemoryPlan, read_memory
 from crowdmetric.estimators.passes import Passes, after_steps
 from crowdmetric.estimators.population_chunks import Crowd, Kept, crowd_in_memory, crowd_on_disk
@@ -91,8 +100,7 @@ class PopulationMetric(CrowdMetric):
         Ideal points N(u₀, s²I) or N(u₀, Σ_u). Free when people form clusters or stretch along some features.
     rank : int, optional
         Largest rank of the metric; None: d, or 32 where the metric has more than 3,000 parameters (d > 76): there, and
-        in single precision, only gradients are used, from one start, without ridge or standard errors, and all answers
-        are read into memory, whatever `memory` says.
+        in single precision, only gradients are used, from one start, without ridge or standard errors.
     constraint : {'psd', 'symmetric'}, default 'psd'
         A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points.
     ridge : 'evidence', float or None, default 'evidence'
@@ -239,16 +247,23 @@ class PopulationMetric(CrowdMetric):
             How often an answer counts; a tie is two opposite answers of half a weight.
         """
         clock = perf_counter()
-        loss = self._loss()
-        if isinstance(pairs, ComparisonScan) and not self._by_gradients(check_items(self.items).shape[1]):
+        loss, card = self._loss(), self._card()
+        if isinstance(pairs, ComparisonScan):
             alone(y, users, sample_weight)
-            crowd, n_items = self._scanned(pairs, loss)
+            kept = Kept(self.memory_plan(pairs).room)
+            if self._by_gradients(check_items(self.items).shape[1]):
+                return self._fit_by_gradients(asked_on_disk(pairs, self.items, loss, kept, card), loss, clock)
+            crowd, n_items = (
+                crowd_on_disk(pairs, self.items, loss, kept),
+                self._items_with_effects(pairs, pairs.n_items),
+            )
         else:
             rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
             self._check(loss, rows.items.shape[1])
             if self._by_gradients(rows.items.shape[1]):
-                return self._fit_by_gradients(rows, loss, clock)
-            crowd, n_items = self._in_memory(pairs, rows)
+                return self._fit_by_gradients(asked_in_memory(rows, card), loss, clock)
+            n_items = self._items_with_effects(pairs, rows.items.shape[0])
+            crowd = crowd_in_memory(rows, 1 if card is None else card.blocks, shown=n_items > 0)
         problem, chart = self._problem(crowd, loss, n_items), self._chart(crowd.d, n_items)
         stopping: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
         best = best_of_starts(
@@ -288,23 +303,21 @@ class PopulationMetric(CrowdMetric):
     def _is_single(self) -> bool:
         return isinstance(self.engine, TorchEngine) and not self.engine.is_double
 
-    def _in_memory(self, pairs: Any, rows: Rows) -> tuple[Crowd, int]:
-        """Return the people of rows, and how many items have a utility of their own."""
-        n_items = items_with_effects(pairs, rows.items.shape[0], self.engine) if self.item_effects else 0
-        larger = self.engine.blocks if isinstance(self.engine, TorchEngine) else 1
-        return crowd_in_memory(rows, larger, shown=n_items > 0), n_items
+    def _card(self) -> TorchEngine | None:
+        """Return the engine where it has arrays of its own."""
+        return self.engine if isinstance(self.engine, TorchEngine) else None
 
-    def _scanned(self, scan: ComparisonScan, loss: Loss) -> tuple[Crowd, int]:
-        """Return the same of a scan, of which as many people are kept in memory as its limit allows."""
-        plan = self.memory_plan(scan)
-        n_items = items_with_effects(scan, scan.n_items, self.engine) if self.item_effects else 0
-        return crowd_on_disk(scan, self.items, loss, Kept(plan.room)), n_items
+    def _items_with_effects(self, pairs: Any, n_items: int) -> int:
+        """Return how many items have a utility of their own."""
+        return items_with_effects(pairs, n_items, self.engine) if self.item_effects else 0
 
     def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
         """Return how much memory a fit to a scan will take, before it starts; a limit that is too low is an error."""
         N, d = check_items(self.items).shape
         self._check(self._loss(), d)
         limit = read_memory(self.memory)
+        if self._by_gradients(d):
+            return low_rank_plan(scan, N, d, self._rank_by_gradients(d), limit)
         theta = d * min(self.rank or d, d) + d + (d * d if self.covariance == "free" else 1)
         natural, jobs = STRUCTURES[self.covariance].size(d), LocalEngine(self.jobs).jobs
         chunk_rows = max((chunk.rows for chunk in scan.chunks), default=0)
@@ -421,18 +434,20 @@ class PopulationMetric(CrowdMetric):
 
     # ------------------------------------------------------------------------------------- by gradients alone
 
-    def _fit_by_gradients(self, rows: Rows, loss: Loss, clock: float) -> Self:
+    def _rank_by_gradients(self, d: int) -> int:
+        return self.rank or min(d, DEFAULT_RANK)
+
+    def _fit_by_gradients(self, asked: Asked, loss: Loss, clock: float) -> Self:
         """Fit many features, or in single precision: no ridge, no standard errors."""
-        d = rows.items.shape[1]
+        d, units, card = asked.items.shape[1], asked.units, self._card()
         check_for_gradients(
-            d, covariance=self.covariance, constraint=self.constraint, checkpoint=self.checkpoint,
-            warm_start=self.warm_start, item_effects=self.item_effects, engine=self.engine,
+            d, covariance=self.covariance, constraint=self.constraint, ridge=self.ridge, integration=self.integration,
+            checkpoint=self.checkpoint, warm_start=self.warm_start, item_effects=self.item_effects, engine=self.engine,
         )  # fmt: skip
-        rank, units = self.rank or min(d, DEFAULT_RANK), Units.of(rows.items, rows.pairs)
-        told = None if self.progress is None else after_steps(Passes(self.progress, rows.users.size, USUAL_GRADIENTS))
+        rank = self._rank_by_gradients(d)
+        told = None if self.progress is None else after_steps(Passes(self.progress, asked.n_users, USUAL_GRADIENTS))
         fit = fit_low_rank_law(
-            replace(rows.jointly(), items=units.inside(rows.items)), rank, loss,
-            engine=self.engine if isinstance(self.engine, TorchEngine) else None, max_iterations=self.max_iter,
+            asked, rank, loss, engine=card, max_iterations=self.max_iter,
             tolerance=SINGLE_TOLERANCE if self._is_single() else DOUBLE_TOLERANCE, after_step=told,
         )  # fmt: skip
         law, result = units.law_outside(fit.law), fit.result
@@ -446,9 +461,10 @@ class PopulationMetric(CrowdMetric):
         status += f" {result.passes} passes for a metric of rank {rank}; standard errors were not found."
         if not result.converged:
             warnings.warn(NOT_CONVERGED, ConvergenceWarning, stacklevel=3)
-        objective, seconds = -result.value / float(rows.weight.sum()), perf_counter() - clock
+        points = units.points_outside(places_of(asked, fit, loss, card), law.metric)
+        objective, seconds = -result.value / asked.weight, perf_counter() - clock
         solution = Solution(status, result.converged, objective, float("nan"), result.passes, seconds)
-        self._finish(self.scale_ * self.shape_, rows.users, units.points_outside(fit.points, law.metric), solution)
+        self._finish(self.scale_ * self.shape_, asked.users, points, solution)
         return self
 
     # ------------------------------------------------------------------------------------- predictions

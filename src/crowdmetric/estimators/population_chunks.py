@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.estimators.inputs import Rows, check_scan
+from crowdmetric.estimators.scanned import answers_of
 from crowdmetric.estimators.units import Units
 from crowdmetric.losses import Loss
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
-from crowdmetric.users.blocks import Answers, arrange
+from crowdmetric.users.blocks import arrange
 from crowdmetric.users.population import PopulationBlock, blocks_of
 
 __all__ = ["BLOCK_SIZE", "Chunk", "Crowd", "Held", "Kept", "Sample", "crowd_in_memory", "crowd_on_disk", "sample_of"]
@@ -110,16 +111,7 @@ class OnDisk:
         known: Sequence[PopulationBlock] | None = self.kept.get(self.number)
         if known is not None:
             return known
-        rows = self.chunk.load()
-        answers = Answers(
-            items=self.items,
-            pairs=np.column_stack([rows["left"], rows["right"]]).astype(np.intp),
-            response=rows["response"].copy(),
-            weight=rows["weight"].copy(),
-            person=rows["person"].astype(np.intp),
-            problem=np.zeros(self.chunk.people, dtype=np.intp),
-            n_problems=1,
-        )
+        answers = answers_of(self.chunk, self.items)
         first = self.chunk.first_person
         blocks = [replace(b, person=b.person + first) for b in blocks_of(arrange(answers, block_size=BLOCK_SIZE))]
         self.kept.keep(self.number, blocks, sum(bytes_of(block) for block in blocks))

@@ -65,7 +65,16 @@ def check_population_options(
 
 
 def check_for_gradients(
-    d: int, *, covariance: str, constraint: str, checkpoint: Any, warm_start: bool, item_effects: bool, engine: Any
+    d: int,
+    *,
+    covariance: str,
+    constraint: str,
+    ridge: Any,
+    integration: str,
+    checkpoint: Any,
+    warm_start: bool,
+    item_effects: bool,
+    engine: Any,
 ) -> None:
     """Check that nothing is asked of a fit by gradients alone that it cannot do."""
     for name, value, only in (("covariance", covariance, "isotropic"), ("constraint", constraint, "psd")):
@@ -75,6 +84,8 @@ def check_for_gradients(
                 f"use {name}={only!r}, or reduce the items first (crowdmetric.preprocess)"
             )
     for name, asked in (
+        (f"ridge={ridge!r}", ridge not in ("evidence", None, 0)),
+        (f"integration={integration!r}", integration == "grid"),
         ("checkpoint", checkpoint is not None),
         ("warm_start", warm_start),
         ("item_effects", item_effects),

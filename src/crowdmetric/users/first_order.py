@@ -16,13 +16,14 @@ which are added up item by item, so that one product with X ends the pass: ``∂
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
+from scipy.sparse import csc_array
 
 from crowdmetric.losses import Loss
 from crowdmetric.symmetric import as_array, as_numpy
@@ -64,7 +65,7 @@ class Questions:
 
 
 def value_and_gradient(
-    items: Array, chunks: Sequence[Questions], at: LowRank, loss: Loss
+    items: Array, chunks: Iterable[Questions], at: LowRank, loss: Loss
 ) -> tuple[float, NDArray[np.float64]]:
     """Return the log-likelihood of all people and its gradient in `LowRank.flat`.
 
@@ -119,7 +120,7 @@ def pull_of_people(items: Array, chunk: Questions, at: LowRank, loss: Loss) -> N
     return as_numpy(xp.sum(integral.slope[:, :, None] * Z, axis=1))
 
 
-def moment_matrix(items: Array, chunks: Sequence[Questions]) -> NDArray[np.float64]:
+def moment_matrix(items: Array, chunks: Iterable[Questions]) -> NDArray[np.float64]:
     """Return ``Σ y sym(δ sᵀ)`` (d, d): what answers alone say of the metric, to first order.
 
     For a small metric ``E[y | x, x'] ≈ ½β ψ``, so that for Gaussian items of covariance C the expectation is
@@ -144,7 +145,9 @@ def _add_rows(into: Array, rows: Array, values: Array) -> Array:
     xp = array_namespace(into)
     flat_rows = xp.reshape(rows, (-1,))
     flat_values = xp.reshape(values, (-1, *values.shape[2:]))
-    if isinstance(into, np.ndarray):
-        np.add.at(into, flat_rows, flat_values)
+    if isinstance(into, np.ndarray):  # a product with a matrix of ones, several times as fast as np.add.at
+        found, place = np.unique(flat_rows, return_inverse=True)
+        ones = csc_array((np.ones(place.size), place, np.arange(place.size + 1)), shape=(found.size, place.size))
+        into[found] += ones @ flat_values
         return into
     return into.index_add_(0, flat_rows, flat_values)
