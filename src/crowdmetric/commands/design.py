@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdmetric.commands.base import Command, UsageError, note
-from crowdmetric.commands.fit import read_labels
+from crowdmetric.commands.item_tables import read_labels
 from crowdmetric.design import Questionnaire, design, plan
 from crowdmetric.design.entry import KINDS
 from crowdmetric.design.exchange import CRITERIA

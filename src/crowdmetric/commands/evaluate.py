@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdmetric.commands.base import Command, UsageError, note
-from crowdmetric.commands.fit import read_labels
+from crowdmetric.commands.item_tables import read_labels
 from crowdmetric.commands.scans import scan_answers
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import MissingExtraError

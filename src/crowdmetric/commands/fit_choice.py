@@ -1,0 +1,86 @@
+"""What crowdmetric fit decides for its user, where the options leave it open, and the sentence that says so."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.choice import choose_covariance, matched_share
+from crowdmetric.commands.base import note
+from crowdmetric.commands.fit_options import refused_by
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.errors import DataError
+from crowdmetric.identifiability import Diagnosis
+from crowdmetric.progress import show_progress
+from crowdmetric.symmetric import degrees_of_freedom
+
+__all__ = ["choose_estimator", "choose_law", "population_or", "suggest_matched"]
+
+# Fewer people than this are no population.
+FEWEST_PEOPLE = 5
+# More features than this are not learnt from without being asked to: a metric of them has thousands of parameters.
+MOST_FEATURES = 100
+# Where at least so many people were asked parallel questions, they were asked on purpose.
+MATCHED = 0.5
+
+
+def choose_estimator(options: Namespace) -> tuple[str, str]:
+    """Return an estimator and why it was chosen, as far as the options tell."""
+    asked = (
+        (options.estimator is not None, options.estimator, "as --estimator asks"),
+        (options.labels is not None, "stitched", "because --labels says which subspace an item lies in"),
+        (options.discover, "stitched", "because --discover asks for subspaces among the items"),
+    )
+    for given, name, reason in asked:
+        if given:
+            return name, reason
+    wanted = refused_by(options, "population")
+    if not wanted:
+        return "population", "because people taken as one population need neither subspaces nor bounds"
+    for name in ("ideal", "matched"):
+        if not refused_by(options, name):
+            return name, f"because {' and '.join(wanted)} {'is' if len(wanted) == 1 else 'are'} of use there"
+    return "population", ""
+
+
+def population_or(name: str, reason: str, options: Namespace, d: int, answers: Comparisons) -> tuple[str, str]:
+    """Return what to use where a population is the default, now that the data are known."""
+    if d > MOST_FEATURES and options.rank is None:
+        raise DataError(
+            f"items have {d} features, and a metric of them {degrees_of_freedom(d):,} parameters; keep fewer with "
+            "--pca 0.9 (or a number of directions), limit the metric with --rank, or choose an --estimator"
+        )
+    people = np.unique(answers.user).size
+    if people < FEWEST_PEOPLE and not refused_by(options, "ideal"):
+        return "ideal", f"because {people} people are too few to be taken as one population"
+    return name, reason
+
+
+def choose_law(
+    options: Namespace, features: NDArray[np.float64], answers: Comparisons, parameters: dict[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the parameters of a population with what they left open, and the sentences that say why."""
+    chosen, reasons = dict(parameters), []
+    if "covariance" not in chosen:
+        with show_progress("Choosing how people scatter", quiet=options.quiet):
+            choice = choose_covariance(features, answers, chosen)
+        chosen["covariance"] = choice.value
+        reasons.append(f"the covariance of people is taken as {choice.value}, because {choice.reason}")
+        note(options, reasons[-1])
+    return chosen, reasons
+
+
+def suggest_matched(name: str, features: NDArray[np.float64], answers: Comparisons, diagnosis: Diagnosis | None) -> str:
+    """Return a sentence where matched questions would make up for questions that were chosen for people."""
+    if name == "matched" or diagnosis is None or not diagnosis.assignment.suspicious or not answers.is_binary:
+        return ""
+    share = matched_share(features, answers)
+    if share < MATCHED:
+        return ""
+    return (
+        f"questions depend on who was asked, and {share:.0%} of the people were asked parallel questions: "
+        "--estimator matched learns from those without assuming anything of people"
+    )

@@ -1,0 +1,67 @@
+"""What the report of crowdmetric fit is told beside the model: what answers can teach, how well they are predicted."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.commands.base import note
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.errors import DataError
+from crowdmetric.evaluate import Evaluation, evaluate
+from crowdmetric.identifiability import Diagnosis, diagnose
+from crowdmetric.progress import show_progress
+from crowdmetric.tables import Items
+from crowdmetric.users.item_effects import MOST_ITEMS
+
+__all__ = ["diagnosed", "evaluated"]
+
+# More features than this take longer to diagnose than to learn from.
+MOST_DIAGNOSED = 60
+# What is evaluated for the report, and how many people at most: enough for a verdict, in about the time of a few fits.
+EVALUATED = ("bradley-terry", "linear", "identity", "population", "population-free", "population-items", "symmetric")
+MOST_EVALUATED = 2_000
+
+
+def diagnosed(
+    options: Namespace, features: NDArray[np.float64], names: list[str], items: Items, answers: Comparisons
+) -> Diagnosis | None:
+    """Return what the answers can teach, and say it; None for so many features that it would take too long."""
+    if features.shape[1] > MOST_DIAGNOSED:
+        note(
+            options,
+            f"items have {features.shape[1]} features: see crowdmetric diagnose for what these answers can teach",
+        )
+        return None
+    with show_progress("Looking at the answers", quiet=options.quiet):
+        found = diagnose(features, answers, features=names, item_ids=items.ids)
+    note(options, found.summary().splitlines()[0])
+    return found
+
+
+def evaluated(
+    options: Namespace, features: NDArray[np.float64], answers: Comparisons, subspaces: Any
+) -> Evaluation | None:
+    """Return how well models predict hidden answers of at most 2,000 of the people; None where that is not asked."""
+    if options.no_report or options.no_evaluate or not answers.is_binary:
+        return None
+    if features.shape[1] > MOST_DIAGNOSED:
+        note(
+            options,
+            f"items have {features.shape[1]} features: see crowdmetric evaluate for how well answers are predicted",
+        )
+        return None
+    step = -(-answers.n_users // MOST_EVALUATED)
+    some = answers if step == 1 else answers.take(np.flatnonzero(answers.user % step == 0))
+    labelled = subspaces is not None and not isinstance(subspaces, str)
+    names = [name for name in EVALUATED if name != "population-items" or len(features) <= MOST_ITEMS]
+    names += ["stitched"] if labelled else []
+    try:
+        with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
+            return evaluate(features, some, names, repeats=1, subspaces=subspaces if labelled else None, after_fit=say)
+    except DataError as error:
+        note(options, f"how well answers are predicted was not measured: {error}")
+        return None

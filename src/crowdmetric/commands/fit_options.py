@@ -1,0 +1,164 @@
+"""The options of crowdmetric fit, and what an estimator is given of them."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from crowdmetric.commands.base import UsageError
+from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric
+from crowdmetric.estimators.matched import CONSTRAINTS
+from crowdmetric.estimators.population import INTEGRATIONS
+from crowdmetric.losses import LOSSES, get_loss
+from crowdmetric.persist import REPORT
+from crowdmetric.preprocess import ItemMap
+from crowdmetric.solvers.bounds import BOUNDS
+from crowdmetric.stitch import METHODS
+from crowdmetric.users.population import STRUCTURES
+
+__all__ = ["ESTIMATORS", "add_arguments", "parameters_of", "preprocessing_of", "refused_by", "ridge_of"]
+
+Estimator = PopulationMetric | IdealPointMetric | MatchedMetric | StitchedMetric
+ESTIMATORS: dict[str, type[Estimator]] = {
+    "population": PopulationMetric,
+    "ideal": IdealPointMetric,
+    "matched": MatchedMetric,
+    "stitched": StitchedMetric,
+}
+# Options that are passed on where they are given, and what the estimators call them.
+PASSED = {
+    "subspaces": "n_subspaces",
+    "rank": "rank",
+    "affine": "affine",
+    "stitch": "stitch",
+    "loss": "loss",
+    "beta": "beta",
+    "metric_bound": "metric_bound",
+    "ideal_bound": "ideal_bound",
+    "norm": "norm",
+    "tolerance": "tolerance",
+    "constraint": "constraint",
+    "ridge": "ridge",
+    "covariance": "covariance",
+    "item_effects": "item_effects",
+    "integration": "integration",
+    "starts": "starts",
+    "jobs": "jobs",
+    "tol": "tol",
+    "max_iter": "max_iter",
+    "engine": "engine",
+    "memory": "memory",
+    "checkpoint": "checkpoint",
+    "seed": "random_state",
+}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add every option of the command; None is what the user left open."""
+    add = parser.add_argument
+    add("items", metavar="ITEMS", help="CSV, Parquet, .npy or .npz: an id column (optional) and features")
+    add("comparisons", metavar="COMPARISONS", help="CSV or Parquet: user, left, right and choice, or similar")
+    add("--out", required=True, metavar="MODEL", help="folder to make")
+    add("--overwrite", action="store_true", help="replace an older model")
+    add("--no-report", action="store_true", help=f"do not write {REPORT} into the folder")
+    add(
+        "--no-evaluate",
+        action="store_true",
+        help="do not measure, for the report, how well hidden answers are predicted",
+    )
+    add("--estimator", choices=ESTIMATORS, help="default: stitched with --labels or --discover, else population")
+    add("--covariance", choices=STRUCTURES, help="of ideal points in the population (default: by BIC)")
+    add("--item-effects", action="store_true", default=None, help="give items utilities of their own beside features")
+    add("--starts", type=int, metavar="N", help="points to begin a population fit from (default: 2)")
+    add("--integration", choices=INTEGRATIONS, help="how a population is integrated out (default: auto)")
+    add("--jobs", type=int, metavar="N", help="threads of a population fit (default: one a core)")
+    add("--engine", metavar="NAME", help="of a population fit: local, torch, torch:DEVICE, dask or dask:ADDRESS")
+    add("--labels", metavar="FILE", help="CSV or Parquet: item_id, subspace (empty or -1: in none)")
+    add("--discover", action="store_true", help="find the subspaces among the items instead")
+    add("--subspaces", type=int, metavar="N", help="how many to discover (default: chosen from the items)")
+    add("--rank", type=int, metavar="R", help="of the subspaces (default: from the items), or of a population's metric")
+    add("--affine", action="store_true", default=None, help="subspaces need not pass through the origin")
+    add("--standardise", action="store_true", help="divide every feature by its standard deviation first")
+    add("--pca", metavar="K", help="keep K principal directions first, or a share of the variance such as 0.95")
+    add("--whiten", action="store_true", help="give the principal directions variance 1 first")
+    add("--stitch", choices=METHODS, help="how subspace metrics become one (default: huber)")
+    add("--loss", choices=LOSSES, help="default: logistic")
+    add("--beta", type=float, help="sharpness of the answers (default: 1)")
+    add("--metric-bound", type=float, metavar="X", help="bound on the metric (default: from the data)")
+    add("--ideal-bound", type=float, metavar="X", help="bound on pseudo-ideal points (default: from the data)")
+    add("--norm", choices=BOUNDS, help="what --metric-bound bounds (default: frobenius)")
+    add("--tolerance", type=float, metavar="X", help="mismatch of matched questions (default: 1e-5)")
+    add("--constraint", choices=CONSTRAINTS, help="of a matched or population metric (default: psd)")
+    add("--ridge", metavar="X", help="penalty: a number, or (population, the default there) 'evidence'; 0: none")
+    add("--tol", type=float, help="gap at which to stop (default: 1e-8 certified; population: 1e-4 nats)")
+    add("--max-iter", type=int, metavar="N", help="iterations at most (default: 200)")
+    add("--seed", type=int, help="of folds that choose bounds, and of starts (default: 0)")
+    add("--memory", metavar="SIZE", help="leave answers on disk and fit within SIZE, such as 2GB")
+    add("--checkpoint", metavar="FILE", help="save a population fit at every step, and go on from FILE if it is there")
+    add("--json", action="store_true", help="print one JSON object instead of a summary")
+
+
+def refused_by(options: Namespace, name: str) -> list[str]:
+    """Return the options given that an estimator has no use for."""
+    known = ESTIMATORS[name]().get_params()
+    refused = [
+        _flag(option) for option in PASSED if getattr(options, option) is not None and PASSED[option] not in known
+    ]
+    if options.loss is not None and name in ("population", "matched"):
+        kind = get_loss(options.loss, 1.0)
+        if not (kind.needs_binary and kind.is_smooth):
+            refused.append(f"--loss {options.loss}")
+    return refused
+
+
+def _flag(option: str) -> str:
+    return "--" + option.replace("_", "-")
+
+
+def ridge_of(text: str | None) -> str | float | None:
+    """Return what --ridge says: nothing, 'evidence' or a number."""
+    if text is None or text == "evidence":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"--ridge {text} is neither a number nor 'evidence'") from None
+
+
+def parameters_of(options: Namespace, name: str) -> dict[str, Any]:
+    """Return the options given, by the estimator's names; one that it does not know is a usage error."""
+    given = {option: getattr(options, option) for option in PASSED if getattr(options, option) is not None}
+    located = options.labels is not None or options.discover
+    hint = "" if located else ", or give --labels or --discover"
+    for flag in refused_by(options, name):
+        raise UsageError(f"{flag} has no use with --estimator {name}; leave it out{hint}")
+    if options.ridge == "evidence" and name != "population":
+        raise UsageError(f"--ridge evidence has no use with --estimator {name}; give a number")
+    if options.labels is not None and options.discover:
+        raise UsageError(
+            "--labels says which subspace an item lies in, so there is nothing to --discover; leave one out"
+        )
+    if options.subspaces is not None and not options.discover:
+        raise UsageError("--subspaces has no use without --discover; leave it out, or give --discover")
+    if located != (name == "stitched"):
+        raise UsageError(
+            "--estimator stitched needs --labels, which say which subspace an item lies in, or --discover"
+            if name == "stitched"
+            else f"--labels and --discover have no use with --estimator {name}; leave them out"
+        )
+    return {PASSED[option]: value for option, value in given.items()}
+
+
+def preprocessing_of(options: Namespace) -> ItemMap | None:
+    """Return what is to be done to items first; None for nothing."""
+    if not (options.standardise or options.whiten or options.pca is not None):
+        return None
+    components: int | float | None = None
+    if options.pca is not None:
+        try:
+            components = float(options.pca) if "." in options.pca else int(options.pca)
+        except ValueError:
+            raise UsageError(
+                f"--pca {options.pca} is neither a number of directions nor a share of the variance"
+            ) from None
+    return ItemMap(standardise=options.standardise, components=components, whiten=options.whiten)
