@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from crowdmetric import __version__, progress
 from crowdmetric.cli import main
@@ -302,6 +303,9 @@ def test_fit_passes_options_of_the_stitched_metric_on(option, value, run, crowd,
         (["--labels", "x.csv", "--subspaces", "3"], "--subspaces has no use without --discover"),
         (["--discover", "--norm", "nuclear"], "--norm has no use with --estimator stitched"),
         (["--pca", "many"], "--pca many is neither"),
+        (["--estimator", "ideal", "--no-item-effects"], "--no-item-effects has no use with --estimator ideal"),
+        (["--names", "x.csv", "--no-report"], "--no-report leaves out a report"),
+        (["--names", "x.csv", "--memory", "2GB"], "--memory does without a report"),
         (["--estimator", "ideal", "--labels", "x.csv"], "--labels and --discover have no use"),
     ],
 )
@@ -326,6 +330,59 @@ def test_labels_may_be_text_partial_and_about_other_items(run, crowd, tmp_path) 
     assert "1 items have no label" in result.err
     assert "warning: 1 of 288 comparisons are between items of different subspaces" in result.err
     assert load_model(tmp_path / "model").fitted["labels_"][-2:].tolist() == [-1, -1]
+
+
+@pytest.fixture(scope="module")
+def popular(tmp_path_factory) -> Path:
+    """A catalogue of twelve items with titles, liked for reasons of their own by 150 people."""
+    folder, rng = tmp_path_factory.mktemp("popular"), np.random.default_rng(0)
+    X, users = rng.standard_normal((12, 2)), np.repeat(np.arange(150), 5)
+    left = rng.integers(12, size=750)
+    right = (left + rng.integers(1, 12, size=750)) % 12
+    b, v = 1.5 * rng.standard_normal(12), rng.standard_normal((150, 2))[users]
+    choice = np.where(rng.random(750) < expit(b[left] - b[right] + np.sum((X[left] - X[right]) * v, axis=1)), 0, 1)
+    items = {"item_id": np.arange(12), "f0": X[:, 0], "f1": X[:, 1]}
+    write_columns(items, folder / "items.csv")
+    write_columns(items | {"Title": np.array([f"Song {i}" for i in range(12)], dtype=object)}, folder / "titled.csv")
+    names = np.array([f"Melody {i}" for i in range(11)] + ["stray"], dtype=object)
+    write_columns({"item_id": np.array([*range(11), 99]), "name": names}, folder / "item_names.csv")
+    write_columns({"user": users, "left": left, "right": right, "choice": choice}, folder / "comparisons.csv")
+    return folder
+
+
+def test_fit_decides_what_items_have_of_their_own(run, popular, tmp_path) -> None:
+    quick = ["--starts", 1, "--no-evaluate", "--jobs", 1, "--integration", "propagation"]
+    result = run("fit", *tables(popular), *quick, "--out", tmp_path / "model")
+    assert result.code == 0
+    sentence = "items have utilities of their own beside their features, because those gain "
+    assert sentence in result.err
+    assert "may not carry over to new items" not in result.err  # the utilities see to that
+    assert "  items         have utilities of their own beside their features (spread " in result.out
+    assert sentence.replace("items", "Items", 1) in (tmp_path / "model" / "report.html").read_text(encoding="utf-8")
+    assert load_model(tmp_path / "model").description["parameters"]["item_effects"] is True
+    for options, value in ((["--no-item-effects"], False), (["--item-effects", "--covariance", "isotropic"], True)):
+        result = run("fit", *tables(popular), *quick, "--no-report", *options, "--out", tmp_path / options[0])
+        assert "of their own beside their features, because" not in result.err
+        model = load_model(tmp_path / options[0])
+        assert model.description["parameters"]["item_effects"] is value
+        assert ("item_effects_" in model.fitted) is value
+
+
+def test_the_report_calls_items_by_their_names(run, popular, tmp_path) -> None:
+    quick = ["--starts", 1, "--no-evaluate", "--integration", "propagation", "--no-item-effects"]
+    quick += ["--covariance", "isotropic", "--out"]
+    answers = popular / "comparisons.csv"
+    titled = run("fit", popular / "titled.csv", answers, *quick, tmp_path / "a")
+    assert titled.code == 0
+    assert "<td>Song 3</td>" in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+    named = run("fit", popular / "titled.csv", answers, "--names", popular / "item_names.csv", *quick, tmp_path / "b")
+    assert "1 names are of items that" in named.err
+    page = (tmp_path / "b" / "report.html").read_text(encoding="utf-8")
+    assert "<td>Melody 3</td>" in page
+    assert "Song" not in page
+    result = run("fit", *tables(popular), "--names", popular / "items.csv", *quick, tmp_path / "c")
+    assert result.code == 1
+    assert "has no column 'name'; item_id and name were expected" in result.err
 
 
 def test_dropped_rows_become_one_warning_and_are_counted(run, crowd, tmp_path) -> None:

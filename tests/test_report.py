@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from crowdmetric import Comparisons, PopulationMetric
-from crowdmetric.choice import choose_covariance, matched_share
-from crowdmetric.design import matched_from_generator
+from crowdmetric.errors import DataError
 from crowdmetric.identifiability import diagnose
 from crowdmetric.persist import is_model, load_model, save_model
 from crowdmetric.plots import new_figure
@@ -296,41 +295,19 @@ def test_one_feature_and_few_items_are_enough(tmp_path, rng) -> None:
     assert "nothing to choose but its scale" in page
 
 
-# ------------------------------------------------------------------------------------------------- choices
+# --------------------------------------------------------------------------------------------------- names
 
 
-def test_covariance_is_free_where_people_stretch_and_are_many(rng) -> None:
-    K, m = 500, 3
-    X = rng.standard_normal((300, 2))
-    pairs = np.array([rng.choice(300, 2, replace=False) for _ in range(K * m)])
-    users = np.repeat(np.arange(K), m)
-    for stretch, expected in ((np.array([3.0, 0.05]), "free"), (np.ones(2), "isotropic")):
-        ideal = rng.standard_normal((K, 2)) * stretch
-        y = answer(X, pairs, ideal[users], np.eye(2), seed=2)
-        answers = Comparisons.from_arrays(users, pairs, y, n_items=300)
-        choice = choose_covariance(X, answers, {})
-        assert choice.value == expected, choice.reason
-        assert "BIC prices" in choice.reason
-        assert "may not carry over" not in choice.reason  # 300 items for 5 parameters
-    few = answers.take(answers.user < 19)
-    assert choose_covariance(X, few, {}).reason.startswith("19 people are too few for the 2 more parameters")
-
-
-def test_a_free_covariance_from_few_items_is_taken_with_caution(rng) -> None:
-    K, m = 400, 6
-    X = rng.standard_normal((12, 2))
-    pairs = np.array([rng.choice(12, 2, replace=False) for _ in range(K * m)])
-    users = np.repeat(np.arange(K), m)
-    y = answer(X, pairs, (rng.standard_normal((K, 2)) * [3.0, 0.05])[users], np.eye(2), seed=2)
-    choice = choose_covariance(X, Comparisons.from_arrays(users, pairs, y, n_items=12), {})
-    assert choice.value == "free"
-    assert "12 items are few for the 5 parameters of a metric and a mean" in choice.reason
-    assert choice.reason.endswith("may not carry over to new items: use fewer features for those")
-
-
-def test_matched_questions_are_noticed() -> None:
-    ask = matched_from_generator(3, people=50, seed=0)
-    matched = Comparisons.from_arrays(ask.person, ask.pairs, np.ones(len(ask.pairs)), n_items=len(ask.items))
-    assert matched_share(ask.items, matched) == 1.0
-    crowd = simulate_crowd(3, None, None, users=50, comparisons=4, seed=0)
-    assert matched_share(crowd.items, of_crowd(crowd)) == 0.0
+def test_items_are_called_by_their_names(model) -> None:
+    n = len(model.item_ids)
+    names: list[str | None] = [f"<thing {i}>" for i in range(n)]
+    names[0] = None
+    plain, named = (report_page(model, item_names=what) for what in (None, names))
+    assert "&lt;thing 1&gt;" in named
+    assert "&lt;thing" not in plain
+    rows = re.findall(r"<tr><td>(.*?)</td>", named.split("Nearest items")[1])
+    assert rows[:2] == ["0", "&lt;thing 1&gt;"]
+    twins = report_page(model, item_names=["twin"] * n)
+    assert "twin (1)" in twins
+    with pytest.raises(DataError, match=f"item_names has 1 entries, but the model has {n} items"):
+        report_page(model, item_names=["alone"])

@@ -368,6 +368,20 @@ def test_the_id_column_can_be_chosen() -> None:
     assert_items(read_items(table, id_column="name"), ["b", "a"], ["sweet", "id"])
 
 
+@pytest.mark.parametrize("column", ["name", "Title"])
+def test_a_column_of_names_is_no_feature(column: str) -> None:
+    table = {**ITEMS, column: ["Beta", None]}
+    items = read_items(table)
+    assert_items(items, ["b", "a"], ["sweet", "sour"])
+    assert items.names is not None
+    assert items.names.tolist() == ["Beta", None]
+    alone = {column: ["b", "a"], "sweet": ITEMS["sweet"], "sour": ITEMS["sour"]}  # names are the ids there are
+    assert_items(read_items(alone), ["b", "a"], ["sweet", "sour"])
+    assert read_items(alone).names is None
+    numbers = {"id": ["b", "a"], column: ITEMS["sweet"], "sour": ITEMS["sour"]}
+    assert_items(read_items(numbers), ["b", "a"], [column, "sour"])
+
+
 def test_arrays_have_row_numbers_for_ids(tmp_path: Path) -> None:
     array = np.array([[1.0, 0.0], [2.5, 3.0]], dtype=np.float32)
     np.save(tmp_path / "items.npy", array)
@@ -391,6 +405,7 @@ def test_arrays_have_row_numbers_for_ids(tmp_path: Path) -> None:
         ({"id": [1, 2], "f": ["NA", "3"]}, "feature 'f' holds 'NA', but features must be numbers"),
         ({"id": [], "f": []}, "no rows"),
         ({"id": [1], "item": [1], "f": [1]}, "'id', 'item' could all be ids; choose with id_column='id'"),
+        ({"id": [1], "name": ["a"], "title": ["b"], "f": [1]}, "'name', 'title' could all be the names of the items"),
         (np.ones(3), r"shape \(3,\); \(N, d\) was expected"),
         ([[1, 2], [3]], r"must have shape \(N, d\)"),
         (np.array([["a", "b"]]), "feature 'f0' holds 'a'"),

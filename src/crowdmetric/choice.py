@@ -1,6 +1,16 @@
-"""Which estimator, and how free: decisions that `crowdmetric fit` makes for its user, each with its reason in words.
+"""The law of people and items, and how free: what `crowdmetric fit` decides for its user, each time with its reason.
 
 Nothing here is hidden: a choice is a value and the clause that follows "because", and every rule is stated.
+
+Two things are chosen by fits to some of the people (`Trials`): how ideal points scatter, and whether items have
+utilities of their own. Both say what everybody thinks of an item, and each can stand in for the other:
+
+- A crowd that is not isotropic, taken to be, seems to like items for reasons of their own: with people in three
+  clusters, utilities that do not exist gain up to hundreds of nats, and spoil the metric. Items are therefore judged
+  under the free covariance, as long as there are people enough to consider one.
+- The covariance is chosen without utilities of the items, for with them a crowd that is not isotropic passes for one
+  that is. Where items are popular for reasons of their own, it may be found free for that alone, which costs some
+  precision.
 """
 
 from __future__ import annotations
@@ -8,6 +18,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import log
 from typing import Any
 
@@ -15,12 +26,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.errors import CrowdmetricWarning
+from crowdmetric.engines.torch_engine import TorchEngine
+from crowdmetric.errors import CrowdmetricWarning, DataError
 from crowdmetric.estimators import PopulationMetric
+from crowdmetric.evaluate import CrowdModel, evaluate
 from crowdmetric.symmetric import degrees_of_freedom
+from crowdmetric.users.item_effects import MOST_ITEMS
 from crowdmetric.users.matched import find_sets
 
-__all__ = ["Choice", "choose_covariance", "matched_share"]
+__all__ = ["Choice", "Trials", "choose_covariance", "choose_item_effects", "matched_share"]
 
 Array = NDArray[np.float64]
 
@@ -28,80 +42,192 @@ Array = NDArray[np.float64]
 COORDINATES_A_PARAMETER = 20
 # Items for each parameter of a metric and a mean, below which a free covariance is taken with a word of caution.
 ITEMS_IF_FREE = 5
-# People on whom the two are compared at most.
+# How often an item must have been shown, on average, to have a utility of its own.
+SHOWN_OFTEN = 10
+# People on whom trials are made at most.
 MOST_PEOPLE = 20_000
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, and why: a clause that reads well after "because"."""
+    """What was chosen, and why.
 
-    value: str
+    Attributes
+    ----------
+    value : str or bool
+    reason : str
+        A clause that reads well after "because".
+    caution : str
+        A clause on what the choice may cost, if anything; it reads well after the reason and "; but".
+    """
+
+    value: str | bool
     reason: str
+    caution: str = ""
 
 
-def choose_covariance(items: ArrayLike, comparisons: Comparisons, parameters: Mapping[str, Any]) -> Choice:
-    """Return whether people's ideal points scatter alike in all directions ('isotropic') or as they please ('free').
-
-    A free covariance has q = d(d+1)/2 − 1 more parameters. It is considered where K people have 20 coordinates (Kd of
-    them) for each of those, and taken where the Bayesian information criterion prefers it:
-    ``2(ℓ_free − ℓ_isotropic) > q log K``, both fitted from one start to at most 20,000 people.
+class Trials:
+    """Population fits from one start to at most 20,000 people, by which choices are made; none is made twice.
 
     Parameters
     ----------
     items : (N, d) array
     comparisons : Comparisons
     parameters : mapping
-        Further parameters of `PopulationMetric`, without ``covariance``.
+        Of `PopulationMetric`, as far as they are settled.
     """
-    X = np.asarray(items, dtype=np.float64)
-    extra = degrees_of_freedom(X.shape[1]) - 1
+
+    def __init__(self, items: ArrayLike, comparisons: Comparisons, parameters: Mapping[str, Any]) -> None:
+        self.items = np.asarray(items, dtype=np.float64)
+        self.comparisons = comparisons
+        self.parameters = dict(parameters)
+        self._made: dict[tuple[str, bool], PopulationMetric] = {}
+
+    @property
+    def d(self) -> int:
+        """How many features items have."""
+        return self.items.shape[1]
+
+    @cached_property
+    def people(self) -> int:
+        """How many people answered."""
+        return int(np.unique(self.comparisons.user).size)
+
+    @cached_property
+    def some(self) -> Comparisons:
+        """The answers of every so manieth person, of all where they are few."""
+        step = -(-self.comparisons.n_users // MOST_PEOPLE)
+        if step == 1:
+            return self.comparisons
+        return self.comparisons.take(np.flatnonzero(self.comparisons.user % step == 0))
+
+    @property
+    def by_gradients(self) -> bool:
+        """Whether a fit knows neither free covariances nor utilities of items (`PopulationMetric`)."""
+        return PopulationMetric(engine=self.parameters.get("engine")).by_gradients_alone(self.d)
+
+    @property
+    def wanted(self) -> int:
+        """How many people are wanted before a free covariance is considered."""
+        return -(-COORDINATES_A_PARAMETER * (degrees_of_freedom(self.d) - 1) // self.d)
+
+    @property
+    def freest(self) -> str:
+        """The covariance given, else the freest that there are people for."""
+        free = self.d > 1 and self.people >= self.wanted and not self.by_gradients
+        return str(self.parameters.get("covariance", "free" if free else "isotropic"))
+
+    def fit(self, covariance: str, item_effects: bool) -> PopulationMetric:
+        """Return a fit to some of the people under a law; what it warns of is left to the fit that is kept."""
+        law = covariance, item_effects
+        if law not in self._made:
+            # one way of integrating for all, lest the difference be one of methods
+            told = {"integration": "propagation", **self.parameters, "starts": 1, "uncertainty": False}
+            told |= {"covariance": covariance, "item_effects": item_effects, "checkpoint": None}
+            if told["integration"] == "auto":
+                told["integration"] = "propagation"
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CrowdmetricWarning)
+                self._made[law] = PopulationMetric(self.items, **told).fit(self.some)
+        return self._made[law]
+
+
+def choose_covariance(trials: Trials) -> Choice:
+    """Return whether people's ideal points scatter alike in all directions ('isotropic') or as they please ('free').
+
+    A free covariance has q = d(d+1)/2 − 1 more parameters. It is considered where K people have 20 coordinates (Kd of
+    them) for each of those, and taken where the Bayesian information criterion prefers it:
+    ``2(ℓ_free − ℓ_isotropic) > q log K``. Items have no utilities of their own in either fit, whatever is done about
+    those later.
+    """
+    extra = degrees_of_freedom(trials.d) - 1
     if extra == 0:
         return Choice("isotropic", "items have one feature, and every covariance is isotropic there")
-    people, wanted = np.unique(comparisons.user).size, -(-COORDINATES_A_PARAMETER * extra // X.shape[1])
-    if people < wanted:
-        reason = f"{people:,} people are too few for the {extra:,} more parameters of a free one, {wanted:,} are wanted"
-        return Choice("isotropic", reason)
-    some = _some_people(comparisons)
-    # one way of integrating for both, lest the difference be one of methods
-    trial = {"integration": "propagation", **parameters, "starts": 1, "uncertainty": False}
-    if trial["integration"] == "auto":
-        trial["integration"] = "propagation"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdmetricWarning)  # the fit that is kept says what there is to say
-        value = {
-            kind: PopulationMetric(X, covariance=kind, **trial).fit(some).log_likelihood_
-            for kind in ("isotropic", "free")
-        }
-    gain, price = value["free"] - value["isotropic"], 0.5 * extra * log(np.unique(some.user).size)
+    if trials.by_gradients:
+        return Choice("isotropic", "a free one is not for so many features, nor for single precision")
+    if trials.people < trials.wanted:
+        few = f"{trials.people:,} people are too few for the {extra:,} more parameters of a free one"
+        return Choice("isotropic", f"{few}, {trials.wanted:,} are wanted")
+    gain = trials.fit("free", False).log_likelihood_ - trials.fit("isotropic", False).log_likelihood_
+    price = 0.5 * extra * log(np.unique(trials.some.user).size)
     figures = f"{gain:.1f} nats of log-likelihood for {extra:,} more parameters, which BIC prices at {price:.1f}"
     if gain > price:
-        return Choice("free", f"a free covariance gains {figures}{_few_items(X, some, ITEMS_IF_FREE)}")
-    return Choice("isotropic", f"a free covariance gains only {figures}{_few_items(X, some, 1)}")
+        return Choice("free", f"a free covariance gains {figures}", _few_items(trials, ITEMS_IF_FREE))
+    return Choice("isotropic", f"a free covariance gains only {figures}", _few_items(trials, 1))
 
 
-def _few_items(items: Array, comparisons: Comparisons, least: int) -> str:
+def _few_items(trials: Trials, least: int) -> str:
     """Return a clause of caution where fewer than `least` items a parameter were shown.
 
     A metric shows in how well each item is liked by all, xᵀMx: as many numbers as there are items, for d(d+1)/2 + d
     parameters of metric and mean, however many people answer. Under a free covariance it shows in nothing else.
     """
-    d = items.shape[1]
-    shown, parameters = np.unique(comparisons.pairs).size, degrees_of_freedom(d) + d
+    shown, parameters = np.unique(trials.some.pairs).size, degrees_of_freedom(trials.d) + trials.d
     if shown >= least * parameters:
         return ""
     return (
-        f"; but {shown:,} items are few for the {parameters:,} parameters of a metric and a mean, and what is learnt "
+        f"{shown:,} items are few for the {parameters:,} parameters of a metric and a mean, and what is learnt "
         "from them may not carry over to new items: use fewer features for those"
     )
 
 
-def _some_people(comparisons: Comparisons) -> Comparisons:
-    """Return the answers of every so manieth person, of all where they are few."""
-    step = -(-comparisons.n_users // MOST_PEOPLE)
-    if step == 1:
-        return comparisons
-    return comparisons.take(np.flatnonzero(comparisons.user % step == 0))
+def choose_item_effects(trials: Trials) -> Choice:
+    """Return whether items have utilities of their own beside their features (`crowdmetric.users.item_effects`).
+
+    They are considered for at most 500 items that were shown 10 times on average, and taken where the log-likelihood
+    is worth its parameters, both fits being made under the covariance given or else the freest that there are people
+    for::
+
+        ℓ_with − ℓ_without > γ_with − γ_without + ½ log N
+
+    γ is how many parameters answers determine, of the metric's shape and of the N utilities; the others are held by
+    ridges. Each costs one nat, as in Akaike's criterion: what is shrunk can fit only so much noise. (Where features are
+    many, a metric without utilities may need more parameters than one with them.) The utilities' spread ω, of which N
+    items speak, costs ½ log N, as in the Bayesian criterion; without that, crowds that know no such utilities would
+    often be given some.
+
+    With fewer items than the d(d+1)/2 + d parameters of a metric and a mean, features can say whatever the utilities
+    could, and the likelihood cannot tell them apart. What differs is what is believed of items that nobody has seen:
+    there, 30 % of the items are hidden once, and the utilities are taken where answers about those are clearly better
+    predicted with them.
+    """
+    N = len(trials.items)
+    if N > MOST_ITEMS:
+        return Choice(False, f"those are for at most {MOST_ITEMS} items, and there are {N:,}")
+    if trials.by_gradients or isinstance(trials.parameters.get("engine"), TorchEngine):
+        return Choice(False, "those are neither for a graphics card nor for so many features")
+    if trials.parameters.get("ridge", "evidence") != "evidence":
+        return Choice(False, "those are shrunk by the evidence, and another ridge was asked for")
+    shown = np.bincount(trials.comparisons.pairs.ravel(), minlength=N)
+    often = float(shown.sum()) / max(int(np.count_nonzero(shown)), 1)
+    if often < SHOWN_OFTEN:
+        return Choice(False, f"an item was shown {often:.1f} times on average, and {SHOWN_OFTEN} times are wanted")
+    if np.count_nonzero(shown) < degrees_of_freedom(trials.d) + trials.d:
+        return _by_hidden_items(trials)
+    without, with_them = (trials.fit(trials.freest, effects) for effects in (False, True))
+    gain = with_them.log_likelihood_ - without.log_likelihood_
+    more = with_them.determined_ + with_them.item_effects_determined_ - without.determined_
+    price = more + 0.5 * log(N)
+    figures = f"{gain:.1f} nats of log-likelihood for {more:.1f} more effective parameters, priced at {price:.1f}"
+    return Choice(gain > price, f"those gain {'' if gain > price else 'only '}{figures}")
+
+
+def _by_hidden_items(trials: Trials) -> Choice:
+    """Return whether items have utilities of their own, judged by answers about items that were hidden."""
+    laws = [CrowdModel(name, "psd", trials.freest, item_effects=name == "with") for name in ("with", "without")]
+    alike = "features could say all that those could, and"
+    try:
+        found = evaluate(
+            trials.items, trials.some, laws, splits=["items"], repeats=1, jobs=trials.parameters.get("jobs")
+        )
+    except DataError as error:  # too little to hide anything of
+        return Choice(False, f"{alike} it cannot be told which do: {error}")
+    gain = found.difference("items", "with", "without")
+    better = gain.is_clear and gain.mean > 0
+    how = "better predicted with them" if better else "not clearly better predicted with them"
+    return Choice(
+        better, f"{alike} answers about hidden items are {how} ({gain.mean:+.3f} ± {gain.error:.3f} nats each)"
+    )
 
 
 def matched_share(items: ArrayLike, comparisons: Comparisons) -> float:

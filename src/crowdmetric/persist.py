@@ -154,6 +154,7 @@ class SavedModel:
             "dropped rows": _dropped(self.description["data"].get("dropped")),
             "preprocessing": "" if self.preprocessing is None else self.preprocessing.summary(),
             "subspaces": _ranks(self.fitted.get("bases_")) + _stability(self.fitted.get("stability_")),
+            "items": self._item_effects(),
             "metric bound": self._bound("metric_bound"),
             "ideal bound": self._bound("ideal_bound"),
             "status": solution.status,
@@ -164,6 +165,14 @@ class SavedModel:
         width = 14 if self.preprocessing is None else 15
         title = f"{self.description['estimator']}: a metric in {len(self.metric)} dimensions"
         return "\n".join([title, *(f"  {name:<{width}}{text}" for name, text in lines.items() if text)])
+
+    def _item_effects(self) -> str:
+        """Return what items have beside their features, in words; nothing where they have nothing."""
+        spread, known = (self.fitted.get(f"item_effect{name}_") for name in ("_spread", "s_determined"))
+        if spread is None:
+            return ""
+        told = "" if known is None else f", the answers determine {known:.1f} of {len(self.fitted['item_effects_'])}"
+        return f"have utilities of their own beside their features (spread {spread:.2g}{told})"
 
     def _bound(self, name: str) -> str:
         """Return a radius in words: its size, who chose it, and where it is active."""

@@ -15,7 +15,7 @@ from crowdmetric.commands.engines import open_engine
 from crowdmetric.commands.fit_choice import choose_estimator, choose_law, population_or, suggest_matched
 from crowdmetric.commands.fit_findings import diagnosed, evaluated
 from crowdmetric.commands.fit_options import ESTIMATORS, add_arguments, parameters_of, preprocessing_of, ridge_of
-from crowdmetric.commands.item_tables import read_labels
+from crowdmetric.commands.item_tables import read_labels, read_names
 from crowdmetric.commands.streamed import fit_streamed, fit_telling
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.folders import check_target
@@ -53,6 +53,7 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any],
         parameters["subspaces"] = read_labels(options, items)
     elif options.discover:
         parameters["subspaces"] = "discover"
+    item_names = read_names(options, items)
     features, names = _prepared(options, items, preprocessing)
     if options.estimator is None and name == "population":
         name, reason = population_or(name, reason, options, features.shape[1], comparisons)
@@ -74,6 +75,7 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any],
             note(options, line)
     page = partial(
         report_page, comparisons=comparisons, diagnosis=diagnosis, choices=reasons, suggestion=suggestion,
+        item_names=item_names,
         evaluation=evaluated(options, features, comparisons, parameters.get("subspaces")),
     )  # fmt: skip
     model = save_model(

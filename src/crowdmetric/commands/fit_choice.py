@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.choice import choose_covariance, matched_share
+from crowdmetric.choice import Trials, choose_covariance, choose_item_effects, matched_share
 from crowdmetric.commands.base import note
 from crowdmetric.commands.fit_options import refused_by
 from crowdmetric.comparisons import Comparisons
@@ -63,13 +63,23 @@ def choose_law(
     options: Namespace, features: NDArray[np.float64], answers: Comparisons, parameters: dict[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the parameters of a population with what they left open, and the sentences that say why."""
-    chosen, reasons = dict(parameters), []
-    if "covariance" not in chosen:
-        with show_progress("Choosing how people scatter", quiet=options.quiet):
-            choice = choose_covariance(features, answers, chosen)
-        chosen["covariance"] = choice.value
-        reasons.append(f"the covariance of people is taken as {choice.value}, because {choice.reason}")
-        note(options, reasons[-1])
+    trials, chosen, reasons = Trials(features, answers, parameters), dict(parameters), []
+    with show_progress("Choosing how people scatter", quiet=options.quiet):
+        scatter = None if "covariance" in chosen else choose_covariance(trials)
+    with show_progress("Choosing what items have of their own", quiet=options.quiet):
+        effects = None if "item_effects" in chosen else choose_item_effects(trials)
+    if effects is not None:
+        chosen["item_effects"] = effects.value
+    if scatter is not None:
+        chosen["covariance"] = scatter.value
+        # utilities of their own are what few items call for
+        caution = "" if chosen["item_effects"] or not scatter.caution else f"; but {scatter.caution}"
+        reasons.append(f"the covariance of people is taken as {scatter.value}, because {scatter.reason}{caution}")
+    if effects is not None:
+        some = "utilities" if effects.value else "no utilities"
+        reasons.append(f"items have {some} of their own beside their features, because {effects.reason}")
+    for reason in reasons:
+        note(options, reason)
     return chosen, reasons
 
 

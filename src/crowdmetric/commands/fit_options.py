@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from typing import Any
 
 from crowdmetric.commands.base import UsageError
@@ -68,11 +68,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add("--estimator", choices=ESTIMATORS, help="default: stitched with --labels or --discover, else population")
     add("--covariance", choices=STRUCTURES, help="of ideal points in the population (default: by BIC)")
-    add("--item-effects", action="store_true", default=None, help="give items utilities of their own beside features")
+    add(
+        "--item-effects",
+        action=BooleanOptionalAction,
+        help="whether items have utilities of their own beside their features (default: by what those gain)",
+    )
     add("--starts", type=int, metavar="N", help="points to begin a population fit from (default: 2)")
     add("--integration", choices=INTEGRATIONS, help="how a population is integrated out (default: auto)")
     add("--jobs", type=int, metavar="N", help="threads of a population fit (default: one a core)")
     add("--engine", metavar="NAME", help="of a population fit: local, torch, torch:DEVICE, dask or dask:ADDRESS")
+    add("--names", metavar="FILE", help="CSV or Parquet: item_id, name, for the report (default: a text column name)")
     add("--labels", metavar="FILE", help="CSV or Parquet: item_id, subspace (empty or -1: in none)")
     add("--discover", action="store_true", help="find the subspaces among the items instead")
     add("--subspaces", type=int, metavar="N", help="how many to discover (default: chosen from the items)")
@@ -101,9 +106,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def refused_by(options: Namespace, name: str) -> list[str]:
     """Return the options given that an estimator has no use for."""
     known = ESTIMATORS[name]().get_params()
-    refused = [
-        _flag(option) for option in PASSED if getattr(options, option) is not None and PASSED[option] not in known
-    ]
+    given = {option: getattr(options, option) for option in PASSED if getattr(options, option) is not None}
+    refused = [_flag(option, value) for option, value in given.items() if PASSED[option] not in known]
     if options.loss is not None and name in ("population", "matched"):
         kind = get_loss(options.loss, 1.0)
         if not (kind.needs_binary and kind.is_smooth):
@@ -111,8 +115,8 @@ def refused_by(options: Namespace, name: str) -> list[str]:
     return refused
 
 
-def _flag(option: str) -> str:
-    return "--" + option.replace("_", "-")
+def _flag(option: str, value: Any) -> str:
+    return f"--{'no-' if value is False else ''}{option.replace('_', '-')}"
 
 
 def ridge_of(text: str | None) -> str | float | None:
@@ -138,6 +142,9 @@ def parameters_of(options: Namespace, name: str) -> dict[str, Any]:
         raise UsageError(
             "--labels says which subspace an item lies in, so there is nothing to --discover; leave one out"
         )
+    if options.names is not None and (options.no_report or options.memory is not None):
+        left_out = "--no-report leaves out" if options.no_report else "--memory does without"
+        raise UsageError(f"--names says what the report calls items, and {left_out} a report; leave one of them out")
     if options.subspaces is not None and not options.discover:
         raise UsageError("--subspaces has no use without --discover; leave it out, or give --discover")
     if located != (name == "stitched"):

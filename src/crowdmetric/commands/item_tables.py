@@ -10,36 +10,50 @@ from crowdmetric.commands.base import note
 from crowdmetric.errors import DataError
 from crowdmetric.tables import Column, Items, read_columns, unique_ids
 
-__all__ = ["read_labels"]
+__all__ = ["read_labels", "read_names"]
 
 
 def read_labels(options: Namespace, items: Items) -> Column:
-    """Return the subspace (N,) of every item, −1 or None where the file names none."""
-    columns = read_columns(options.labels)
-    for name in ("item_id", "subspace"):
+    """Return the subspace (N,) of every item, −1 or None where the file of --labels names none."""
+    labels, rows = _column_of_items(options, options.labels, "subspace", "labels", items)
+    if np.any(rows < 0):
+        note(options, f"{np.sum(rows < 0)} items have no label and lie in no subspace")
+    return _fill(labels, rows)
+
+
+def read_names(options: Namespace, items: Items) -> Column | None:
+    """Return what items are called (N,), None for one without a name: from --names, else from the table of items."""
+    if options.names is None:
+        return items.names
+    names, rows = _column_of_items(options, options.names, "name", "names", items)
+    return np.array([None if row < 0 or names[row] is None else str(names[row]) for row in rows], dtype=object)
+
+
+def _column_of_items(options: Namespace, file: str, wanted: str, what: str, items: Items) -> tuple[Column, Column]:
+    """Return a column of a file, and the row in it of every item (N,), −1 where it has none."""
+    columns = read_columns(file)
+    for name in ("item_id", wanted):
         if name not in columns:
-            raise DataError(f"{options.labels} has no column {name!r}; item_id and subspace were expected")
-    ids, labels = unique_ids(columns["item_id"], f"item_id in {options.labels}"), columns["subspace"]
+            raise DataError(f"{file} has no column {name!r}; item_id and {wanted} were expected")
+    ids = unique_ids(columns["item_id"], f"item_id in {file}")
     place = {item: row for row, item in enumerate(ids.tolist())}
     rows = np.array([place.get(item, -1) for item in items.ids.tolist()])
-    named = rows >= 0
-    if not named.any():
+    named = int(np.sum(rows >= 0))
+    if not named:
         raise DataError(
-            f"{options.labels} names none of the {len(rows)} items; use the ids of {options.items}, "
+            f"{file} names none of the {len(rows)} items; use the ids of {options.items}, "
             f"such as {items.ids.tolist()[0]!r}"
         )
-    if len(ids) > named.sum():
-        note(options, f"{len(ids) - named.sum()} labels are of items that {options.items} does not have")
-    if not named.all():
-        note(options, f"{np.sum(~named)} items have no label and lie in no subspace")
-    return _fill(labels, rows, named)
+    if len(ids) > named:
+        note(options, f"{len(ids) - named} {what} are of items that {options.items} does not have")
+    return columns[wanted], rows
 
 
-def _fill(labels: Column, rows: Column, named: Column) -> Column:
+def _fill(labels: Column, rows: Column) -> Column:
     """Return the label of each row; empty cells and rows without one become −1 (numbers) or None (text)."""
     if labels.dtype.kind == "f" and np.all(np.isnan(labels) | (labels == np.round(labels))):
         labels = np.where(np.isnan(labels), -1, labels).astype(np.int64)
     nowhere = -1 if labels.dtype.kind in "if" else None
-    chosen = labels[np.where(named, rows, 0)]
-    chosen[~named] = nowhere
+    chosen = labels[np.maximum(rows, 0)]
+    chosen[rows < 0] = nowhere
     return chosen

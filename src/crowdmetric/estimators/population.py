@@ -47,7 +47,7 @@ from crowdmetric.estimators.population_verdict import NOT_CONVERGED, doubts_abou
 from crowdmetric.estimators.units import Units
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.charts import Chart
-from crowdmetric.solvers.population import PopulationFit
+from crowdmetric.solvers.population import PopulationFit, items_determined
 from crowdmetric.solvers.scale_correction import with_corrected_scale
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom
@@ -69,6 +69,7 @@ NOT_ALWAYS_FOUND = (
     "standard_errors_",
     "item_effects_",
     "item_effect_spread_",
+    "item_effects_determined_",
     "determined_",
     "integration_",
     "scale_correction_",
@@ -162,9 +163,10 @@ class PopulationMetric(CrowdMetric):
         Of everybody's v given their answers, where that fits in memory; predictions take their average where not.
     ridge_, size_ridge_, determined_ : float
         The strengths used on shape and size, and how many of the p − 1 shape parameters the answers determine.
-    item_effects_, item_effect_spread_ : (N,) array, float
+    item_effects_, item_effect_spread_, item_effects_determined_ : (N,) array, float, float
         With `item_effects`: b, positive where an item is liked better than its features say, zero where nobody has
-        answered about it; and ω. Predictions about items given by row number use them.
+        answered about it; ω; and how many of the N the answers determine, the others being held by ω (their effective
+        number). Predictions about items given by row number use b.
     log_likelihood_ : float
         Of all answers, at its maximum (before `scale_correction_`).
     approximation_error_, integration_ : float, str
@@ -251,16 +253,14 @@ class PopulationMetric(CrowdMetric):
         if isinstance(pairs, ComparisonScan):
             alone(y, users, sample_weight)
             kept = Kept(self.memory_plan(pairs).room)
-            if self._by_gradients(check_items(self.items).shape[1]):
+            if self.by_gradients_alone(check_items(self.items).shape[1]):
                 return self._fit_by_gradients(asked_on_disk(pairs, self.items, loss, kept, card), loss, clock)
-            crowd, n_items = (
-                crowd_on_disk(pairs, self.items, loss, kept),
-                self._items_with_effects(pairs, pairs.n_items),
-            )
+            n_items = self._items_with_effects(pairs, pairs.n_items)
+            crowd = crowd_on_disk(pairs, self.items, loss, kept)
         else:
             rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
             self._check(loss, rows.items.shape[1])
-            if self._by_gradients(rows.items.shape[1]):
+            if self.by_gradients_alone(rows.items.shape[1]):
                 return self._fit_by_gradients(asked_in_memory(rows, card), loss, clock)
             n_items = self._items_with_effects(pairs, rows.items.shape[0])
             crowd = crowd_in_memory(rows, 1 if card is None else card.blocks, shown=n_items > 0)
@@ -296,8 +296,11 @@ class PopulationMetric(CrowdMetric):
             random_state=self.random_state, item_effects=self.item_effects,
         )  # fmt: skip
 
-    def _by_gradients(self, d: int) -> bool:
-        """Return whether outer products of scores are out of the question, for their size or their precision."""
+    def by_gradients_alone(self, d: int) -> bool:
+        """Return whether outer products of scores are out of the question for d features, by size or precision.
+
+        There is then no free covariance, no ridge, no utility of an item and no standard error.
+        """
         return self._is_single() or degrees_of_freedom(d) > LARGEST_SCORING
 
     def _is_single(self) -> bool:
@@ -316,7 +319,7 @@ class PopulationMetric(CrowdMetric):
         N, d = check_items(self.items).shape
         self._check(self._loss(), d)
         limit = read_memory(self.memory)
-        if self._by_gradients(d):
+        if self.by_gradients_alone(d):
             return low_rank_plan(scan, N, d, self._rank_by_gradients(d), limit)
         theta = d * min(self.rank or d, d) + d + (d * d if self.covariance == "free" else 1)
         natural, jobs = STRUCTURES[self.covariance].size(d), LocalEngine(self.jobs).jobs
@@ -386,6 +389,7 @@ class PopulationMetric(CrowdMetric):
         self._describe_law(units.law_outside(law), spread)
         if law.effects is not None:
             self.item_effects_, self.item_effect_spread_ = law.effects.copy(), float(fit.item_ridge**-0.5)
+            self.item_effects_determined_ = items_determined(fit, problem.d)
         self.ridge_, self.size_ridge_ = fit.ridge, fit.size_ridge
         self.determined_, self.log_likelihood_ = fit.determined, fit.value
         self.spread_ = problem.spread(law)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -42,6 +43,7 @@ def report_page(
     evaluation: Evaluated | None = None,
     choices: Sequence[str] = (),
     suggestion: str = "",
+    item_names: Sequence[str | None] | NDArray[np.object_] | None = None,
 ) -> str:
     """Return the report on a model as one HTML page.
 
@@ -59,6 +61,8 @@ def report_page(
         What was chosen and why, a sentence each.
     suggestion : str
         Another way that suits the data better.
+    item_names : (N,) str or None, optional
+        What to call the items; None: by their ids.
 
     Examples
     --------
@@ -80,7 +84,7 @@ def report_page(
         _summary(model, worth_using(model, evaluation), careful, choices),
         _identifiability(diagnosis),
         _directions(found, model.feature_names, model.items),
-        _changes(model, _shown(model, comparisons)),
+        _changes(model, _shown(model, comparisons), _called(model, item_names)),
         _prediction(evaluation),
         _details(model),
     ]
@@ -248,12 +252,25 @@ def _shown(model: SavedModel, comparisons: Comparisons | None) -> NDArray[np.int
     return np.argsort(-asked, kind="stable")[:SHOWN_ITEMS].astype(np.intp)
 
 
-def _changes(model: SavedModel, shown: NDArray[np.intp]) -> str:
+def _called(model: SavedModel, names: Sequence[str | None] | NDArray[np.object_] | None) -> list[str]:
+    """Return what each item is called: its name, with its id where others share it; without a name, its id."""
+    ids = [_name(value) for value in model.item_ids]
+    if names is None:
+        return ids
+    if len(names) != len(ids):
+        raise DataError(f"item_names has {len(names)} entries, but the model has {len(ids)} items; give one each")
+    times = Counter(names)
+    return [
+        number if name is None else name if times[name] == 1 else f"{name} ({number})"
+        for name, number in zip(names, ids, strict=True)
+    ]
+
+
+def _changes(model: SavedModel, shown: NDArray[np.intp], ids: Sequence[str]) -> str:
     items = model.items
     if items is None or len(items) < 3:
         return ""
     near, moves = neighbours(items, model.components, shown), moved_pairs(items, model.components)
-    ids = [_name(value) for value in model.item_ids]
     rows = []
     for item, before, after in zip(near.items, near.before, near.after, strict=True):
         new = set(after.tolist()) - set(before.tolist())

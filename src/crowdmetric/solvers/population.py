@@ -45,6 +45,7 @@ __all__ = [
     "Total",
     "fit_law",
     "fit_with_evidence",
+    "items_determined",
     "observed_information",
     "remembering",
     "traceless",
@@ -278,9 +279,14 @@ def _size_ridge(fit: PopulationFit, d: int) -> float:
 def _item_ridge(fit: PopulationFit, d: int) -> float:
     """Return the ρ that the evidence asks for, from a fit with another."""
     b = fit.natural[fit.own :]
+    wanted = items_determined(fit, d) / max(float(b @ b), 1e-300)
+    return float(np.clip(wanted, LEAST_ITEM_RIDGE, MOST_ITEM_RIDGE))
+
+
+def items_determined(fit: PopulationFit, d: int) -> float:
+    """Return ``γ_b = N − ρ tr(A⁻¹)_b``, how many of the items' own utilities the answers determine."""
     known = _pseudo_inverse(with_ridge(fit.information, fit, d))[fit.own :, fit.own :]
-    determined = b.size - fit.item_ridge * float(np.trace(known))
-    return float(np.clip(determined / max(float(b @ b), 1e-300), LEAST_ITEM_RIDGE, MOST_ITEM_RIDGE))
+    return fit.n_items - fit.item_ridge * float(np.trace(known))
 
 
 def _ridge(m: Array, ridge: float, P: Array) -> tuple[float, Array, Array]:

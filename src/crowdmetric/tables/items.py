@@ -1,4 +1,4 @@
-"""The items of a catalogue: their ids and features."""
+"""The items of a catalogue: their ids, features and names."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from crowdmetric.tables.files import READERS, existing_file, format_of, is_frame
 __all__ = ["Items", "read_items"]
 
 ID_COLUMNS = ("item_id", "item", "id")
+# Columns that say what items are called, where they hold text.
+NAME_COLUMNS = ("name", "title")
 
 
 class Items(NamedTuple):
@@ -31,11 +33,14 @@ class Items(NamedTuple):
     features : (N, d) float64
         All finite.
     feature_names : list of d str
+    names : (N,) object of str, or None
+        What people call the items, None for one without a name; None altogether where nothing says.
     """
 
     ids: Column
     features: NDArray[np.float64]
     feature_names: list[str]
+    names: Column | None = None
 
 
 def read_items(source: Any, id_column: str | None = None) -> Items:
@@ -48,13 +53,17 @@ def read_items(source: Any, id_column: str | None = None) -> Items:
         such array and, if items have ids, a one-dimensional array named like an id column.
     id_column : str, optional
         The column of ids. By default ``item_id``, ``item`` or ``id``, in any case, where there is one;
-        otherwise ids are the row numbers 0…N−1. Every other column is a feature.
+        otherwise ids are the row numbers 0…N−1. Every other column is a feature, but for a column of text called
+        ``name`` or ``title``: that says what items are called, and where there are no ids, those are the ids.
     """
     if isinstance(source, Items):
         return source
     columns = _columns_of_items(source)
     id_column = _id_column(list(columns), id_column)
     ids = columns.pop(id_column) if id_column is not None else None
+    names = _pop_names(columns)
+    if ids is None and names is not None:
+        ids, names = names, None
     if not columns:
         raise DataError("the items have no features: columns of numbers were expected beside the ids")
     features = np.column_stack([_numbers(column, name) for name, column in columns.items()])
@@ -62,7 +71,15 @@ def read_items(source: Any, id_column: str | None = None) -> Items:
         raise DataError("the table of items has no rows; at least one item was expected")
     ids = np.arange(len(features)) if ids is None else unique_ids(ids, "item ids")
     _reject_gaps(ids, features, list(columns))
-    return Items(ids, features, list(columns))
+    return Items(ids, features, list(columns), names)
+
+
+def _pop_names(columns: Columns) -> Column | None:
+    """Return the column that names the items, and take it out; None where there is none."""
+    found = [name for name, column in columns.items() if name.lower() in NAME_COLUMNS and column.dtype.kind == "O"]
+    if len(found) > 1:
+        raise DataError(f"columns {listed(found)} could all be the names of the items; leave all but one out")
+    return columns.pop(found[0]) if found else None
 
 
 def _columns_of_items(source: Any) -> Columns:
