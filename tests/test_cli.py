@@ -339,8 +339,9 @@ def popular(tmp_path_factory) -> Path:
     X, users = rng.standard_normal((12, 2)), np.repeat(np.arange(150), 5)
     left = rng.integers(12, size=750)
     right = (left + rng.integers(1, 12, size=750)) % 12
-    b, v = 1.5 * rng.standard_normal(12), rng.standard_normal((150, 2))[users]
-    choice = np.where(rng.random(750) < expit(b[left] - b[right] + np.sum((X[left] - X[right]) * v, axis=1)), 0, 1)
+    b, u = rng.standard_normal(12), 0.7 * rng.standard_normal((150, 2))[users]
+    liked = [b[item] - np.sum((X[item] - u) ** 2, axis=1) for item in (left, right)]
+    choice = np.where(rng.random(750) < expit(liked[0] - liked[1]), 0, 1)
     items = {"item_id": np.arange(12), "f0": X[:, 0], "f1": X[:, 1]}
     write_columns(items, folder / "items.csv")
     write_columns(items | {"Title": np.array([f"Song {i}" for i in range(12)], dtype=object)}, folder / "titled.csv")
