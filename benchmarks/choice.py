@@ -53,26 +53,33 @@ def cheaply(trials: Trials) -> Law:
     return covariance, bool(gain > with_them.item_effects_determined_)
 
 
-def then_the_covariance_again(trials: Trials) -> Law:
-    """Judge as the rule does, and choose the covariance once more, by BIC among fits with utilities."""
-    covariance, effects = the_rule(trials)
-    if not effects or trials.freest != "free":
-        return covariance, effects
-    gain = trials.fit("free", True).log_likelihood_ - trials.fit("isotropic", True).log_likelihood_
+def by_bic(trials: Trials) -> Law:
+    """Judge items as the rule does, and the covariance by BIC, with utilities or without."""
+    effects = bool(choose_item_effects(trials).value)
+    if trials.freest != "free":
+        return "isotropic", effects
+    gain = trials.fit("free", effects).log_likelihood_ - trials.fit("isotropic", effects).log_likelihood_
     extra = trials.d * (trials.d + 1) // 2 - 1
     return ("free" if gain > 0.5 * extra * log(trials.people) else "isotropic"), effects
 
 
+def covariance_first(trials: Trials) -> Law:
+    """Choose the covariance without utilities; judge items as the rule does."""
+    return str(choose_covariance(trials).value), bool(choose_item_effects(trials).value)
+
+
 def the_rule(trials: Trials) -> Law:
     """Judge as `crowdmetric fit` does."""
-    return str(choose_covariance(trials).value), bool(choose_item_effects(trials).value)
+    effects = bool(choose_item_effects(trials).value)
+    return str(choose_covariance(trials, effects).value), effects
 
 
 RULES: dict[str, Callable[[Trials], Law]] = {
     "always": lambda trials: (str(choose_covariance(trials).value), True),
     "price γ, covariance chosen": cheaply,
+    "covariance first": covariance_first,
+    "covariance by BIC": by_bic,
     "the rule": the_rule,
-    "then the covariance again": then_the_covariance_again,
 }
 
 

@@ -116,6 +116,22 @@ def test_people_in_clusters_are_not_taken_for_popular_items(rng) -> None:
     assert choose_item_effects(insisting).value is True
 
 
+def test_beside_utilities_of_items_a_covariance_pays_for_effective_parameters(rng) -> None:
+    X = rng.standard_normal((25, 2)) / 1.4
+    round_, long = rng.standard_normal((2, 400, 2)) / 1.4
+    for ideal, expected in ((round_, "isotropic"), (long * [2.0, 0.1], "free")):
+        trials = Trials(X, asked(X, ideal, 6, spread=0.8), {"jobs": 1})
+        choice = choose_covariance(trials, item_effects=True)
+        assert choice.value == expected, choice.reason
+        free, isotropic = (trials.fit(covariance, True) for covariance in ("free", "isotropic"))
+        price = 2 + sum(
+            sign * (fit.determined_ + fit.item_effects_determined_) for sign, fit in ((1, free), (-1, isotropic))
+        )
+        assert f"for {price:.1f} more effective parameters" in choice.reason
+        assert (free.log_likelihood_ - isotropic.log_likelihood_ > price) == (expected == "free")
+        assert choice.caution == ""
+
+
 def test_with_more_parameters_than_items_hidden_items_decide(rng) -> None:
     """A metric can then say all that the utilities could, and only items that nobody has seen tell the difference."""
     X, ideal = rng.standard_normal((30, 7)) / 2.6, rng.standard_normal((300, 7)) / 2.6

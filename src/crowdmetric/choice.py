@@ -8,9 +8,8 @@ utilities of their own. Both say what everybody thinks of an item, and each can 
 - A crowd that is not isotropic, taken to be, seems to like items for reasons of their own: with people in three
   clusters, utilities that do not exist gain up to hundreds of nats, and spoil the metric. Items are therefore judged
   under the free covariance, as long as there are people enough to consider one.
-- The covariance is chosen without utilities of the items, for with them a crowd that is not isotropic passes for one
-  that is. Where items are popular for reasons of their own, it may be found free for that alone, which costs some
-  precision.
+- Utilities of the items can hide that people are not isotropic, as they are many and shrunk. The covariance is chosen
+  after them, and what it spares of them counts for it.
 """
 
 from __future__ import annotations
@@ -132,13 +131,14 @@ class Trials:
         return self._made[law]
 
 
-def choose_covariance(trials: Trials) -> Choice:
+def choose_covariance(trials: Trials, item_effects: bool = False) -> Choice:
     """Return whether people's ideal points scatter alike in all directions ('isotropic') or as they please ('free').
 
     A free covariance has q = d(d+1)/2 − 1 more parameters. It is considered where K people have 20 coordinates (Kd of
-    them) for each of those, and taken where the Bayesian information criterion prefers it:
-    ``2(ℓ_free − ℓ_isotropic) > q log K``. Items have no utilities of their own in either fit, whatever is done about
-    those later.
+    them) for each of those. Where items have no utilities of their own, it is taken where the Bayesian information
+    criterion prefers it, ``ℓ_free − ℓ_isotropic > ½ q log K``. Where they have, its price is the number of effective
+    parameters, ``q + γ_free − γ_isotropic`` with γ as in `choose_item_effects`: utilities fit what a covariance that
+    is too narrow leaves over, and spending γ on that must not be cheaper than the covariance.
     """
     extra = degrees_of_freedom(trials.d) - 1
     if extra == 0:
@@ -148,12 +148,23 @@ def choose_covariance(trials: Trials) -> Choice:
     if trials.people < trials.wanted:
         few = f"{trials.people:,} people are too few for the {extra:,} more parameters of a free one"
         return Choice("isotropic", f"{few}, {trials.wanted:,} are wanted")
-    gain = trials.fit("free", False).log_likelihood_ - trials.fit("isotropic", False).log_likelihood_
-    price = 0.5 * extra * log(np.unique(trials.some.user).size)
-    figures = f"{gain:.1f} nats of log-likelihood for {extra:,} more parameters, which BIC prices at {price:.1f}"
+    free, isotropic = (trials.fit(covariance, item_effects) for covariance in ("free", "isotropic"))
+    gain = free.log_likelihood_ - isotropic.log_likelihood_
+    if item_effects:
+        price = extra + _determined(free) - _determined(isotropic)
+        figures = f"{gain:.1f} nats of log-likelihood for {price:.1f} more effective parameters"
+    else:
+        price = 0.5 * extra * log(np.unique(trials.some.user).size)
+        figures = f"{gain:.1f} nats of log-likelihood for {extra:,} more parameters, which BIC prices at {price:.1f}"
+    caution = "" if item_effects else _few_items(trials, ITEMS_IF_FREE if gain > price else 1)
     if gain > price:
-        return Choice("free", f"a free covariance gains {figures}", _few_items(trials, ITEMS_IF_FREE))
-    return Choice("isotropic", f"a free covariance gains only {figures}", _few_items(trials, 1))
+        return Choice("free", f"a free covariance gains {figures}", caution)
+    return Choice("isotropic", f"a free covariance gains only {figures}", caution)
+
+
+def _determined(fit: PopulationMetric) -> float:
+    """Return how many parameters answers determine, of the metric's shape and of the items' utilities."""
+    return fit.determined_ + float(getattr(fit, "item_effects_determined_", 0.0))
 
 
 def _few_items(trials: Trials, least: int) -> str:
@@ -206,7 +217,7 @@ def choose_item_effects(trials: Trials) -> Choice:
         return _by_hidden_items(trials)
     without, with_them = (trials.fit(trials.freest, effects) for effects in (False, True))
     gain = with_them.log_likelihood_ - without.log_likelihood_
-    more = with_them.determined_ + with_them.item_effects_determined_ - without.determined_
+    more = _determined(with_them) - _determined(without)
     price = more + 0.5 * log(N)
     figures = f"{gain:.1f} nats of log-likelihood for {more:.1f} more effective parameters, priced at {price:.1f}"
     return Choice(gain > price, f"those gain {'' if gain > price else 'only '}{figures}")

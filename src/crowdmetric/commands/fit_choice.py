@@ -64,20 +64,18 @@ def choose_law(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the parameters of a population with what they left open, and the sentences that say why."""
     trials, chosen, reasons = Trials(features, answers, parameters), dict(parameters), []
-    with show_progress("Choosing how people scatter", quiet=options.quiet):
-        scatter = None if "covariance" in chosen else choose_covariance(trials)
-    with show_progress("Choosing what items have of their own", quiet=options.quiet):
-        effects = None if "item_effects" in chosen else choose_item_effects(trials)
-    if effects is not None:
+    if "item_effects" not in chosen:
+        with show_progress("Choosing what items have of their own", quiet=options.quiet):
+            effects = choose_item_effects(trials)
         chosen["item_effects"] = effects.value
-    if scatter is not None:
-        chosen["covariance"] = scatter.value
-        # utilities of their own are what few items call for
-        caution = "" if chosen["item_effects"] or not scatter.caution else f"; but {scatter.caution}"
-        reasons.append(f"the covariance of people is taken as {scatter.value}, because {scatter.reason}{caution}")
-    if effects is not None:
         some = "utilities" if effects.value else "no utilities"
         reasons.append(f"items have {some} of their own beside their features, because {effects.reason}")
+    if "covariance" not in chosen:
+        with show_progress("Choosing how people scatter", quiet=options.quiet):
+            scatter = choose_covariance(trials, chosen["item_effects"])
+        chosen["covariance"] = scatter.value
+        caution = f"; but {scatter.caution}" if scatter.caution else ""
+        reasons.append(f"the covariance of people is taken as {scatter.value}, because {scatter.reason}{caution}")
     for reason in reasons:
         note(options, reason)
     return chosen, reasons
