@@ -97,7 +97,7 @@ def test_items_have_utilities_of_their_own_where_they_have(spread, expected, rng
     )
     gain = with_them.log_likelihood_ - without.log_likelihood_
     more = with_them.determined_ - without.determined_ + with_them.item_effects_determined_
-    assert expected == (gain > more + 0.5 * log(20))
+    assert expected == (gain > more + log(20))
     assert f"{gain:.1f} nats of log-likelihood for {more:.1f} more effective parameters" in choice.reason
     assert 0 < with_them.item_effects_determined_ < 20
 

@@ -12,6 +12,7 @@ import pytest
 
 from crowdmetric import Comparisons, PopulationMetric
 from crowdmetric.errors import DataError
+from crowdmetric.estimators.population_uncertainty import inverse_information
 from crowdmetric.evaluate import CrowdModel, evaluate
 from crowdmetric.evaluate.models import choose_models
 from crowdmetric.locate import locate
@@ -308,3 +309,14 @@ def test_items_must_be_known_by_rows_and_few() -> None:
         CrowdModel("linear", "none", "free", item_effects=True)
     assert "population-items" in [model.name for model in choose_models(None, None, 500)]
     assert "population-items" not in [model.name for model in choose_models(None, None, 501)]
+
+
+def test_negative_information_is_none() -> None:
+    """On carrots the symmetric fit beside utilities of the items runs away, to where likelihoods curve upwards."""
+    information = np.array([[-4e9, 1e4, 0.0], [1e4, 2.0, 0.1], [0.0, 0.1, 3.0]])
+    inverse = inverse_information(information)
+    assert np.all(np.isfinite(inverse))
+    np.testing.assert_allclose(inverse, inverse.T, rtol=1e-6)
+    assert inverse[0, 0] * 4e9 > 1e9
+    proper = information[1:, 1:]
+    np.testing.assert_allclose(inverse_information(proper), np.linalg.inv(proper))

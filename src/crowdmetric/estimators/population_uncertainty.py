@@ -70,8 +70,11 @@ def uncertainty_of(
 
 
 def inverse_information(information: Array) -> Array:
-    """Return the inverse, with directions of no information given an infinite variance in effect."""
-    scale = 1.0 / np.sqrt(np.maximum(np.diag(information), 1e-300))
+    """Return the inverse, with directions of no information given an infinite variance in effect.
+
+    Negative information, which differences find where a symmetric fit has run away, is none.
+    """
+    scale = 1.0 / np.sqrt(np.maximum(np.abs(np.diag(information)), 1e-300))
     values, vectors = np.linalg.eigh(information * scale[:, None] * scale)
     values = np.maximum(values, 1e-12 * values[-1])
     return (vectors / values) @ vectors.T * scale[:, None] * scale
