@@ -8,7 +8,8 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.integrate import dblquad, quad
-from scipy.special import expit, ndtr
+from scipy.optimize import minimize
+from scipy.special import expit, logsumexp, ndtr
 from scipy.stats import multivariate_normal, norm
 
 from crowdmetric.losses import Logistic, Loss, Probit
@@ -212,6 +213,32 @@ def test_propagation_survives_very_unlikely_answers(size: float) -> None:
 
 
 # ------------------------------------------------------------------------------------------- methods agree
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_propagation_of_somebody_out_of_reach(compiled: bool) -> None:
+    """Steep answers that are all but impossible under the law, some of which contradict the others."""
+    rng = np.random.default_rng(2)
+    m, C, weight = 30, 20.0 * np.eye(2), np.ones((1, 30))
+    E, a = rng.standard_normal((1, m, 2)), 120.0 * rng.standard_normal((1, m))
+    y = np.sign(a + E @ C @ np.array([-6.0, -6.0]))
+    y[:, ::6] *= -1.0
+    if compiled:
+        ours = by_propagation(a, E, (C @ C.T)[None], y, weight, Logistic(1.0))
+    else:
+        ours = propagate(a, E, E @ C, y, weight, Logistic(1.0))
+
+    def log_joint(t: np.ndarray) -> np.ndarray:
+        z = y[0] * (a[0] + t @ (E[0] @ C).T)
+        return -0.5 * np.sum(t * t, axis=-1) - np.log(2.0 * np.pi) - np.sum(np.logaddexp(0.0, -z), axis=-1)
+
+    mode = minimize(lambda t: -log_joint(t), np.zeros(2)).x
+    line = np.linspace(-2.0, 2.0, 801)
+    values = log_joint(mode + np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1))
+    exact = logsumexp(values) + 2.0 * np.log(line[1] - line[0])
+    assert np.linalg.norm(mode) > REACH
+    assert exact < -100.0
+    assert ours.value[0] == pytest.approx(exact, abs=0.1)
 
 
 @each_loss

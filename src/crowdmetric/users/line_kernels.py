@@ -24,6 +24,8 @@ REACH = 6.0
 LARGEST_EXPONENT = 300.0
 # Terms of a geometric sequence that do not wait for one another; numbers of nodes are multiples of it.
 LANES = 8
+# As in `propagation`.
+FAR, HALVINGS = 1.5, 30
 # Of a line with so many nodes those are left out that weigh less than this beside the heaviest; on shorter ones
 # finding them costs more than it saves.
 LONG, NEGLIGIBLE = 96, 1e-13
@@ -175,21 +177,41 @@ def _moments(value: float, s1: float, s2: float, sharpness: float, omega: float)
 
 
 @compiled
+def _moved(mean: float, spread: float, sharpness: float, omega: float, t: float) -> float:
+    """Return how far an answer would move somebody t standard deviations from the cavity's mean, in those."""
+    z = sharpness * mean + abs(sharpness) * spread * t
+    small = exp(-abs(z))
+    return omega * abs(sharpness) * spread * (1.0 if z < 0.0 else small) / (1.0 + small)
+
+
+@compiled
 def _far_tilted(mean: float, spread: float, sharpness: float, omega: float, n: int) -> tuple[float, float, float]:
-    """Return `tilted` where exponentials would overflow or nodes are very many, relative to the largest node."""
-    step = 2.0 * REACH / (n - 1)
+    """Return `tilted` where exponentials would overflow, nodes are very many, or the answer moves ψ far.
+
+    Relative to the largest node, and around the mode where that is `FAR` off.
+    """
+    step, centre = 2.0 * REACH / (n - 1), 0.0
+    if _moved(mean, spread, sharpness, omega, FAR) > FAR:
+        low, high = FAR, _moved(mean, spread, sharpness, omega, 0.0)
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            if _moved(mean, spread, sharpness, omega, middle) > middle:
+                low = middle
+            else:
+                high = middle
+        centre = low if sharpness > 0.0 else -low
     highest, mass, total, s1, s2 = -np.inf, 0.0, 0.0, 0.0, 0.0
     for k in range(n):
-        t = k * step - REACH
+        t = centre + k * step - REACH
         z = sharpness * (mean + spread * t)
         highest = max(highest, -0.5 * t * t - omega * (max(-z, 0.0) + log(1.0 + exp(-abs(z)))))
     for k in range(n):
-        t = k * step - REACH
+        t = centre + k * step - REACH
         z = sharpness * (mean + spread * t)
         small = exp(-abs(z))
         r = (1.0 if z < 0.0 else small) / (1.0 + small)
         share = exp(-0.5 * t * t - omega * (max(-z, 0.0) + log(1.0 + small)) - highest)
-        mass += exp(-0.5 * t * t)
+        mass += exp(-0.5 * (t - centre) * (t - centre))
         total += share
         s1 += share * r
         s2 += share * r * r
@@ -206,7 +228,11 @@ def tilted(
     """
     spread = sqrt(variance)
     offset, along = -sharpness * mean, sharpness * spread
-    if n > room.size or max(omega, 1.0) * (abs(offset) + abs(along) * REACH) > 2.0 * LARGEST_EXPONENT:
+    if (
+        n > room.size
+        or max(omega, 1.0) * (abs(offset) + abs(along) * REACH) > 2.0 * LARGEST_EXPONENT
+        or (omega * abs(along) > FAR and _moved(mean, spread, sharpness, omega, FAR) > FAR)
+    ):
         return _far_tilted(mean, spread, sharpness, omega, n)
     _geometric(room, n, exp(offset + along * REACH), exp(-along * 2.0 * REACH / (n - 1)))
     total, s1, s2 = 0.0, 0.0, 0.0

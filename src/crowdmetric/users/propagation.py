@@ -40,6 +40,9 @@ Sharing = list[tuple[Grid, Array]]
 FEWEST_NODES, CAVITY_FINENESS = 32, 1.2
 # Beyond the lines of `integrals`, for answers that are all but noiseless.
 CAVITY_SIZES = SIZES[1] + (2048, 4096, 8192, 16384)
+# Lines are centred elsewhere than at a cavity's mean where its mode with the answer is so many standard deviations
+# off; the mode is found by so many halvings.
+FAR, HALVINGS = 1.5, 30
 ROUNDS = 60
 # Sweeps after which people's covariances are found anew, so that rounding does not add up.
 FRESH = 8
@@ -137,12 +140,14 @@ def _tilted(
     """Return ``log E[f^ω]`` under N(mean, variance) and its first two derivatives in the mean, (P,) each."""
     xp = array_namespace(mean)
     log_mean, first, second = xp.empty_like(mean), xp.empty_like(mean), xp.empty_like(mean)
+    spread = xp.sqrt(variance)
+    centre = _centre(mean, spread, y, weight, loss)
     for grid, chosen in sharing:
-        nodes, log_weights = as_array(grid.line, mean), as_array(grid.log_weights, mean)
-        psi = mean[chosen][:, None] + xp.sqrt(variance[chosen])[:, None] * nodes
+        line, log_weights = as_array(grid.line, mean), as_array(grid.log_weights, mean)
+        omega, c = weight[chosen][:, None], centre[chosen][:, None]
+        psi = mean[chosen][:, None] + spread[chosen][:, None] * (c + line)
         value, slope, curvature = loss.value_slope_curvature(psi, y[chosen][:, None])
-        omega = weight[chosen][:, None]
-        log_joint = log_weights - omega * value
+        log_joint = log_weights - c * (line + 0.5 * c) - omega * value
         highest = xp.max(log_joint, axis=1, keepdims=True)
         joint = xp.exp(log_joint - highest)
         total = xp.sum(joint, axis=1, keepdims=True)
@@ -152,6 +157,33 @@ def _tilted(
         log_mean[chosen], first[chosen] = (highest + xp.log(total))[:, 0], pull
         second[chosen] = xp.sum(share * (h * h - omega * curvature), axis=1) - pull * pull
     return log_mean, first, second
+
+
+def _centre(mean: Array, spread: Array, y: Array, weight: Array, loss: Loss) -> Array:
+    """Return where lines are centred (P,), in standard deviations of the cavity.
+
+    At its mean; but an answer that is very unlikely there, and steep, moves ψ out of reach: then at the mode of the two
+    together, the root of ``t + spread ω ℓ'(mean + spread t)``, which lies between 0 and minus the value at 0.
+    """
+    xp = array_namespace(mean)
+    zero = xp.zeros_like(mean)
+
+    def moved(t: Array) -> Array:
+        return -spread * weight * loss.value_slope_curvature(mean + spread * t, y)[1]
+
+    most = moved(zero)
+    sign = xp.where(most > 0, xp.ones_like(most), -xp.ones_like(most))
+    far = xp.nonzero(sign * moved(sign * FAR) > FAR)[0]
+    if far.shape[0] == 0:
+        return zero
+    mean, spread, y, weight, sign = (x[far] for x in (mean, spread, y, weight, sign))
+    low, high = xp.full_like(mean, FAR), xp.abs(most[far])
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        short = sign * moved(sign * middle) > middle
+        low, high = xp.where(short, middle, low), xp.where(short, high, middle)
+    zero[far] = sign * low
+    return zero
 
 
 def _collect(
