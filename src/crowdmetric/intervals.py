@@ -30,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.inputs import read_pairs
+from crowdmetric.estimators.population import PopulationMetric
 from crowdmetric.symmetric import outer_difference, smat, svec
 
 __all__ = ["Closer", "Intervals", "closer", "distance_ratios", "distances", "entries"]
@@ -214,9 +215,10 @@ def _fit_of(model: CrowdMetric) -> tuple[Array, Array]:
     """Return the symmetric fit (d, d) and the covariance (p, p) of its svec."""
     check_is_fitted(model)
     if not (hasattr(model, "symmetric_metric_") and hasattr(model, "metric_covariance_")):
-        raise DataError(
-            f"{type(model).__name__} does not say how sure it is of the metric; fit a PopulationMetric or MatchedMetric"
-        )
+        remedy = "fit a PopulationMetric or MatchedMetric"
+        if isinstance(model, PopulationMetric):
+            remedy = "fit it with uncertainty=True, and by scoring: at most 76 features, in double precision"
+        raise DataError(f"{type(model).__name__} does not say how sure it is of the metric; {remedy}")
     return model.symmetric_metric_, model.metric_covariance_
 
 

@@ -120,7 +120,7 @@ class PopulationMetric(CrowdMetric):
         Stop when a step would gain less log-likelihood (in nats, over all people).
     max_iter : int, default 200
     jobs : int, optional
-        Threads; None: one a core. Results do not depend on it.
+        Threads; None: one a core. Results do not depend on it. A fit by gradients (see `rank`) has one.
     engine : optional
         Where sums over people are taken: None for this machine, `crowdmetric.engines.dask_engine.DaskEngine` for a
         cluster, `crowdmetric.engines.torch_engine.TorchEngine` for a graphics card.
@@ -174,7 +174,8 @@ class PopulationMetric(CrowdMetric):
     spread_ : float
         How much people differ in ψ (root mean square), in units of the noise of an answer.
     question_bias_ : float
-        z-score of the test that questions were chosen near people's ideal points; NaN where nobody can tell.
+        z-score of the test that questions were chosen near people's ideal points; NaN where nobody can tell, or
+        without `uncertainty`.
 
     Examples
     --------
