@@ -23,12 +23,13 @@ from numpy.typing import NDArray
 from benchmarks.real.sets import RealSet
 from crowdmetric import Comparisons
 from crowdmetric.evaluate import Evaluation, evaluate
+from crowdmetric.evaluate.models import BASELINES, WITH_ITEM_EFFECTS
 
 __all__ = ["MODELS", "REFERENCE", "TASKS", "Row", "findings", "rows_of", "run"]
 
 Row = dict[str, Any]
 
-MODELS = ("bradley-terry", "linear", "identity", "population", "population-free", "population-items", "symmetric")
+MODELS = (*BASELINES, "population", "population-free", *WITH_ITEM_EFFECTS, "symmetric")
 # Gains are over people without a metric.
 REFERENCE = "linear"
 

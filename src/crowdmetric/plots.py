@@ -35,8 +35,8 @@ __all__ = [
 LEARNT, PLAIN, FAINT = "#d9730d", "#3b82c4", "#8a8a8a"
 DOTS = (LEARNT, "#8a63c9")
 # Several series in one panel, told apart by shape too.
-SERIES = (FAINT, PLAIN, "#2a9d6f", LEARNT, "#8a63c9", "#b8446a")
-MARKERS = "sv^oDX"
+SERIES = (FAINT, PLAIN, "#2a9d6f", LEARNT, "#8a63c9", "#b8446a", "#a58a12")
+MARKERS = "sv^oDXP"
 
 
 def new_figure(width: float, height: float) -> Any:

@@ -76,7 +76,7 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any],
     page = partial(
         report_page, comparisons=comparisons, diagnosis=diagnosis, choices=reasons, suggestion=suggestion,
         item_names=item_names,
-        evaluation=evaluated(options, features, comparisons, parameters.get("subspaces")),
+        evaluation=evaluated(options, features, comparisons, parameters),
     )  # fmt: skip
     model = save_model(
         options.out,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ __all__ = ["diagnosed", "evaluated"]
 # More features than this take longer to diagnose than to learn from.
 MOST_DIAGNOSED = 60
 # What is evaluated for the report, and how many people at most: enough for a verdict, in about the time of a few fits.
-EVALUATED = ("bradley-terry", "linear", "identity", "population", "population-free", "population-items", "symmetric")
+EVALUATED = ("bradley-terry", "linear", "identity", "population", "population-free", "symmetric")
 MOST_EVALUATED = 2_000
 
 
@@ -43,9 +44,12 @@ def diagnosed(
 
 
 def evaluated(
-    options: Namespace, features: NDArray[np.float64], answers: Comparisons, subspaces: Any
+    options: Namespace, features: NDArray[np.float64], answers: Comparisons, parameters: Mapping[str, Any]
 ) -> Evaluation | None:
-    """Return how well models predict hidden answers of at most 2,000 of the people; None where that is not asked."""
+    """Return how well models predict hidden answers of at most 2,000 of the people; None where that is not asked.
+
+    The one that was chosen, with these parameters, is among them.
+    """
     if options.no_report or options.no_evaluate or not answers.is_binary:
         return None
     if features.shape[1] > MOST_DIAGNOSED:
@@ -56,9 +60,12 @@ def evaluated(
         return None
     step = -(-answers.n_users // MOST_EVALUATED)
     some = answers if step == 1 else answers.take(np.flatnonzero(answers.user % step == 0))
+    subspaces = parameters.get("subspaces")
     labelled = subspaces is not None and not isinstance(subspaces, str)
-    names = [name for name in EVALUATED if name != "population-items" or len(features) <= MOST_ITEMS]
-    names += ["stitched"] if labelled else []
+    names = [*EVALUATED, *(["stitched"] if labelled else [])]
+    if len(features) <= MOST_ITEMS:
+        round_people = parameters.get("item_effects") and parameters.get("covariance") == "isotropic"
+        names.append("population-items-isotropic" if round_people else "population-items")
     try:
         with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
             return evaluate(features, some, names, repeats=1, subspaces=subspaces if labelled else None, after_fit=say)

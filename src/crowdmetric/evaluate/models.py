@@ -13,7 +13,7 @@ from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.popularity import BradleyTerry
 from crowdmetric.users.item_effects import MOST_ITEMS
 
-__all__ = ["BASELINES", "DEFAULT", "LEARNT", "MODELS", "choose_models"]
+__all__ = ["BASELINES", "DEFAULT", "LEARNT", "MODELS", "WITH_ITEM_EFFECTS", "choose_models"]
 
 # --8<-- [start:models]
 # A new model is one line here, and is then tested, documented by its name and offered by the command line.
@@ -26,21 +26,25 @@ MODELS: dict[str, Callable[[Any], Model]] = {
     "population": lambda subspaces: CrowdModel("population", "psd", "isotropic"),
     "population-free": lambda subspaces: CrowdModel("population-free", "psd", "free"),
     "population-items": lambda subspaces: CrowdModel("population-items", "psd", "free", item_effects=True),
+    "population-items-isotropic": lambda subspaces: CrowdModel(
+        "population-items-isotropic", "psd", "isotropic", item_effects=True
+    ),
     "symmetric": lambda subspaces: CrowdModel("symmetric", "symmetric", "free"),
 }
 # --8<-- [end:models]
 
 DEFAULT = tuple(name for name in MODELS if name != "stitched")
-# What a learnt metric has to beat, and what counts as one.
+# What a learnt metric has to beat, and what counts as one; those of them that are for few items.
 BASELINES = ("bradley-terry", "linear", "identity")
-LEARNT = ("population", "population-free", "population-items", "ideal-point", "stitched")
+WITH_ITEM_EFFECTS = ("population-items", "population-items-isotropic")
+LEARNT = ("population", "population-free", *WITH_ITEM_EFFECTS, "ideal-point", "stitched")
 
 
 def choose_models(models: Sequence[str | Model] | None, subspaces: Any = None, n_items: int = 0) -> list[Model]:
-    """Return the models named, or all ('stitched' where subspaces are given, 'population-items' for 500 items)."""
+    """Return the models named, or all: 'stitched' where subspaces are given, item effects for at most 500 items."""
     if models is None:
         models = DEFAULT if subspaces is None else tuple(MODELS)
-        models = [name for name in models if name != "population-items" or n_items <= MOST_ITEMS]
+        models = [name for name in models if name not in WITH_ITEM_EFFECTS or n_items <= MOST_ITEMS]
     if isinstance(models, str):
         raise DataError(f"models={models!r} is one name; give a list, such as models=[{models!r}]")
     chosen: list[Model] = []
