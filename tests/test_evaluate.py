@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -333,6 +334,28 @@ def test_popularity_in_disguise_is_flagged() -> None:
     assert is_popularity_in_disguise(found)
     assert "popularity in disguise" in found.summary()
     assert found.best("pairs") == "bradley-terry"
+
+
+def test_popularity_that_items_have_to_themselves_is_no_disguise() -> None:
+    """The warning is about metrics alone; where utilities of the items help with new ones, they are the remedy."""
+
+    class Made:
+        splits, models = ("pairs", "items"), ("linear", "population-free", "population-items")
+        values: ClassVar = {"population-free": (0.3, -0.3), "population-items": (0.4, 0.1), "linear": (0.0, 0.0)}
+
+        def mean(self, split, model, measure="log_likelihood"):
+            return self.values[model][self.splits.index(split)]
+
+        def difference(self, split, model, other, measure="log_likelihood"):
+            return Difference(self.mean(split, model) - self.mean(split, other), 0.1)
+
+    found = Made()
+    assert is_popularity_in_disguise(found)
+    assert findings(found)[-1].endswith("With utilities of the items beside it (population-items) it need not be.")
+    found.values = {**Made.values, "population-items": (0.4, -0.2)}
+    assert findings(found)[-1].endswith("and not on new ones.")
+    found.values = {**Made.values, "population-free": (0.0, 0.0)}
+    assert not is_popularity_in_disguise(found)
 
 
 def test_the_sentences_follow_their_rules() -> None:

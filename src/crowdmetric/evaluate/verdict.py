@@ -7,8 +7,8 @@ no ideal points
     On new questions to known people (or, without that split, the first one), the symmetric fit clearly beats the
     best learnt metric with the same freedom of people ('population-free').
 popularity in disguise
-    A learnt metric clearly beats linear utilities on new questions to known people; but on new items its gain is not
-    clear, and less than half as large.
+    A learnt metric, without utilities of the items beside it, clearly beats linear utilities on new questions to known
+    people; but on new items its gain is not clear, and less than half as large.
 worth using
     Per split, whether the best learnt metric clearly beats the best of Bradley–Terry, linear utilities and the
     identity, or clearly loses to it; where there are several splits, first in one plain sentence for all of them.
@@ -20,11 +20,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from crowdmetric.evaluate.models import BASELINES, LEARNT
+from crowdmetric.evaluate.models import BASELINES, LEARNT, WITH_ITEM_EFFECTS
 from crowdmetric.evaluate.splits import TITLES
 
 __all__ = ["Difference", "Evaluated", "findings", "has_no_ideal_points", "is_popularity_in_disguise"]
 
+# Learnt metrics that speak through features alone.
+ALONE = tuple(name for name in LEARNT if name not in WITH_ITEM_EFFECTS)
 # Nats an answer below which a difference is of no use to anybody, however sure.
 LEAST_DIFFERENCE = 1e-3
 
@@ -75,7 +77,7 @@ def _without_a_distance(evaluation: Evaluated) -> Difference | None:
 
 def is_popularity_in_disguise(evaluation: Evaluated) -> bool:
     """Return whether the metric's gain over linear utilities does not carry over to new items."""
-    metric = _best_of(evaluation, "pairs", LEARNT)
+    metric = _best_of(evaluation, "pairs", ALONE)
     if metric is None or "linear" not in evaluation.models or not {"pairs", "items"} <= set(evaluation.splits):
         return False
     warm, cold = (evaluation.difference(split, metric, "linear") for split in ("pairs", "items"))
@@ -96,9 +98,17 @@ def findings(evaluation: Evaluated) -> list[str]:
     if is_popularity_in_disguise(evaluation):
         sentences.append(
             "Warning: part of the metric looks like item popularity in disguise: it gains on items that people have "
-            "answered about, and not on new ones."
+            f"answered about, and not on new ones.{_undisguised(evaluation)}"
         )
     return sentences
+
+
+def _undisguised(evaluation: Evaluated) -> str:
+    """Return the remedy, in a sentence after a blank, where it was tried and is one."""
+    plain, beside = (_best_of(evaluation, "items", names) for names in (ALONE, WITH_ITEM_EFFECTS))
+    if plain is None or beside is None or not evaluation.difference("items", beside, plain).is_clear:
+        return ""
+    return f" With utilities of the items beside it ({beside}) it need not be."
 
 
 def _best_of(evaluation: Evaluated, split: str, names: tuple[str, ...]) -> str | None:
