@@ -292,6 +292,13 @@ def test_torch_fits_what_numpy_fits() -> None:
     assert "standard errors were not found" in model.solution_.status
 
 
+def test_probit_answers_are_not_for_torch() -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed (extra: gpu)")
+    crowd = simulate_crowd(3, None, None, users=20, comparisons=2, seed=1)
+    with pytest.raises(DataError, match="loss='probit' is not for PyTorch; use 'logistic', or leave engine out"):
+        PopulationMetric(crowd.items, loss="probit", engine=TorchEngine("cpu")).fit(crowd.pairs, crowd.y, crowd.users)
+
+
 def test_torch_says_what_is_not_there() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra: gpu)")
     if torch.cuda.is_available():

@@ -25,6 +25,7 @@ from crowdmetric.users.integrals import (
     loadings_of,
     mean_probability,
     on_grid,
+    pieces,
     posterior_of,
     root_of,
 )
@@ -384,3 +385,19 @@ def test_certainty_is_never_more_than_certain(name: str) -> None:
         p = mean_probability(np.array([-900.0, 900.0]), np.array([v, v]), LOSSES[name])
         assert np.all((p >= 0.0) & (p <= 1.0))
         assert np.all(np.isfinite(expected_information(np.array([-900.0, 900.0]), np.array([v, v]), LOSSES[name])))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_people_taken_in_pieces_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fine grids of many people are split, lest they fill the memory."""
+    a, E, S, y, weight = people(30, 2, 1, seed=9)
+    S = S * np.geomspace(1.0, 1e4, 30)[:, None, None]
+    loss = LOSSES[name]
+    whole = [on_grid(a, E, S, y, weight, loss, refine=2), propagate(a, E, loadings_of(E, S), y, weight, loss)]
+    monkeypatch.setattr("crowdmetric.users.integrals.FEWEST_NUMBERS", 1)
+    monkeypatch.setattr("crowdmetric.users.integrals.USUAL_NODES", 20)
+    sizes = [chosen.size for chosen in pieces(np.arange(30), grid_of(1, 100), 30)]
+    assert sizes == [6] * 5
+    split = [on_grid(a, E, S, y, weight, loss, refine=2), propagate(a, E, loadings_of(E, S), y, weight, loss)]
+    for one, other in zip(whole, split, strict=True):
+        assert_same(one, other, rtol=1e-12, atol=1e-12)

@@ -191,16 +191,16 @@ def choose_item_effects(trials: Trials) -> Choice:
 
         ℓ_with − ℓ_without > γ_with − γ_without + log N
 
-    γ is how many parameters answers determine, of the metric's shape and of the N utilities; the others are held by
-    ridges. Each costs one nat, as in Akaike's criterion: what is shrunk can fit only so much noise. (Where features are
-    many, a metric without utilities may need more parameters than one with them.) The utilities' spread ω, of which N
-    items speak, costs log N, twice what the Bayesian criterion asks: at half of it 4 of 30 simulated crowds without
-    such utilities were given some, and now none is.
+    γ is how many parameters answers determine, of the metric's shape and of the utilities of the N items shown; the
+    others are held by ridges. Each costs one nat, as in Akaike's criterion: what is shrunk can fit only so much noise.
+    (Where features are many, a metric without utilities may need more parameters than one with them.) The utilities'
+    spread ω, of which N items speak, costs log N, twice what the Bayesian criterion asks: at half of it 4 of 30
+    simulated crowds without such utilities were given some, and now none is.
 
     With fewer items than the d(d+1)/2 + d parameters of a metric and a mean, features can say whatever the utilities
     could, and the likelihood cannot tell them apart. What differs is what is believed of items that nobody has seen:
     there, 30 % of the items are hidden once, and the utilities are taken where answers about those are clearly better
-    predicted with them.
+    predicted with them (by logistic answers and a metric of full rank, whatever else was asked for).
     """
     N = len(trials.items)
     if N > MOST_ITEMS:
@@ -218,7 +218,7 @@ def choose_item_effects(trials: Trials) -> Choice:
     without, with_them = (trials.fit(trials.freest, effects) for effects in (False, True))
     gain = with_them.log_likelihood_ - without.log_likelihood_
     more = _determined(with_them) - _determined(without)
-    price = more + log(N)
+    price = more + log(np.count_nonzero(shown))
     figures = f"{gain:.1f} nats of log-likelihood for {more:.1f} more effective parameters, priced at {price:.1f}"
     return Choice(gain > price, f"those gain {'' if gain > price else 'only '}{figures}")
 

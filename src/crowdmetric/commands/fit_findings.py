@@ -48,7 +48,7 @@ def evaluated(
 ) -> Evaluation | None:
     """Return how well models predict hidden answers of at most 2,000 of the people; None where that is not asked.
 
-    The one that was chosen, with these parameters, is among them.
+    Among them is the law of people and items that was chosen, with these parameters.
     """
     if options.no_report or options.no_evaluate or not answers.is_binary:
         return None

@@ -67,7 +67,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="do not measure, for the report, how well hidden answers are predicted",
     )
     add("--estimator", choices=ESTIMATORS, help="default: stitched with --labels or --discover, else population")
-    add("--covariance", choices=STRUCTURES, help="of ideal points in the population (default: by BIC)")
+    add(
+        "--covariance", choices=STRUCTURES, help="of ideal points in the population (default: by what a free one gains)"
+    )
     add(
         "--item-effects",
         action=BooleanOptionalAction,
@@ -77,7 +79,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--integration", choices=INTEGRATIONS, help="how a population is integrated out (default: auto)")
     add("--jobs", type=int, metavar="N", help="threads of a population fit (default: one a core)")
     add("--engine", metavar="NAME", help="of a population fit: local, torch, torch:DEVICE, dask or dask:ADDRESS")
-    add("--names", metavar="FILE", help="CSV or Parquet: item_id, name, for the report (default: a text column name)")
+    add(
+        "--names",
+        metavar="FILE",
+        help="CSV or Parquet: item_id, name, for the report (default: a text column name or title)",
+    )
     add("--labels", metavar="FILE", help="CSV or Parquet: item_id, subspace (empty or -1: in none)")
     add("--discover", action="store_true", help="find the subspaces among the items instead")
     add("--subspaces", type=int, metavar="N", help="how many to discover (default: chosen from the items)")

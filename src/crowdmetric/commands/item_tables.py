@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,14 @@ def read_names(options: Namespace, items: Items) -> Column | None:
     if options.names is None:
         return items.names
     names, rows = _column_of_items(options, options.names, "name", "names", items)
-    return np.array([None if row < 0 or names[row] is None else str(names[row]) for row in rows], dtype=object)
+    return np.array([_name(names[row]) if row >= 0 else None for row in rows], dtype=object)
+
+
+def _name(cell: Any) -> str | None:
+    """Return a cell as a name: None where it is empty, and whole numbers without a point."""
+    if cell is None or (isinstance(cell, float | np.floating) and np.isnan(cell)):
+        return None
+    return str(int(cell)) if isinstance(cell, float | np.floating) and float(cell).is_integer() else str(cell)
 
 
 def _column_of_items(options: Namespace, file: str, wanted: str, what: str, items: Items) -> tuple[Column, Column]:

@@ -51,8 +51,8 @@ CHUNK, NUMBERS = 1 << 16, 500
 ANSWER_BYTES, LAYOUT_COPIES = 32, 3
 # Copies of the items while their units are found, and of their rows in k dimensions during a pass.
 ITEM_COPIES, ROW_COPIES = 4, 4
-# Vectors of parameters that L-BFGS keeps.
-STEPS_KEPT = 50
+# Vectors of parameters that L-BFGS keeps, and matrices (d, d) before and after it.
+STEPS_KEPT, SQUARES = 50, 10
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def low_rank_plan(scan: ComparisonScan, n_items: int, d: int, rank: int, limit: 
     """Return how much memory a fit to a scan takes on the processor, before it starts."""
     chunk_rows = max((chunk.rows for chunk in scan.chunks), default=0)
     work = 8 * n_items * (ITEM_COPIES * d + ROW_COPIES * rank) + 8 * STEPS_KEPT * d * (rank + 1)
-    work += chunk_rows * LAYOUT_COPIES * ANSWER_BYTES + 8 * NUMBERS * min(chunk_rows, CHUNK)
+    work += 8 * SQUARES * d * d + chunk_rows * LAYOUT_COPIES * ANSWER_BYTES + 8 * NUMBERS * min(chunk_rows, CHUNK)
     return MemoryPlan.of_work(scan.n_users, len(scan), work, limit, "fit", keep=len(scan) * ANSWER_BYTES)
 
 

@@ -100,8 +100,8 @@ class PopulationMetric(CrowdMetric):
     covariance : {'isotropic', 'free'}, default 'isotropic'
         Ideal points N(u₀, s²I) or N(u₀, Σ_u). Free when people form clusters or stretch along some features.
     rank : int, optional
-        Largest rank of the metric; None: d, or 32 where the metric has more than 3,000 parameters (d > 76): there, and
-        in single precision, only gradients are used, from one start, without ridge or standard errors.
+        Largest rank of the metric; None: d, but at most 32 where it has more than 3,000 parameters (d > 76) or
+        precision is single: there only gradients are used, from one start, without ridge or standard errors.
     constraint : {'psd', 'symmetric'}, default 'psd'
         A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points.
     ridge : 'evidence', float or None, default 'evidence'
@@ -148,7 +148,7 @@ class PopulationMetric(CrowdMetric):
     scale_, shape_ : float, (d, d) array
         ``metric_ = scale_ × shape_``, the shape with trace d. The scale is known only through β and the noise.
     scale_error_, scale_correction_ : float
-        Standard error of log scale; what was added to it for the noise in the shape (`solvers.population`).
+        Standard error of log scale; what was added to it for the noise in the shape (`solvers.scale_correction`).
     standard_errors_ : (d, d) array
         Of the entries of the metric.
     symmetric_metric_ : (d, d) array
@@ -294,7 +294,7 @@ class PopulationMetric(CrowdMetric):
         check_population_options(
             d, loss, covariance=self.covariance, rank=self.rank, constraint=self.constraint, ridge=self.ridge,
             integration=self.integration, starts=self.starts, tol=self.tol, max_iter=self.max_iter,
-            random_state=self.random_state, item_effects=self.item_effects,
+            random_state=self.random_state, item_effects=self.item_effects, engine=self.engine,
         )  # fmt: skip
 
     def by_gradients_alone(self, d: int) -> bool:

@@ -12,7 +12,7 @@ from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.inputs import CONSTRAINTS, check_options, positive_number
 from crowdmetric.estimators.population_integration import INTEGRATIONS
-from crowdmetric.losses import Loss
+from crowdmetric.losses import Logistic, Loss
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.item_effects import check_item_effects
 from crowdmetric.users.population import STRUCTURES
@@ -34,10 +34,13 @@ def check_population_options(
     max_iter: Any,
     random_state: Any,
     item_effects: Any,
+    engine: Any,
 ) -> None:
     """Check the parameters of a `PopulationMetric` for items of d features."""
     if not (loss.needs_binary and loss.is_smooth):
         raise DataError(f"loss={loss.name!r} is not a likelihood of binary answers; use 'logistic' or 'probit'")
+    if isinstance(engine, TorchEngine) and not isinstance(loss, Logistic):
+        raise DataError(f"loss={loss.name!r} is not for PyTorch; use 'logistic', or leave engine out")
     for name, value, known in (
         ("covariance", covariance, tuple(STRUCTURES)),
         ("constraint", constraint, CONSTRAINTS),

@@ -76,5 +76,5 @@ def inverse_information(information: Array) -> Array:
     """
     scale = 1.0 / np.sqrt(np.maximum(np.abs(np.diag(information)), 1e-300))
     values, vectors = np.linalg.eigh(information * scale[:, None] * scale)
-    values = np.maximum(values, 1e-12 * values[-1])
+    values = np.maximum(values, max(1e-12 * values[-1], 1e-300))
     return (vectors / values) @ vectors.T * scale[:, None] * scale

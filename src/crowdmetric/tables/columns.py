@@ -116,7 +116,7 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def unique_ids(values: Any, name: str) -> Column:
+def unique_ids(values: Any, name: str, remedy: str = "keep one row of each") -> Column:
     """Return ids as int64 or str ``(N,)``, checked to be complete and distinct."""
     ids, missing = as_ids(values, name)
     if missing.any():
@@ -127,7 +127,7 @@ def unique_ids(values: Any, name: str) -> Column:
         example = plain(distinct[np.argmax(counts > 1)])
         raise DataError(
             f"{name} must differ from each other, but {np.sum(counts > 1)} of them are repeated, such as "
-            f"{example!r}; keep one row of each"
+            f"{example!r}; {remedy}"
         )
     return ids
 

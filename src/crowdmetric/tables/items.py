@@ -69,7 +69,12 @@ def read_items(source: Any, id_column: str | None = None) -> Items:
     features = np.column_stack([_numbers(column, name) for name, column in columns.items()])
     if not len(features):
         raise DataError("the table of items has no rows; at least one item was expected")
-    ids = np.arange(len(features)) if ids is None else unique_ids(ids, "item ids")
+    if ids is None:
+        ids = np.arange(len(features))
+    elif id_column is not None:
+        ids = unique_ids(ids, "item ids")
+    else:
+        ids = unique_ids(ids, "names that stand in for ids of the items", "add a column item_id")
     _reject_gaps(ids, features, list(columns))
     return Items(ids, features, list(columns), names)
 

@@ -21,7 +21,7 @@ Arrays may be NumPy's or any other library's of the array API standard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -47,6 +47,7 @@ __all__ = [
     "loadings_of",
     "mean_probability",
     "on_grid",
+    "pieces",
     "posterior_of",
     "product",
     "root_of",
@@ -66,6 +67,8 @@ SIZES = {
     2: (21, 41, 81, 161),
     3: (17, 33, 65),
 }
+# Nodes of a usual grid; numbers in a (people, nodes) array that are not worth splitting.
+USUAL_NODES, FEWEST_NUMBERS = 64, 1 << 22
 # A grid costs an array library some fifty calls. In single precision, where nobody asks for the very grids of the
 # compiled loops, there are fewer to choose from.
 FEW_SIZES = {1: (48, 128, 384, 1024), 2: SIZES[2], 3: SIZES[3]}
@@ -205,11 +208,21 @@ def on_grid(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, *
     value, slope, bend = xp.empty_like(a[:, 0]), xp.empty_like(a), xp.empty_like(S)
     for step in xp.unique_values(level):
         grid = grid_of(q, (sizes[int(step)] - 1) * refine + 1)
-        chosen = xp.nonzero(level == step)[0]
-        a_, E_, H_, y_, weight_ = (x[chosen] for x in (a, E, H, y, weight))
-        part = _integrate(a_, E_, H_, y_, weight_, loss, grid)
-        value[chosen], slope[chosen], bend[chosen] = part.value, part.slope, part.bend
+        for chosen in pieces(xp.nonzero(level == step)[0], grid, a.shape[0]):
+            a_, E_, H_, y_, weight_ = (x[chosen] for x in (a, E, H, y, weight))
+            part = _integrate(a_, E_, H_, y_, weight_, loss, grid)
+            value[chosen], slope[chosen], bend[chosen] = part.value, part.slope, part.bend
     return Integral(value, slope, bend)
+
+
+def pieces(chosen: Array, grid: Grid, people: int) -> Iterator[Array]:
+    """Yield some of the chosen people at a time, so that the (people, nodes) of a fine grid do not fill the memory.
+
+    As large as those of everybody on a usual grid, at the least: whoever put `people` together had room for that.
+    """
+    size = max(USUAL_NODES * people, FEWEST_NUMBERS) // grid.log_weights.size
+    for begin in range(0, chosen.shape[0], max(size, 1)):
+        yield chosen[begin : begin + max(size, 1)]
 
 
 def _level(steepness: Array, sizes: Sequence[int], q: int) -> Array:

@@ -28,7 +28,7 @@ from array_api_compat import array_namespace
 
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.symmetric import as_array
-from crowdmetric.users.integrals import REACH, SIZES, Grid, Integral, grid_of, kernels, lines, loadings_of
+from crowdmetric.users.integrals import REACH, SIZES, Grid, Integral, grid_of, kernels, lines, loadings_of, pieces
 
 __all__ = ["by_propagation", "propagate"]
 
@@ -116,7 +116,12 @@ def propagate(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss)
 def _sharing(level: Array) -> Sharing:
     """Return which people are integrated along which line, by the places (P,) of their lines in `CAVITY_SIZES`."""
     xp = array_namespace(level)
-    return [(grid_of(1, CAVITY_SIZES[int(step)]), xp.nonzero(level == step)[0]) for step in xp.unique_values(level)]
+    grids = {int(step): grid_of(1, CAVITY_SIZES[int(step)]) for step in xp.unique_values(level)}
+    return [
+        (grid, chosen)
+        for step, grid in grids.items()
+        for chosen in pieces(xp.nonzero(level == step)[0], grid, level.shape[0])
+    ]
 
 
 def _covariance(a: Array, H: Array, precision: Array, shift: Array) -> tuple[Array, Array]:
