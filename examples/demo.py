@@ -2,9 +2,9 @@
 
 The items are scikit-learn's 1,797 handwritten digits. A person has in mind how they write one of the ten
 digits and is asked, ten times, which of two pictures of that digit is closer to it. The crowd looks at the
-top of a picture far more than at the rest, and nobody tells the estimator. Eight answers of each person
-teach, two are held out. Nothing the estimator sees comes from the truth: its bounds are chosen from the
-answers.
+top of a picture far more than at the rest, and nobody tells the estimators. Eight answers of each person
+teach, two are held out. Nothing the estimators see comes from the truth: `PopulationMetric` integrates people
+out, `StitchedMetric`, the paper's divide and conquer, has its bounds chosen from the answers.
 
     python examples/demo.py [FOLDER]        prints a summary, writes demo.png in FOLDER (demo-output)
 """
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from crowdmetric import IdealPointMetric, StitchedMetric
+from crowdmetric import IdealPointMetric, PopulationMetric, StitchedMetric
 from crowdmetric.plots import draw_map, draw_metric, draw_strip, new_figure, save_figure
 from crowdmetric.progress import show_progress
 from crowdmetric.simulate import responses
@@ -167,54 +167,57 @@ def introduce(items: Digits, people: int) -> None:
     )
 
 
-def run(people: int = 6000, seed: int = 0, folder: Path = Path("demo-output")) -> dict[str, float]:
-    """Run the demonstration, print what happened, write the picture and return the numbers."""
+def run(people: int = 6000, seed: int = 0, folder: Path = Path("demo-output")) -> dict[str, dict[str, float]]:
+    """Run the demonstration, print what happened, write the picture and return the numbers of every model."""
     clock = perf_counter()
     items = read_digits()
     truth = true_metric(items.components)
     answers = ask_crowd(items, truth, people, seed)
     introduce(items, people)
-    with show_progress("Learning the metric"):
-        model = StitchedMetric(items.features, subspaces=items.digits, rank=RANK, tol=1e-6)
-        model.fit(**answers.part(held_out=False))
-    learnt, plain = model.metric_, np.trace(truth) / DIMENSIONS * np.eye(DIMENSIONS)
-    with show_progress("Placing people under the Euclidean metric"):
-        baseline = IdealPointMetric(items.features, fixed_metric=plain, tol=1e-6)
-        baseline.fit(**answers.part(held_out=False))
-    folder.mkdir(parents=True, exist_ok=True)
-    draw(folder / "demo.png", items, truth, learnt, plain)
-    raw, shape = relative_error(learnt, truth), shape_error(learnt, truth)
-    numbers = {
-        "error": raw,
-        "shape_error": shape,
-        "identity_error": relative_error(plain, truth),
-        "accuracy": model.score(**answers.part(held_out=True)),
-        "identity_accuracy": baseline.score(**answers.part(held_out=True)),
-        "neighbours": agreement(items, learnt, truth),
-        "identity_neighbours": agreement(items, plain, truth),
-        "seconds": perf_counter() - clock,
+    X, plain = items.features, np.trace(truth) / DIMENSIONS * np.eye(DIMENSIONS)
+    models = {
+        "learnt": PopulationMetric(X),
+        "stitched": StitchedMetric(X, subspaces=items.digits, rank=RANK, tol=1e-6),
+        "Euclidean": IdealPointMetric(X, fixed_metric=plain, tol=1e-6),
     }
-    report(numbers, model, folder)
+    numbers = {}
+    for name, model in models.items():
+        with show_progress(f"{type(model).__name__} ({name})"):
+            model.fit(**answers.part(held_out=False))
+        numbers[name] = measure(model, items, truth, answers)
+    folder.mkdir(parents=True, exist_ok=True)
+    draw(folder / "demo.png", items, truth, models["learnt"].metric_, plain)
+    report(numbers, models["learnt"])
+    print(f"{perf_counter() - clock:.1f} s in all; the picture is {folder / 'demo.png'}")
     return numbers
 
 
-def report(numbers: dict[str, float], model: StitchedMetric, folder: Path) -> None:
-    """Print what was learnt beside the best multiple of the identity, which is to have learnt nothing."""
-    print(f"{'':<44}{'learnt':>10}{'Euclidean':>12}")
-    rows = {
-        "relative error of the metric": (numbers["error"], numbers["identity_error"]),
-        "the same after the best rescaling (shape)": (numbers["shape_error"], numbers["identity_error"]),
+def measure(model: Any, items: Digits, truth: Array, answers: Answers) -> dict[str, float]:
+    """Return how well a model knows the metric, the answers that were held out, and the neighbours."""
+    return {
+        "error": relative_error(model.metric_, truth),
+        "shape": shape_error(model.metric_, truth),
+        "accuracy": model.score(**answers.part(held_out=True)),
+        "neighbours": agreement(items, model.metric_, truth),
     }
-    for name, (ours, theirs) in rows.items():
-        print(f"{name:<44}{ours:>10.3f}{theirs:>12.3f}")
-    shares = {"held-out answers predicted": "accuracy", "ten nearest neighbours found": "neighbours"}
-    for name, key in shares.items():
-        print(f"{name:<44}{numbers[key]:>10.1%}{numbers[f'identity_{key}']:>12.1%}")
+
+
+def report(numbers: dict[str, dict[str, float]], learnt: PopulationMetric) -> None:
+    """Print what was learnt beside the best multiple of the identity, which is to have learnt nothing."""
+    print(f"{'':<44}" + "".join(f"{name:>12}" for name in numbers))
+    rows = {
+        "error": ("relative error of the metric", ".3f"),
+        "shape": ("the same after the best rescaling (shape)", ".3f"),
+        "accuracy": ("held-out answers predicted", ".1%"),
+        "neighbours": ("ten nearest neighbours found", ".1%"),
+    }
+    for key, (name, form) in rows.items():
+        print(f"{name:<44}" + "".join(f"{of_model[key]:>12{form}}" for of_model in numbers.values()))
     print(
-        "\nEuclidean: the best multiple of the identity, its size taken from the truth; people placed under it."
-        f"\nLearnt: bounds chosen from the answers (metric {model.metric_bound_[0]:.3g}, people "
-        f"{model.ideal_bound_[0]:.3g}). {model.solution_.status}"
-        f"\n{numbers['seconds']:.1f} s in all; the picture is {folder / 'demo.png'}"
+        "\nLearnt: PopulationMetric, which integrates people out and is told nothing of digits. Stitched: the paper's"
+        "\ndivide and conquer, a metric for each digit and then one, its bounds chosen from the answers. Euclidean:"
+        "\nthe best multiple of the identity, its size taken from the truth; people placed under it."
+        f"\n{learnt.solution_.status}"
     )
 
 
