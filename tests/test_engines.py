@@ -292,6 +292,22 @@ def test_torch_fits_what_numpy_fits() -> None:
     assert "standard errors were not found" in model.solution_.status
 
 
+@pytest.mark.filterwarnings("ignore::crowdmetric.errors.NotIdentifiedWarning")  # few people: agreement is the point
+def test_engines_have_names(mixed: Crowd) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed (extra: gpu)")
+    models = [
+        PopulationMetric(mixed.items, starts=1, uncertainty=False, engine=engine).fit(
+            mixed.pairs, mixed.y, users=mixed.users
+        )
+        for engine in (None, "local", "torch:cpu")
+    ]
+    for model in models[1:]:
+        np.testing.assert_allclose(model.metric_, models[0].metric_, rtol=0, atol=1e-8 * models[0].metric_.max())
+    for unknown in ("dask", "gpu", 3):
+        with pytest.raises(DataError, match=r"engine=.* is unknown; use 'local', 'torch', 'torch:DEVICE', a Local"):
+            PopulationMetric(mixed.items, engine=unknown).fit(mixed.pairs, mixed.y, users=mixed.users)
+
+
 def test_probit_answers_are_not_for_torch() -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed (extra: gpu)")
     crowd = simulate_crowd(3, None, None, users=20, comparisons=2, seed=1)

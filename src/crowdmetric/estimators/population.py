@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.local import LocalEngine
+from crowdmetric.engines.named import engine_of
 from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
@@ -123,7 +124,7 @@ class PopulationMetric(CrowdMetric):
         Threads; None: one a core. Results do not depend on it. A fit by gradients (see `rank`) has one.
     engine : optional
         Where sums over people are taken: None for this machine, `crowdmetric.engines.dask_engine.DaskEngine` for a
-        cluster, `crowdmetric.engines.torch_engine.TorchEngine` for a graphics card.
+        cluster, 'torch' or `crowdmetric.engines.torch_engine.TorchEngine` for a graphics card.
     random_state : int, default 0
         Of the starts after the first.
     memory : int or str, optional
@@ -294,7 +295,7 @@ class PopulationMetric(CrowdMetric):
         check_population_options(
             d, loss, covariance=self.covariance, rank=self.rank, constraint=self.constraint, ridge=self.ridge,
             integration=self.integration, starts=self.starts, tol=self.tol, max_iter=self.max_iter,
-            random_state=self.random_state, item_effects=self.item_effects, engine=self.engine,
+            random_state=self.random_state, item_effects=self.item_effects, engine=self._engine,
         )  # fmt: skip
 
     def by_gradients_alone(self, d: int) -> bool:
@@ -305,15 +306,21 @@ class PopulationMetric(CrowdMetric):
         return self._is_single() or degrees_of_freedom(d) > LARGEST_SCORING
 
     def _is_single(self) -> bool:
-        return isinstance(self.engine, TorchEngine) and not self.engine.is_double
+        card = self._card()
+        return card is not None and not card.is_double
+
+    @property
+    def _engine(self) -> Any:
+        return engine_of(self.engine)
 
     def _card(self) -> TorchEngine | None:
         """Return the engine where it has arrays of its own."""
-        return self.engine if isinstance(self.engine, TorchEngine) else None
+        engine = self._engine
+        return engine if isinstance(engine, TorchEngine) else None
 
     def _items_with_effects(self, pairs: Any, n_items: int) -> int:
         """Return how many items have a utility of their own."""
-        return items_with_effects(pairs, n_items, self.engine) if self.item_effects else 0
+        return items_with_effects(pairs, n_items, self._engine) if self.item_effects else 0
 
     def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
         """Return how much memory a fit to a scan will take, before it starts; a limit that is too low is an error."""
@@ -332,7 +339,7 @@ class PopulationMetric(CrowdMetric):
         structure = STRUCTURES[self.covariance]
         if n_items:
             structure = WithItemEffects(structure, n_items)
-        engine = self.engine or LocalEngine(self.jobs)
+        engine = self._engine or LocalEngine(self.jobs)
         problem = PopulationProblem.of(crowd, structure, loss, engine, largest_grid(self.integration))
         checkpoint = after_pass = None
         if self.checkpoint is not None:
@@ -447,7 +454,7 @@ class PopulationMetric(CrowdMetric):
         d, units, card = asked.items.shape[1], asked.units, self._card()
         check_for_gradients(
             d, covariance=self.covariance, constraint=self.constraint, ridge=self.ridge, integration=self.integration,
-            checkpoint=self.checkpoint, warm_start=self.warm_start, item_effects=self.item_effects, engine=self.engine,
+            checkpoint=self.checkpoint, warm_start=self.warm_start, item_effects=self.item_effects, engine=self._engine,
         )  # fmt: skip
         rank = self._rank_by_gradients(d)
         told = None if self.progress is None else after_steps(Passes(self.progress, asked.n_users, USUAL_GRADIENTS))

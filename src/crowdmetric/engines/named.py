@@ -1,0 +1,28 @@
+"""Engines by name: what `engine=` may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crowdmetric.engines.local import LocalEngine
+from crowdmetric.engines.torch_engine import TorchEngine
+from crowdmetric.errors import DataError
+
+__all__ = ["engine_of"]
+
+
+def engine_of(engine: Any) -> Any:
+    """Return an engine as it is, or the one named: 'local', 'torch' or 'torch:DEVICE'; None stays None.
+
+    A cluster has no name: it has a life of its own, which `DaskEngine` is given.
+    """
+    if engine is None or hasattr(engine, "sum"):
+        return engine
+    if engine == "local":
+        return LocalEngine()
+    if isinstance(engine, str) and engine.partition(":")[0] == "torch":
+        return TorchEngine(engine.partition(":")[2] or None)
+    raise DataError(
+        f"engine={engine!r} is unknown; use 'local', 'torch', 'torch:DEVICE', a LocalEngine, TorchEngine or DaskEngine "
+        "of crowdmetric.engines"
+    )
