@@ -16,7 +16,7 @@ import numpy as np
 
 from crowdmetric.losses import get_loss
 from crowdmetric.simulate import Crowd, simulate_crowd
-from crowdmetric.solvers.barrier import solve_barrier
+from crowdmetric.solvers.lines import solve_bounded
 from crowdmetric.stitch import stitch
 from crowdmetric.symmetric import relative_error
 from crowdmetric.users.blocks import Answers, arrange
@@ -48,7 +48,7 @@ def ours(crowd: Crowd, loss: str) -> tuple[float, np.ndarray, float]:
         np.repeat(np.arange(N), K),
         N,
     )
-    result = solve_barrier(arrange(answers), get_loss(loss), *radii)
+    result = solve_bounded(arrange(answers), get_loss(loss), *radii)
     metric = stitch(crowd.bases, result.metrics, method="huber")
     return perf_counter() - clock, result.objective, relative_error(metric, crowd.metric)
 

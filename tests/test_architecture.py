@@ -163,7 +163,7 @@ def test_a_heavy_library_is_imported_in_one_place(library: str) -> None:
 # Numba compiles functions where they are defined, so files of compiled loops load it, at the first fit.
 COMPILED = {
     f"crowdmetric.users.{name}"
-    for name in ("compiled", "kernels", "line_kernels", "population_kernels", "propagation_kernels")
+    for name in ("compiled", "kernels", "line_kernels", "placing_kernels", "population_kernels", "propagation_kernels")
 }
 # scikit-learn looks for some of them by itself; what it loads is not our doing.
 CORE = ["numpy", "scipy.special", "sklearn.base", "sklearn.metrics", "sklearn.utils.validation"]

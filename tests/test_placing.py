@@ -173,3 +173,65 @@ def test_only_some_problems_are_placed(loss: str, r: int) -> None:
     weight = [answers.weight[answers.problem[answers.person] == k].sum() for k in (0, 1)]
     both = np.average([first.objective, second.objective], weights=weight)
     np.testing.assert_allclose(both, every.objective, rtol=1e-12)
+
+
+def on_a_line(seed: int, loss: Loss, m: int = 5, size: float = 1.0) -> tuple[Answers, np.ndarray]:
+    """Forty people on a line, with some answers that say nothing: no weight, or two items in one place."""
+    rng = np.random.default_rng(seed)
+    items = size * rng.standard_normal((2 * 40 * m, 1))
+    items[1] = items[0]
+    answers = Answers(
+        items=items,
+        pairs=np.arange(2 * 40 * m).reshape(-1, 2),
+        response=rng.choice([-1.0, 1.0], 40 * m),
+        weight=rng.choice([0.0, 0.5, 1.0], 40 * m),
+        person=np.repeat(np.arange(40), m),
+        problem=np.zeros(40, dtype=np.intp),
+        n_problems=1,
+    )
+    return answers, np.full((1, 1, 1), rng.uniform(0.0, 2.0))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize("size", [0.01, 1.0, 30.0])
+def test_on_a_line_nobody_could_be_better_placed(loss: str, size: float) -> None:
+    found = get_loss(loss)
+    for seed in range(5):
+        answers, metrics = on_a_line(seed, found, size=size)
+        placed = place_people(arrange(answers), found, metrics, np.array([RADIUS]))
+        assert placed.converged
+        line = np.linspace(-RADIUS, RADIUS, 4001)
+        for k in range(40):
+            person = of_person(answers, metrics, k)
+            least = min(total_loss(found, person, np.array([x])) for x in line)
+            ours = total_loss(found, person, placed.pseudo_ideal_points[k])
+            assert ours <= least + 1e-7 * max(person[3].sum(), 1.0)
+
+
+def test_on_a_line_a_certificate_holds_wherever_it_stops() -> None:
+    found = get_loss("logistic")
+    for seed in range(10):
+        answers, metrics = on_a_line(seed, found, size=5.0)
+        people, radii = arrange(answers), np.array([RADIUS])
+        best = place_people(people, found, metrics, radii).objective
+        for iterations in (1, 2, 3):
+            early = place_people(people, found, metrics, radii, max_iterations=iterations)
+            assert not early.converged
+            assert early.iterations == iterations
+            assert early.objective - early.gap <= best + 1e-12
+
+
+def test_hinge_answers_that_leave_a_stretch_open_place_somebody_in_its_middle() -> None:
+    answers = Answers(
+        items=np.array([[5.0], [0.0], [1.0], [0.0]]),
+        pairs=np.array([[0, 1], [2, 3]]),
+        response=np.array([1.0, 1.0]),
+        weight=np.ones(2),
+        person=np.zeros(2, dtype=np.intp),
+        problem=np.zeros(1, dtype=np.intp),
+        n_problems=1,
+    )
+    placed = place_people(arrange(answers), get_loss("hinge"), np.zeros((1, 1, 1)), np.array([2.0]))
+    # 5w ≥ 1 and w ≥ 1: nothing is lost from 1 to the end of the ball at 2
+    np.testing.assert_allclose(placed.pseudo_ideal_points, [[1.5]])
+    assert placed.objective == 0.0

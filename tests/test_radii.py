@@ -56,7 +56,7 @@ class Spy:
         }
         self.taught: list[list[Group]] = []  # an entry for every problem of every call
         self.placed: list[list[Group]] = []
-        solve, place = radii.solve_barrier, radii.place_people
+        solve, place = radii.solve_bounded, radii.place_people
 
         def teaching(people: People, *arguments: Any, **options: Any) -> Any:
             result = solve(people, *arguments, **options)
@@ -68,7 +68,7 @@ class Spy:
             self._keep(self.placed, people, result.pseudo_ideal_points, metrics)
             return result
 
-        patch.setattr(radii, "solve_barrier", teaching)
+        patch.setattr(radii, "solve_bounded", teaching)
         patch.setattr(radii, "place_people", placing)
 
     def _keep(self, kept: list, people: People, points: np.ndarray, metrics: np.ndarray | None) -> None:

@@ -3,8 +3,8 @@
 People are split into folds. For each candidate pair of radii the metric is learnt from the other folds; each
 person held out is then placed under that metric from some of their answers and judged on the rest, so what is
 scored is the prediction of people the metric has never seen. The candidates are not a grid: a search walks
-downhill along one radius after the other, in factors of 4 and then of 2, and starts every fit at the solution of
-the last one.
+downhill along one radius after the other, in factors of 4 and then of 2, and starts every interior point at the
+solution of the last one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
 from crowdmetric.losses import Loss
-from crowdmetric.solvers.barrier import BarrierResult, solve_barrier
+from crowdmetric.solvers.barrier import BarrierResult
+from crowdmetric.solvers.lines import solve_bounded
 from crowdmetric.solvers.placing import place_people, spans_of
 from crowdmetric.users.blocks import Answers, arrange, bilinear, join, sum_over_problems
 
@@ -83,7 +84,7 @@ def choose_radii(
         For each entry, (K,) the real person behind each of its people: somebody who answers in several
         subspaces is held out of all of them at once.
     loss, norm
-        As in `solve_barrier`.
+        As in `solve_bounded`.
     metrics
         Known metrics, one (n, r, r) an entry: only ζ_v is chosen.
     metric_radius, ideal_radius
@@ -307,7 +308,7 @@ class _Trial:
         """
         ideal, metrics, only = ideal_radius[self.owner], self.metrics, searching[self.owner]
         if metrics is None:
-            self.last = solve_barrier(
+            self.last = solve_bounded(
                 self.teaching, self.loss, metric_radius[self.owner], ideal,
                 norm=self.norm, start=self.last, only=only, tolerance=SEARCH_TOLERANCE,
             )  # fmt: skip

@@ -15,7 +15,7 @@ from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.inputs import Rows, check_options, positive_number, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.radii import Radii, choose_radii
-from crowdmetric.solvers.barrier import solve_barrier
+from crowdmetric.solvers.lines import solve_bounded
 from crowdmetric.solvers.placing import place_people
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.stitch import METHODS, stitch_details
@@ -234,7 +234,7 @@ class StitchedMetric(CrowdMetric):
         iterations, stopped = 0, 0
         for p in problems:
             bound = self.metric_bound_[p.subspaces]
-            result = solve_barrier(
+            result = solve_bounded(
                 arrange(p.answers), loss, bound, self.ideal_bound_[p.subspaces],
                 tolerance=self.tol, max_iterations=self.max_iter,
             )  # fmt: skip

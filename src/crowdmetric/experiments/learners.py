@@ -22,7 +22,7 @@ from crowdmetric.experiments.settings import Cell
 from crowdmetric.losses import Loss, get_loss
 from crowdmetric.radii import choose_radii_of_many
 from crowdmetric.simulate import Crowd, simulate_crowd
-from crowdmetric.solvers.barrier import solve_barrier
+from crowdmetric.solvers.lines import solve_bounded
 from crowdmetric.stitch import stitch_prefixes
 from crowdmetric.symmetric import orthonormal_basis, relative_error, restrict, shape_error
 from crowdmetric.users.blocks import Answers, arrange, join
@@ -39,7 +39,8 @@ PEOPLE_FOR_RADII = 250
 # Numbers of subspaces that a learner without a stage to share is given.
 MOST_COUNTS = 6
 # One in so many runs of a cell goes to a learner that needs a fit of its own for each: five of thirty, one of three.
-POPULATION_EVERY = 6
+# In Experiment 3 a person's answers span as many dimensions as there are answers, and a fit takes five times as long.
+POPULATION_EVERY = {1: 6, 2: 6, 3: 10}
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def _stitched(runs: Sequence[_Data], loss: Loss, metric_radius: Array, ideal_rad
     """Both stages of Algorithm 2 with radii (runs, n); stage 1 is shared by all numbers of subspaces."""
     clock = perf_counter()
     people = arrange(join([data.answers for data in runs]))
-    result = solve_barrier(people, loss, metric_radius.ravel(), ideal_radius.ravel(), tolerance=1e-7)
+    result = solve_bounded(people, loss, metric_radius.ravel(), ideal_radius.ravel(), tolerance=1e-7)
     seconds = (perf_counter() - clock) / len(runs)
     metrics = result.metrics.reshape(len(runs), -1, *result.metrics.shape[1:])
     gaps = result.gap.reshape(len(runs), -1)
@@ -135,7 +136,7 @@ def oracle_stage1(cell: Cell, numbers: Sequence[int]) -> list[tuple[Array, Array
     runs = [_prepare(cell, number) for number in numbers]
     metric, ideal = _oracle_radii(runs)
     people = arrange(join([data.answers for data in runs]))
-    result = solve_barrier(people, get_loss(cell.loss), metric.ravel(), ideal.ravel(), tolerance=1e-7)
+    result = solve_bounded(people, get_loss(cell.loss), metric.ravel(), ideal.ravel(), tolerance=1e-7)
     metrics = result.metrics.reshape(len(runs), -1, *result.metrics.shape[1:])
     return [(data.bases, Q, data.crowd.metric) for data, Q in zip(runs, metrics, strict=True)]
 
@@ -183,7 +184,7 @@ def learners_of(cell: Cell, run: int, runs: int) -> tuple[str, ...]:
     The population model is dear, and takes the first few runs alone. A likelihood has no hinge, and the answers are
     those of the logistic panel. Without noise the scale of the metric has no maximum (docs/population.md).
     """
-    without = run * POPULATION_EVERY >= runs or cell.loss != "logistic" or cell.beta == inf
+    without = run * POPULATION_EVERY[cell.experiment] >= runs or cell.loss != "logistic" or cell.beta == inf
     return tuple(name for name in LEARNERS if name != "population" or not without)
 
 

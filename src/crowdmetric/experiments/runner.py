@@ -21,8 +21,9 @@ from crowdmetric.experiments.settings import Cell
 
 __all__ = ["Progress", "jobs_for", "run_cells"]
 
-# Runs that share one job: small problems side by side cost little more than one of them. Memory: 0.6 GB a process.
-BATCH = 15
+# Answers of the runs that share one job: small problems side by side cost little more than one of them. Memory: 0.6 GB
+# a process.
+ANSWERS_A_JOB = 800_000
 FILE = "runs.jsonl"
 SORT = ("experiment", "rank", "beta", "loss", "learner", "stitch", "d", "n", "K", "m", "sigma", "run")
 
@@ -109,9 +110,10 @@ def _missing(cells: Sequence[Cell], runs: int, finished: Finished) -> Iterator[J
         together: dict[tuple[int, ...], list[str]] = {}
         for name, of_name in lacking.items():
             together.setdefault(tuple(of_name), []).append(name)
+        batch = max(1, ANSWERS_A_JOB // (cell.n * cell.K * cell.m))
         for numbers, names in together.items():
-            for start in range(0, len(numbers), BATCH):
-                yield cell, tuple(names), numbers[start : start + BATCH]
+            for start in range(0, len(numbers), batch):
+                yield cell, tuple(names), numbers[start : start + batch]
 
 
 def _file(finished: Finished, cell: str, rows: list[Row]) -> None:

@@ -33,7 +33,7 @@ from crowdmetric.users.blocks import People, bilinear, sum_over_problems
 from crowdmetric.users.bounded import BoundedBlock, Sums
 from crowdmetric.users.sweep import people_of
 
-__all__ = ["INITIAL_LEVEL", "BarrierResult", "lower_level", "solve_barrier"]
+__all__ = ["INITIAL_LEVEL", "BarrierResult", "lower_level", "solve_barrier", "total_loss", "totals_of"]
 
 Array = NDArray[Any]
 
@@ -135,7 +135,7 @@ class _State:
     ) -> None:
         n, r = people.n_problems, people.rank
         self.people, self.loss, self.tolerance = people, loss, tolerance
-        weight, persons, rows, length = _totals(people)
+        weight, persons, rows, length = totals_of(people)
         self.active = weight > 0
         self.weight = np.where(self.active, weight, 1.0)
         self.degree = persons + (0.0 if loss.is_smooth else 2.0 * rows) + r + 1.0
@@ -147,7 +147,7 @@ class _State:
             A = size[:, None, None] * np.eye(r)
         else:
             A = _inside(start.metrics, metric_radius / bound.size(svec(start.metrics)))
-        self.cone = MetricCone(A, bound, metric_radius, self.mu)
+        self.A = A
         self.blocks = []
         for b in people:
             radius = ideal_radius[b.problem]
@@ -156,11 +156,14 @@ class _State:
         self.gap = np.where(self.active, np.inf, 0.0)
         if only is not None:
             self.active = self.active & only
+        # a problem that is finished takes no part any more: the cone has those alone that are not
+        self.alive = alive = np.flatnonzero(self.active)
+        self.cone = MetricCone(A[alive], bound, metric_radius[alive], self.mu[alive])
         for block in self.working():
             block.focus(self.active[block.block.problem])
         # the best certified point so far: what is returned, whatever happens after it
         self.best_gap = self.gap.copy()
-        self.best_metrics = self.cone.A.copy()
+        self.best_metrics = A.copy()
         self.best_points = np.zeros((people.n_people, r))
         self.information = Sums.zeros(n, r).schur
         self.idle = np.zeros(n, dtype=int)
@@ -174,13 +177,13 @@ class _State:
         self.sums = sums = Sums.zeros(self.people.n_problems, self.people.rank)
         self.merit, gap = np.zeros((2, self.people.n_problems))
         for block in self.working():
-            merit, person_gap = block.linearise(self.cone.A, self.mu[block.block.problem])
+            merit, person_gap = block.linearise(self.A, self.mu[block.block.problem])
             block.eliminate(sums)
             sum_over_problems(block.block, merit, self.merit)
             sum_over_problems(block.block, person_gap, gap)
-        self.cone.linearise(self.mu)
-        self.merit += self.cone.merit()
-        gap += self.cone.gap(sums.gradient)
+        self.cone.linearise(self.mu[self.alive])
+        self.merit[self.alive] += self.cone.merit()
+        gap[self.alive] += self.cone.gap(sums.gradient[self.alive])
         self.gap = np.where(self.active, np.maximum(gap / self.weight, 0.0), self.gap)
         self._keep_best()
 
@@ -188,7 +191,7 @@ class _State:
         better = self.active & (self.gap < self.best_gap)
         self.idle = np.where(better, 0, self.idle + 1)
         self.best_gap[better] = self.gap[better]
-        self.best_metrics[better] = self.cone.A[better]
+        self.best_metrics[better] = self.A[better]
         self.information[better] = self.sums.schur[better]
         for block in self.working():
             chosen = better[block.block.problem]
@@ -199,15 +202,18 @@ class _State:
         finished = self.active & ~((self.gap > self.tolerance) & (self.idle < PATIENCE))
         if np.any(finished):
             self.active = self.active & ~finished
-            self.cone.restart(finished, self.mu)
+            self.cone.keep(self.active[self.alive])
+            self.alive = np.flatnonzero(self.active)
             for block in self.working():
                 block.focus(self.active[block.block.problem])
         return self.active
 
     def step(self) -> None:
         """Take one Newton step in every problem that is not finished, and lower μ where it went well."""
-        dA = self.cone.solve(self.sums.schur, self.sums.reduced)
-        slope, longest, longest_dual = self.cone.direction()
+        alive = self.alive
+        dA, (slope, longest) = np.zeros_like(self.A), np.zeros((2, self.active.size))
+        dA[alive] = self.cone.solve(self.sums.schur[alive], self.sums.reduced[alive])
+        slope[alive], longest[alive], longest_dual = self.cone.direction()
         common = longest.copy()  # the step that everybody can take together, along which descent is certain
         for block in self.working():
             person_slope, person_longest = block.direction(dA)
@@ -216,10 +222,11 @@ class _State:
             common[problems] = np.minimum(common[problems], np.minimum.reduceat(person_longest, starts))
         # slacks of the hinge must move in step with the metric; smooth answers follow wherever it goes
         longest = longest if self.loss.is_smooth else common
-        alpha = self._search(np.where(self.active, longest, 0.0), common * slope)
+        alpha = self._search(longest, common * slope)
         for block in self.working():
             block.advance(alpha[block.block.problem])
-        self.cone.advance(alpha, np.where(self.active, longest_dual, 0.0))
+        self.cone.advance(alpha[alive], longest_dual)
+        self.A[alive] = self.cone.A
         self._lower_mu(alpha)
 
     def _lower_mu(self, alpha: Array) -> None:
@@ -236,7 +243,8 @@ class _State:
         noise = 1e-12 * (1.0 + np.abs(self.merit))  # below this a comparison of sums means nothing
         pending = self.active.copy()
         for _ in range(30):
-            merit = self.cone.merit(alpha)
+            merit = np.zeros(alpha.size)
+            merit[self.alive] = self.cone.merit(alpha[self.alive])
             for block in self.working():
                 who = pending[block.block.problem]
                 if np.any(who):
@@ -249,11 +257,7 @@ class _State:
 
     def result(self, iterations: int, seconds: float) -> BarrierResult:
         """Gather what was reached, with the loss itself (not its barrier) as the objective."""
-        objective = np.zeros(self.people.n_problems)
-        for b in self.people:
-            psi = bilinear(b.delta, self.best_metrics[b.problem], b.total)
-            psi = psi + np.einsum("pmi,pi->pm", b.delta, self.best_points[b.person])
-            sum_over_problems(b, (b.weight * self.loss.value(psi, b.response)).sum(axis=1), objective)
+        objective = total_loss(self.people, self.loss, self.best_metrics, self.best_points)
         return BarrierResult(
             metrics=self.best_metrics,
             pseudo_ideal_points=self.best_points,
@@ -264,6 +268,15 @@ class _State:
             iterations=iterations,
             seconds=seconds,
         )
+
+
+def total_loss(people: People, loss: Loss, metrics: Array, points: Array) -> Array:
+    """Return each problem's total loss (n,) under metrics (n, r, r), everybody being at points (K, r)."""
+    total = np.zeros(people.n_problems)
+    for b in people:
+        psi = bilinear(b.delta, metrics[b.problem], b.total) + np.einsum("pmi,pi->pm", b.delta, points[b.person])
+        sum_over_problems(b, (b.weight * loss.value(psi, b.response)).sum(axis=1), total)
+    return total
 
 
 def lower_level(level: Array, tolerance: float) -> Array:
@@ -283,7 +296,7 @@ def _shrunk(w: Array, radius: Array) -> Array:
     return w * np.minimum(1.0, 0.9 * radius / np.where(size > 0, size, 1.0))[:, None]
 
 
-def _totals(people: People) -> tuple[Array, Array, Array, Array]:
+def totals_of(people: People) -> tuple[Array, Array, Array, Array]:
     """Return each problem's total weight, number of people, number of answers and typical ``‖δ‖‖s‖``, (n,) each."""
     weight, persons, rows, length = np.zeros((4, people.n_problems))
     for b in people:

@@ -40,7 +40,7 @@ class FrobeniusBound(Balls):
     @staticmethod
     def support(G: Array, radius: Array | float) -> Any:
         """Return ``−ζ ‖(−G)₊‖_F``: the best A points along the positive part of −G."""
-        values = np.linalg.eigvalsh(smat(G))
+        values = G if G.shape[-1] == 1 else np.linalg.eigvalsh(smat(G))
         return -radius * np.linalg.norm(np.minimum(values, 0.0), axis=-1)
 
     @staticmethod

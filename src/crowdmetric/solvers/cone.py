@@ -35,30 +35,28 @@ class MetricCone:
         radius: Array,
         mu: Array,
     ) -> None:
-        self.start = A
         self.A = A
-        self.Z = mu[:, None, None] * np.linalg.inv(A)
+        self.Z = mu[:, None, None] * _inverse(A)
         self.bound: FrobeniusBound | NuclearBound | NoBound = bound(svec(A), radius, mu)
 
-    def restart(self, problems: NDArray[np.bool_], mu: Array) -> None:
-        """Put some problems back to where they began: a finished one must not break the others."""
-        fresh = MetricCone(self.start, type(self.bound), self.bound.radius, mu)
-        for mine, new in ((self, fresh), (self.bound, fresh.bound)):
-            for name in ("A", "Z") if mine is self else self.bound.STATE:
-                old = getattr(mine, name)
-                mask = problems.reshape(-1, *(1,) * (old.ndim - 1))
-                setattr(mine, name, np.where(mask, getattr(new, name), old))
+    def keep(self, problems: NDArray[np.bool_]) -> None:
+        """Let go of all but these problems (n,)."""
+        mu = self.mu[problems]
+        self.A, self.Z = self.A[problems], self.Z[problems]
+        for name in ("radius", *self.bound.STATE):
+            setattr(self.bound, name, getattr(self.bound, name)[problems])
+        self.linearise(mu)
 
     def linearise(self, mu: Array) -> None:
         """Prepare the barrier's part of the step at the current point."""
         self.mu = mu
-        self.inverse = np.linalg.inv(self.A)
+        self.inverse = _inverse(self.A)
         self.bound.linearise(mu)
 
     def merit(self, alpha: Array | None = None) -> Array:
         """Return ``−μ log det A`` plus the bound's barrier, (n,), here or after a step alpha."""
         A = self.A if alpha is None else self.A + alpha[:, None, None] * self.dA
-        return -self.mu * np.linalg.slogdet(A)[1] + self.bound.merit(svec(A))
+        return -self.mu * _log_determinant(A) + self.bound.merit(svec(A))
 
     def gap(self, gradient: Array) -> Array:
         """Return ``⟨G, A⟩ − min ⟨G, ·⟩`` (n,) for G = smat(gradient): the metric's part of the certificate."""
@@ -72,7 +70,7 @@ class MetricCone:
         # a problem that rounding has spoilt stands still, and is given up; the others go on
         sound = np.all(np.isfinite(matrix), axis=(1, 2)) & np.all(np.isfinite(right), axis=1)
         matrix = np.where(sound[:, None, None], matrix, np.eye(matrix.shape[1]))
-        self.da = np.linalg.solve(matrix, np.where(sound[:, None], right, 0.0)[:, :, None])[:, :, 0]
+        self.da = _solve(matrix, np.where(sound[:, None], right, 0.0))
         self.dA = smat(self.da)
         return self.dA
 
@@ -91,6 +89,25 @@ class MetricCone:
         self.A = self.A + alpha[:, None, None] * self.dA
         self.Z = self.Z + alpha_dual[:, None, None] * self.dZ
         self.bound.advance(alpha, alpha_dual)
+
+
+# Subspaces that are lines have metrics that are numbers, by the thousand: no time for a factorisation of each.
+
+
+def _inverse(A: Array) -> Array:
+    """Return A⁻¹ (n, r, r)."""
+    return 1.0 / A if A.shape[1] == 1 else np.linalg.inv(A)
+
+
+def _log_determinant(A: Array) -> Array:
+    """Return log |det A| (n,)."""
+    determinant: Array = np.log(np.abs(A[:, 0, 0])) if A.shape[1] == 1 else np.linalg.slogdet(A)[1]
+    return determinant
+
+
+def _solve(A: Array, b: Array) -> Array:
+    """Return A⁻¹b (n, p)."""
+    return b / A[:, 0] if A.shape[1] == 1 else np.linalg.solve(A, b[:, :, None])[:, :, 0]
 
 
 def _to_cone(A: Array, dA: Array) -> Array:

@@ -3,20 +3,21 @@
 For each person ``min Σ c ℓ(⟨Δ, M⟩ + ⟨δ, w⟩, y)  s.t. ‖w‖ ≤ ζ_v``, by the same interior-point step as
 `barrier.py` with the metric held fixed; each person has their own barrier parameter, step and certificate. A
 component of w outside the span of the person's δ's changes no answer and only uses up the ball, so the work is
-done inside that span: items on a line make it one number, whatever d.
+done inside that span: items on a line make it one number, whatever d, and a number needs no interior point.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.losses import Loss
+from crowdmetric.losses import Hinge, Logistic, Loss
 from crowdmetric.solvers.barrier import INITIAL_LEVEL, lower_level
 from crowdmetric.users.blocks import Block, People, bilinear
 from crowdmetric.users.bounded import BoundedBlock
@@ -117,6 +118,8 @@ def _place_block(
     block: Block, offset: Array, loss: Loss, radius: Array, tolerance: float, max_iterations: int
 ) -> tuple[Array, Array, int]:
     """Return the block's people at their optimum (P, q), their gaps (P,) and the number of iterations."""
+    if block.delta.shape[2] == 1 and isinstance(loss, Logistic | Hinge):
+        return _place_on_lines(block, offset, loss, radius, tolerance, max_iterations)
     answers = (block.weight > 0).sum(axis=1)
     weight = _weight_of_people(block)
     degree = 1.0 + (0.0 if loss.is_smooth else 2.0 * answers)
@@ -142,6 +145,22 @@ def _place_block(
         ready = active & (alpha > 0.5) & (now / weight < 2.0 * level)
         mu = np.where(ready, mu * lower_level(level, tolerance) / level, mu)
     return w, gap, iteration
+
+
+def _place_on_lines(
+    block: Block, offset: Array, loss: Logistic | Hinge, radius: Array, tolerance: float, max_iterations: int
+) -> tuple[Array, Array, int]:
+    """Return the same of people who are one number each, by Newton's method, or from kink to kink."""
+    kernels = import_module("crowdmetric.users.placing_kernels")  # Numba takes a second to load, so it comes late
+    delta = np.ascontiguousarray(block.delta[:, :, 0])
+    if isinstance(loss, Hinge):
+        x, gap = kernels.hinge_on_a_line(offset, delta, block.response, block.weight, radius)
+        return x[:, None], gap, 1
+    x, everybody = np.zeros(radius.size), np.arange(radius.size)
+    gap, *_, steps = kernels.logistic_on_a_line(
+        everybody, offset, delta, delta, block.response, block.weight, loss.beta, radius, x, tolerance, max_iterations
+    )
+    return x[:, None], gap, steps
 
 
 def _weight_of_people(block: Block) -> Array:

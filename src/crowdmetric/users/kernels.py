@@ -433,7 +433,7 @@ def _direction(
             primal = _to_boundary(axes, radius[k], w[k], 0.0, dw[k])
         dual = _to_boundary(axes, z[k, 0], z[k, 1:], dz[k, 0], dz[k, 1:])
         # answers
-        change, fastest = mu[k] / det * outward, 0.0
+        change, fastest, fastest_dual = mu[k] / det * outward, 0.0, 0.0
         for i in range(m):
             weight = c[k, i]
             if weight <= 0.0:
@@ -449,16 +449,18 @@ def _direction(
             by_t, by_xi = 1.0 / t[k, i], 1.0 / xi[k, i]
             k_t, k_xi = multiplier * by_t, (weight - multiplier) * by_xi
             move = (mu[k] * (by_t + by_xi) - weight - k_t * step) / (k_t + k_xi)
-            dxi[k, i], dt[k, i] = move, move + step
-            da[k, i] = mu[k] * by_t - multiplier - k_t * dt[k, i]
-            change += weight * move - mu[k] * (move * by_xi + dt[k, i] * by_t)
-            fastest = max(fastest, -move * by_xi, -dt[k, i] * by_t)
-            if da[k, i] < 0:
-                dual = min(dual, -multiplier / da[k, i])
-            elif da[k, i] > 0:
-                dual = min(dual, (weight - multiplier) / da[k, i])
+            away = move + step
+            turn = mu[k] * by_t - multiplier - k_t * away
+            dxi[k, i], dt[k, i], da[k, i] = move, away, turn
+            change += weight * move - mu[k] * (move * by_xi + away * by_t)
+            fastest = max(fastest, -move * by_xi, -away * by_t)
+            # chosen, not jumped to: every other jump would be guessed wrong
+            room = multiplier if turn < 0.0 else weight - multiplier
+            fastest_dual = max(fastest_dual, abs(turn) / room)
         if fastest > 0.0:
             primal = min(primal, 1.0 / fastest)
+        if fastest_dual > 0.0:
+            dual = min(dual, 1.0 / fastest_dual)
         slope[k] = change
         longest[k], longest_dual[k] = min(1.0, SHARE * primal), min(1.0, SHARE * dual)
     return slope
