@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.solvers.barrier import BarrierResult, solve_barrier, total_loss, totals_of
+from crowdmetric.solvers.placing import LOOSEST_ON_LINES
 from crowdmetric.users.blocks import Block, People, sum_over_problems
 
 __all__ = ["solve_bounded", "solve_lines"]
@@ -64,11 +65,12 @@ def solve_lines(
     tolerance: float = 1e-8,
     max_iterations: int = 200,
 ) -> BarrierResult:
-    """Solve every problem of people on lines to a certified gap of `tolerance` in mean loss.
+    """Solve every problem of people on lines to a certified gap of `tolerance` in mean loss, or of `LOOSEST_ON_LINES`.
 
     Parameters as for `solve_barrier`; on a line all norms are one.
     """
     clock = perf_counter()
+    tolerance = min(tolerance, LOOSEST_ON_LINES)
     n = people.n_problems
     weight, _, _, length = totals_of(people)
     active = weight > 0

@@ -23,9 +23,13 @@ from crowdmetric.users.blocks import Block, People, bilinear
 from crowdmetric.users.bounded import BoundedBlock
 from crowdmetric.users.sweep import people_of
 
-__all__ = ["Placement", "Span", "place_people", "spans_of"]
+__all__ = ["LOOSEST_ON_LINES", "Placement", "Span", "place_people", "spans_of"]
 
 Array = NDArray[Any]
+
+# Newton's last digits cost next to nothing, and where answers say little a point that is best but for a thousandth may
+# be anywhere.
+LOOSEST_ON_LINES = 1e-7
 
 
 @dataclass(frozen=True)
@@ -158,8 +162,9 @@ def _place_on_lines(
         return x[:, None], gap, 1
     x, everybody = np.zeros(radius.size), np.arange(radius.size)
     gap, *_, steps = kernels.logistic_on_a_line(
-        everybody, offset, delta, delta, block.response, block.weight, loss.beta, radius, x, tolerance, max_iterations
-    )
+        everybody, offset, delta, delta, block.response, block.weight, loss.beta, radius, x,
+        min(tolerance, LOOSEST_ON_LINES), max_iterations,
+    )  # fmt: skip
     return x[:, None], gap, steps
 
 
