@@ -111,7 +111,7 @@ def _stitch_all(runs: Sequence[_Data], metrics: Array) -> dict[tuple[int, str], 
     """Return the metrics (runs, d, d) for every number of subspaces and method."""
     bases, counts = np.stack([data.bases for data in runs]), runs[0].counts
     with warnings.catch_warnings():
-        # of a hundred thousand regressions rounding keeps a dozen from their last digit (docs/reproduction.md)
+        # of a quarter of a million regressions rounding keeps a dozen from their last digit (docs/reproduction.md)
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = {method: stitch_prefixes(bases, metrics, counts, method) for method in METHODS}
     return {(count, method): found[method][j] for j, count in enumerate(counts) for method in METHODS}
