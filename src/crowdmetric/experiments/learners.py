@@ -27,7 +27,7 @@ from crowdmetric.stitch import stitch_prefixes
 from crowdmetric.symmetric import orthonormal_basis, relative_error, restrict, shape_error
 from crowdmetric.users.blocks import Answers, arrange, join
 
-__all__ = ["LEARNERS", "Job", "Row", "learners_of", "oracle_stage1", "run_cell"]
+__all__ = ["LEARNERS", "MOST_COUNTS", "Job", "Row", "learners_of", "oracle_stage1", "run_cell"]
 
 Array = NDArray[Any]
 Row = dict[str, Any]

@@ -16,7 +16,7 @@ from typing import Any
 
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import DataError
-from crowdmetric.experiments.learners import Job, Row, learners_of, run_cell
+from crowdmetric.experiments.learners import MOST_COUNTS, Job, Row, learners_of, run_cell
 from crowdmetric.experiments.settings import Cell
 
 __all__ = ["Progress", "jobs_for", "run_cells"]
@@ -127,7 +127,10 @@ def _file(finished: Finished, cell: str, rows: list[Row]) -> None:
 def _cost(job: Job) -> float:
     """Return a rough cost: the longest jobs start first, so that no process idles at the end."""
     cell, learners, runs = job
-    return len(runs) * len(learners) * (cell.n * cell.K * cell.m + 100.0 * len(cell.counts) * cell.d**2)
+    answers, counts = cell.n * cell.K * cell.m, len(cell.counts)
+    stitched = answers + 100.0 * counts * cell.d**2
+    fitted = 10.0 * answers * min(counts, MOST_COUNTS)  # a fit for every number of subspaces, ten times as dear
+    return len(runs) * sum(fitted if name == "population" else stitched for name in learners)
 
 
 def _read(path: Path) -> Finished:
