@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from time import process_time
 
-from crowdmetric.errors import ConvergenceWarning
 from crowdmetric.experiments.learners import Job, run_cell
 from crowdmetric.experiments.runner import jobs_for
 from crowdmetric.experiments.settings import FIGURES, cells_of
@@ -20,7 +18,6 @@ PUBLISHED_HOURS = 44.0
 
 
 def main() -> None:
-    warnings.simplefilter("ignore", ConvergenceWarning)
     jobs = jobs_for(cells_of(FIGURES), RUNS)
     jobs.sort(key=lambda job: (job[0].experiment, job[0].r, job[0].loss))  # stable: by cost within
     panel = [(cell, ("oracle",), numbers) for cell, _, numbers in jobs_for(cells_of((PANEL,)), RUNS)]

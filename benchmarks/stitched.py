@@ -2,12 +2,13 @@
 
 Compared with what a competent user would write (one vectorised CVXPY problem a subspace, solved by Clarabel)
 and with the published formulation (one CVXPY term a comparison, solved by SCS). The last two are timed on a few
-subspaces and scaled to 80.
+subspaces and scaled to 80. Before that, the method for lines beside the interior point that it stands in for.
 """
 
 from __future__ import annotations
 
 import warnings
+from itertools import product
 from statistics import median
 from time import perf_counter
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from crowdmetric.losses import get_loss
 from crowdmetric.simulate import Crowd, simulate_crowd
+from crowdmetric.solvers.barrier import solve_barrier
 from crowdmetric.solvers.lines import solve_bounded
 from crowdmetric.stitch import stitch
 from crowdmetric.symmetric import relative_error
@@ -26,31 +28,52 @@ D, N, K, M = 10, 80, 80, 8
 
 def oracle_radii(crowd: Crowd) -> tuple[np.ndarray, np.ndarray]:
     Q = np.swapaxes(crowd.bases, 1, 2) @ crowd.metric @ crowd.bases
-    v = np.einsum("kd,kdr->kr", -2.0 * crowd.ideal_points @ crowd.metric, np.repeat(crowd.bases, K, axis=0))
-    return np.linalg.norm(Q, axis=(1, 2)), np.linalg.norm(v.reshape(N, K, -1), axis=2).max(axis=1)
+    v = np.einsum(
+        "kd,kdr->kr",
+        -2.0 * crowd.ideal_points @ crowd.metric,
+        np.repeat(crowd.bases, len(crowd.ideal_points) // N, axis=0),
+    )
+    return np.linalg.norm(Q, axis=(1, 2)), np.linalg.norm(v.reshape(N, len(crowd.ideal_points) // N, -1), axis=2).max(
+        axis=1
+    )
 
 
 def coordinates(crowd: Crowd) -> np.ndarray:
     return np.einsum("ndr,nd->nr", crowd.bases[crowd.labels], crowd.items)
 
 
+def answers_of(crowd: Crowd) -> Answers:
+    y, problem = crowd.y.astype(float), np.repeat(np.arange(N), len(crowd.ideal_points) // N)
+    return Answers(coordinates(crowd), crowd.pairs, y, np.ones(y.size), crowd.users, problem, N)
+
+
 def ours(crowd: Crowd, loss: str) -> tuple[float, np.ndarray, float]:
     """Return seconds, objectives (n,) and relative error of both stages, from coordinates to metric."""
     radii = oracle_radii(crowd)
-    X = coordinates(crowd)
+    answers = answers_of(crowd)
     clock = perf_counter()
-    answers = Answers(
-        X,
-        crowd.pairs,
-        crowd.y.astype(float),
-        np.ones(crowd.y.size),
-        crowd.users,
-        np.repeat(np.arange(N), K),
-        N,
-    )
     result = solve_bounded(arrange(answers), get_loss(loss), *radii)
     metric = stitch(crowd.bases, result.metrics, method="huber")
     return perf_counter() - clock, result.objective, relative_error(metric, crowd.metric)
+
+
+def against_the_interior_point() -> None:
+    """Print how much longer an interior point takes for stage 1 than the method for lines, over kinds of crowd."""
+    ratios = {}
+    for beta, people, answers, looser in product((1.0, 4.0), (1, 10, 40, 80), (1, 4, 8), (1.0, 10.0)):
+        crowd = simulate_crowd(D, N, 1, people, answers, beta=beta, seed=0)
+        radii = [looser * radius for radius in oracle_radii(crowd)]
+        laid_out = arrange(answers_of(crowd))
+        times = []
+        for solve in (solve_barrier, solve_bounded):
+            solve(laid_out, get_loss("logistic"), *radii)  # compiles, and fills caches
+            times.append(min(solve(laid_out, get_loss("logistic"), *radii).seconds for _ in range(3)))
+        ratios[beta, people, answers, looser] = times[0] / times[1]
+    low, middle, high = (f(ratios.values()) for f in (min, median, max))
+    print(
+        f"stage 1 of {len(ratios)} crowds on lines, logistic: an interior point takes {middle:.1f} times as long "
+        f"(median; {low:.1f} to {high:.0f})"
+    )
 
 
 def rows_of(crowd: Crowd, subspace: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -97,6 +120,7 @@ def termwise(crowd: Crowd, subspace: int) -> tuple[float, float]:
 
 
 def main() -> None:
+    against_the_interior_point()
     crowd = simulate_crowd(D, N, 1, K, M, seed=0)
     for loss in ("logistic", "hinge"):
         ours(crowd, loss)  # compiles the sweeps

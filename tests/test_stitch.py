@@ -383,8 +383,10 @@ def test_prefixes_are_stitched_as_if_alone(method: str, r: int) -> None:
     rng, d, counts = np.random.default_rng(3), 4, (1, 4, 10, 14)
     bases = np.array([random_bases(rng, d, [r] * 14) for _ in range(3)])
     metrics = np.array([noisy(rng, seen(random_metric(rng, d), some)) for some in bases])
-    found = stitch_prefixes(bases, metrics, counts, method)
+    found, gaps = stitch_prefixes(bases, metrics, counts, method)
     assert found.shape == (4, 3, d, d)
+    assert gaps.shape == (4, 3)
+    assert np.all(gaps == 0.0) if method == "ols" else np.any(gaps > 0.0) and np.all(gaps < 1e-8)
     for j, count in enumerate(counts):
         for b in range(3):
             alone = stitch(bases[b, :count], metrics[b, :count], method)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning
+from crowdmetric.errors import CrowdmetricWarning
 from crowdmetric.estimators import PopulationMetric
 from crowdmetric.experiments.settings import Cell
 from crowdmetric.losses import Loss, get_loss
@@ -92,7 +92,7 @@ def _stitched(runs: Sequence[_Data], loss: Loss, metric_radius: Array, ideal_rad
     seconds = (perf_counter() - clock) / len(runs)
     metrics = result.metrics.reshape(len(runs), -1, *result.metrics.shape[1:])
     gaps = result.gap.reshape(len(runs), -1)
-    stitched = _stitch_all(runs, metrics)
+    stitched, stitching_gaps = _stitch_all(runs, metrics)
     learnt = []
     for i in range(len(runs)):
         size = np.linalg.norm(metrics[i], axis=(1, 2))
@@ -101,20 +101,19 @@ def _stitched(runs: Sequence[_Data], loss: Loss, metric_radius: Array, ideal_rad
             "metric_radius": float(np.mean(metric_radius[i])),
             "ideal_radius": float(np.mean(ideal_radius[i])),
             "gap": float(gaps[i].max()),
+            "stitching_gap": float(stitching_gaps[i]),
             "stage1_seconds": seconds,
         }
         learnt.append(_Learnt({key: found[i] for key, found in stitched.items()}, facts))
     return learnt
 
 
-def _stitch_all(runs: Sequence[_Data], metrics: Array) -> dict[tuple[int, str], Array]:
-    """Return the metrics (runs, d, d) for every number of subspaces and method."""
+def _stitch_all(runs: Sequence[_Data], metrics: Array) -> tuple[dict[tuple[int, str], Array], Array]:
+    """Return the metrics (runs, d, d) for every number of subspaces and method, and each run's largest gap (runs,)."""
     bases, counts = np.stack([data.bases for data in runs]), runs[0].counts
-    with warnings.catch_warnings():
-        # of a quarter of a million regressions rounding keeps a dozen from their last digit (docs/reproduction.md)
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        found = {method: stitch_prefixes(bases, metrics, counts, method) for method in METHODS}
-    return {(count, method): found[method][j] for j, count in enumerate(counts) for method in METHODS}
+    found = {method: stitch_prefixes(bases, metrics, counts, method) for method in METHODS}
+    stitched = {(count, method): found[method][0][j] for j, count in enumerate(counts) for method in METHODS}
+    return stitched, np.max([gaps.max(axis=0) for _, gaps in found.values()], axis=0)
 
 
 def _oracle_radii(runs: Sequence[_Data]) -> tuple[Array, Array]:

@@ -44,15 +44,15 @@ def solve_bounded(
     *,
     norm: str = "frobenius",
     start: BarrierResult | None = None,
-    only: NDArray[np.bool_] | None = None,
-    tolerance: float = 1e-8,
-    max_iterations: int = 200,
+    **options: Any,
 ) -> BarrierResult:
-    """Solve every problem of `people` as `solve_barrier` does, by `solve_lines` where that can."""
-    stopping: dict[str, Any] = {"only": only, "tolerance": tolerance, "max_iterations": max_iterations}
+    """Solve every problem of `people` by `solve_lines` where that can, and else by `solve_barrier`, whose options it has.
+
+    Lines have one norm, and no use for a start.
+    """
     if people.rank == 1 and isinstance(loss, Logistic):
-        return solve_lines(people, loss, metric_radius, ideal_radius, **stopping)
-    return solve_barrier(people, loss, metric_radius, ideal_radius, norm=norm, start=start, **stopping)
+        return solve_lines(people, loss, metric_radius, ideal_radius, **options)
+    return solve_barrier(people, loss, metric_radius, ideal_radius, norm=norm, start=start, **options)
 
 
 def solve_lines(
