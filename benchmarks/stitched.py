@@ -28,14 +28,8 @@ D, N, K, M = 10, 80, 80, 8
 
 def oracle_radii(crowd: Crowd) -> tuple[np.ndarray, np.ndarray]:
     Q = np.swapaxes(crowd.bases, 1, 2) @ crowd.metric @ crowd.bases
-    v = np.einsum(
-        "kd,kdr->kr",
-        -2.0 * crowd.ideal_points @ crowd.metric,
-        np.repeat(crowd.bases, len(crowd.ideal_points) // N, axis=0),
-    )
-    return np.linalg.norm(Q, axis=(1, 2)), np.linalg.norm(v.reshape(N, len(crowd.ideal_points) // N, -1), axis=2).max(
-        axis=1
-    )
+    v = (-2.0 * crowd.ideal_points @ crowd.metric).reshape(N, -1, D) @ crowd.bases
+    return np.linalg.norm(Q, axis=(1, 2)), np.linalg.norm(v, axis=2).max(axis=1)
 
 
 def coordinates(crowd: Crowd) -> np.ndarray:

@@ -8,8 +8,8 @@ F is convex and smooth in one number, and so is every inner problem: Newton's me
 bracket: a step that leaves it, or is not at most half as long as the last, goes to its far end instead, where that has
 not been seen yet, and else to its middle. The slope of F is that of the loss with people where they are (the envelope
 theorem), its curvature has them eliminated, and how people follow the metric says where to look for them after the
-next step. The certificate is that of `barrier.py`. It takes a third to a tenth of the interior point's time, and is
-exact at the ends of the balls, where most of the paper's radii bind.
+next step. The certificate is that of `barrier.py`. It takes about a tenth of the interior point's time
+(`benchmarks stitched`), and is exact at the ends of the balls, where most of the paper's radii bind.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def solve_bounded(
     start: BarrierResult | None = None,
     **options: Any,
 ) -> BarrierResult:
-    """Solve every problem of `people` by `solve_lines` where that can, and else by `solve_barrier`, whose options it has.
+    """Solve every problem of `people`: by `solve_lines` where that can, else by `solve_barrier`, whose options it has.
 
     Lines have one norm, and no use for a start.
     """
