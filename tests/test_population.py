@@ -141,7 +141,7 @@ def test_scores_by_finite_differences(structure: str, loss: Loss, largest_grid: 
         return sum_of(blocks, structure, natural, loss, largest_grid=largest_grid).value
 
     sums = sum_of(blocks, structure, at, loss, largest_grid=largest_grid)
-    assert sums.score.size == family.size(d) == at.size
+    assert sums.score.size == family.layout(d).size == at.size
     numeric = np.array([(value(at + h) - value(at - h)) / 2e-4 for h in 1e-4 * np.eye(at.size)])
     np.testing.assert_allclose(sums.score, numeric, atol=5e-5 * np.abs(numeric).max())
 

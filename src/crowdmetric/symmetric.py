@@ -35,6 +35,7 @@ __all__ = [
     "shape_error",
     "smat",
     "svec",
+    "svec_indices",
     "symmetric_kronecker",
 ]
 
@@ -70,7 +71,7 @@ def dimension(p: int) -> int:
 
 
 @cache
-def _triangle(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+def svec_indices(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
     """Return rows, columns and scale (1 on the diagonal, √2 off it) of the svec entries."""
     rows, columns = np.triu_indices(d)
     scale = np.where(rows == columns, 1.0, ROOT2)
@@ -81,14 +82,14 @@ def _triangle(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
 
 def svec(A: Array) -> Array:
     """Return the svec vectors ``(..., p)`` of symmetric matrices ``A (..., d, d)`` (the upper triangle is read)."""
-    rows, columns, scale = _triangle(A.shape[-1])
+    rows, columns, scale = svec_indices(A.shape[-1])
     return A[..., rows, columns] * scale
 
 
 def smat(a: Array) -> Array:
     """Return the symmetric matrices ``(..., d, d)`` whose svec vectors are ``a (..., p)``."""
     d = dimension(a.shape[-1])
-    rows, columns, scale = _triangle(d)
+    rows, columns, scale = svec_indices(d)
     A = np.empty((*a.shape[:-1], d, d), dtype=a.dtype)
     A[..., rows, columns] = a / scale
     A[..., columns, rows] = A[..., rows, columns]
@@ -100,7 +101,7 @@ def outer_difference(delta: Array, total: Array) -> Array:
 
     ``xxᵀ − x'x'ᵀ = ½(δ sᵀ + s δᵀ)`` with ``s = x + x'``: only d numbers of each are kept, never d².
     """
-    rows, columns, scale = (as_array(shared, delta) for shared in _triangle(delta.shape[-1]))
+    rows, columns, scale = (as_array(shared, delta) for shared in svec_indices(delta.shape[-1]))
     half = 0.5 * scale
     return half * (delta[..., rows] * total[..., columns] + delta[..., columns] * total[..., rows])
 
@@ -108,7 +109,7 @@ def outer_difference(delta: Array, total: Array) -> Array:
 def factor_jacobian(L: Array) -> Array:
     """Return the (p, d·k) derivative of ``svec(LLᵀ)`` with respect to the entries of L (d, k), row by row."""
     d, k = L.shape
-    rows, columns, scale = _triangle(d)
+    rows, columns, scale = svec_indices(d)
     J = np.zeros((rows.size, d, k))
     each = np.arange(rows.size)
     J[each, rows] += scale[:, None] * L[columns]
@@ -127,7 +128,7 @@ def symmetric_kronecker(A: Array, B: Array) -> Array:
     The (ij, kl) entry, before the svec scaling of either pair, is
     ``¼(A_ik B_jl + A_il B_jk + B_ik A_jl + B_il A_jk)`` × the product of the two scales.
     """
-    rows, columns, scale = _triangle(A.shape[-1])
+    rows, columns, scale = svec_indices(A.shape[-1])
     i, j = rows[:, None], columns[:, None]
     k, l = rows[None, :], columns[None, :]  # noqa: E741 - the index letters of the formula
     total = (
@@ -218,6 +219,6 @@ def describe_direction(a: Array, most: int = 3, names: Sequence[str] | None = No
 
 def entry_name(p: int, i: int, names: Sequence[str] | None = None) -> str:
     """Return the name of the i-th of p svec entries: ``M[0, 3]``, or ``M[price, comfort]`` with names of features."""
-    rows, columns, _ = _triangle(dimension(p))
+    rows, columns, _ = svec_indices(dimension(p))
     row, column = int(rows[i]), int(columns[i])
     return f"M[{row}, {column}]" if names is None else f"M[{names[row]}, {names[column]}]"

@@ -138,7 +138,7 @@ def ask_population(
     """Return a questionnaire that asks bundles `counts` (C,) times, with the error that PopulationMetric will have."""
     crowd = _population(guess, covariance)
     error, shape = _promise(source.vectors(bundles), counts, guess, crowd, rng)
-    people, n = int(counts.sum()), STRUCTURES[covariance].size(guess.crowd.shape[1])
+    people, n = int(counts.sum()), STRUCTURES[covariance].layout(guess.crowd.shape[1]).size
     if people < PEOPLE_A_PARAMETER * n:
         remarks += (
             f"That is for many people: with fewer than {PEOPLE_A_PARAMETER * n:,}, ten for each of {n} parameters, the "

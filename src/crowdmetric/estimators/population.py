@@ -48,13 +48,12 @@ from crowdmetric.estimators.population_verdict import NOT_CONVERGED, doubts_abou
 from crowdmetric.estimators.units import Units
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.charts import Chart
-from crowdmetric.solvers.population import PopulationFit, items_determined
-from crowdmetric.solvers.scale_correction import with_corrected_scale
+from crowdmetric.solvers.population import PopulationFit, items_covariance, items_determined
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.integrals import mean_probability
-from crowdmetric.users.item_effects import WithItemEffects
+from crowdmetric.users.item_effects import WithItemEffects, variance_of_differences
 from crowdmetric.users.population import STRUCTURES, Law
 
 __all__ = ["INTEGRATIONS", "PopulationMetric"]
@@ -71,9 +70,9 @@ NOT_ALWAYS_FOUND = (
     "item_effects_",
     "item_effect_spread_",
     "item_effects_determined_",
+    "item_effect_covariance_",
     "determined_",
     "integration_",
-    "scale_correction_",
 )
 # Passes over all people that a fit to many of them usually takes, to say how long it may take.
 USUAL_PASSES = 15
@@ -148,8 +147,8 @@ class PopulationMetric(CrowdMetric):
         See `CrowdMetric`. People are at their posterior mean.
     scale_, shape_ : float, (d, d) array
         ``metric_ = scale_ × shape_``, the shape with trace d. The scale is known only through β and the noise.
-    scale_error_, scale_correction_ : float
-        Standard error of log scale; what was added to it for the noise in the shape (`solvers.scale_correction`).
+    scale_error_ : float
+        Standard error of log scale.
     standard_errors_ : (d, d) array
         Of the entries of the metric.
     symmetric_metric_ : (d, d) array
@@ -162,14 +161,18 @@ class PopulationMetric(CrowdMetric):
         The law of ``v = −2Mu``, which is what the likelihood sees.
     pseudo_ideal_covariances_ : (K, d, d) array or None
         Of everybody's v given their answers, where that fits in memory; predictions take their average where not.
-    ridge_, size_ridge_, determined_ : float
-        The strengths used on shape and size, and how many of the p − 1 shape parameters the answers determine.
+    ridge_, size_ridge_, people_ridge_, determined_ : float
+        The strengths used on the shape and the size of the metric and on the shape of people's covariance, and how many
+        of the p − 1 parameters of the metric's shape the answers determine.
     item_effects_, item_effect_spread_, item_effects_determined_ : (N,) array, float, float
         With `item_effects`: b, positive where an item is liked better than its features say, zero where nobody has
         answered about it; ω; and how many of the N the answers determine, the others being held by ω (their effective
         number). Predictions about items given by row number use b.
+    item_effect_covariance_ : (N, N) array
+        Of what is not known of b: ω² for an item that nobody has answered about. Predictions average over it, and over
+        ω² of items that are given as vectors.
     log_likelihood_ : float
-        Of all answers, at its maximum (before `scale_correction_`).
+        Of all answers, at its maximum.
     approximation_error_, integration_ : float, str
         How far an exact integral would move the metric, in standard errors (the worst entry); how it was done.
     spread_ : float
@@ -277,9 +280,6 @@ class PopulationMetric(CrowdMetric):
         integrated = check_integration(problem, best.fit, chart, self.integration, **stopping)
         problem, fit = integrated.problem, integrated.fit
         self.approximation_error_, self.integration_ = integrated.error, integrated.words
-        self.scale_correction_ = 0.0
-        if self.constraint == "psd":
-            fit, self.scale_correction_ = with_corrected_scale(problem.total, fit, crowd.d, free=chart.free)
         self._describe_fit(problem, fit, crowd.units)
         if self.uncertainty:
             self._describe_uncertainty(problem, fit, crowd.units, stopping)
@@ -330,7 +330,7 @@ class PopulationMetric(CrowdMetric):
         if self.by_gradients_alone(d):
             return low_rank_plan(scan, N, d, self._rank_by_gradients(d), limit)
         theta = d * min(self.rank or d, d) + d + (d * d if self.covariance == "free" else 1)
-        natural, jobs = STRUCTURES[self.covariance].size(d), LocalEngine(self.jobs).jobs
+        natural, jobs = STRUCTURES[self.covariance].layout(d).size, LocalEngine(self.jobs).jobs
         chunk_rows = max((chunk.rows for chunk in scan.chunks), default=0)
         return MemoryPlan.of(scan.n_users, len(scan), N, d, theta, natural, jobs, limit, chunk_rows)
 
@@ -351,8 +351,7 @@ class PopulationMetric(CrowdMetric):
         return replace(problem, checkpoint=checkpoint, after_pass=after_pass)
 
     def _chart(self, d: int, n_items: int) -> Chart:
-        rank = None if self.constraint == "symmetric" else self.rank or d
-        return Chart(d, rank, self.covariance == "free", n_items)
+        return Chart(d, self.constraint, self.covariance == "free", n_items, self.rank)
 
     def _earlier_end(self, chart: Chart, units: Units) -> Array | None:
         """Return where an earlier fit ended, in the units of these people; None where it is not to be used."""
@@ -366,7 +365,7 @@ class PopulationMetric(CrowdMetric):
         effects = self._item_effects(chart.n_items)
         law = Law(self.metric_, self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_, effects)
         spread = float(np.sqrt(np.trace(self.ideal_covariance_) / chart.d)) / units.size
-        return start_from(chart, units.law_inside(law), spread)
+        return start_from(chart, units.law_inside(law), float(np.log(spread)))
 
     # ------------------------------------------------------------------------------------- what was found
 
@@ -393,12 +392,13 @@ class PopulationMetric(CrowdMetric):
         """Set what a fit by scoring finds, in the items' own units."""
         law = problem.structure.law(fit.natural, problem.d)
         isotropic = self.covariance == "isotropic"
-        spread = units.size * float(np.exp(fit.natural[fit.own - 1])) if isotropic else None
+        spread = units.size * float(np.exp(fit.natural[fit.layout.spread][0])) if isotropic else None
         self._describe_law(units.law_outside(law), spread)
         if law.effects is not None:
-            self.item_effects_, self.item_effect_spread_ = law.effects.copy(), float(fit.item_ridge**-0.5)
-            self.item_effects_determined_ = items_determined(fit, problem.d)
-        self.ridge_, self.size_ridge_ = fit.ridge, fit.size_ridge
+            self.item_effects_, self.item_effect_spread_ = law.effects.copy(), float(fit.ridges.items**-0.5)
+            self.item_effects_determined_ = items_determined(fit)
+            self.item_effect_covariance_ = items_covariance(fit)
+        self.ridge_, self.size_ridge_, self.people_ridge_ = fit.ridges.shape, fit.ridges.size, fit.ridges.people
         self.determined_, self.log_likelihood_ = fit.determined, fit.value
         self.spread_ = problem.spread(law)
         self.scale_error_ = self.question_bias_ = float("nan")
@@ -466,7 +466,7 @@ class PopulationMetric(CrowdMetric):
         self._forget()
         self._describe_law(law, float(np.exp(fit.log_spread)) * units.size)
         self.log_likelihood_, self.starts_ = result.value, np.array([result.value])
-        self.ridge_ = self.size_ridge_ = 0.0
+        self.ridge_ = self.size_ridge_ = self.people_ridge_ = 0.0
         self.scale_error_ = self.question_bias_ = self.approximation_error_ = self.spread_ = float("nan")
         self.pseudo_ideal_covariances_ = None
         status = "Solved by" if result.converged else "Stopped after"
@@ -502,11 +502,22 @@ class PopulationMetric(CrowdMetric):
     def predict_proba(self, pairs: Any, users: Any = None) -> Array:
         """Return ``Pr[y = −1], Pr[y = +1]`` (T, 2), averaged over where the person may stand.
 
-        For people of whom nothing is known that is the whole population.
+        For people of whom nothing is known that is the whole population. With `item_effects` also over what is not
+        known of the items' utilities.
         """
         psi = self.decision_function(pairs, users)
-        right = mean_probability(psi, self._variance(pairs, users), self._loss())
+        variance = self._variance(pairs, users) + self._item_variance(pairs)
+        right = mean_probability(psi, variance, self._loss())
         return np.column_stack([1.0 - right, right])
+
+    def _item_variance(self, pairs: Any) -> Array | float:
+        """Return the variance of ψ (T,) for what is not known of the items' own utilities."""
+        if getattr(self, "item_effects_", None) is None:
+            return 0.0
+        numbers = pairs.pairs if isinstance(pairs, Comparisons) else np.asarray(pairs)
+        if numbers.ndim != 2 or self.items is None or self._item_effects(len(check_items(self.items))) is None:
+            return 2.0 * self.item_effect_spread_**2  # two items that nobody has seen
+        return variance_of_differences(self.item_effect_covariance_, numbers)
 
     def _variance(self, pairs: Any, users: Any) -> Array:
         """Return the variance of ψ (T,) given what is known of each person."""

@@ -10,7 +10,7 @@ import numpy as np
 from crowdmetric.estimators.population_problem import PopulationProblem
 from crowdmetric.estimators.population_uncertainty import inverse_information
 from crowdmetric.solvers.charts import Chart
-from crowdmetric.solvers.population import PopulationFit, with_ridge
+from crowdmetric.solvers.population import PopulationFit, with_ridges
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.users.population import LARGEST_GRID
 
@@ -58,11 +58,11 @@ def check_integration(
     if problem.widest <= problem.largest_grid:
         return Integrated(problem, fit, 0.0)
     p = degrees_of_freedom(problem.d)
-    information = with_ridge(fit.information, fit, problem.d)
+    information = with_ridges(fit.information, fit)
     shift = problem.method_shift(fit.natural, information)[:p]
     errors = np.sqrt(np.maximum(np.diag(inverse_information(information))[:p], 1e-300))
     error = float(np.max(np.abs(shift) / errors))
     if integration == "auto" and error > GOOD_ENOUGH and problem.widest <= LARGEST_GRID_UNASKED:
         problem = replace(problem, largest_grid=LARGEST_GRID_UNASKED)
-        return Integrated(problem, problem.fit("grid", chart, fit.theta, **fit.ridges, **stopping), 0.0)
+        return Integrated(problem, problem.fit("grid", chart, fit.theta, ridges=fit.ridges, **stopping), 0.0)
     return Integrated(problem, fit, error)

@@ -22,6 +22,7 @@ from crowdmetric.losses import Loss
 from crowdmetric.solvers.charts import Chart
 from crowdmetric.solvers.population import PopulationFit, fit_law
 from crowdmetric.solvers.scoring import ScoringState
+from crowdmetric.users.expected import expected_information
 from crowdmetric.users.item_effects import WithItemEffects
 from crowdmetric.users.people import bias_sums, places_of
 from crowdmetric.users.population import Law, PopulationBlock, Structure, Sums, method_shift, sums_of
@@ -36,6 +37,8 @@ Engine = LocalEngine | DaskEngine | TorchEngine
 MOST_COVARIANCES = 20_000_000
 # People on whom two ways of integrating are compared.
 SAMPLE = 200
+# With fewer people than this per parameter, outer products of scores are too noisy an information.
+PEOPLE_PER_PARAMETER = 20
 # Starts are compared on at most about so many people.
 PEOPLE_FOR_STARTS = 20_000
 
@@ -58,6 +61,8 @@ class PopulationProblem:
         Told after every pass over all people how many seconds it took.
     checkpoint
         Where the fit is saved after every step.
+    by_outer_products
+        Whether people's information is the outer products of their scores; None: where there are people enough.
     """
 
     chunks: Sequence[Chunk]
@@ -70,6 +75,7 @@ class PopulationProblem:
     largest_grid: int = 1
     after_pass: Callable[[float], None] | None = None
     checkpoint: Checkpoint | None = None
+    by_outer_products: bool | None = None
 
     @staticmethod
     def of(crowd: Crowd, structure: Structure, loss: Loss, engine: Engine, largest_grid: int = 1) -> PopulationProblem:
@@ -85,6 +91,11 @@ class PopulationProblem:
     def n_items(self) -> int:
         """How many items have a utility of their own."""
         return self.structure.n_items if isinstance(self.structure, WithItemEffects) else 0
+
+    @property
+    def beta(self) -> float:
+        """Sharpness of the answers."""
+        return float(getattr(self.loss, "beta", 1.0))
 
     @property
     def n_people(self) -> int:
@@ -107,16 +118,25 @@ class PopulationProblem:
 
     def total(self, natural: Array, *, information: bool = True) -> Sums:
         """Return the sums over all people."""
+        expected = expected_information if self.has_few_people else None
         job = partial(
             sums_of, structure=self.structure, natural=natural, loss=self.loss,
-            information=information, largest_grid=self.largest_grid,
+            information=information, expected=expected, largest_grid=self.largest_grid,
         )  # fmt: skip
         return self._sum(job)
 
+    @property
+    def has_few_people(self) -> bool:
+        """Whether outer products of scores are too noisy, so that the expected information is taken instead."""
+        if self.by_outer_products is not None:
+            return not self.by_outer_products
+        parameters = self.structure.layout(self.d).size
+        return self.n_people < PEOPLE_PER_PARAMETER * parameters and not isinstance(self.engine, TorchEngine)
+
     def fit(self, stage: str, chart: Chart, start: Array | ScoringState, **options: Any) -> PopulationFit:
-        """Maximise the penalised likelihood (`fit_law`), from where a checkpoint has left this stage if it has."""
+        """Maximize the penalized likelihood (`fit_law`), from where a checkpoint has left this stage if it has."""
         start, more = self.take_up(stage, start)
-        return fit_law(self.total, chart, start, **options, **more)
+        return fit_law(self.total, chart, start, beta=self.beta, **options, **more)
 
     def take_up(self, stage: str, start: Array | ScoringState) -> tuple[Array | ScoringState, dict[str, Any]]:
         """Return where a stage begins, and who hears of its steps: a checkpoint, where there is one."""
@@ -182,7 +202,7 @@ class PopulationProblem:
             variances = np.sum((delta @ law.covariance) * delta, axis=2)
             square += float(np.sum(block.weight * variances))
             weight += float(np.sum(block.weight))
-        return float(np.sqrt(square / weight)) * getattr(self.loss, "beta", 1.0)
+        return float(np.sqrt(square / weight)) * self.beta
 
     def people(self, law: Law, n_people: int) -> tuple[Array, Array | None]:
         """Return means (K, d) and, where they fit, covariances (K, d, d) of everybody's v."""

@@ -1,11 +1,13 @@
 """Where a population fit begins, and the best of where its starts end.
 
-The likelihood has more than one maximum now and then. Starts that end as far up as each other say that it has not.
+The first start is where the nearest simpler model ends: a metric that is a multiple of the identity. A fit that begins
+there can only be better. The likelihood has more than one maximum now and then; other starts are drawn at random, and
+where all end as high as each other, it has not.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +15,12 @@ from numpy.typing import NDArray
 
 from crowdmetric.estimators.population_problem import PopulationProblem
 from crowdmetric.solvers.charts import Chart
-from crowdmetric.solvers.population import PopulationFit, fit_with_evidence
+from crowdmetric.solvers.population import ROUGH, SHAPE_RIDGE, PopulationFit, fit_with_evidence
+from crowdmetric.solvers.priors import Ridges, penalty
+from crowdmetric.solvers.scoring import ScoringState
 from crowdmetric.users.population import Law
 
-__all__ = ["BestOfStarts", "a_start", "best_of_starts", "start_from"]
+__all__ = ["BestOfStarts", "a_start", "best_of_starts", "evidence_fit", "finished", "start_from"]
 
 Array = NDArray[Any]
 
@@ -37,16 +41,16 @@ def a_start(chart: Chart, rng: np.random.Generator | None = None) -> Array:
     return chart.theta(metric, np.zeros(d), covariance if chart.free else np.array([np.log(spread)]))
 
 
-def start_from(chart: Chart, law: Law, spread: float) -> Array:
-    """Return θ where another fit ended: its law, and s if the chart is of isotropic people."""
+def start_from(chart: Chart, law: Law, log_spread: float) -> Array:
+    """Return θ where another fit ended: its law, and log s if the chart is of isotropic people."""
     # a direction that the metric has lost has no gradient, and could never be found again
     metric = (1.0 - LIFT) * law.metric + LIFT * np.trace(law.metric) / chart.d * np.eye(chart.d)
-    return chart.theta(metric, law.mean, law.covariance if chart.free else np.array([np.log(spread)]), law.effects)
+    return chart.theta(metric, law.mean, law.covariance if chart.free else np.array([log_spread]), law.effects)
 
 
 @dataclass(frozen=True)
 class BestOfStarts:
-    """The best fit, and the penalised log-likelihoods (n,) at which all starts ended."""
+    """The best fit, and the penalized log-likelihoods (n,) at which all starts ended."""
 
     fit: PopulationFit
     values: Array
@@ -62,48 +66,108 @@ def best_of_starts(
     random_state: int,
     **stopping: Any,
 ) -> BestOfStarts:
-    """Fit from every start, all under the ridge of the first, and return the best end.
+    """Fit from every start, all under the ridges of the first, and return the best end.
 
-    With many people the starts are compared, and the ridge is found, on some of them; the fit to all then begins
+    With many people the starts are compared, and the ridges are found, on some of them; the fit to all then begins
     where those ended. A warm start, `previous`, is the only one.
     """
     saved, some = problem.checkpoint, problem.thinned()
     state = None if saved is None else saved.state("starts")
     if saved is None or state is None:
-        begin = [previous] if previous is not None else _starts(chart, starts, random_state)
-        ends = _ends(some, chart, begin, ridge, stopping)
-        values = np.array([-end.result.at.value for end in ends])
+        ends = _ends(some, chart, previous, starts, ridge, random_state, stopping)
+        values = np.array([end.objective for end in ends])
         best = ends[int(np.argmax(values))]
         state, ridges = best.result.state, best.ridges
         if saved is not None:
-            saved.save("starts", state, values=values, **ridges)
+            saved.save("starts", state, values=values, **vars(ridges))
         if some is problem:
             return BestOfStarts(best, values)
     else:
         values = saved.value("values")
-        ridges = {name: float(saved.value(name)) for name in ("ridge", "size_ridge", "item_ridge")}
+        ridges = Ridges(**{name: float(saved.value(name)) for name in vars(Ridges())})
     start = state if some is problem else state.point
-    return BestOfStarts(problem.fit("fit", chart, start, **ridges, **stopping), values)
+    return BestOfStarts(finished(problem, chart, problem.fit("fit", chart, start, ridges=ridges, **stopping), **stopping), values)
 
 
-def _starts(chart: Chart, starts: int, random_state: int) -> list[Array]:
-    """Return the usual start, and others drawn at random."""
-    rng = np.random.default_rng(random_state)
-    return [a_start(chart, rng if number else None) for number in range(starts)]
+def evidence_fit(problem: PopulationProblem, chart: Chart, **stopping: Any) -> PopulationFit:
+    """Return the fit from one start, with ridges from the evidence: never below the model that is nested in it."""
+    return _first_end(problem, chart, None, "evidence", stopping)
 
 
 def _ends(
-    problem: PopulationProblem, chart: Chart, starts: list[Array], ridge: str | float | None, stopping: dict[str, Any]
+    problem: PopulationProblem,
+    chart: Chart,
+    previous: Array | None,
+    starts: int,
+    ridge: str | float | None,
+    random_state: int,
+    stopping: dict[str, Any],
 ) -> list[PopulationFit]:
-    """Return where starts end: the first under a ridge that is given or found, the others under the same."""
-    first = starts[0]
-    if ridge == "evidence":
-        ends = [fit_with_evidence(problem.total, chart, first, take_up=problem.take_up, **stopping)]
-    else:
-        ends = [problem.fit("start", chart, first, ridge=float(ridge or 0.0), **stopping)]
-    for start in starts[1:]:
-        ends.append(_another_end(problem, chart, start, ends, stopping))
+    """Return where starts end: the first under ridges that are given or found, the others under the same."""
+    ends = [_first_end(problem, chart, previous, ridge, stopping)]
+    rng = np.random.default_rng(random_state)
+    for _ in range(starts - 1 if previous is None else 0):
+        ends.append(_another_end(problem, chart, a_start(chart, rng), ends, stopping))
     return ends
+
+
+def _first_end(
+    problem: PopulationProblem,
+    chart: Chart,
+    previous: Array | None,
+    ridge: str | float | None,
+    stopping: dict[str, Any],
+) -> PopulationFit:
+    """Return where the first start ends, which is not below where the nested model does."""
+    nested = None if previous is not None else _nested_end(problem, chart, ridge, stopping)
+    if nested is not None:
+        law = problem.structure.law(nested.natural, chart.d)
+        start = start_from(chart, law, float(nested.natural[nested.layout.spread][0]))
+    else:
+        start = a_start(chart) if previous is None else previous
+    if ridge == "evidence":
+        first = None if nested is None else replace(nested.ridges, shape=SHAPE_RIDGE if chart.d > 1 else 0.0)
+        end = fit_with_evidence(
+            problem.total, chart, start, first=first, take_up=problem.take_up, beta=problem.beta, **stopping
+        )
+    else:
+        end = problem.fit("start", chart, start, ridges=Ridges(shape=float(ridge or 0.0)), **stopping)
+    if nested is not None and end.objective < _objective(nested, end.ridges) - stopping["tolerance"]:
+        end = problem.fit("from the nested model", chart, start, ridges=end.ridges, **stopping)
+    return finished(problem, chart, end, **stopping)
+
+
+def _nested_end(
+    problem: PopulationProblem, chart: Chart, ridge: str | float | None, stopping: dict[str, Any]
+) -> PopulationFit | None:
+    """Return where the nearest simpler model ends, roughly; None where there is none."""
+    simpler = chart.nested()
+    if simpler is None:
+        return None
+    roughly = stopping | {"tolerance": max(stopping["tolerance"], ROUGH)}
+
+    def take_up(stage: str, start: Array) -> tuple[Array | ScoringState, dict[str, Any]]:
+        return problem.take_up(f"nested {stage}", start)
+
+    if ridge == "evidence":
+        return fit_with_evidence(
+            problem.total, simpler, a_start(simpler), take_up=take_up, beta=problem.beta, **roughly
+        )
+    return problem.fit("nested", simpler, a_start(simpler), **roughly)
+
+
+def _objective(fit: PopulationFit, ridges: Ridges) -> float:
+    """Return the penalized log-likelihood of a fit under other ridges."""
+    return fit.value - penalty(fit.natural, fit.layout, ridges, fit.beta).value
+
+
+def finished(problem: PopulationProblem, chart: Chart, end: PopulationFit, **stopping: Any) -> PopulationFit:
+    """Return a fit that has converged, if any can be had: one that has not goes on by the other kind of information."""
+    if end.result.converged:
+        return end
+    other = replace(problem, by_outer_products=problem.has_few_people)
+    again = other.fit("by the other information", chart, end.theta, ridges=end.ridges, **stopping)
+    return again if again.objective >= end.objective else end
 
 
 def _another_end(
@@ -112,7 +176,7 @@ def _another_end(
     """Return where a later start ends: as closely as it takes to say whether it agrees, all the way if it wins."""
     loosely = stopping | {"tolerance": max(stopping["tolerance"], AGREEMENT_KNOWN)}
     stage, ridges = f"start {len(ends)}", ends[0].ridges
-    end = problem.fit(stage, chart, start, **ridges, **loosely)
-    if end.result.at.value < min(other.result.at.value for other in ends) - AGREEMENT_KNOWN:
-        end = problem.fit(f"{stage}, closely", chart, end.theta, **ridges, **stopping)
+    end = problem.fit(stage, chart, start, ridges=ridges, **loosely)
+    if end.objective > max(other.objective for other in ends) + AGREEMENT_KNOWN:
+        end = finished(problem, chart, problem.fit(f"{stage}, closely", chart, end.theta, ridges=ridges, **stopping), **stopping)
     return end

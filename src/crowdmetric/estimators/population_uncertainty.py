@@ -5,7 +5,7 @@ Neither the boundary of the cone nor shrinkage then bends intervals (`crowdmetri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.estimators.population_problem import PopulationProblem
 from crowdmetric.solvers.charts import Chart
-from crowdmetric.solvers.population import NO_METRIC, PopulationFit, observed_information, with_ridge
+from crowdmetric.solvers.population import NO_METRIC, PopulationFit, observed_information, with_ridges
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
 __all__ = ["Uncertainty", "inverse_information", "uncertainty_of"]
@@ -53,19 +53,19 @@ def uncertainty_of(
     """
     d, p = problem.d, degrees_of_freedom(problem.d)
     law = problem.structure.law(fit.natural, d)
-    chart = Chart(d, None, free, problem.n_items)
+    chart = Chart(d, "symmetric", free, problem.n_items)
     # a crowd that prefers what is far has no metric to start from, and an isotropic fit cannot cross zero
     metric = law.metric if np.trace(law.metric) > NO_METRIC * d else -0.5 * np.eye(d)
-    spread = law.covariance if free else fit.natural[fit.own - 1 : fit.own]
+    spread = law.covariance if free else fit.natural[fit.layout.spread]
     start = chart.theta(metric, law.mean, spread, law.effects)
-    ridges = {"ridge": 0.0, "item_ridge": fit.item_ridge}  # without a ridge, items alone would explain everything
-    unbound = problem.fit("symmetric", chart, start, **ridges, **stopping)
+    ridges = replace(fit.ridges, shape=0.0, size=0.0)  # without theirs, items alone would explain everything
+    unbound = problem.fit("symmetric", chart, start, ridges=ridges, **stopping)
     if not unbound.result.converged:
-        unbound = problem.fit("symmetric with ridge", chart, start, **fit.ridges, **stopping)
+        unbound = problem.fit("symmetric with ridge", chart, start, ridges=fit.ridges, **stopping)
     information = unbound.information
     if problem.n_people < PEOPLE_A_PARAMETER * information.shape[0]:
         information = observed_information(problem.total, unbound.natural)
-    covariance = inverse_information(with_ridge(information, unbound, d))[:p, :p]
+    covariance = inverse_information(with_ridges(information, unbound))[:p, :p]
     return Uncertainty(smat(unbound.natural[:p]) / size**2, covariance / size**4)
 
 

@@ -91,7 +91,7 @@ def status_of(
             f"The answers determine {fit.determined:.0f} of the {p - 1} parameters of the metric's shape; "
             "a ridge towards a multiple of the identity stands in for the rest."
         )
-    if fit.size_ridge > 0 and float(svec(np.eye(d)) @ fit.natural[:p]) / d < NO_METRIC:
+    if fit.ridges.size > 0 and float(svec(np.eye(d)) @ fit.natural[:p]) / d < NO_METRIC:
         sentences.append(
             "The answers do not support a metric: it is drawn to nothing, and people have linear utilities."
         )

@@ -8,14 +8,14 @@ metric       M               the model
 ===========  ==============  =====================================================================================
 none         0               linear utilities with a crowd prior (a mixed logit): people, but no ideal points
 identity     cI, c > 0       ideal points under the distance that the items came with
-psd          ⪰ 0             ideal points under a learnt distance (`PopulationMetric`)
+psd          ⪰ 0             ideal points under a learned distance (`PopulationMetric`)
 symmetric    any             the same quadratic without the promise that anybody has an ideal point
 ===========  ==============  =====================================================================================
 
-The fits are those of `PopulationMetric` (the same likelihood, the same ridge from the evidence, one start) without its
-standard errors, which predictions do not need and which are most of its time, and without its correction of the scale,
-which the others do not have either: members of the family are compared on equal terms. Everybody whose answers span
-more than a line is integrated out by expectation propagation.
+Each may have utilities of the items beside it. The fits are those of `PopulationMetric` (the same likelihood, the same
+priors, one start) without its standard errors, which predictions do not need and which are most of its time: what is
+judged here is what is saved there. Everybody whose answers span more than a line is integrated out by expectation
+propagation.
 """
 
 from __future__ import annotations
@@ -32,23 +32,21 @@ from crowdmetric.errors import DataError
 from crowdmetric.estimators.inputs import read_rows
 from crowdmetric.estimators.population_chunks import crowd_in_memory
 from crowdmetric.estimators.population_problem import PopulationProblem
-from crowdmetric.estimators.population_starts import a_start
+from crowdmetric.estimators.population_starts import evidence_fit
 from crowdmetric.estimators.units import Units
 from crowdmetric.losses import Logistic, Loss
-from crowdmetric.solvers.charts import Chart
-from crowdmetric.solvers.population import fit_with_evidence
-from crowdmetric.solvers.scoring import Quadratic, ScoringResult, minimise_by_scoring
-from crowdmetric.symmetric import degrees_of_freedom, factor_jacobian, project_psd, smat, svec
+from crowdmetric.solvers.charts import KINDS, Chart
+from crowdmetric.solvers.population import items_covariance
 from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.integrals import mean_probability, posterior_of
-from crowdmetric.users.item_effects import WithItemEffects, check_item_effects
+from crowdmetric.users.item_effects import WithItemEffects, check_item_effects, variance_of_differences
 from crowdmetric.users.population import STRUCTURES, Law, PopulationBlock, blocks_of, integrate
 
 __all__ = ["METRICS", "Crowd", "CrowdModel"]
 
 Array = NDArray[Any]
 
-METRICS = ("none", "identity", "psd", "symmetric")
+METRICS = KINDS
 BLOCK_SIZE = 1 << 18
 TOLERANCE, STEPS = 1e-4, 200
 # Numbers in the covariances of people that are held at once.
@@ -66,7 +64,7 @@ class CrowdModel:
     covariance : {'isotropic', 'free'}
         Of ideal points or, where M = 0 and nobody has one, of utilities ('free' only).
     item_effects : bool
-        Whether items have a utility of their own beside what features say (psd and symmetric, at most 500 items).
+        Whether items have a utility of their own beside what features say (at most 500 items).
     """
 
     name: str
@@ -75,13 +73,9 @@ class CrowdModel:
     item_effects: bool = False
 
     def __post_init__(self) -> None:
-        for option, known in (("metric", METRICS), ("covariance", tuple(STRUCTURES))):
-            if getattr(self, option) not in known:
-                raise DataError(f"{option}={getattr(self, option)!r} is unknown; use {', '.join(map(repr, known))}")
-        if self.metric == "none" and self.covariance != "free":
-            raise DataError("without a metric there are no ideal points to be isotropic; use covariance='free'")
-        if self.item_effects and self.metric not in ("psd", "symmetric"):
-            raise DataError(f"item_effects are for a learnt metric, not for metric={self.metric!r}; leave them out")
+        if self.covariance not in STRUCTURES:
+            raise DataError(f"covariance={self.covariance!r} is unknown; use {', '.join(map(repr, STRUCTURES))}")
+        Chart(1, self.metric, self.covariance == "free")  # says what is wrong with the kind of metric
 
     def fit(self, items: Array, train: Comparisons) -> Crowd:
         """Learn from answers about items (N, d)."""
@@ -91,74 +85,16 @@ class CrowdModel:
         crowd, structure = crowd_in_memory(rows, shown=self.item_effects), STRUCTURES[self.covariance]
         if n_items:
             structure = WithItemEffects(structure, n_items)
-        units = crowd.units
         problem = PopulationProblem.of(crowd, structure, loss, LocalEngine(1))
-        d = problem.d
-        if self.metric in ("psd", "symmetric"):
-            chart = Chart(d, d if self.metric == "psd" else None, self.covariance == "free", n_items)
-            natural = fit_with_evidence(
-                problem.total, chart, a_start(chart), tolerance=TOLERANCE, max_iterations=STEPS
-            ).natural
-        else:
-            restricted = Restricted(d, self.metric == "identity", self.covariance == "free")
-            natural = restricted.natural(_minimise(problem, restricted).point)
-        return Crowd(items, units, structure.law(natural, d), loss)
-
-
-@dataclass(frozen=True)
-class Restricted:
-    """θ = (log c if the metric is cI, μ, F with Σ = FFᵀ if free, else log s); M = 0 without a metric."""
-
-    d: int
-    identity: bool
-    free: bool
-
-    def start(self) -> Array:
-        """Return where to begin: where `PopulationMetric` does (`a_start`)."""
-        d = self.d
-        spread = (4.0 / np.sqrt(d) * np.eye(d)).ravel() if self.free else np.log([1.0 / np.sqrt(d)])
-        return np.concatenate([[np.log(2.0)] if self.identity else [], np.zeros(d), spread])
-
-    def natural(self, theta: Array) -> Array:
-        """Return svec M, μ and svec Σ or log s."""
-        d, n = self.d, int(self.identity)
-        scale = float(np.exp(theta[0])) if self.identity else 0.0
-        spread = theta[n + d :]
-        if self.free:
-            F = spread.reshape(d, d)
-            spread = svec(F @ F.T)
-        return np.concatenate([scale * svec(np.eye(d)), theta[n : n + d], spread])
-
-    def pull_back(self, theta: Array, value: float, gradient: Array, information: Array) -> Quadratic:
-        """Return f, its gradient and its curvature in θ from those in natural parameters."""
-        d, p, n = self.d, degrees_of_freedom(self.d), int(self.identity)
-        J = np.zeros((gradient.size, theta.size))
-        bend = np.zeros((theta.size, theta.size))
-        if self.identity:
-            J[:p, 0] = np.exp(theta[0]) * svec(np.eye(d))
-        J[p : p + d, n : n + d] = np.eye(d)
-        if self.free:
-            J[p + d :, n + d :] = factor_jacobian(theta[n + d :].reshape(d, d))
-            bend[n + d :, n + d :] = 2.0 * np.kron(project_psd(smat(gradient[p + d :])), np.eye(d))
-        else:
-            J[-1, -1] = 1.0
-        return Quadratic(value, J.T @ gradient, J.T @ information @ J + bend)
-
-
-def _minimise(problem: PopulationProblem, chart: Restricted) -> ScoringResult:
-    def function(theta: Array) -> Quadratic:
-        sums = problem.total(chart.natural(theta))
-        if not (np.isfinite(sums.value) and np.all(np.isfinite(sums.score))):  # a step far too long: refuse it
-            return Quadratic(np.inf, np.zeros(theta.size), np.eye(theta.size))
-        assert sums.information is not None
-        return chart.pull_back(theta, -sums.value, -sums.score, sums.information)
-
-    return minimise_by_scoring(function, chart.start(), tolerance=TOLERANCE, max_iterations=STEPS)
+        chart = Chart(problem.d, self.metric, self.covariance == "free", n_items)
+        fit = evidence_fit(problem, chart, tolerance=TOLERANCE, max_iterations=STEPS)
+        unknown = items_covariance(fit) if n_items else None
+        return Crowd(items, crowd.units, structure.law(fit.natural, problem.d), loss, unknown, fit.value)
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """A metric and a law of people, in the units of the items learnt from.
+    """A metric and a law of people, in the units of the items learned from.
 
     Attributes
     ----------
@@ -168,12 +104,18 @@ class Crowd:
         Law of v for items in these units.
     loss
         How answers scatter.
+    unknown
+        (N, N) covariance of what is not known of the items' utilities; None where they have none.
+    log_likelihood
+        Of the answers learned from.
     """
 
     items: Array
     units: Units
     law: Law
     loss: Loss
+    unknown: Array | None = None
+    log_likelihood: float = float("nan")
 
     @property
     def metric(self) -> Array:
@@ -198,6 +140,8 @@ class Crowd:
                 who = np.searchsorted(people, questions.user[part])
                 mean[part] = np.einsum("td,td->t", delta[part], points[who])
                 variance[part] = np.einsum("td,tde,te->t", delta[part], spreads[who], delta[part])
+        if self.unknown is not None:
+            variance += variance_of_differences(self.unknown, questions.pairs)
         probability: Array = mean_probability(offset + mean, np.maximum(variance, 0.0), self.loss)
         return probability
 

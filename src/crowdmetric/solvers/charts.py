@@ -1,108 +1,195 @@
-"""Coordinates of a population model in which a metric is one by construction.
+"""Coordinates of a population model in which a metric is of some kind by construction.
 
-Scores are written in natural parameters (`crowdmetric.users.population`): svec M, the mean μ, and what describes the
-spread of people. A *chart* parametrises them by θ and pulls gradients and information back. With ``M = LLᵀ``,
-L (d, k)::
+Scores are written in natural parameters (`crowdmetric.users.layout`). A *chart* parametrizes them by θ and pulls
+gradients and information back. The kinds of metric are nested:
+
+===========  ===================  ===========================================================================
+kind         coordinates          M
+===========  ===================  ===========================================================================
+none         –                    0 (free people only): linear utilities, and nobody has an ideal point
+identity     log a                a multiple of the identity
+psd          L (d, k)             positive semi-definite, of rank k at most
+symmetric    svec                 any symmetric matrix
+===========  ===================  ===========================================================================
+
+With ``M = LLᵀ`` ::
 
     dM = dL Lᵀ + L dLᵀ,      gradient 2 G L,      curvature Jᵀ I J + 2 G₊ ⊗ 1
 
-where G = ∂f/∂M and I the information in svec M. The second term is the bending of the chart itself: at a metric that
+where G = ∂f/∂M and I is the information in svec M. The second term is the bending of the chart itself: at a metric that
 has lost a direction G is not zero but positive semi-definite there, and without its part G₊ a step would not know how
 hard the boundary pushes back.
+
+For isotropic people the coordinates are those of ``A = 2sM``, which is the root of people's covariance Σ = A², and
+``log κ`` with ``M = κA``, ``s = 1/(2κ)``. Where answers support no metric, κ falls to nothing and A stays: in
+coordinates of M and s both would run away together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.errors import DataError
 from crowdmetric.solvers.scoring import Quadratic
 from crowdmetric.symmetric import degrees_of_freedom, factor_jacobian, project_psd, smat, svec
+from crowdmetric.users.layout import Layout
 
-__all__ = ["Chart"]
+__all__ = ["KINDS", "Chart"]
 
 Array = NDArray[Any]
+
+KINDS = ("none", "identity", "psd", "symmetric")
+# The range of κ: beyond, people have linear utilities, or all stand in one place, as far as any answers can tell.
+LEAST_KAPPA, MOST_KAPPA = 1e-5, 1e5
 
 
 @dataclass(frozen=True)
 class Chart:
-    """θ = (L or svec M, μ, log s or F with Σ = FFᵀ, the items' own utilities b).
+    """θ = (the metric's coordinates, μ, log κ or F with Σ = FFᵀ, the items' utilities b).
 
     Attributes
     ----------
     d : int
-    rank : int or None
-        Columns of L; None: M is any symmetric matrix, for intervals and for the check whether people have ideal points.
+    kind : {'none', 'identity', 'psd', 'symmetric'}
     free : bool
-        Whether the covariance is free (F, d × d) or isotropic (log s).
+        Whether the covariance is free (F, d × d) or isotropic (log κ).
     n_items : int
         How many items have a utility of their own; θ and natural parameters have the same.
+    rank : int, optional
+        Columns of L; None: d.
     """
 
     d: int
-    rank: int | None
+    kind: str
     free: bool
     n_items: int = 0
+    rank: int | None = None
 
-    def _parts(self, theta: Array) -> tuple[Array, Array, Array]:
-        size = degrees_of_freedom(self.d) if self.rank is None else self.d * self.rank
-        return theta[:size], theta[size : size + self.d], theta[size + self.d : theta.size - self.n_items]
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise DataError(f"metric={self.kind!r} is unknown; use {', '.join(map(repr, KINDS))}")
+        if self.kind == "none" and not self.free:
+            raise DataError("without a metric there are no ideal points to be isotropic; use covariance='free'")
+
+    @property
+    def layout(self) -> Layout:
+        """Where natural parameters stand."""
+        return Layout(self.d, self.free, self.n_items)
+
+    @property
+    def columns(self) -> int:
+        """How many columns L has."""
+        return self.rank or self.d
+
+    @property
+    def is_one_to_one(self) -> bool:
+        """Whether different θ are different populations; factors of one matrix are many."""
+        return self.kind in ("identity", "symmetric") and not self.free
+
+    def nested(self) -> Chart | None:
+        """Return the chart of the nearest simpler kind of metric, None where there is none."""
+        simpler = {"psd": "identity", "symmetric": "identity"}.get(self.kind)
+        return None if simpler is None else replace(self, kind=simpler, rank=None)
+
+    def _sizes(self) -> list[int]:
+        metric = {"none": 0, "identity": 1, "psd": self.d * self.columns, "symmetric": degrees_of_freedom(self.d)}
+        return [metric[self.kind], self.d, self.d**2 if self.free else 1, self.n_items]
+
+    def _parts(self, theta: Array) -> list[Array]:
+        """Return the four parts of θ."""
+        return np.split(theta, np.cumsum(self._sizes())[:-1])
+
+    def _matrix(self, coordinates: Array) -> tuple[Array, Array]:
+        """Return svec of the matrix that the metric's coordinates stand for (p,), and its derivative (p, ·)."""
+        p = degrees_of_freedom(self.d)
+        if self.kind == "none":
+            return np.zeros(p), np.zeros((p, 0))
+        if self.kind == "identity":
+            a = float(np.exp(coordinates[0])) * svec(np.eye(self.d))
+            return a, a[:, None]
+        if self.kind == "psd":
+            L = coordinates.reshape(self.d, self.columns)
+            return svec(L @ L.T), factor_jacobian(L)
+        return coordinates, np.eye(p)
 
     def natural(self, theta: Array) -> Array:
         """Return the natural parameters at θ."""
-        metric, mean, spread = self._parts(theta)
-        if self.rank is not None:
-            L = metric.reshape(self.d, self.rank)
-            metric = svec(L @ L.T)
+        coordinates, mean, spread, effects = self._parts(theta)
+        matrix = self._matrix(coordinates)[0]
         if self.free:
             F = spread.reshape(self.d, self.d)
-            spread = svec(F @ F.T)
-        return np.concatenate([metric, mean, spread, theta[theta.size - self.n_items :]])
+            return np.concatenate([matrix, mean, svec(F @ F.T), effects])
+        log_kappa = _within(float(spread[0]))
+        return np.concatenate([np.exp(log_kappa) * matrix, mean, [-log_kappa - np.log(2.0)], effects])
 
     def theta(self, metric: Array, mean: Array, spread: Array, effects: Array | None = None) -> Array:
-        """Return θ from M (d, d), μ, log s or Σ (d, d), and b (by default zero)."""
-        first = svec(metric) if self.rank is None else _factor(metric, self.rank).ravel()
-        last = _factor(spread, self.d).ravel() if self.free else np.atleast_1d(spread)
-        return np.concatenate([first, mean, last, np.zeros(self.n_items) if effects is None else effects])
+        """Return θ from M (d, d), μ, log s or Σ (d, d), and b (by default zero); M is taken as near as the kind can."""
+        if self.free:
+            scale, last = 1.0, _factor(spread, self.d).ravel()
+        else:
+            last = np.array([_within(-float(np.atleast_1d(spread)[0]) - float(np.log(2.0)))])
+            scale = float(np.exp(-last[0]))
+        b = np.zeros(self.n_items) if effects is None else effects
+        return np.concatenate([self._coordinates(scale * metric), mean, last, b])
+
+    def _coordinates(self, A: Array) -> Array:
+        if self.kind == "none":
+            return np.empty(0)
+        if self.kind == "identity":
+            return np.log([max(float(np.trace(A)) / self.d, 1e-12)])
+        return svec(A) if self.kind == "symmetric" else _factor(A, self.columns).ravel()
 
     def shorten(self, theta: Array, step: Array) -> float:
         """Return the share of a step that neither more than doubles the metric's size nor its people's spread.
 
         Far from the optimum the likelihood is flat where both grow together, and a bold step does not come back.
         """
-        metric, _, spread = self._parts(theta)
-        dmetric, _, dspread = self._parts(step)
-        grown = float(np.linalg.norm(dmetric)) / max(float(np.linalg.norm(metric)), 1e-300)
-        if self.free:
-            grown = max(grown, float(np.linalg.norm(dspread)) / max(float(np.linalg.norm(spread)), 1e-300))
-        else:
-            grown = max(grown, float(np.abs(dspread[0])))
-        return min(1.0, 1.0 / max(grown, 1e-300))
+        metric, _, spread, _ = self._parts(theta)
+        dmetric, _, dspread, _ = self._parts(step)
+        grown = [_growth(metric, dmetric) if self.kind in ("psd", "symmetric") else _largest(dmetric)]
+        grown.append(_growth(spread, dspread) if self.free else _largest(dspread))
+        return min(1.0, 1.0 / max(*grown, 1e-300))
 
     def pull_back(self, theta: Array, value: float, gradient: Array, information: Array) -> Quadratic:
         """Return f, its gradient and its curvature in θ from those in natural parameters."""
-        d, p = self.d, degrees_of_freedom(self.d)
-        metric, _, spread = self._parts(theta)
-        J = np.zeros((gradient.size, theta.size))
-        bend = np.zeros((theta.size, theta.size))
-        n = metric.size
-        if self.rank is None:
-            J[:p, :n] = np.eye(p)
-        else:
-            J[:p, :n] = factor_jacobian(metric.reshape(d, self.rank))
-            bend[:n, :n] = 2.0 * np.kron(project_psd(smat(gradient[:p])), np.eye(self.rank))
-        J[p : p + d, n : n + d] = np.eye(d)
-        of, at = slice(p + d, gradient.size - self.n_items), slice(n + d, theta.size - self.n_items)
+        layout, d = self.layout, self.d
+        coordinates, _, spread, _ = self._parts(theta)
+        ends = np.cumsum(self._sizes())
+        of_metric, of_mean, of_spread, of_items = (
+            slice(end - size, end) for end, size in zip(ends, self._sizes(), strict=True)
+        )
+        J, bend = np.zeros((gradient.size, theta.size)), np.zeros((theta.size, theta.size))
+        matrix, derivative = self._matrix(coordinates)
+        scale = 1.0 if self.free else float(np.exp(_within(float(spread[0]))))
+        G = smat(gradient[layout.metric])
+        J[layout.metric, of_metric] = scale * derivative
+        if self.kind == "psd":
+            bend[of_metric, of_metric] = 2.0 * scale * np.kron(project_psd(G), np.eye(self.columns))
+        J[layout.mean, of_mean] = np.eye(d)
         if self.free:
-            J[of, at] = factor_jacobian(spread.reshape(d, d))
-            bend[at, at] = 2.0 * np.kron(project_psd(smat(gradient[of])), np.eye(d))
-        else:
-            J[of, at] = 1.0
-        J[of.stop :, at.stop :] = np.eye(self.n_items)
+            J[layout.spread, of_spread] = factor_jacobian(spread.reshape(d, d))
+            bend[of_spread, of_spread] = 2.0 * np.kron(project_psd(smat(gradient[layout.spread])), np.eye(d))
+        elif _within(float(spread[0])) == float(spread[0]):
+            J[layout.metric, of_spread] = (scale * matrix)[:, None]
+            J[layout.spread, of_spread] = -1.0
+        J[layout.items, of_items] = np.eye(self.n_items)
         return Quadratic(value, J.T @ gradient, J.T @ information @ J + bend)
+
+
+def _within(log_kappa: float) -> float:
+    return float(np.clip(log_kappa, np.log(LEAST_KAPPA), np.log(MOST_KAPPA)))
+
+
+def _growth(part: Array, step: Array) -> float:
+    return float(np.linalg.norm(step)) / max(float(np.linalg.norm(part)), 1e-300)
+
+
+def _largest(step: Array) -> float:
+    return float(np.max(np.abs(step), initial=0.0))
 
 
 def _factor(A: Array, rank: int) -> Array:

@@ -6,7 +6,7 @@ nobody has seen. Here item i has a utility ``b_i ~ N(0, ω²)`` beside what its 
     a = ⟨Δ, M⟩ + ⟨δ, μ⟩ − (b_left − b_right)
 
 so that M and μ are judged by how well they do on *items*, of which there are few, and not on answers alone. An item
-without answers has b = 0. The b are parameters beside those of people's law, under a ridge 1/ω² that the evidence
+without answers has b = 0 with variance ω², which predictions about it take into account. The b are parameters beside those of people's law, under a ridge 1/ω² that the evidence
 chooses (`crowdmetric.solvers.population`); a person's score in b_i is the sum of the slopes of their answers where i
 was on the right, minus those where it was on the left.
 """
@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
 from crowdmetric.users.integrals import Integral
+from crowdmetric.users.layout import Layout
 from crowdmetric.users.population import Law, PopulationBlock, Structure
 
-__all__ = ["MOST_ITEMS", "WithItemEffects", "check_item_effects"]
+__all__ = ["MOST_ITEMS", "WithItemEffects", "check_item_effects", "variance_of_differences"]
 
 Array = NDArray[Any]
 
@@ -41,6 +42,13 @@ def check_item_effects(n_items: int) -> int:
     return n_items
 
 
+def variance_of_differences(covariance: Array, pairs: NDArray[Any]) -> Array:
+    """Return ``Var[b_left − b_right]`` (T,) from the covariance (N, N) of what is not known of b."""
+    left, right = pairs[:, 0], pairs[:, 1]
+    own = np.diag(covariance)
+    return np.maximum(own[left] + own[right] - 2.0 * covariance[left, right], 0.0)
+
+
 @dataclass(frozen=True)
 class WithItemEffects:
     """A structure of people, and a utility of its own for each of so many items after its natural parameters."""
@@ -48,12 +56,18 @@ class WithItemEffects:
     people: Structure
     n_items: int
 
-    def size(self, d: int) -> int:
-        return self.people.size(d) + self.n_items
+    def layout(self, d: int) -> Layout:
+        return replace(self.people.layout(d), n_items=self.n_items)
 
     def law(self, natural: Array, d: int) -> Law:
-        own = self.people.size(d)
-        return replace(self.people.law(natural[:own], d), effects=natural[own:])
+        at = self.layout(d)
+        return replace(self.people.law(natural[: at.own], d), effects=natural[at.items])
+
+    def spread_jacobian(self, natural: Array, d: int) -> Array:
+        at = self.layout(d)
+        out = np.zeros((at.p, at.size))
+        out[:, : at.own] = self.people.spread_jacobian(natural[: at.own], d)
+        return out
 
     def scores(self, block: PopulationBlock, integral: Integral, law: Law, natural: Array) -> Array:
         people, own = block.person.size, natural.size - self.n_items

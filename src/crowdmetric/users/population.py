@@ -32,8 +32,9 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from crowdmetric.losses import Loss
-from crowdmetric.symmetric import as_array, as_numpy, degrees_of_freedom, outer_difference, smat
+from crowdmetric.symmetric import as_array, as_numpy, degrees_of_freedom, outer_difference, smat, svec, symmetric_kronecker
 from crowdmetric.users.blocks import Block
+from crowdmetric.users.layout import Layout
 from crowdmetric.users.integrals import Integral, kernels, loadings_of, on_grid, product
 from crowdmetric.users.propagation import by_propagation
 from crowdmetric.users.sampling import by_sampling
@@ -210,7 +211,7 @@ def method_shift(block: PopulationBlock, structure: Structure, natural: Array, l
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over people: log-likelihood, score (n,), and the outer products of people's scores (n, n) or None."""
+    """Sums over people: log-likelihood, score (n,), and information (n, n) or None."""
 
     value: float
     score: Array
@@ -226,8 +227,8 @@ class Sums:
 class Structure(Protocol):
     """A family of populations, by its natural parameters."""
 
-    def size(self, d: int) -> int:
-        """Return how many natural parameters there are."""
+    def layout(self, d: int) -> Layout:
+        """Return where the natural parameters stand."""
         ...
 
     def law(self, natural: Array, d: int) -> Law:
@@ -238,30 +239,42 @@ class Structure(Protocol):
         """Return the (P, n) score of each person."""
         ...
 
+    def spread_jacobian(self, natural: Array, d: int) -> Array:
+        """Return the (p, n) derivative of svec Σ."""
+        ...
+
 
 class Isotropic:
     """Ideal points N(u₀, s²I)."""
 
-    def size(self, d: int) -> int:
-        return degrees_of_freedom(d) + d + 1
+    def layout(self, d: int) -> Layout:
+        return Layout(d, free=False)
 
     def law(self, natural: Array, d: int) -> Law:
-        p = degrees_of_freedom(d)
-        M = smat(natural[:p])
-        return Law(M, natural[p : p + d], 4.0 * np.exp(2.0 * natural[-1]) * (M @ M))
+        at = self.layout(d)
+        M = smat(natural[at.metric])
+        return Law(M, natural[at.mean], 4.0 * np.exp(2.0 * natural[-1]) * (M @ M))
+
+    def spread_jacobian(self, natural: Array, d: int) -> Array:
+        at, law = self.layout(d), self.law(natural, d)
+        out = np.zeros((at.p, at.size))
+        # dΣ = 4s²(dM M + M dM) + 2Σ d log s
+        out[:, at.metric] = 8.0 * np.exp(2.0 * natural[-1]) * symmetric_kronecker(law.metric, np.eye(d))
+        out[:, at.spread] = 2.0 * svec(law.covariance)[:, None]
+        return out
 
     def scores(self, block: PopulationBlock, integral: Integral, law: Law, natural: Array) -> Array:
         B, bend = block.span, integral.bend
         xp, law = array_namespace(B), law.like(B)
-        p, d = degrees_of_freedom(B.shape[2]), B.shape[2]
-        scores: Array = xp.empty((B.shape[0], self.size(d)), dtype=B.dtype, device=B.device)
+        at = self.layout(B.shape[2])
+        scores: Array = xp.empty((B.shape[0], at.size), dtype=B.dtype, device=B.device)
         # Σ = 4s²M²: dΣ = 4s²(dM M + M dM), which meets the metric's own score in the same outer product
         spread = 8.0 * float(np.exp(2.0 * natural[-1]))
         tilt = _rows_times(B, law.metric)
         beside = _beside(block, integral)
         beside += product(spread * bend, tilt)
         _outer_sums(B, beside, scores, 0)
-        scores[:, p : p + d] = pull_of(block, integral)
+        scores[:, at.mean] = pull_of(block, integral)
         # S = 4s² B M² Bᵀ
         scores[:, -1] = spread * xp.sum(bend * product(tilt, xp.matrix_transpose(tilt)), axis=(1, 2))
         return scores
@@ -270,20 +283,26 @@ class Isotropic:
 class Free:
     """Ideal points N(u₀, Σ_u), known through ``Σ = 4MΣ_uM``."""
 
-    def size(self, d: int) -> int:
-        return 2 * degrees_of_freedom(d) + d
+    def layout(self, d: int) -> Layout:
+        return Layout(d, free=True)
 
     def law(self, natural: Array, d: int) -> Law:
-        p = degrees_of_freedom(d)
-        return Law(smat(natural[:p]), natural[p : p + d], smat(natural[p + d :]))
+        at = self.layout(d)
+        return Law(smat(natural[at.metric]), natural[at.mean], smat(natural[at.spread]))
+
+    def spread_jacobian(self, natural: Array, d: int) -> Array:
+        at = self.layout(d)
+        out = np.zeros((at.p, at.size))
+        out[:, at.spread] = np.eye(at.p)
+        return out
 
     def scores(self, block: PopulationBlock, integral: Integral, law: Law, natural: Array) -> Array:
         B = block.span
-        p, d = degrees_of_freedom(B.shape[2]), B.shape[2]
-        scores: Array = array_namespace(B).empty((B.shape[0], self.size(d)), dtype=B.dtype, device=B.device)
-        _outer_sums(B, _beside(block, integral), scores, 0)
-        scores[:, p : p + d] = pull_of(block, integral)
-        _outer_sums(B, product(integral.bend, B), scores, p + d)
+        at = self.layout(B.shape[2])
+        scores: Array = array_namespace(B).empty((B.shape[0], at.size), dtype=B.dtype, device=B.device)
+        _outer_sums(B, _beside(block, integral), scores, at.metric.start)
+        scores[:, at.mean] = pull_of(block, integral)
+        _outer_sums(B, product(integral.bend, B), scores, at.spread.start)
         return scores
 
 
@@ -324,11 +343,18 @@ def sums_of(
     loss: Loss,
     *,
     information: bool = True,
+    expected: Callable[[PopulationBlock, Structure, Integral, Law, Array], Array] | None = None,
     largest_grid: int = LARGEST_GRID,
 ) -> Sums:
-    """Return the sums over the people of a block."""
+    """Return the sums over the people of a block.
+
+    Their information is the sum of outer products of their scores, or what `expected` makes of them
+    (`crowdmetric.users.expected.expected_information`).
+    """
     law = structure.law(natural, block.span.shape[2])
     integral = integrate(block, law, loss, largest_grid)
     scores = structure.scores(block, integral, law, natural)
-    outer = as_numpy(scores.T @ scores) if information else None
-    return Sums(float(integral.value.sum()), as_numpy(scores.sum(axis=0)), outer)
+    about = None
+    if information:
+        about = as_numpy(scores.T @ scores) if expected is None else expected(block, structure, integral, law, natural)
+    return Sums(float(integral.value.sum()), as_numpy(scores.sum(axis=0)), about)

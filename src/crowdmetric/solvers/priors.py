@@ -1,0 +1,127 @@
+"""What is believed of a population before anybody has answered: quadratic penalties (*ridges*) and a limit of noise.
+
+With ``c = tr M / d`` and ``σ² = tr Σ / d``, and items of root mean square length one (`crowdmetric.estimators.units`),
+the negative log prior of natural parameters (`crowdmetric.users.layout`) is ::
+
+    ½ shape ‖M/c − I‖²  +  ½ size ‖cI‖²  +  ½ people ‖Σ/σ² − I‖²  +  ½ items ‖b‖²          the ridges
+    + ½ (β / 10)² (4c²/d + 2‖μ‖²/d + 2σ²)                                                  the limit of noise
+
+The four strengths come from the evidence (`crowdmetric.solvers.population`). The ridges on shapes do not change when M or
+Σ is scaled: with one answer per person the scale is known so loosely that a ridge on M itself would decide it. The
+ridge on people is for free ones; isotropic ones have ``Σ = 4s²M²``, whose shape the metric's ridge holds.
+
+The last line is weak and fixed. Its three terms are the mean squares of what metric, mean and people's differences add
+to ψ for a usual pair of items, in units of the noise of an answer. Answers that are free of noise, or all alike, would
+have them grow without end; a prior of standard deviation 10 holds them where answers are all but noise-free, and takes
+less than 0.02 nats where they are of size one or two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.symmetric import dimension, svec
+from crowdmetric.users.layout import Layout
+
+__all__ = ["NOISE_FREE", "Penalty", "Ridges", "penalty", "shape_penalty", "traceless"]
+
+Array = NDArray[Any]
+
+# Standard deviation of the prior on each part of ψ, in units of the noise of an answer.
+NOISE_FREE = 10.0
+
+
+@dataclass(frozen=True)
+class Ridges:
+    """The strengths of the four ridges; zero: none."""
+
+    shape: float = 0.0
+    size: float = 0.0
+    people: float = 0.0
+    items: float = 0.0
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """A negative log prior: value, gradient (n,) and a positive semi-definite curvature (n, n)."""
+
+    value: float
+    gradient: Array
+    curvature: Array
+
+
+def traceless(d: int) -> Array:
+    """Return P (p, p), the projector on symmetric matrices without trace."""
+    identity = svec(np.eye(d)) / np.sqrt(d)
+    return np.eye(identity.size) - np.outer(identity, identity)
+
+
+def shape_penalty(m: Array, strength: float) -> Penalty:
+    """Return ``½ strength ‖A/c − I‖² = ½ strength ‖Pm‖²/c²`` for m = svec A and c = tr A / d.
+
+    Its curvature is the one at fixed c.
+    """
+    if strength == 0.0:
+        return Penalty(0.0, np.zeros(m.size), np.zeros((m.size, m.size)))
+    d = dimension(m.size)
+    P, trace = traceless(d), svec(np.eye(d)) / d
+    c = float(trace @ m)
+    pulled = P @ m / c
+    square = float(pulled @ pulled)
+    return Penalty(0.5 * strength * square, strength / c * (pulled - square * trace), strength / c**2 * P)
+
+
+def penalty(natural: Array, layout: Layout, ridges: Ridges, beta: float) -> Penalty:
+    """Return the negative log prior at some natural parameters."""
+    value, gradient, curvature = 0.0, np.zeros(natural.size), np.zeros((natural.size, natural.size))
+    noise = _noise_limit(natural, layout, beta)
+    m, b = natural[layout.metric], natural[layout.items]
+    e = svec(np.eye(layout.d)) / np.sqrt(layout.d)
+    parts = [
+        (slice(None), noise),
+        (layout.metric, shape_penalty(m, ridges.shape)),
+        (layout.metric, _square(m @ e, e, ridges.size)),
+        (layout.items, Penalty(0.5 * ridges.items * float(b @ b), ridges.items * b, ridges.items * np.eye(b.size))),
+    ]
+    if layout.free:
+        parts.append((layout.spread, shape_penalty(natural[layout.spread], ridges.people)))
+    for place, part in parts:
+        value += part.value
+        gradient[place] += part.gradient
+        curvature[place, place] += part.curvature
+    return Penalty(value, gradient, curvature)
+
+
+def _square(x: float, e: Array, strength: float) -> Penalty:
+    """Return ``½ strength x²`` for x = eᵀm."""
+    return Penalty(0.5 * strength * float(x) ** 2, strength * float(x) * e, strength * np.outer(e, e))
+
+
+def _noise_limit(natural: Array, layout: Layout, beta: float) -> Penalty:
+    """Return the last line of the module's formula.
+
+    For isotropic people ``σ² = 4s²‖M‖²/d``, a square of ``2s m``, whose curvature is taken without the bending of s.
+    """
+    d, p = layout.d, layout.p
+    unit = (beta / NOISE_FREE) ** 2 / d
+    m, mu, trace = natural[layout.metric], natural[layout.mean], svec(np.eye(d)) / d
+    c = float(trace @ m)
+    gradient, curvature = np.zeros(natural.size), np.zeros((natural.size, natural.size))
+    value = unit * (2.0 * c**2 + float(mu @ mu))
+    gradient[layout.metric] = 4.0 * unit * c * trace
+    gradient[layout.mean] = 2.0 * unit * mu
+    curvature[layout.metric, layout.metric] = 4.0 * unit * np.outer(trace, trace)
+    curvature[layout.mean, layout.mean] = 2.0 * unit * np.eye(d)
+    if layout.free:
+        value += unit * d * float(trace @ natural[layout.spread])
+        gradient[layout.spread] += unit * d * trace
+        return Penalty(value, gradient, curvature)
+    spread = 2.0 * float(np.exp(natural[layout.spread][0]))
+    J = np.zeros((p, natural.size))  # of 2s m
+    J[:, layout.metric], J[:, layout.spread] = spread * np.eye(p), (spread * m)[:, None]
+    value += unit * float(spread**2 * (m @ m))
+    return Penalty(value, gradient + 2.0 * unit * J.T @ (spread * m), curvature + 2.0 * unit * J.T @ J)

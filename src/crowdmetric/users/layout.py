@@ -1,0 +1,61 @@
+"""Where each natural parameter of a population stands in the one vector that solvers see.
+
+Every family of populations (`crowdmetric.users.population.STRUCTURES`) writes its natural parameters in one order::
+
+    (svec M,  μ,  spread of people,  utilities b of the items)
+      p       d   1 or p             N or 0                       p = d(d+1)/2
+
+The spread is ``log s`` for isotropic people and ``svec Σ`` for free ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crowdmetric.symmetric import degrees_of_freedom
+
+__all__ = ["Layout"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The places of natural parameters: d features, free or isotropic people, and items with utilities of their own."""
+
+    d: int
+    free: bool
+    n_items: int = 0
+
+    @property
+    def p(self) -> int:
+        """How many parameters a symmetric matrix has."""
+        return degrees_of_freedom(self.d)
+
+    @property
+    def metric(self) -> slice:
+        """Where svec M stands."""
+        return slice(0, self.p)
+
+    @property
+    def mean(self) -> slice:
+        """Where μ stands."""
+        return slice(self.p, self.p + self.d)
+
+    @property
+    def spread(self) -> slice:
+        """Where log s or svec Σ stands."""
+        return slice(self.p + self.d, self.own)
+
+    @property
+    def items(self) -> slice:
+        """Where the utilities of the items stand."""
+        return slice(self.own, self.size)
+
+    @property
+    def own(self) -> int:
+        """How many parameters metric and people have, without the items."""
+        return self.p + self.d + (self.p if self.free else 1)
+
+    @property
+    def size(self) -> int:
+        """How many parameters there are."""
+        return self.own + self.n_items
