@@ -257,8 +257,8 @@ def steady_crowd(rng, *, people=400, answers=6, weights=(2.0, -0.5, 0.0), spread
     return X, Comparisons.from_arrays(users, np.column_stack([left, right]), y, n_items=80)
 
 
-def test_shares_are_covariances_of_simulated_choices(model, crowd, rng) -> None:
-    """Brute force: draw people, write ψ down as a sum over features, and split its variance."""
+def test_shares_are_those_of_simulated_choices(model, crowd, rng) -> None:
+    """Brute force: draw people, write ψ down as a sum over features, and square its terms."""
     effects = 0.5 * rng.standard_normal(len(model.items))
     mean = np.array([0.7, -0.4, 0.2])
     law = {"pseudo_ideal_mean_": mean, "item_effects_": effects}
@@ -269,14 +269,15 @@ def test_shares_are_covariances_of_simulated_choices(model, crowd, rng) -> None:
     left, right = model.items[answers.left], model.items[answers.right]
     delta, total = left - right, left + right
     draws = 300
-    moment, square, of_items = np.zeros(3), 0.0, 0.0
+    item = effects[answers.right] - effects[answers.left]
+    squares, shared = np.zeros(3), delta * (total @ model.metric + mean)
     for v in rng.multivariate_normal(mean, C, size=draws):
         terms = delta * (total @ model.metric + v)
-        item = effects[answers.right] - effects[answers.left]
-        psi = terms.sum(axis=1) + item
-        moment, square, of_items = moment + terms.T @ psi, square + psi @ psi, of_items + item @ psi
-    np.testing.assert_allclose(found.shares, moment / square, atol=0.02)
-    assert found.item_share == pytest.approx(of_items / square, abs=0.02)
+        squares += np.mean(terms**2, axis=0) / draws
+    all_of_it = squares.sum() + np.mean(item**2)
+    np.testing.assert_allclose(found.shares, squares / all_of_it, atol=0.02)
+    assert found.item_share == pytest.approx(np.mean(item**2) / all_of_it, abs=0.02)
+    np.testing.assert_allclose(found.steady + found.bent, np.mean(shared**2, axis=0) / all_of_it, atol=0.02)
     assert found.shares.sum() + found.item_share == pytest.approx(1.0)
     np.testing.assert_allclose(found.steady + found.bent + found.own, found.shares, atol=1e-12)
     assert np.all((found.low <= found.shares) & (found.shares <= found.high))

@@ -11,12 +11,15 @@ s = x + x'. Then ψ is a sum over features j, exactly::
     bent       δ_j (M(s − 2c))_j      everybody wants a middle, which a metric shows
     own        δ_j (v − μ)_j          people differ
 
-and with either item on the left, means over pairs and people vanish and the variance of ψ is a sum of covariances, the
-*shares*::
+A feature counts by the mean square of its term ψ_j over pairs and people, which is its variance, as either item may be
+on the left. People are independent of pairs, so that what everybody shares and what differs add up::
 
-    share_j = E[ψ_j ψ] / E[ψ²]        which add up to 1, the share of item effects included
+    E[ψ_j²] = E[(steady_j + bent_j)²] + E[own_j²]          share_j = E[ψ_j²] / (Σ_k E[ψ_k²] + E[(b_x − b_x')²])
 
-They are Shapley values of the variance. A share is negative where a feature works against others that come with it.
+and shares, that of item effects included, add up to 1. The shared part is told apart by the mean squares of its two
+terms. (Covariances E[ψ_j ψ] would add up as well, but a feature whose effect is often made up for by another that comes
+with it, such as a price and a discount, would get a share below zero.)
+
 Preprocessing z = T(x − m) is undone: δ_z = Tδ, so that the terms are those of δ = T⁺δ_z with Tᵀ(ℓ + …), and the sum is
 the same; directions that T threw away move nothing.
 
@@ -61,7 +64,7 @@ class FeatureImportance:
     ----------
     names : tuple of str
     shares : (f,)
-        Of the variance of ψ over pairs and people; with `item_share` they add up to 1.
+        Of the squared terms of ψ over pairs and people; with `item_share` they add up to 1.
     low, high : (f,)
         Ends of a 90 % interval, which includes the share; NaN where nothing is known about people one by one.
     steady, bent, own : (f,)
@@ -300,12 +303,12 @@ class _Asked:
         """Return the shares (3, f + 1): steady, bent and own of every feature, and last those of item effects."""
         steady = self.delta * (slope @ self.back)
         bent = self.delta * ((self.total - 2.0 * self.center) @ metric @ self.back)
-        shared = steady.sum(axis=1) + bent.sum(axis=1) + self.effect
-        own = (self.back.T @ covariance @ self.back) * ((self.weight[:, None] * self.delta).T @ self.delta)
-        weighted = self.weight * shared
-        out = np.zeros((3, steady.shape[1] + 1))
-        out[:, :-1] = weighted @ steady, weighted @ bent, own.sum(axis=1)
-        out[0, -1] = weighted @ self.effect
+        shared, alone, curved = (self.weight @ term**2 for term in (steady + bent, steady, bent))
+        part = alone / np.maximum(alone + curved, 1e-300)
+        own = np.einsum("df,de,ef->f", self.back, covariance, self.back) * (self.weight @ self.delta**2)
+        out = np.zeros((3, shared.size + 1))
+        out[:, :-1] = part * shared, (1.0 - part) * shared, own
+        out[0, -1] = self.weight @ self.effect**2
         all_of_it = float(out.sum())
         return out / all_of_it if all_of_it > 0 else out
 

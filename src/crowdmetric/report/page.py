@@ -215,10 +215,9 @@ def _importance(model: SavedModel, comparisons: Comparisons | None) -> str:
         rows.append([name, _percent(found.item_share), *([""] * (len(head) - 2))])
     whose = "of the pairs asked about" if comparisons is not None else "of all pairs of items"
     explained = (
-        f"Shares of what makes people prefer one item to the other, over two items {whose}; they add up to 100 %, and "
-        "a negative one works against features that come with it. Three columns say how a share arises: everybody "
-        "wants more of a feature, or everybody less; everybody wants a middle, which is what a metric shows; or people "
-        "differ. "
+        f"How much each feature moves people's choices between two items {whose}, as a share of what all of them do "
+        "(mean squares); shares add up to 100 %. Three columns say how a share arises: everybody wants more of a "
+        "feature, or everybody less; everybody wants a middle, which is what a metric shows; or people differ. "
         f"The last column is about an item of the mean kind. {found.covers}"
     )
     return (
