@@ -1,4 +1,4 @@
-"""One self-contained page on what was learnt: from a saved model, a diagnosis and, where there is one, an evaluation.
+"""One self-contained page on what was learned: from a saved model, a diagnosis and, where there is one, an evaluation.
 
 ::
 
