@@ -329,6 +329,21 @@ def test_importance_is_that_of_the_features_as_they_came(steps, rng, tmp_path) -
     np.testing.assert_allclose(other.slope_errors, one.slope_errors, rtol=0.2)
 
 
+def test_what_no_question_shows_moves_nothing(model, crowd) -> None:
+    """Items whose features add up to zero: what v has along (1, 1, 1) changes no choice, and so no share."""
+    items = model.items - model.items.mean(axis=1, keepdims=True)
+    answers = of_crowd(crowd)
+    wild = {
+        "pseudo_ideal_mean_": model.fitted["pseudo_ideal_mean_"] + 50.0,
+        "pseudo_ideal_covariance_": model.fitted["pseudo_ideal_covariance_"] + 1e4,
+    }
+    tame, odd = (
+        feature_importance(replace(model, items=items, fitted=model.fitted | law), answers) for law in ({}, wild)
+    )
+    for name in ("shares", "steady", "own", "slopes", "prefer_more"):
+        np.testing.assert_allclose(getattr(odd, name), getattr(tame, name), rtol=1e-6, atol=1e-8)
+
+
 def test_intervals_use_draws_of_the_metric_where_there_are_some(model, crowd, rng) -> None:
     plain = feature_importance(model, of_crowd(crowd))
     draws = rng.multivariate_normal(svec(model.metric), model.fitted["metric_covariance_"], size=50)

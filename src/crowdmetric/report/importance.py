@@ -21,7 +21,8 @@ terms. (Covariances E[ψ_j ψ] would add up as well, but a feature whose effect 
 with it, such as a price and a discount, would get a share below zero.)
 
 Preprocessing z = T(x − m) is undone: δ_z = Tδ, so that the terms are those of δ = T⁺δ_z with Tᵀ(ℓ + …), and the sum is
-the same; directions that T threw away move nothing.
+the same; directions that T threw away move nothing, nor do those in which compared items do not differ (features that
+add up to a constant).
 
 **Intervals** come from draws. Let everybody's v have the posterior mean v̂_k and covariance C_k. By Fisher's identity a
 person's scores in ℓ and in ε, ``Σ → E Σ E`` with ``E = diag exp(ε/2)``, are ::
@@ -52,6 +53,9 @@ Array = NDArray[np.float64]
 
 LEVEL = 0.90
 DRAWS = 200
+# Squared differences along a direction, as a share of the largest, below which no pair shows it: features that add up
+# to a constant but for rounding count as constant.
+UNSEEN = 1e-4
 # Pairs that means are taken over, at most.
 MOST_PAIRS = 10_000
 
@@ -251,7 +255,7 @@ class _Asked:
     weight : (T,)
         Adds up to one.
     back : (d, f)
-        T: a slope in what the fit saw, times this, is one in the features as they came.
+        A slope in what the fit saw, times this, is one in the features as they came: T, less what no pair shows.
     spreads : (f,)
         Standard deviations of the features over the items of the pairs.
     """
@@ -282,6 +286,7 @@ class _Asked:
             weight = np.ones(len(pairs))
         T = np.eye(items.shape[1]) if model.preprocessing is None else model.preprocessing.matrix_
         features = items @ np.linalg.pinv(T).T
+        spreads = features[np.unique(pairs)].std(axis=0)
         effects = model.fitted.get("item_effects_")
         effects = np.zeros(len(items)) if effects is None else effects
         left, right = pairs.T
@@ -290,8 +295,8 @@ class _Asked:
             items[left] + items[right],
             effects[right] - effects[left],
             weight / weight.sum(),
-            T,
-            features[np.unique(pairs)].std(axis=0),
+            _seen(T, features[left] - features[right], spreads),
+            spreads,
         )
 
     @property
@@ -311,6 +316,19 @@ class _Asked:
         out[0, -1] = self.weight @ self.effect**2
         all_of_it = float(out.sum())
         return out / all_of_it if all_of_it > 0 else out
+
+
+def _seen(T: Array, delta: Array, spreads: Array) -> Array:
+    """Return T (d, f) without what no pair shows: slopes in directions in which compared items do not differ.
+
+    Features that add up to a constant, or repeat each other, leave ψ the same whatever their slopes have in common. The
+    slopes of least size, in units of spreads, are taken; δᵀ times them is the same.
+    """
+    units = np.where(spreads > 0, spreads, 1.0)
+    scaled = delta / units
+    values, vectors = np.linalg.eigh(scaled.T @ scaled)
+    V = vectors[:, values > UNSEEN * max(float(values[-1]), 1e-300)]
+    return (T * units) @ V @ V.T / units
 
 
 def _any_pairs(n_items: int, seed: int) -> NDArray[np.intp]:
