@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -17,11 +16,36 @@ from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 from crowdmetric import Comparisons, IdealPointMetric, PopulationMetric
 from crowdmetric.cli import main
 from crowdmetric.errors import DataError
-from crowdmetric.evaluate import MODELS, SPLITS, BradleyTerry, CrowdModel, EstimatorModel, Plan, evaluate, split
+from crowdmetric.evaluate import (
+    SPLITS,
+    BradleyTerry,
+    CrowdModel,
+    EstimatorModel,
+    Evaluation,
+    Plan,
+    PooledQuadratic,
+    Result,
+    evaluate,
+    split,
+)
 from crowdmetric.evaluate.crowds import Restricted
+from crowdmetric.evaluate.models import BASELINES, DEFAULT, LEARNED, MODELS, WITHOUT_DISTANCE, WITHOUT_METRIC
 from crowdmetric.evaluate.scores import clustered, measures
-from crowdmetric.evaluate.splits import questions_of
-from crowdmetric.evaluate.verdict import Difference, findings, has_no_ideal_points, is_popularity_in_disguise
+from crowdmetric.evaluate.splits import TITLES, questions_of
+from crowdmetric.evaluate.verdict import (
+    ACCURACY_MARGIN,
+    HALF,
+    MARGIN,
+    Difference,
+    best_model,
+    findings,
+    has_no_ideal_points,
+    is_popularity_in_disguise,
+    outcome_of,
+    worth_of,
+    worth_of_metric,
+)
+from crowdmetric.symmetric import svec
 from crowdmetric.tables import write_columns
 
 
@@ -218,6 +242,54 @@ def test_bradley_terry_finds_popularity_and_knows_nothing_of_new_items() -> None
     assert BradleyTerry().fit(items, noise).precision > 10.0
 
 
+def test_where_there_is_nothing_to_learn_everything_is_a_coin_flip() -> None:
+    items, table = crowd_of(np.eye(2), people=60, answers=4, n_items=30)
+    noise = Comparisons.from_arrays(
+        table.user, table.pairs, np.random.default_rng(1).choice([-1, 1], len(table)), n_items=30
+    )
+    for model in (BradleyTerry(), PooledQuadratic()):
+        found = model.fit(items, noise)
+        assert np.isinf(found.precision)
+        np.testing.assert_array_equal(found.probability(noise, noise), 0.5)
+
+
+def test_the_quadratic_is_the_penalised_optimum() -> None:
+    items, table = crowd_of(np.diag([0.5, -0.3]), people=40, n_items=9, spread=0.3)
+    items = items * [1.0, 50.0] + [0.0, 7.0]
+    found = PooledQuadratic(precision=2.0).fit(items, table)
+    Z = (items - items.mean(axis=0)) / items.std(axis=0)
+    features = np.concatenate([svec(Z[:, :, None] * Z[:, None, :]), Z], axis=1)
+    rows = features[table.right] - features[table.left]
+
+    def objective(w):
+        return np.sum(table.weight * np.logaddexp(0, -table.response * (rows @ w))) + w @ w
+
+    best = minimize(objective, np.zeros(rows.shape[1]), tol=1e-12).x
+    assert found.strength == pytest.approx(features @ best, abs=1e-4)
+
+
+def test_the_quadratic_knows_new_items_by_their_features_and_no_units() -> None:
+    items, table = crowd_of(np.diag([1.0, -0.6]), people=300, n_items=40, spread=0.0)
+    known = table.take(~np.isin(table.pairs, [3, 4, 5]).any(axis=1))
+    found = PooledQuadratic().fit(items, known)
+    liked = -np.einsum("nd,d,nd->n", items, [1.0, -0.6], items)
+    assert np.corrcoef(found.strength, liked)[0, 1] > 0.98
+    other = PooledQuadratic().fit(items * [1e3, 1e-3] + [5.0, -2.0], known)
+    np.testing.assert_allclose(other.strength - other.strength[0], found.strength - found.strength[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("model", [BradleyTerry(), PooledQuadratic(), BradleyTerry(precision=0.5)])
+def test_a_weight_of_two_is_an_answer_twice(model) -> None:
+    items, table = crowd_of(np.diag([0.8, 0.4]), people=50, n_items=12)
+    weight = np.where(np.arange(len(table)) % 3 == 0, 2.0, 1.0)
+    rows = np.repeat(np.arange(len(table)), weight.astype(int))
+    twice = Comparisons.from_arrays(table.user[rows], table.pairs[rows], table.response[rows], n_items=12)
+    weighted = Comparisons.from_arrays(table.user, table.pairs, table.response, n_items=12, weight=weight)
+    first, second = (model.fit(items, answers) for answers in (weighted, twice))
+    assert first.precision == second.precision
+    np.testing.assert_allclose(first.strength, second.strength, atol=1e-6)
+
+
 def test_the_linear_model_is_the_mixed_logit_optimum() -> None:
     """One feature, so that the likelihood is a one-dimensional integral that anybody can do."""
     rng = np.random.default_rng(4)
@@ -295,7 +367,7 @@ def test_new_people_are_placed_by_what_is_given() -> None:
 def ideal():
     """A crowd with ideal points under a stretched metric."""
     items, table = crowd_of(np.diag([1.6, 0.1]), people=250, answers=16)
-    models = [IDEAL if name == "ideal-point" else name for name in MODELS if name != "stitched"]
+    models = [IDEAL if name == "ideal-point" else name for name in DEFAULT]
     return evaluate(items, table, models, repeats=1)
 
 
@@ -307,7 +379,7 @@ def saddle():
 
 
 @pytest.mark.parametrize("kind", SPLITS)
-@pytest.mark.parametrize("other", ["bradley-terry", "linear", "identity", "ideal-point"])
+@pytest.mark.parametrize("other", ["bradley-terry", "linear", "quadratic", "identity", "ideal-point"])
 def test_the_true_model_wins(ideal, kind, other) -> None:
     assert ideal.difference(kind, "population", other).mean > 0
     if other != "ideal-point":
@@ -318,13 +390,16 @@ def test_a_crowd_with_ideal_points_is_not_flagged(ideal) -> None:
     assert not has_no_ideal_points(ideal)
     assert not is_popularity_in_disguise(ideal)
     text = ideal.summary()
-    assert "predicts better than every baseline" in text
+    assert text.startswith("In short: a learned metric is worth using for ")
     assert "Warning" not in text
 
 
 def test_a_crowd_without_ideal_points_is_flagged(saddle) -> None:
     assert has_no_ideal_points(saddle)
-    assert "does not look as if it had ideal points" in saddle.summary()
+    text = saddle.findings()
+    assert "does not look as if it had ideal points" in " ".join(text)
+    if any(worth_of(saddle, kind).outcome == "better" for kind in saddle.splits):
+        assert "not as a distance" in text[0]
 
 
 def test_popularity_in_disguise_is_flagged() -> None:
@@ -336,44 +411,61 @@ def test_popularity_in_disguise_is_flagged() -> None:
     assert found.best("pairs") == "bradley-terry"
 
 
+class Made:
+    """Stands in for an evaluation: log-likelihoods by model, one per split, and one standard error for all."""
+
+    def __init__(self, values, *, splits=("pairs",), error=0.1, saved=None) -> None:
+        self.values, self.splits, self.models = values, splits, tuple(values)
+        self.spread, self.saved = error, saved
+
+    def mean(self, split, model, measure="log_likelihood"):
+        return self.values[model][self.splits.index(split)] * (0.0 if measure == "accuracy" else 1.0)
+
+    def difference(self, split, model, other, measure="log_likelihood"):
+        return Difference(self.mean(split, model, measure) - self.mean(split, other, measure), self.spread)
+
+
 def test_popularity_that_items_have_to_themselves_is_no_disguise() -> None:
-    """The warning is about metrics alone; where utilities of the items help with new ones, they are the remedy."""
-
-    class Made:
-        splits, models = ("pairs", "items"), ("linear", "population-free", "population-items")
-        values: ClassVar = {"population-free": (0.3, -0.3), "population-items": (0.4, 0.1), "linear": (0.0, 0.0)}
-
-        def mean(self, split, model, measure="log_likelihood"):
-            return self.values[model][self.splits.index(split)]
-
-        def difference(self, split, model, other, measure="log_likelihood"):
-            return Difference(self.mean(split, model) - self.mean(split, other), 0.1)
-
-    found = Made()
+    """The warning is about metrics alone; where effects of the items help with new ones, they are the remedy."""
+    values = {"linear": (0.0, 0.0), "population-free": (0.3, -0.3), "population-items": (0.4, 0.1)}
+    splits = ("pairs", "items")
+    found = Made(values, splits=splits)
     assert is_popularity_in_disguise(found)
-    assert findings(found)[-1].endswith("With utilities of the items beside it (population-items) it need not be.")
-    found.values = {**Made.values, "population-items": (0.4, -0.2)}
-    assert findings(found)[-1].endswith("and not on new ones.")
-    found.values = {**Made.values, "population-free": (0.0, 0.0)}
-    assert not is_popularity_in_disguise(found)
+    assert findings(found)[-1].endswith("With effects of the items beside it (population-items) it need not be.")
+    assert findings(Made({**values, "population-items": (0.4, -0.2)}, splits=splits))[-1].endswith("not on new ones.")
+    assert not is_popularity_in_disguise(Made({**values, "population-free": (0.0, 0.0)}, splits=splits))
+    # the saved model is the one that is judged
+    assert not is_popularity_in_disguise(Made(values, splits=splits, saved="population-items"))
+    assert is_popularity_in_disguise(Made(values, splits=splits, saved="population-free"))
+
+
+@pytest.mark.parametrize(
+    ("gain", "error", "accuracy", "outcome"),
+    [
+        (0.21, 0.1, 0.0, "better"),
+        (-0.21, 0.1, 0.0, "worse"),
+        (0.19, 0.1, 0.0, "unclear"),
+        (-0.0395, 0.0213, -0.0903, "unclear"),
+        (0.001, 0.002, 0.0, "equal"),
+        (-0.004, 0.0005, 0.0, "equal"),
+        (-0.001, 0.001, -0.03, "unclear"),
+        (0.001, 0.003, 0.0, "unclear"),
+        (0.0, float("nan"), 0.0, "unclear"),
+    ],
+)
+def test_equal_means_within_the_margin_and_otherwise_nobody_can_tell(gain, error, accuracy, outcome) -> None:
+    assert outcome_of(Difference(gain, error), Difference(accuracy, 0.01)) == outcome
 
 
 def test_the_sentences_follow_their_rules() -> None:
-    class Made:
-        splits, models = ("pairs",), ("linear", "population")
+    def said(gain, error=0.1):
+        return findings(Made({"linear": (0.0,), "population": (gain,)}, error=error))[1]
 
-        def __init__(self, gain: float) -> None:
-            self.gain = gain
-
-        def mean(self, split, model, measure="log_likelihood"):
-            return self.gain * (model == "population")
-
-        def difference(self, split, model, other, measure="log_likelihood"):
-            return Difference(self.gain * ((model == "population") - (other == "population")), 0.1)
-
-    assert "predicts better than every baseline" in findings(Made(0.21))[0]
-    assert "equally well" in findings(Made(0.19))[0]
-    assert "not worth using" in findings(Made(-0.21))[0]
+    assert "predicts better than every baseline, of which linear is the best" in said(0.21)
+    assert "these answers cannot tell whether" in said(0.19)
+    assert "linear, the best baseline, predicts better than" in said(-0.21)
+    assert "predict equally well" in said(0.001, 0.001)
+    assert "The baseline linear is the same model without the metric. Best in the table: population." in said(0.21)
 
 
 @pytest.mark.parametrize(
@@ -381,36 +473,141 @@ def test_the_sentences_follow_their_rules() -> None:
     [
         (
             (0.3, 0.3, 0.3),
-            "a learnt metric is worth using for new questions to known people, new people and new items.",
+            "a learned metric is worth using for new questions to known people, new people and new items.",
         ),
         (
             (0.3, 0.0, 0.0),
-            "using for new questions to known people; for new people and new items simpler models do as well.",
+            "using for new questions to known people; for new people and new items these answers cannot tell.",
         ),
-        ((0.3, 0.0, -0.3), "; for new people simpler models do as well, for new items they do better."),
         (
             (0.3, 0.3, -0.3),
-            "using for new questions to known people and new people; for new items simpler models do better.",
+            "using for new questions to known people and new people; for new items models without it predict better.",
         ),
-        ((0.0, 0.0, -0.3), "not worth using for prediction; simpler models do as well or better."),
+        (
+            (0.0, 0.0, -0.3),
+            "do not show that a learned metric is worth using for prediction: for new items models without it predict "
+            "better, for new questions to known people and new people these answers cannot tell.",
+        ),
+        ((0.0, 0.0, 0.0), "these answers cannot tell whether a learned metric is worth using for prediction."),
+        (
+            (-0.3, -0.3, -0.3),
+            "a learned metric is not worth using for prediction: for new questions to known people, new people and new "
+            "items models without it predict better.",
+        ),
     ],
 )
-def test_several_splits_begin_with_one_plain_sentence(gains, sentence) -> None:
-    class Made:
-        splits, models = tuple(SPLITS), ("linear", "population")
-
-        def mean(self, split, model, measure="log_likelihood"):
-            return gains[self.splits.index(split)] * (model == "population")
-
-        def difference(self, split, model, other, measure="log_likelihood"):
-            return Difference(
-                gains[self.splits.index(split)] * ((model == "population") - (other == "population")), 0.1
-            )
-
-    first, *others = findings(Made())
+def test_one_plain_sentence_comes_first(gains, sentence) -> None:
+    first, *others = findings(Made({"linear": (0.0, 0.0, 0.0), "population": gains}, splits=tuple(SPLITS)))
     assert first.startswith("In short: ")
     assert first.endswith(sentence)
     assert len([text for text in others if not text.startswith("Warning:")]) == 3
+
+
+def test_a_metric_is_credited_only_with_what_the_model_lacks_without_it() -> None:
+    """Item effects beat every baseline but their own twin, which the model equals: the metric is worth nothing."""
+    values = {"linear": (0.0,), "linear-items": (0.3,), "population-items": (0.3005,)}
+    found = Made(values, error=0.001)
+    assert findings(found)[0].startswith("In short: a learned metric is not worth using")
+    # a twin that cannot be told apart from the model leaves the metric's worth open, whatever other baselines say
+    vague = Made(values, error=0.004)
+    assert "cannot tell whether a learned metric is worth using" in findings(vague)[0]
+    assert [c.other for c in worth_of_metric(found)["population-items"]] == ["linear-items"]
+
+
+def test_a_metric_that_helps_is_not_sold_as_a_distance_where_nobody_has_an_ideal_point() -> None:
+    values = {"linear": (0.0,), "population-free": (0.5,), "symmetric": (1.0,)}
+    text = findings(Made(values))
+    assert "helps to predict" in text[0]
+    assert "not as a distance" in text[0]
+    assert text[-1].startswith("Warning: do not read the metric as a distance")
+    assert "worth using" not in text[0]
+    # somebody else may know it, or know better
+    plain = {"linear": (0.0,), "population-free": (0.5,)}
+    assert "not as a distance" in findings(Made(plain), no_distance=True)[0]
+    assert "is worth using" in findings(Made(plain))[0]
+    # with item effects, the like is compared with the like
+    effects = {**values, "population-items": (0.9,), "symmetric-items": (0.9,), "linear-items": (0.0,)}
+    assert has_no_ideal_points(Made(effects, saved="population-free"))
+    assert not has_no_ideal_points(Made(effects, saved="population-items"))
+
+
+def test_every_learned_model_has_a_twin_without_a_metric() -> None:
+    assert set(LEARNED) <= set(WITHOUT_METRIC) <= set(MODELS)
+    assert set(WITHOUT_METRIC.values()) <= set(BASELINES) <= set(MODELS)
+    assert {*WITHOUT_DISTANCE, *WITHOUT_DISTANCE.values()} <= set(MODELS)
+    assert not set(BASELINES) & set(LEARNED)
+
+
+def made_up(rng) -> Evaluation:
+    """Return an evaluation of random splits and models, whose numbers are of random size and noise."""
+    kinds = [kind for kind in SPLITS if rng.random() < 0.8] or ["people"]
+    names = [name for name in MODELS if rng.random() < 0.7] or ["linear"]
+    people, size = int(rng.integers(1, 60)), 10.0 ** rng.uniform(-4, 0)
+    results = []
+    for kind in kinds:
+        weight = rng.uniform(1.0, 9.0, people)
+        base = rng.standard_normal(people)
+        for name in names:
+            noise = 10.0 ** rng.uniform(-4, 0) * rng.standard_normal(people)
+            each = -0.6 + 0.1 * base + size * rng.standard_normal() + noise
+            right = np.clip(0.7 + 0.3 * size * rng.standard_normal() + 0.1 * noise, 0.0, 1.0)
+            total = {"log_likelihood": np.average(each, weights=weight), "accuracy": np.average(right, weights=weight)}
+            rest = {"brier": 0.2, "calibration_error": 0.0, "calibration_slope": 1.0}
+            results.append(
+                Result(kind, name, 0, 10, 10, {**total, **rest}, weight * each, weight * right, weight, 0.0, ())
+            )
+    saved = str(rng.choice(names)) if rng.random() < 0.5 else None
+    return Evaluation(tuple(results), tuple(kinds), tuple(names), None, saved=saved)
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_no_evaluation_contradicts_itself(seed) -> None:
+    """The headline, the sentence of every split, the differences and the table say the same."""
+    found = made_up(np.random.default_rng(seed))
+    text = [line for line in found.findings() if not line.startswith("Warning:")]
+    judged = [worth for kind in found.splits if (worth := worth_of(found, kind))]
+    assert len(text) == len(judged) + bool(judged)
+    table = found.summary()
+    for worth, line in zip(judged, text[1:], strict=True):
+        against, title = worth.against, TITLES[worth.split]
+        assert line.startswith(f"{title}: ")
+        # the best of the text is the best of the table, and the best baseline the best of them there
+        best = found.best(worth.split)
+        assert line.endswith(f"Best in the table: {best}.")
+        rows = [row[2:].split() for row in found._table(worth.split).splitlines()[2:]]
+        assert [row[0] for row in rows if "best" in row] == [best]
+        assert against.other == best_model(found, worth.split, BASELINES)
+        if found.saved in LEARNED:
+            assert f"the saved model ({found.saved})" in line
+        # words are those of the numbers
+        gain = found.difference(worth.split, against.model, against.other)
+        right = found.difference(worth.split, against.model, against.other, "accuracy")
+        if "predict equally well" in line:
+            assert abs(gain.mean) + HALF * gain.error <= MARGIN
+            assert abs(right.mean) <= ACCURACY_MARGIN
+        if "predicts better than every baseline" in line:
+            others = [name for name in found.models if name in BASELINES]
+            assert all(found.mean(worth.split, against.model) > found.mean(worth.split, name) for name in others)
+            assert gain.is_clear
+        if f"{against.other}, the best baseline, predicts better than " in line:
+            assert gain.mean < -2 * gain.error
+        # whoever is worth using beats all baselines, and itself without its metric
+        if worth.outcome == "better":
+            assert against.outcome == "better"
+            assert worth.alone is None or worth.alone.likelihood.is_clear
+    if judged:
+        head = text[0]
+        assert head.startswith("In short: ")
+        assert any(words in head for words in ("is worth using for new", "helps to predict")) == any(
+            worth.outcome == "better" for worth in judged
+        )
+        assert ("not worth using" in head) == all(worth.outcome in ("equal", "worse") for worth in judged)
+        if "is worth using for new" in head:
+            assert not has_no_ideal_points(found)
+        if "cannot tell" in head:
+            assert any(worth.outcome == "unclear" for worth in judged)
+    assert all(len(line) <= 100 for line in table.splitlines())
+    json.dumps(found.to_dict(), allow_nan=False)
 
 
 # ------------------------------------------------------------------------------------------------- the call
@@ -418,12 +615,33 @@ def test_several_splits_begin_with_one_plain_sentence(gains, sentence) -> None:
 
 def test_the_table_is_tidy_and_travels(ideal, tmp_path) -> None:
     columns = ideal.columns()
-    assert len(columns["split"]) == len(SPLITS) * (len(MODELS) - 1)
+    assert len(columns["split"]) == len(SPLITS) * len(DEFAULT)
     ideal.to_csv(tmp_path / "table.csv")
     assert (tmp_path / "table.csv").read_text(encoding="utf-8").startswith("split,model,repeat,n_train,n_test,log_lik")
     assert list(ideal.to_pandas().columns) == list(columns)
     assert json.loads(json.dumps(ideal.to_dict(), allow_nan=False))["models"] == list(ideal.models)
     assert len(ideal.plot().axes) == 2 * len(SPLITS)
+
+
+def test_a_tie_is_one_answer() -> None:
+    items, table = crowd_of(np.eye(2), people=40)
+    rows = np.repeat(np.arange(len(table)), 2)
+    response = table.response[rows] * np.tile([1.0, -1.0], len(table))
+    ties = Comparisons.from_arrays(
+        table.user[rows], table.pairs[rows], response, n_items=40, weight=np.full(len(rows), 0.5)
+    )
+    result = evaluate(items, ties, ["bradley-terry"], splits=["people"], repeats=1).results[0]
+    assert result.n_train + result.n_test == len(table)
+
+
+def test_the_saved_model_is_marked(saddle) -> None:
+    marked = saddle.of_saved("population-free")
+    assert "> population-free" in marked.summary()
+    assert "the saved model (population-free)" in " ".join(marked.findings())
+    assert marked.to_dict()["saved"] == "population-free"
+    assert "saved" not in saddle.summary()
+    with pytest.raises(DataError, match="'stitched' was not evaluated"):
+        saddle.of_saved("stitched")
 
 
 def test_differences_are_differences_of_means(saddle) -> None:

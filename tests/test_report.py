@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 
 from crowdmetric import Comparisons, PopulationMetric
+from crowdmetric.commands.fit_findings import saved_as
 from crowdmetric.errors import DataError
+from crowdmetric.evaluate.verdict import Difference, findings
 from crowdmetric.identifiability import diagnose
 from crowdmetric.persist import is_model, load_model, save_model
 from crowdmetric.plots import new_figure
+from crowdmetric.preprocess import ItemMap
 from crowdmetric.report import report_page
 from crowdmetric.report.changes import moved_pairs, neighbours
 from crowdmetric.report.directions import find_directions
+from crowdmetric.report.importance import feature_importance
 from crowdmetric.report.warnings import not_ideal_points, shape_test, warnings_of, worth_using
 from crowdmetric.simulate import answer, simulate_crowd
 from crowdmetric.symmetric import smat, svec
@@ -161,18 +165,227 @@ def test_a_crowd_that_likes_extremes_is_told_from_one_that_does_not(rng) -> None
 def test_warnings_follow_from_the_fit(model, crowd) -> None:
     diagnosis = diagnose(crowd.items, crowd.pairs, crowd.users)
     assert warnings_of(model, diagnosis) == []
-    assert "apart from plain Euclidean" in worth_using(model)[0]
+    told = " ".join(worth_using(model))
+    assert "was not measured" in told
+    assert "shape apart from that of plain Euclidean distance" in told
+    assert "something to use" not in told
     doubtful = model.fitted | {
         "scale_error_": 2.0, "question_bias_": 9.0, "determined_": 1.0, "approximation_error_": 3.0,
         "starts_": np.array([0.0, 1.0]), "bound_is_active_": np.array([True, False]),
         "symmetric_metric_": -np.eye(3),
     }  # fmt: skip
     text = " ".join(warnings_of(replace(model, fitted=doubtful), diagnosis))
-    for words in ("ideal points", "z = 9.0", "1 of the 5", "scale", "3 of its", "another start", "1 of 2 subspaces"):
+    for words in ("ideal points", "z = 9.0", "1.0 of its 5", "scale", "3 of its", "another start", "1 of 2 subspaces"):
         assert words in text
     few = replace(model, fitted={k: v for k, v in model.fitted.items() if k != "determined_"})
     few.description["data"] = few.description["data"] | {"answers": 20}
     assert any("20 for a metric of 6" in text for text in warnings_of(few, None))
+
+
+def test_what_leaves_the_shape_open_is_named(model, crowd) -> None:
+    def said(answers=10_000, items=model.items, covariance="isotropic", scale=1.0):
+        fitted = model.fitted | {"determined_": 3.0, "metric_": scale * model.metric}
+        description = model.description | {
+            "data": {"answers": answers},
+            "parameters": model.description["parameters"] | {"covariance": covariance},
+        }
+        changed = replace(model, fitted=fitted, description=description, items=items)
+        return " ".join(warnings_of(changed, None))
+
+    # nine parameters of a metric and a mean
+    assert "partly known" in said()
+    assert "few for" not in said()
+    assert "20 answers are few for the 9 parameters" in said(answers=20)
+    assert "8 items are few for the 9 parameters" in said(items=model.items[:8])
+    assert "answers are few" not in said(items=model.items[:8])
+    assert "30 items are few" not in said(items=model.items[:30])
+    assert "30 items are few" in said(items=model.items[:30], covariance="free")
+    nothing = said(scale=1e-6)
+    assert "close to zero" in nothing
+    assert "partly known" not in nothing
+    # a shape that is nearly known is never called "5 of 5"
+    nearly = replace(model, fitted=model.fitted | {"determined_": 0.949 * 5})
+    assert "4.7 of its 5" in " ".join(warnings_of(nearly, None))
+
+
+def test_hidden_answers_decide_how_grave_a_negative_eigenvalue_is(model) -> None:
+    odd = replace(model, fitted=model.fitted | {"symmetric_metric_": -np.eye(3)})
+    gains = {"linear": 0.0, "population-free": 0.5}
+    for symmetric, untested in ((None, True), (0.5, False), (1.0, False)):
+        found = Measured(gains | ({} if symmetric is None else {"symmetric": symmetric}))
+        head, careful = worth_using(odd, found)[0], " ".join(warnings_of(odd, None, found))
+        grave = untested or symmetric > 0.5
+        assert ("not as a distance" in head) == grave
+        assert ("is worth using for new" in head) != grave
+        assert ("Do not read the metric as a distance" in careful) == grave
+        assert ("matters little" in careful) != grave
+        assert careful.count("ideal points") <= 1
+    # and with a fit that is a distance, the head is free
+    assert "is worth using for new" in worth_using(model, Measured(gains))[0]
+
+
+class Measured:
+    """Stands in for an evaluation of one split, from log-likelihoods by model."""
+
+    splits, saved = ("people",), None
+
+    def __init__(self, values) -> None:
+        self.values, self.models = values, tuple(values)
+
+    def mean(self, split, model, measure="log_likelihood"):
+        return self.values[model] * (measure == "log_likelihood")
+
+    def difference(self, split, model, other, measure="log_likelihood"):
+        return Difference(self.mean(split, model, measure) - self.mean(split, other, measure), 0.1)
+
+    def findings(self, *, no_distance=None):
+        return findings(self, no_distance=no_distance)
+
+
+# ---------------------------------------------------------------------------------------------- importance
+
+
+def steady_crowd(rng, *, people=400, answers=6, weights=(2.0, -0.5, 0.0), spread=0.3):
+    """Return items, answers and the law of a crowd whose tastes are steady: everybody wants less of the first."""
+    X = rng.standard_normal((80, 3)) @ np.array([[1.0, 0.3, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    users = np.repeat(np.arange(people), answers)
+    left, right = rng.integers(80, size=(2, users.size))
+    right = np.where(left == right, (right + 1) % 80, right)
+    v = np.array(weights) + spread * rng.standard_normal((people, 3))
+    psi = np.einsum("td,td->t", X[left] - X[right], v[users])
+    y = np.where(rng.random(users.size) < 1 / (1 + np.exp(-psi)), 1.0, -1.0)
+    return X, Comparisons.from_arrays(users, np.column_stack([left, right]), y, n_items=80)
+
+
+def test_shares_are_those_of_simulated_choices(model, crowd, rng) -> None:
+    """Brute force: draw people, write ψ down as a sum over features, and square its terms."""
+    effects = 0.5 * rng.standard_normal(len(model.items))
+    mean = np.array([0.7, -0.4, 0.2])
+    law = {"pseudo_ideal_mean_": mean, "item_effects_": effects}
+    changed = replace(model, fitted=model.fitted | law)
+    answers = of_crowd(crowd)
+    found = feature_importance(changed, answers)
+    C = model.fitted["pseudo_ideal_covariance_"]
+    left, right = model.items[answers.left], model.items[answers.right]
+    delta, total = left - right, left + right
+    draws = 300
+    item = effects[answers.right] - effects[answers.left]
+    squares, shared = np.zeros(3), delta * (total @ model.metric + mean)
+    for v in rng.multivariate_normal(mean, C, size=draws):
+        terms = delta * (total @ model.metric + v)
+        squares += np.mean(terms**2, axis=0) / draws
+    all_of_it = squares.sum() + np.mean(item**2)
+    np.testing.assert_allclose(found.shares, squares / all_of_it, atol=0.02)
+    assert found.item_share == pytest.approx(np.mean(item**2) / all_of_it, abs=0.02)
+    np.testing.assert_allclose(found.steady + found.bent, np.mean(shared**2, axis=0) / all_of_it, atol=0.02)
+    assert found.shares.sum() + found.item_share == pytest.approx(1.0)
+    np.testing.assert_allclose(found.steady + found.bent + found.own, found.shares, atol=1e-12)
+    assert np.all((found.low <= found.shares) & (found.shares <= found.high))
+
+
+def test_steady_tastes_move_choices_though_a_metric_does_not_show_them(rng, tmp_path) -> None:
+    X, answers = steady_crowd(rng)
+    fitted = PopulationMetric(X, starts=1, covariance="free", uncertainty=False).fit(answers)
+    saved = save_model(tmp_path / "m", fitted, comparisons=answers, feature_names=["price", "comfort", "color"])
+    found = feature_importance(saved, answers)
+    assert found.names[found.order[0]] == "price"
+    assert found.shares[0] > 0.8
+    assert found.slopes[0] < 0 < found.slopes[1]
+    assert found.taste(0).startswith("less, for ")
+    assert found.taste(1).startswith("more, for ")
+    assert found.sentence().startswith("What moves choices most is price")
+    assert "prefer" in found.sentence().split(".")[0]
+    assert "price" in found.summary()
+    page = report_page(saved, comparisons=answers)
+    assert page.index("What moves choices") < page.index("How differences between items add up to a distance")
+    assert "What the crowd cares about" not in page
+
+
+@pytest.mark.parametrize(
+    "steps", [{"standardise": True}, {"components": 3}, {"components": 3, "whiten": True, "standardise": True}]
+)
+def test_importance_is_that_of_the_features_as_they_came(steps, rng, tmp_path) -> None:
+    """Preprocessing that loses nothing changes no share, no slope and no name."""
+    X, answers = steady_crowd(rng, people=60)
+    items = X * [1.0, 20.0, 0.3] + [5.0, 0.0, 1.0]
+    M, v = np.diag([0.3, 0.002, 1.0]), rng.standard_normal((60, 3)) / [1.0, 20.0, 0.3] + [1.0, 0.0, 0.0]
+    fitted = PopulationMetric(items, starts=1, uncertainty=False).fit(answers)
+    plain = save_model(tmp_path / "plain", fitted, feature_names=["a", "b", "c"])
+    law = {"metric_": M, "pseudo_ideal_points_": v, "pseudo_ideal_mean_": v.mean(axis=0)}
+    law["pseudo_ideal_covariance_"] = np.cov(v, rowvar=False)
+    missing = {"pseudo_ideal_covariances_": None}
+    plain = replace(plain, fitted=plain.fitted | law | missing)
+    preprocessing = ItemMap(**steps)
+    Z = preprocessing.fit_transform(items)
+    back = np.linalg.inv(preprocessing.matrix_)  # x − μ = T⁻¹ z
+    inside = {"metric_": back.T @ M @ back, "pseudo_ideal_points_": (v + 2 * preprocessing.mean_ @ M) @ back}
+    inside["pseudo_ideal_mean_"] = inside["pseudo_ideal_points_"].mean(axis=0)
+    inside["pseudo_ideal_covariance_"] = np.cov(inside["pseudo_ideal_points_"], rowvar=False)
+    mapped = replace(plain, fitted=plain.fitted | inside, items=Z, preprocessing=preprocessing)
+    one, other = (feature_importance(which, answers) for which in (plain, mapped))
+    assert one.names == other.names == ("a", "b", "c")
+    for name in ("shares", "steady", "bent", "own", "slopes", "prefer_more"):
+        np.testing.assert_allclose(getattr(other, name), getattr(one, name), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(other.slope_errors, one.slope_errors, rtol=0.2)
+
+
+def test_what_no_question_shows_moves_nothing(model, crowd) -> None:
+    """Items whose features add up to zero: what v has along (1, 1, 1) changes no choice, and so no share."""
+    items = model.items - model.items.mean(axis=1, keepdims=True)
+    answers = of_crowd(crowd)
+    wild = {
+        "pseudo_ideal_mean_": model.fitted["pseudo_ideal_mean_"] + 50.0,
+        "pseudo_ideal_covariance_": model.fitted["pseudo_ideal_covariance_"] + 1e4,
+    }
+    tame, odd = (
+        feature_importance(replace(model, items=items, fitted=model.fitted | law), answers) for law in ({}, wild)
+    )
+    for name in ("shares", "steady", "own", "slopes", "prefer_more"):
+        np.testing.assert_allclose(getattr(odd, name), getattr(tame, name), rtol=1e-6, atol=1e-8)
+
+
+def test_intervals_use_draws_of_the_metric_where_there_are_some(model, crowd, rng) -> None:
+    plain = feature_importance(model, of_crowd(crowd))
+    draws = rng.multivariate_normal(svec(model.metric), model.fitted["metric_covariance_"], size=50)
+    drawn = feature_importance(replace(model, fitted=model.fitted | {"metric_draws_": draws}), of_crowd(crowd))
+    np.testing.assert_array_equal(drawn.shares, plain.shares)
+    assert np.mean(drawn.high - drawn.low) > np.mean(plain.high - plain.low)
+    assert "of the metric" in drawn.covers
+    assert "as it is" in plain.covers
+
+
+def test_without_people_there_is_a_sentence_instead(model) -> None:
+    people = ("pseudo_ideal_mean_", "pseudo_ideal_covariance_", "pseudo_ideal_points_")
+    alone = replace(model, fitted={name: value for name, value in model.fitted.items() if name not in people})
+    with pytest.raises(DataError, match="learns nothing about people"):
+        feature_importance(alone)
+    assert "learns nothing about people" in report_page(alone)
+    nobody = replace(model, fitted=model.fitted | {"pseudo_ideal_points_": np.empty((0, 3))})
+    found = feature_importance(nobody)
+    assert not found.has_intervals
+    assert "no intervals" in found.summary()
+    with pytest.raises(DataError, match="3 items, but the model has"):
+        feature_importance(model, Comparisons.from_arrays([0], [[0, 1]], [1.0], n_items=3))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "name"),
+    [
+        ({"covariance": "isotropic"}, "population"),
+        ({"covariance": "free", "item_effects": False}, "population-free"),
+        ({"covariance": "free", "item_effects": True}, "population-items"),
+        ({"covariance": "isotropic", "item_effects": True, "ridge": "evidence"}, "population-items-isotropic"),
+        ({"covariance": "free", "rank": 2}, None),
+        ({"covariance": "free", "constraint": "symmetric"}, None),
+        ({"covariance": "free", "loss": "probit"}, None),
+        ({"covariance": "free", "ridge": 3.0}, None),
+        ({"subspaces": np.zeros(3)}, "stitched"),
+        ({"subspaces": "discover"}, None),
+        ({"metric_bound": 3.0}, None),
+    ],
+)
+def test_the_saved_model_is_called_by_the_name_it_was_evaluated_under(parameters, name) -> None:
+    assert saved_as(parameters) == name
 
 
 # ---------------------------------------------------------------------------------------------------- page
@@ -207,6 +420,10 @@ class Evaluation:
 
     splits = ("pairs", "items")
     models = ("linear", "<b>mine</b>")
+    saved = "<b>mine</b>"
+
+    def difference(self, split, model, other, measure="log_likelihood"):
+        return Difference(self.mean(split, model, measure) - self.mean(split, other, measure), 0.01)
 
     def mean(self, split, model, measure="log_likelihood"):
         return {"accuracy": 0.7, "calibration_slope": 0.8}.get(measure, -0.6 + 0.1 * (model == "linear"))
@@ -214,7 +431,7 @@ class Evaluation:
     def error(self, split, model, measure="log_likelihood"):
         return 0.01
 
-    def findings(self):
+    def findings(self, *, no_distance=None):
         return ["New people: linear predicts better.", "Warning: popularity in disguise.", "Note: slow."]
 
     def plot(self):
@@ -250,13 +467,14 @@ def test_the_page_is_whole_fetches_nothing_and_escapes(model, crowd) -> None:
     assert page.count("<svg") == 3
     for words in (
         "New people: linear",
-        "popularity in disguise",
+        "Popularity in disguise",
         "&lt;script&gt;",
         "prefers-color-scheme",
         "@media print",
     ):
         assert words in page
     assert "linear (best)" in page
+    assert "mine&lt;/b&gt; (saved)" in page
 
 
 def test_the_page_is_the_same_every_time_and_stays_out_of_the_way(model, fitted, crowd, tmp_path) -> None:

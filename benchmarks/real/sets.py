@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric import Comparisons
-from crowdmetric.evaluate.models import WITH_ITEM_EFFECTS
+from crowdmetric.evaluate.models import FOR_FEW_ITEMS
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.tables import read_items
 
@@ -75,7 +75,7 @@ SETS = {
         RealSet("cocktail_senso", components=0.9),
         RealSet("cream", components=0.9),
         RealSet("perfume", components=0.9),
-        RealSet("train", many=8, left_out=WITH_ITEM_EFFECTS),
+        RealSet("train", many=8, left_out=FOR_FEW_ITEMS),
         RealSet("electricity"),
         # 199,370 answers: one repeat predicts more of them than four of any other set
         RealSet("jester", repeats=1, standardise=False, left_out=("symmetric",)),

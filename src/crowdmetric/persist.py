@@ -329,7 +329,9 @@ def _data(fitted: Mapping[str, Any], n_items: int, comparisons: Comparisons | Co
         return counts
     if isinstance(comparisons, ComparisonScan):  # whose people the model does not keep
         counts["people"] = comparisons.n_users
-    return counts | {"answers": len(comparisons), "dropped": comparisons.dropped}
+    total = comparisons.total_weight if isinstance(comparisons, ComparisonScan) else comparisons.weight.sum()
+    # a tie is two rows of half a weight, and one answer
+    return counts | {"answers": round(float(total)), "dropped": comparisons.dropped}
 
 
 def _fitted_state(estimator: CrowdMetric) -> tuple[dict[str, Any], list[str]]:

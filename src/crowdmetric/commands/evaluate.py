@@ -25,17 +25,21 @@ FILES = ("evaluation.csv", "evaluation.json", "evaluation.png")
 
 def _arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("items", metavar="ITEMS", help="CSV, Parquet, .npy or .npz: one row an item")
+    add("items", metavar="ITEMS", help="CSV, Parquet, .npy or .npz: one row per item")
     add("comparisons", metavar="COMPARISONS", help="CSV or Parquet: who compared what, and the answers")
     add("--split", action="append", choices=SPLITS, help="what to hide; may be repeated (default: all three in turn)")
-    add("--models", metavar="NAMES", help=f"separated by commas (default: all of {', '.join(MODELS)})")
+    add(
+        "--models",
+        metavar="NAMES",
+        help=f"separated by commas, of {', '.join(MODELS)} (default: all but stitched, symmetric-items)",
+    )
     add("--labels", metavar="FILE", help="CSV or Parquet: item_id, subspace; adds the model 'stitched'")
-    add("--train-answers", type=int, metavar="N", help="answers a person to learn from (default: all not hidden)")
+    add("--train-answers", type=int, metavar="N", help="answers per person to learn from (default: all not hidden)")
     add("--given", type=int, default=0, metavar="N", help="answers known of a new person (default: 0)")
     add("--both-new", action="store_true", help="new items: ask about two unseen items only")
     add("--repeats", type=int, default=3, metavar="N", help="how often to hide something else (default: 3)")
     add("--seed", type=int, default=0, help="of what is hidden (default: 0)")
-    add("--jobs", type=int, metavar="N", help="processes (default: one a core)")
+    add("--jobs", type=int, metavar="N", help="processes (default: one per core)")
     add("--memory", metavar="SIZE", help="leave answers on disk, draw some people and stay within SIZE, such as 2GB")
     add(
         "--people",

@@ -18,13 +18,14 @@ from crowdmetric.progress import show_progress
 from crowdmetric.tables import Items
 from crowdmetric.users.item_effects import MOST_ITEMS
 
-__all__ = ["diagnosed", "evaluated"]
+__all__ = ["diagnosed", "evaluated", "saved_as"]
 
 # More features than this take longer to diagnose than to learn from.
 MOST_DIAGNOSED = 60
 # What is evaluated for the report, and how many people at most: enough for a verdict, in about the time of a few fits.
-EVALUATED = ("bradley-terry", "linear", "identity", "population", "population-free", "symmetric")
+EVALUATED = ("bradley-terry", "linear", "quadratic", "identity", "population", "population-free")
 MOST_EVALUATED = 2_000
+WITH_ROUND_PEOPLE = "population-items-isotropic"
 
 
 def diagnosed(
@@ -48,7 +49,7 @@ def evaluated(
 ) -> Evaluation | None:
     """Return how well models predict hidden answers of at most 2,000 of the people; None where that is not asked.
 
-    Among them is the law of people and items that was chosen, with these parameters.
+    Among them is the law of people and items that was chosen, with these parameters, and it is marked.
     """
     if options.no_report or options.no_evaluate or not answers.is_binary:
         return None
@@ -61,14 +62,34 @@ def evaluated(
     step = -(-answers.n_users // MOST_EVALUATED)
     some = answers if step == 1 else answers.take(np.flatnonzero(answers.user % step == 0))
     subspaces = parameters.get("subspaces")
-    labelled = subspaces is not None and not isinstance(subspaces, str)
-    names = [*EVALUATED, *(["stitched"] if labelled else [])]
+    labels = subspaces if subspaces is not None and not isinstance(subspaces, str) else None
+    saved = saved_as(parameters)
+    names = [*EVALUATED, *(["stitched"] if labels is not None else [])]
     if len(features) <= MOST_ITEMS:
-        round_people = parameters.get("item_effects") and parameters.get("covariance") == "isotropic"
-        names.append("population-items-isotropic" if round_people else "population-items")
+        names += ["linear-items", "population-items-isotropic" if saved == WITH_ROUND_PEOPLE else "population-items"]
+    names.append("symmetric-items" if saved == "population-items" else "symmetric")
     try:
         with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
-            return evaluate(features, some, names, repeats=1, subspaces=subspaces if labelled else None, after_fit=say)
+            found = evaluate(features, some, names, repeats=1, subspaces=labels, after_fit=say)
     except DataError as error:
         note(options, f"how well answers are predicted was not measured: {error}")
         return None
+    return found.of_saved(saved if saved in found.models else None)
+
+
+def saved_as(parameters: Mapping[str, Any]) -> str | None:
+    """Return the name of the evaluated model that an estimator with these parameters is; None: none of them.
+
+    Evaluated are populations of full rank under the logistic loss with ridges from the evidence, and stitched metrics
+    where subspaces are given as labels.
+    """
+    subspaces = parameters.get("subspaces")
+    if subspaces is not None:
+        return None if isinstance(subspaces, str) else "stitched"
+    usual = {"constraint": "psd", "rank": None, "loss": "logistic", "ridge": "evidence"}
+    if "covariance" not in parameters or any(parameters.get(name, value) != value for name, value in usual.items()):
+        return None
+    free = parameters["covariance"] == "free"
+    if parameters.get("item_effects"):
+        return "population-items" if free else WITH_ROUND_PEOPLE
+    return "population-free" if free else "population"

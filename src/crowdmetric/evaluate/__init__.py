@@ -5,7 +5,9 @@
     splits.py       what is hidden
     scores.py       how good probabilities are
     model.py        what an evaluated model is
-    popularity.py   Bradley–Terry
+    common_utility.py   one utility for everybody, shrunk as cross-validation asks
+    popularity.py   of the items: Bradley–Terry
+    quadratic.py    of features and their products
     crowds.py       people integrated out, under no metric, the identity, a metric, or any symmetric matrix
     estimated.py    the library's estimators
     models.py       all of them by name
@@ -22,6 +24,7 @@ from crowdmetric.evaluate.evaluation import Evaluation, Result
 from crowdmetric.evaluate.model import Fitted, Model
 from crowdmetric.evaluate.models import MODELS
 from crowdmetric.evaluate.popularity import BradleyTerry
+from crowdmetric.evaluate.quadratic import PooledQuadratic
 from crowdmetric.evaluate.run import evaluate, plan_evaluation
 from crowdmetric.evaluate.splits import SPLITS, Plan, Split, split
 from crowdmetric.evaluate.verdict import Difference
@@ -37,6 +40,7 @@ __all__ = [
     "Fitted",
     "Model",
     "Plan",
+    "PooledQuadratic",
     "Result",
     "Split",
     "evaluate",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,16 @@ from numpy.typing import NDArray
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate.scores import MEASURES, clustered
 from crowdmetric.evaluate.splits import TITLES
-from crowdmetric.evaluate.verdict import Difference, findings
+from crowdmetric.evaluate.verdict import Difference, best_model, findings, worth_of_metric
 from crowdmetric.plots import draw_evaluation, new_figure
 from crowdmetric.tables import Columns, to_pandas, write_columns
 
 __all__ = ["Evaluation", "Result"]
 
 Array = NDArray[Any]
+
+# Columns of a terminal that summaries keep to.
+WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Result:
     ----------
     split, model, repeat
     n_train, n_test : int
-        Answers learnt from and predicted (rows; a tie is two).
+        Answers learned from and predicted: their weight, rounded, so that a tie, two rows of half a weight, is one.
     measures : dict
         Of `crowdmetric.evaluate.scores.MEASURES`.
     log_likelihood, correct, weight : (K,)
@@ -66,6 +70,8 @@ class Evaluation:
     train_answers : int or None
     drawn : (int, int) or None
         How many people it rests on, of how many in a scan; None: everybody.
+    saved : str or None
+        Which of the models is the one that was saved; tables mark it, and sentences are about it.
     """
 
     results: tuple[Result, ...]
@@ -73,11 +79,18 @@ class Evaluation:
     models: tuple[str, ...]
     train_answers: int | None
     drawn: tuple[int, int] | None = None
+    saved: str | None = None
+
+    def of_saved(self, model: str | None) -> Evaluation:
+        """Return the same evaluation, which knows that `model` is the one that was saved."""
+        if model is not None and model not in self.models:
+            raise DataError(f"{model!r} was not evaluated; name one of {', '.join(self.models)}, or None")
+        return replace(self, saved=model)
 
     # ------------------------------------------------------------------------------------------ tables
 
     def columns(self) -> Columns:
-        """Return the tidy table, one row a split, model and repeat."""
+        """Return the tidy table, one row per split, model and repeat."""
         names = ("split", "model", "repeat", "n_train", "n_test")
         columns: Columns = {name: np.array([getattr(r, name) for r in self.results]) for name in names}
         columns = {name: c.astype(object) if c.dtype.kind == "U" else c for name, c in columns.items()}
@@ -103,7 +116,7 @@ class Evaluation:
         return clustered(total, weight)[1]
 
     def difference(self, split: str, model: str, other: str, measure: str = "log_likelihood") -> Difference:
-        """Return by how much `model` beats `other` an answer: log-likelihood or accuracy.
+        """Return by how much `model` beats `other` per answer: log-likelihood or accuracy.
 
         Both predicted the same answers, so that differences are taken answer by answer, summed by person over all
         repeats, and people are the independent units.
@@ -131,41 +144,67 @@ class Evaluation:
     # --------------------------------------------------------------------------------------- sentences
 
     def best(self, split: str) -> str:
-        """Return the model of the highest held-out log-likelihood."""
-        return max(self.models, key=lambda model: self.mean(split, model))
+        """Return the model of the highest hidden log-likelihood."""
+        return best_model(self, split) or self.models[0]
 
-    def findings(self) -> list[str]:
+    def findings(self, *, no_distance: bool | None = None) -> list[str]:
         """Return what follows, a sentence each: see `crowdmetric.evaluate.verdict`."""
         noted = sorted({f"Note: {r.model}: {text}." for r in self.results for text in r.notes})
-        return findings(self) + noted
+        return findings(self, no_distance=no_distance) + noted
 
     def summary(self) -> str:
-        """Return a readable table a split, and what follows."""
-        parts = [self._table(split) for split in self.splits]
+        """Return what follows, a readable table per split, and what metrics are worth; 100 columns wide."""
+        lines = [textwrap.fill(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False) for text in self.findings()]
+        parts = ["\n".join(lines)] if lines else []
         if self.drawn is not None:
             some, everybody = self.drawn
-            parts.insert(0, f"Evaluated on {some:,} of {everybody:,} people, drawn by a hash of their number.")
-        return "\n\n".join([*parts, "\n".join(self.findings())])
+            parts.append(f"Evaluated on {some:,} of {everybody:,} people, drawn by a hash of their number.")
+        parts += [self._table(split) for split in self.splits]
+        if self.saved is not None:
+            parts[-1] += "\n> the saved model"
+        parts += [table] if (table := self._worth_table()) else []
+        return "\n\n".join(parts)
 
     def _table(self, split: str) -> str:
         first = self._of(split, self.models[0])
         n_train, n_test = (round(np.mean([getattr(r, name) for r in first])) for name in ("n_train", "n_test"))
         repeats = f", mean of {len(first)} repeats" if len(first) > 1 else ""
         best = self.best(split)
-        width = max(map(len, self.models)) + 2
+        width = self._name_width()
         lines = [
             f"{TITLES[split]}: {n_test:,} answers predicted from {n_train:,}{repeats}",
-            f"  {'':<{width}}log-likelihood        behind the best   accuracy     Brier   too sure?",
+            f"  {'':<{width}}log-likelihood    behind the best   accuracy   too sure?",
         ]
         for model in self.models:
             gap = self.difference(split, best, model)
             behind = "best" if model == best else f"{gap.mean:.4f} ± {gap.error:.4f}"
             lines.append(
-                f"  {model:<{width}}{self.mean(split, model):8.4f} ± {self.error(split, model):.4f}   "
-                f"{behind:>17}   {100 * self.mean(split, model, 'accuracy'):6.2f} %   "
-                f"{self.mean(split, model, 'brier'):.4f}   {_calibration(self.mean(split, model, 'calibration_slope'))}"
+                f"{self._mark(model)}{model:<{width}}{self.mean(split, model):14.4f}  {behind:>17}   "
+                f"{100 * self.mean(split, model, 'accuracy'):6.2f} %   "
+                f"{_calibration(self.mean(split, model, 'calibration_slope'))}"
             )
         return "\n".join(lines)
+
+    def _worth_table(self) -> str:
+        """Return what the metric of every model adds to it, a column per split; nothing without such models."""
+        found = worth_of_metric(self)
+        if not found:
+            return ""
+        width = self._name_width()
+        lines = [
+            "What the metric alone adds, in nats per answer: each model against itself without its metric",
+            f"  {'':<{width}}{'without it':<13}" + "".join(f"{_SHORT[split]:>19}" for split in self.splits),
+        ]
+        for model, row in found.items():
+            cells = [f"{c.likelihood.mean:+.4f} ± {c.likelihood.error:.4f}{_MARKS[c.outcome]}".rjust(19) for c in row]
+            lines.append(f"{self._mark(model)}{model:<{width}}{row[0].other:<13}" + "".join(cells))
+        return "\n".join([*lines, "  + better, − worse, = equally good, ? these answers cannot tell"])
+
+    def _mark(self, model: str) -> str:
+        return "> " if model == self.saved else "  "
+
+    def _name_width(self) -> int:
+        return max(map(len, self.models)) + 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain Python values, for JSON."""
@@ -181,18 +220,25 @@ class Evaluation:
             for model in self.models
             for gap in [self.difference(split, best, model)]
         ]
+        worth = [
+            {"split": c.split, "model": c.model, "without": c.other, "outcome": c.outcome, **vars(c.likelihood)}
+            for row in worth_of_metric(self).values()
+            for c in row
+        ]
         return {
             "splits": list(self.splits),
             "models": list(self.models),
             "train_answers": self.train_answers,
+            "saved": self.saved,
             "drawn": None if self.drawn is None else list(self.drawn),
             "results": rows,
             "behind_the_best": [_without_nan(d) for d in differences],
+            "worth_of_metric": [_without_nan(w) for w in worth],
             "findings": self.findings(),
         }
 
     def plot(self) -> Any:
-        """Return a matplotlib figure: log-likelihood and accuracy of every model, a column a split."""
+        """Return a matplotlib figure: log-likelihood and accuracy of every model, a column per split."""
         figure = new_figure(3.6 * len(self.splits) + 1.6, 1.4 + 0.62 * len(self.models))
         values = {
             measure: np.array([[self.mean(s, m, measure) for m in self.models] for s in self.splits])
@@ -209,6 +255,11 @@ class Evaluation:
         """Return the error of the difference to the model that is best by this measure; of the best, none."""
         best = max(self.models, key=lambda name: self.mean(split, name, measure))
         return 0.0 if model == best else self.difference(split, best, model, measure).error
+
+
+# Heads of narrow columns, and signs of outcomes in them.
+_SHORT = {"pairs": "new questions", "people": "new people", "items": "new items"}
+_MARKS = {"better": " +", "worse": " −", "equal": " =", "unclear": " ?"}
 
 
 def _calibration(slope: float) -> str:

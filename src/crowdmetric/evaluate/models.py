@@ -11,15 +11,28 @@ from crowdmetric.evaluate.crowds import CrowdModel
 from crowdmetric.evaluate.estimated import EstimatorModel
 from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.popularity import BradleyTerry
+from crowdmetric.evaluate.quadratic import PooledQuadratic
 from crowdmetric.users.item_effects import MOST_ITEMS
 
-__all__ = ["BASELINES", "DEFAULT", "LEARNT", "MODELS", "WITH_ITEM_EFFECTS", "choose_models"]
+__all__ = [
+    "BASELINES",
+    "DEFAULT",
+    "FOR_FEW_ITEMS",
+    "LEARNED",
+    "MODELS",
+    "WITHOUT_DISTANCE",
+    "WITHOUT_METRIC",
+    "WITH_ITEM_EFFECTS",
+    "choose_models",
+]
 
 # --8<-- [start:models]
 # A new model is one line here, and is then tested, documented by its name and offered by the command line.
 MODELS: dict[str, Callable[[Any], Model]] = {
     "bradley-terry": lambda subspaces: BradleyTerry(),
     "linear": lambda subspaces: CrowdModel("linear", "none", "free"),
+    "linear-items": lambda subspaces: CrowdModel("linear-items", "none", "free", item_effects=True),
+    "quadratic": lambda subspaces: PooledQuadratic(),
     "identity": lambda subspaces: CrowdModel("identity", "identity", "isotropic"),
     "ideal-point": lambda subspaces: EstimatorModel("ideal-point", IdealPointMetric),
     "stitched": lambda subspaces: EstimatorModel("stitched", StitchedMetric, {"subspaces": subspaces}),
@@ -30,21 +43,42 @@ MODELS: dict[str, Callable[[Any], Model]] = {
         "population-items-isotropic", "psd", "isotropic", item_effects=True
     ),
     "symmetric": lambda subspaces: CrowdModel("symmetric", "symmetric", "free"),
+    "symmetric-items": lambda subspaces: CrowdModel("symmetric-items", "symmetric", "free", item_effects=True),
 }
 # --8<-- [end:models]
 
-DEFAULT = tuple(name for name in MODELS if name != "stitched")
-# What a learnt metric has to beat, and what counts as one; those of them that are for few items.
-BASELINES = ("bradley-terry", "linear", "identity")
+# What a learned metric has to beat, and what counts as one.
+BASELINES = ("bradley-terry", "linear", "linear-items", "quadratic", "identity")
 WITH_ITEM_EFFECTS = ("population-items", "population-items-isotropic")
-LEARNT = ("population", "population-free", *WITH_ITEM_EFFECTS, "ideal-point", "stitched")
+LEARNED = ("population", "population-free", *WITH_ITEM_EFFECTS, "ideal-point", "stitched")
+# Models with an effect for each item, which are for few items.
+FOR_FEW_ITEMS = ("linear-items", *WITH_ITEM_EFFECTS, "symmetric-items")
+# The same model with M = 0: what a metric adds to its model is the difference to this one, and nothing else. Isotropic
+# people and people in a ball have no law without a metric; for them it is linear utilities under any Gaussian.
+WITHOUT_METRIC = {
+    "population": "linear",
+    "population-free": "linear",
+    "population-items": "linear-items",
+    "population-items-isotropic": "linear-items",
+    "ideal-point": "linear",
+    "stitched": "linear",
+    "symmetric": "linear",
+    "symmetric-items": "linear-items",
+}
+# The same model with any symmetric matrix in place of a metric: nobody need have an ideal point.
+WITHOUT_DISTANCE = {"population-free": "symmetric", "population-items": "symmetric-items"}
+# All but what needs labels, and what is for a closer look at the models with item effects.
+DEFAULT = tuple(name for name in MODELS if name not in ("stitched", "symmetric-items"))
 
 
 def choose_models(models: Sequence[str | Model] | None, subspaces: Any = None, n_items: int = 0) -> list[Model]:
-    """Return the models named, or all: 'stitched' where subspaces are given, item effects for at most 500 items."""
+    """Return the models named, or the default ones: 'stitched' where subspaces are given, item effects for few items.
+
+    Few are at most 500.
+    """
     if models is None:
-        models = DEFAULT if subspaces is None else tuple(MODELS)
-        models = [name for name in models if name not in WITH_ITEM_EFFECTS or n_items <= MOST_ITEMS]
+        models = DEFAULT if subspaces is None else (*DEFAULT, "stitched")
+        models = [name for name in models if name not in FOR_FEW_ITEMS or n_items <= MOST_ITEMS]
     if isinstance(models, str):
         raise DataError(f"models={models!r} is one name; give a list, such as models=[{models!r}]")
     chosen: list[Model] = []

@@ -1,39 +1,72 @@
 """Sentences that follow from an evaluation, by stated rules. Everything is measured on hidden answers.
 
-A difference is *clear* where it exceeds two standard errors, clustered by person, and a thousandth an answer: two fits
-that end at the same point differ by rounding, consistently.
+Two models are compared by the difference of their log-likelihoods per answer, with a standard error clustered by
+person, and by the difference of their accuracies:
 
-no ideal points
-    On new questions to known people (or, without that split, the first one), the symmetric fit clearly beats the
-    best learnt metric with the same freedom of people ('population-free').
-popularity in disguise
-    A learnt metric, without utilities of the items beside it, clearly beats linear utilities on new questions to known
-    people; but on new items its gain is not clear, and less than half as large.
+equal
+    the 90 % interval of the difference lies within ± 0.005 nats, and accuracies differ by at most one point;
+better, worse
+    otherwise, where the difference exceeds two standard errors and 0.001 nats: two fits that end at the same point
+    differ by rounding, consistently;
+unclear
+    otherwise: these answers cannot tell.
+
+What is judged is the saved model where the evaluation knows it, else the learned metric of the highest likelihood.
+
 worth using
-    Per split, whether the best learnt metric clearly beats the best of Bradley–Terry, linear utilities and the
-    identity, or clearly loses to it; where there are several splits, first in one plain sentence for all of them.
+    Per split. The model is compared with the best baseline and, because a model with a metric has more than a metric,
+    with the same model without one (`crowdmetric.evaluate.models.WITHOUT_METRIC`). The metric is worth using where
+    both comparisons say "better". Where only the first does, the second is the verdict.
+no ideal points
+    On new questions to known people (or, without that split, the first one), the same model with any symmetric matrix
+    in place of a metric is clearly better.
+popularity in disguise
+    A learned metric without effects of the items beside it clearly beats linear utilities on new questions to known
+    people; but on new items its gain is not clear, and less than half as large.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
-from crowdmetric.evaluate.models import BASELINES, LEARNT, WITH_ITEM_EFFECTS
+from scipy.stats import norm
+
+from crowdmetric.evaluate.models import BASELINES, LEARNED, WITH_ITEM_EFFECTS, WITHOUT_DISTANCE, WITHOUT_METRIC
 from crowdmetric.evaluate.splits import TITLES
 
-__all__ = ["Difference", "Evaluated", "findings", "has_no_ideal_points", "is_popularity_in_disguise"]
+__all__ = [
+    "Difference",
+    "Evaluated",
+    "Outcome",
+    "Worth",
+    "best_model",
+    "findings",
+    "has_no_ideal_points",
+    "headline",
+    "is_popularity_in_disguise",
+    "outcome_of",
+    "tests_ideal_points",
+    "worth_of",
+    "worth_of_metric",
+]
 
-# Learnt metrics that speak through features alone.
-ALONE = tuple(name for name in LEARNT if name not in WITH_ITEM_EFFECTS)
-# Nats an answer below which a difference is of no use to anybody, however sure.
+Outcome = Literal["better", "equal", "worse", "unclear"]
+
+# Learned metrics that speak through features alone.
+ALONE = tuple(name for name in LEARNED if name not in WITH_ITEM_EFFECTS)
+# Nats per answer below which a difference is of no use to anybody, however sure.
 LEAST_DIFFERENCE = 1e-3
+# Two models predict equally well where they differ by no more: nats per answer, and share of answers predicted right.
+MARGIN, ACCURACY_MARGIN = 0.005, 0.01
+# Standard errors on either side of a 90 % interval.
+HALF = float(norm.ppf(0.95))
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference an answer and its standard error, clustered by person."""
+    """A difference per answer and its standard error, clustered by person."""
 
     mean: float
     error: float
@@ -41,7 +74,16 @@ class Difference:
     @property
     def is_clear(self) -> bool:
         """Whether it is above zero by more than two standard errors, and large enough to matter."""
-        return bool(self.mean > max(2.0 * self.error, LEAST_DIFFERENCE))
+        return self.mean > LEAST_DIFFERENCE and self.mean > 2.0 * self.error  # never where the error is NaN
+
+    @property
+    def reversed(self) -> Difference:
+        """The difference seen from the other side."""
+        return Difference(-self.mean, self.error)
+
+    def is_within(self, margin: float) -> bool:
+        """Return whether its 90 % interval lies within ± `margin`."""
+        return abs(self.mean) + HALF * self.error <= margin
 
 
 class Evaluated(Protocol):
@@ -53,47 +95,184 @@ class Evaluated(Protocol):
     @property
     def models(self) -> Sequence[str]: ...
 
+    @property
+    def saved(self) -> str | None:
+        """The model that is the saved one; None where it is not known, or not among them."""
+        ...
+
     def mean(self, split: str, model: str, measure: str = "log_likelihood") -> float:
         """Return the mean of a measure over repeats."""
         ...
 
     def difference(self, split: str, model: str, other: str, measure: str = "log_likelihood") -> Difference:
-        """Return by how much `model` beats `other` an answer."""
+        """Return by how much `model` beats `other` per answer."""
         ...
 
 
+# ---------------------------------------------------------------------------------------------- comparisons
+
+
+def outcome_of(likelihood: Difference, accuracy: Difference) -> Outcome:
+    """Return what the differences of two models say of the first."""
+    if likelihood.is_within(MARGIN) and abs(accuracy.mean) <= ACCURACY_MARGIN:
+        return "equal"
+    if likelihood.is_clear:
+        return "better"
+    return "worse" if likelihood.reversed.is_clear else "unclear"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A model beside another on one split: by how much it is ahead, and what that says."""
+
+    split: str
+    model: str
+    other: str
+    likelihood: Difference
+    accuracy: Difference
+
+    @staticmethod
+    def of(evaluation: Evaluated, split: str, model: str, other: str) -> Compared:
+        """Compare two models on a split."""
+        gains = (evaluation.difference(split, model, other, name) for name in ("log_likelihood", "accuracy"))
+        return Compared(split, model, other, *gains)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the differences say of the model."""
+        return outcome_of(self.likelihood, self.accuracy)
+
+    @property
+    def figures(self) -> str:
+        """The differences, in parentheses."""
+        gain, right = self.likelihood, 100 * self.accuracy.mean
+        return f"({gain.mean:+.4f} ± {gain.error:.4f} nats per answer, {right:+.2f} points of accuracy)"
+
+    @property
+    def although(self) -> str:
+        """A clause where the likelihood says one thing and the accuracy clearly another, after a comma."""
+        right = self.accuracy.mean * {"better": 1.0, "worse": -1.0}.get(self.outcome, 0.0)
+        return ", although fewer of its predictions are right" if right < -ACCURACY_MARGIN else ""
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What a learned metric is worth on one split.
+
+    Attributes
+    ----------
+    against : Compared
+        With the best baseline.
+    alone : Compared or None
+        With the same model without a metric; None where that was not evaluated.
+    best : str
+        The model of the highest likelihood among all.
+    """
+
+    against: Compared
+    alone: Compared | None
+    best: str
+
+    @property
+    def split(self) -> str:
+        """Where it was measured."""
+        return self.against.split
+
+    @property
+    def outcome(self) -> Outcome:
+        """Whether the metric is worth using: credit goes to it only for what the model lacks without it."""
+        if self.against.outcome == "better" and self.alone is not None:
+            return self.alone.outcome
+        return self.against.outcome
+
+
+def best_model(evaluation: Evaluated, split: str, names: Sequence[str] | None = None) -> str | None:
+    """Return the model of the highest likelihood among those named, or all; None where none of them was evaluated."""
+    here = [model for model in evaluation.models if names is None or model in names]
+    return max(here, key=lambda model: evaluation.mean(split, model)) if here else None
+
+
+def _judged(evaluation: Evaluated, split: str) -> str | None:
+    """Return the model that sentences are about: the saved one where it is known and has a metric."""
+    saved = evaluation.saved
+    return saved if saved in LEARNED and saved in evaluation.models else best_model(evaluation, split, LEARNED)
+
+
+def worth_of(evaluation: Evaluated, split: str) -> Worth | None:
+    """Return what a learned metric is worth on a split; None without a learned metric or a baseline."""
+    model, baseline = _judged(evaluation, split), best_model(evaluation, split, BASELINES)
+    best = best_model(evaluation, split)
+    if model is None or baseline is None or best is None:
+        return None
+    return Worth(Compared.of(evaluation, split, model, baseline), _alone(evaluation, split, model), best)
+
+
+def _alone(evaluation: Evaluated, split: str, model: str) -> Compared | None:
+    twin = WITHOUT_METRIC.get(model)
+    return Compared.of(evaluation, split, model, twin) if twin in evaluation.models and twin is not None else None
+
+
+def worth_of_metric(evaluation: Evaluated) -> dict[str, list[Compared]]:
+    """Return, for every model with a metric whose twin without one was evaluated, what the metric adds per split."""
+    found = {model: [_alone(evaluation, split, model) for split in evaluation.splits] for model in evaluation.models}
+    return {model: [c for c in row if c is not None] for model, row in found.items() if None not in row and row}
+
+
+# ------------------------------------------------------------------------------------------------- warnings
+
+
 def has_no_ideal_points(evaluation: Evaluated) -> bool:
-    """Return whether the symmetric fit clearly beats the metric."""
+    """Return whether the judged model clearly predicts better with any symmetric matrix in place of its metric."""
     gain = _without_a_distance(evaluation)
     return gain is not None and gain.is_clear
 
 
+def tests_ideal_points(evaluation: Evaluated) -> bool:
+    """Return whether the models were evaluated that tell whether people have ideal points."""
+    return _without_a_distance(evaluation) is not None
+
+
 def _without_a_distance(evaluation: Evaluated) -> Difference | None:
-    if not {"symmetric", "population-free"} <= set(evaluation.models):
+    with_items = evaluation.saved in WITH_ITEM_EFFECTS and "symmetric-items" in evaluation.models
+    model = "population-items" if with_items else "population-free"
+    other = WITHOUT_DISTANCE[model]
+    if not {model, other} <= set(evaluation.models):
         return None
     split = "pairs" if "pairs" in evaluation.splits else evaluation.splits[0]
-    return evaluation.difference(split, "symmetric", "population-free")
+    return evaluation.difference(split, other, model)
 
 
 def is_popularity_in_disguise(evaluation: Evaluated) -> bool:
     """Return whether the metric's gain over linear utilities does not carry over to new items."""
-    metric = _best_of(evaluation, "pairs", ALONE)
-    if metric is None or "linear" not in evaluation.models or not {"pairs", "items"} <= set(evaluation.splits):
+    if not {"pairs", "items"} <= set(evaluation.splits) or "linear" not in evaluation.models:
+        return False
+    saved = evaluation.saved
+    metric = saved if saved in LEARNED and saved in evaluation.models else best_model(evaluation, "pairs", ALONE)
+    if metric not in ALONE:
         return False
     warm, cold = (evaluation.difference(split, metric, "linear") for split in ("pairs", "items"))
     return warm.is_clear and not cold.is_clear and cold.mean < 0.5 * warm.mean
 
 
-def findings(evaluation: Evaluated) -> list[str]:
-    """Return the sentences."""
-    compared = [found for split in evaluation.splits if (found := _compared(evaluation, split))]
-    sentences = [_in_short(compared)] if len(compared) > 1 else []
-    sentences += [_worth(evaluation, found) for found in compared]
+# ------------------------------------------------------------------------------------------------ sentences
+
+
+def findings(evaluation: Evaluated, *, no_distance: bool | None = None) -> list[str]:
+    """Return the sentences: the verdict in short, then every split, then what to be careful about.
+
+    `no_distance` says whether the crowd has no ideal points, where the reader knows better than this evaluation; None:
+    as the evaluation says.
+    """
+    found = [worth for split in evaluation.splits if (worth := worth_of(evaluation, split))]
+    unlike = has_no_ideal_points(evaluation) if no_distance is None else no_distance
+    sentences = [headline(evaluation, found, no_distance=unlike)] if found else []
+    sentences += [_sentence(worth, evaluation.saved) for worth in found]
     gain = _without_a_distance(evaluation)
     if gain is not None and gain.is_clear:
         sentences.append(
-            "Warning: this crowd does not look as if it had ideal points: a quadratic that need not be a distance "
-            f"predicts better by {gain.mean:.4f} ± {gain.error:.4f} nats an answer."
+            "Warning: do not read the metric as a distance: this crowd does not look as if it had ideal points. A "
+            f"quadratic that need not be a distance predicts better by {gain.mean:.4f} ± {gain.error:.4f} nats per "
+            "answer."
         )
     if is_popularity_in_disguise(evaluation):
         sentences.append(
@@ -105,65 +284,73 @@ def findings(evaluation: Evaluated) -> list[str]:
 
 def _undisguised(evaluation: Evaluated) -> str:
     """Return the remedy, in a sentence after a blank, where it was tried and is one."""
-    plain, beside = (_best_of(evaluation, "items", names) for names in (ALONE, WITH_ITEM_EFFECTS))
+    plain, beside = (best_model(evaluation, "items", names) for names in (ALONE, WITH_ITEM_EFFECTS))
     if plain is None or beside is None or not evaluation.difference("items", beside, plain).is_clear:
         return ""
-    return f" With utilities of the items beside it ({beside}) it need not be."
+    return f" With effects of the items beside it ({beside}) it need not be."
 
 
-def _best_of(evaluation: Evaluated, split: str, names: tuple[str, ...]) -> str | None:
-    here = [model for model in evaluation.models if model in names]
-    if not here or split not in evaluation.splits:
-        return None
-    return max(here, key=lambda model: evaluation.mean(split, model))
+def headline(evaluation: Evaluated, found: Sequence[Worth], *, no_distance: bool = False) -> str:
+    """Return one plain sentence for all splits, that weighs whether a distance describes this crowd."""
+    where = {
+        outcome: _joined([worth.split for worth in found if worth.outcome == outcome])
+        for outcome in ("better", "equal", "worse", "unclear")
+    }
+    rest = [
+        text
+        for outcome, text in (
+            ("equal", f"for {where['equal']} it makes no difference that matters"),
+            ("worse", f"for {where['worse']} models without it predict better"),
+            ("unclear", f"for {where['unclear']} these answers cannot tell"),
+        )
+        if where[outcome]
+    ]
+    what = "the learned metric" if evaluation.saved in LEARNED else "a learned metric"
+    if not where["better"]:
+        if not where["equal"] and not where["worse"]:
+            return f"In short: these answers cannot tell whether {what} is worth using for prediction."
+        if where["unclear"]:
+            lead = f"these answers do not show that {what} is worth using for prediction"
+        else:
+            lead = f"{what} is not worth using for prediction"
+        return f"In short: {lead}: {', '.join(rest)}."
+    tail = f"; {', '.join(rest)}" if rest else ""
+    if no_distance:
+        return (
+            f"In short: {what} helps to predict {where['better']}{tail}. But use it for predictions only, not as a "
+            "distance: this crowd does not look as if it had ideal points."
+        )
+    return f"In short: {what} is worth using for {where['better']}{tail}."
 
 
-@dataclass(frozen=True)
-class _Compared:
-    """The best learnt metric of a split beside its best baseline; outcome: 1 clearly better, −1 clearly worse, or 0."""
-
-    split: str
-    metric: str
-    baseline: str
-    gain: Difference
-    outcome: int
-
-
-def _compared(evaluation: Evaluated, split: str) -> _Compared | None:
-    metric, baseline = _best_of(evaluation, split, LEARNT), _best_of(evaluation, split, BASELINES)
-    if metric is None or baseline is None:
-        return None
-    gain, loss = evaluation.difference(split, metric, baseline), evaluation.difference(split, baseline, metric)
-    return _Compared(split, metric, baseline, gain, int(gain.is_clear) - int(loss.is_clear))
-
-
-def _worth(evaluation: Evaluated, found: _Compared) -> str:
-    """Return whether a learnt metric is worth using on one split."""
-    split, metric, baseline, gain = found.split, found.metric, found.baseline, found.gain
-    right = 100 * (evaluation.mean(split, metric, "accuracy") - evaluation.mean(split, baseline, "accuracy"))
-    figures = f"({gain.mean:+.4f} ± {gain.error:.4f} nats an answer, {right:+.2f} points of accuracy)"
+def _sentence(worth: Worth, saved: str | None) -> str:
+    """Return what was found on one split."""
+    against, alone = worth.against, worth.alone
+    baseline = against.other
+    model = f"the {'saved model' if against.model == saved else 'learned metric'} ({against.model})"
     text = {
-        1: f"a learnt metric ({metric}) predicts better than every baseline; the best of them is {baseline}",
-        0: f"a learnt metric ({metric}) and {baseline} predict equally well, as far as these answers can tell",
-        -1: f"a learnt metric is not worth using: {baseline} predicts better than {metric}",
-    }[found.outcome]
-    return f"{TITLES[split]}: {text} {figures}."
+        "better": f"{model} predicts better than every baseline, of which {baseline} is the best",
+        "equal": f"{model} and {baseline}, the best baseline, predict equally well",
+        "worse": f"{baseline}, the best baseline, predicts better than {model}",
+        "unclear": f"these answers cannot tell whether {model} or {baseline}, the best baseline, predicts better",
+    }[against.outcome]
+    own = ""
+    if alone is not None:
+        same = alone.other == baseline
+        own = f" The baseline {baseline} is the same model without the metric." if same else f" {_of_the_metric(alone)}"
+    figures = f"{against.although} {against.figures}"
+    return f"{TITLES[worth.split]}: {text}{figures}.{own} Best in the table: {worth.best}."
 
 
-def _in_short(compared: Sequence[_Compared]) -> str:
-    """Return one plain sentence for all splits."""
-    where = {outcome: _joined([c.split for c in compared if c.outcome == outcome]) for outcome in (1, 0, -1)}
-    if not where[1]:
-        return "In short: a learnt metric is not worth using for prediction; simpler models do as well or better."
-    if not where[0] and not where[-1]:
-        return f"In short: a learnt metric is worth using for {where[1]}."
-    rest = [f"for {where[0]} simpler models do as well"] if where[0] else []
-    rest += (
-        [f"for {where[-1]} they do better" if rest else f"for {where[-1]} simpler models do better"]
-        if where[-1]
-        else []
-    )
-    return f"In short: a learnt metric is worth using for {where[1]}; {', '.join(rest)}."
+def _of_the_metric(alone: Compared) -> str:
+    text = {
+        "better": f"The metric itself helps: without it ({alone.other}) the same model is worse",
+        "equal": f"The metric itself adds nothing that matters: without it ({alone.other}) the same model is as good",
+        "worse": f"The metric itself hurts: without it ({alone.other}) the same model is better",
+        "unclear": f"Whether the metric itself helps, against the same model without it ({alone.other}), these answers "
+        "cannot tell",
+    }[alone.outcome]
+    return f"{text} {alone.figures}."
 
 
 def _joined(splits: Sequence[str]) -> str:

@@ -1,9 +1,10 @@
-"""One self-contained page on what was learnt: from a saved model, a diagnosis and, where there is one, an evaluation.
+"""One self-contained page on what was learned: from a saved model, a diagnosis and, where there is one, an evaluation.
 
 ::
 
     changes.py      what the metric changed: neighbours, pairs that moved
-    directions.py   what the crowd cares about, and how sure that is
+    importance.py   what moves choices, and how sure that is
+    directions.py   how differences between items add up to a distance
     warnings.py     what to be careful about, and whether the metric is worth using
     pictures.py     inline SVG
     page.py         everything together, as HTML

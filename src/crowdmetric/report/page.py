@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 from crowdmetric._version import __version__
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError, MissingExtraError
+from crowdmetric.evaluate.splits import TITLES
+from crowdmetric.evaluate.verdict import best_model, worth_of_metric
 from crowdmetric.identifiability import Diagnosis
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.changes import Moves, moved_pairs, neighbours
 from crowdmetric.report.directions import Directions, find_directions
+from crowdmetric.report.importance import FeatureImportance, feature_importance
 from crowdmetric.report.pictures import eigenvalue_picture, evaluation_picture, plane_picture
 from crowdmetric.report.style import STYLE
 from crowdmetric.report.warnings import Evaluated, warnings_of, worth_using
@@ -25,14 +28,14 @@ __all__ = ["report_page"]
 
 Array = NDArray[np.float64]
 
-SHOWN_ITEMS, SHOWN_DIRECTIONS, SHOWN_FEATURES = 5, 6, 4
+SHOWN_ITEMS, SHOWN_DIRECTIONS, SHOWN_FEATURES, SHOWN_IMPORTANT = 5, 6, 4, 12
 # A feature is named in a direction if its part is at least this share of the largest.
 NAMED = 0.25
 # Strengths below this share of the largest are zero but for rounding.
 UNSEEN = 1e-9
 # A direction is settled if it is known better than to this many degrees.
 SETTLED = 30.0
-SPLIT_TITLES = {"pairs": "New questions to known people", "people": "New people", "items": "New items"}
+OUTCOMES = {"better": "better", "equal": "equally good", "worse": "worse", "unclear": "cannot tell"}
 
 
 def report_page(
@@ -56,7 +59,8 @@ def report_page(
     diagnosis : Diagnosis, optional
         Of the same answers; without it nothing is said about identifiability.
     evaluation : crowdmetric.evaluate.Evaluation, optional
-        How well models predict hidden answers.
+        How well models predict hidden answers. Where it knows which of them was saved (`Evaluation.of_saved`), tables
+        mark that one and sentences are about it.
     choices : sequence of str
         What was chosen and why, a sentence each.
     suggestion : str
@@ -79,10 +83,11 @@ def report_page(
     if model.items is None:
         raise DataError("the model was fitted to vectors and has no items; a report needs PopulationMetric(items=…)")
     found = find_directions(model, model.items)
-    careful = warnings_of(model, diagnosis, evaluation) + ([_sentence(suggestion)] if suggestion else [])
+    careful = warnings_of(model, diagnosis, evaluation, comparisons) + ([_sentence(suggestion)] if suggestion else [])
     sections = [
         _summary(model, worth_using(model, evaluation), careful, choices),
         _identifiability(diagnosis),
+        _importance(model, comparisons),
         _directions(found, model.feature_names, model.items),
         _changes(model, _shown(model, comparisons), _called(model, item_names)),
         _prediction(evaluation),
@@ -91,7 +96,7 @@ def report_page(
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
-        f"<title>crowdmetric: what was learnt</title><style>{STYLE}</style>"
+        f"<title>crowdmetric: what was learned</title><style>{STYLE}</style>"
     )
     footer = f'<footer class="small">crowdmetric {__version__}. This page holds everything it shows.</footer>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{"".join(sections)}{footer}</body></html>\n'
@@ -153,7 +158,7 @@ def _number(value: float) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return f"{100 * share:.0f} %".replace("-0 %", "0 %").replace("-", "−")
 
 
 # ------------------------------------------------------------------------------------------------- sections
@@ -168,7 +173,7 @@ def _summary(model: SavedModel, worth: Sequence[str], careful: Sequence[str], ch
         f"<header><h1>How this crowd sees similarity</h1>"
         f'<p class="small">{html.escape(counted)}; {len(model.metric)} features; '
         f"{html.escape(model.description['estimator'])}.{html.escape(steps)}</p></header>"
-        f'<section class="lead"><h2>Is a learnt metric worth using here?</h2>{_paragraphs(worth)}</section>'
+        f'<section class="lead"><h2>Is a learned metric worth using here?</h2>{_paragraphs(worth)}</section>'
         f"{warning}"
         + (
             f"<details open><summary>Choices made, and why</summary>{_list([_sentence(c) for c in choices])}</details>"
@@ -192,6 +197,40 @@ def _identifiability(diagnosis: Diagnosis | None) -> str:
         if line:
             parts.append(f"<p>{_text(line)}</p>")
     return f"<section><h2>What these answers can teach</h2>{''.join(parts)}</section>"
+
+
+def _importance(model: SavedModel, comparisons: Comparisons | None) -> str:
+    try:
+        found = feature_importance(model, comparisons)
+    except DataError as error:
+        return f"<section><h2>What moves choices</h2><p>{_text(_sentence(str(error)))}</p></section>"
+    interval = ["90 % interval"] if found.has_intervals else []
+    head = ["feature", "share", *interval, "all want more or less", "all want a middle", "people differ", "preferred"]
+    rows = [_important(found, j) for j in found.order[:SHOWN_IMPORTANT].tolist()]
+    left = found.shares[found.order[SHOWN_IMPORTANT:]]
+    if left.size:
+        rows.append([f"{left.size} other features", _percent(left.sum()), *([""] * (len(head) - 2))])
+    if model.fitted.get("item_effects_") is not None:
+        name = "the items themselves, beyond their features"
+        rows.append([name, _percent(found.item_share), *([""] * (len(head) - 2))])
+    whose = "of the pairs asked about" if comparisons is not None else "of all pairs of items"
+    explained = (
+        f"How much each feature moves people's choices between two items {whose}, as a share of what all of them do "
+        "(mean squares); shares add up to 100 %. Three columns say how a share arises: everybody wants more of a "
+        "feature, or everybody less; everybody wants a middle, which is what a metric shows; or people differ. "
+        f"The last column is about an item of the mean kind. {found.covers}"
+    )
+    return (
+        f"<section><h2>What moves choices</h2><p>{_text(found.sentence())}</p>"
+        f'{_table(head, rows, range(1, len(head) - 1))}<p class="small">{html.escape(explained)}</p></section>'
+    )
+
+
+def _important(found: FeatureImportance, j: int) -> list[str]:
+    """Return a row of the table of importance."""
+    interval = [f"{_percent(found.low[j])} to {_percent(found.high[j])}"] if found.has_intervals else []
+    parts = [_percent(part[j]) for part in (found.steady, found.bent, found.own)]
+    return [found.names[j], _percent(found.shares[j]), *interval, *parts, found.taste(j)]
 
 
 def _directions(found: Directions, names: Sequence[str], items: Array) -> str:
@@ -229,7 +268,8 @@ def _directions(found: Directions, names: Sequence[str], items: Array) -> str:
             caption += " Thin curves: metrics that the answers allow as well."
         pictures += _picture(lambda: plane_picture(found, items), caption)
     return (
-        "<section><h2>What the crowd cares about</h2>"
+        "<section><h2>How differences between items add up to a distance</h2><p>This is the metric itself. Tastes for "
+        "more or less of a feature do not show in it: see what moves choices, above.</p>"
         f'{_table(head, rows, range(2, len(head)))}<p class="small">{html.escape(explained)}</p>'
         f'<div class="pictures">{pictures}</div></section>'
     )
@@ -281,12 +321,12 @@ def _changes(model: SavedModel, shown: NDArray[np.intp], ids: Sequence[str]) -> 
     before = "their features" if model.preprocessing is None else "their features after preprocessing"
     agreement = "" if np.isnan(moves.agreement) else f", and distances correlate by {moves.agreement:.2f} (ranks)"
     lead = (
-        f"Before: Euclidean distance of {before}. After: the learnt distance. Over all items, {_percent(near.kept)} "
+        f"Before: Euclidean distance of {before}. After: the learned distance. Over all items, {_percent(near.kept)} "
         f"of the {k} nearest stay among the {k} nearest{agreement}."
     )
     return (
         f"<section><h2>What the metric changed</h2><p>{html.escape(lead)}</p><h3>Nearest items</h3>"
-        f"{_table(['item', 'nearest before', 'nearest as learnt (* new)'], rows)}"
+        f"{_table(['item', 'nearest before', 'nearest as learned (* new)'], rows)}"
         f"<h3>Pairs that moved most</h3>{_moves(moves, ids)}</section>"
     )
 
@@ -303,7 +343,7 @@ def _moves(moves: Moves, ids: Sequence[str]) -> str:
     if not rows:
         return "<p>No pair changed its place: distances are ordered as before.</p>"
     return (
-        _table(["item", "item", "before", "as learnt", "moved"], rows, (2, 3))
+        _table(["item", "item", "before", "as learned", "moved"], rows, (2, 3))
         + '<p class="small">Place among all pairs by distance: 0 % the closest, 100 % the farthest.</p>'
     )
 
@@ -313,24 +353,53 @@ def _prediction(evaluation: Evaluated | None) -> str:
         return ""
     parts = []
     for split in evaluation.splits:
-        best = max(evaluation.models, key=lambda model: evaluation.mean(split, model))
         rows = [
             [
-                model + (" (best)" if model == best else ""),
+                _marked(model, evaluation, best_model(evaluation, split)),
                 f"{100 * evaluation.mean(split, model, 'accuracy'):.1f} %",
                 f"{evaluation.mean(split, model):.4f} ± {evaluation.error(split, model):.4f}",
                 f"{evaluation.mean(split, model, 'calibration_slope'):.2f}",
             ]
             for model in evaluation.models
         ]
-        head = ["model", "accuracy", "log-likelihood an answer", "calibration slope"]
-        parts.append(f"<h3>{html.escape(SPLIT_TITLES.get(split, split))}</h3>{_table(head, rows, (1, 2, 3))}")
+        head = ["model", "accuracy", "log-likelihood per answer", "calibration slope"]
+        parts.append(f"<h3>{html.escape(TITLES.get(split, split))}</h3>{_table(head, rows, (1, 2, 3))}")
+    saved = (
+        f"The saved model is {evaluation.saved}, fitted here without what was hidden."
+        if evaluation.saved in evaluation.models
+        else "The saved model itself is not among those compared."
+    )
     picture = _picture(lambda: evaluation_picture(evaluation.plot()), "How well hidden answers are predicted.")
     notes = [text for text in evaluation.findings() if text.startswith("Note:")]
     return (
         "<section><h2>How well it predicts</h2><p>Answers were hidden, and every model predicted them. A calibration "
-        "slope below 1 says that a model is too sure of itself.</p>"
-        f'{"".join(parts)}<div class="wide">{picture}</div>{_list(notes)}</section>'
+        f"slope below 1 says that a model is too sure of itself. {_text(saved)}</p>"
+        f'{"".join(parts)}{_alone(evaluation)}<div class="wide">{picture}</div>{_list(notes)}</section>'
+    )
+
+
+def _marked(model: str, evaluation: Evaluated, best: str | None) -> str:
+    marks = [word for word, said in (("best", model == best), ("saved", model == evaluation.saved)) if said]
+    return f"{model} ({', '.join(marks)})" if marks else model
+
+
+def _alone(evaluation: Evaluated) -> str:
+    """Return the table of what the metric of every model adds to it."""
+    found = worth_of_metric(evaluation)
+    if not found:
+        return ""
+    rows = [
+        [
+            _marked(model, evaluation, None),
+            row[0].other,
+            *(f"{c.likelihood.mean:+.4f} ± {c.likelihood.error:.4f} ({OUTCOMES[c.outcome]})" for c in row),
+        ]
+        for model, row in found.items()
+    ]
+    head = ["model", "the same without a metric", *(TITLES.get(split, split) for split in evaluation.splits)]
+    return (
+        "<h3>What the metric alone adds</h3><p>Each model against itself without its metric, in nats per answer: what "
+        "a model gains by other means is not the metric's.</p>" + _table(head, rows, range(2, len(head)))
     )
 
 

@@ -1,14 +1,21 @@
-"""What a reader should be careful about, and one sentence on whether the metric is worth using.
+"""What a reader should be careful about, and in plain words whether the metric is worth using.
 
 Rules, for a population or a matched fit (S its symmetric fit, C the covariance of svec S):
 
 no ideal points
     Let W (d, k) span the directions in which S is negative, x = svec(WᵀSW). A crowd with ideal points has x = 0 at most
     by chance: ``xᵀ Cov(x)⁻¹ x`` is compared with χ² of k(k+1)/2 + k(d − k) degrees of freedom, which also pays for
-    choosing W (that many parameters has a symmetric matrix of rank k). Said below a p-value of 0.01.
+    choosing W (that many parameters has a symmetric matrix of rank k). Said below a p-value of 0.01. Where hidden
+    answers were predicted with and without the constraint, they decide how grave it is.
 another shape than the identity
     With e the part of S/c, c = tr S/d, that is no multiple of the identity: ``eᵀ Cov(e)⁻¹ e`` against χ² of p − 1
-    degrees of freedom. The scale, known less surely, drops out.
+    degrees of freedom. The scale, known less surely, drops out. It says that the metric has a shape of its own, and
+    not that it predicts anything.
+shape not determined
+    The metric is close to zero (`NO_METRIC`), or the answers determine less than 95 % of the shape's parameters. The
+    cause is looked for: fewer than 5 answers per parameter of the metric and the mean, or few items: where people
+    scatter freely or items have effects, a metric shows only in how much each item is liked by all, so that 5 items
+    per parameter are wanted, else one.
 """
 
 from __future__ import annotations
@@ -21,10 +28,14 @@ from numpy.typing import NDArray
 from scipy.linalg import lstsq
 from scipy.stats import chi2
 
+from crowdmetric.comparisons import Comparisons
 from crowdmetric.estimators.population_verdict import AGREEMENT, BIASED, LOOSE_SCALE
+from crowdmetric.estimators.units import Units
+from crowdmetric.evaluate.verdict import Difference, has_no_ideal_points, tests_ideal_points
 from crowdmetric.identifiability import Diagnosis
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.directions import symmetric_fit
+from crowdmetric.solvers.population import NO_METRIC
 from crowdmetric.symmetric import degrees_of_freedom, svec
 
 __all__ = ["Evaluated", "not_ideal_points", "shape_test", "warnings_of", "worth_using"]
@@ -34,8 +45,8 @@ Array = NDArray[np.float64]
 UNLIKELY = 0.01
 # Share of the shape's parameters that answers should determine.
 DETERMINED = 0.95
-# Answers for each parameter of the metric below which there are too few, whatever the estimator.
-FEW_ANSWERS = 5
+# Answers per parameter of the metric, and items per parameter of metric and mean, below which there are too few.
+FEW_ANSWERS = FEW_ITEMS = 5
 # Standard errors that an approximate integral may move an entry of the metric by before it is said.
 NOTICEABLE = 0.5
 
@@ -49,6 +60,15 @@ class Evaluated(Protocol):
     @property
     def models(self) -> Sequence[str]: ...
 
+    @property
+    def saved(self) -> str | None:
+        """Which of the models is the saved one, where it is known."""
+        ...
+
+    def difference(self, split: str, model: str, other: str, measure: str = "log_likelihood") -> Difference:
+        """Return by how much `model` beats `other` per answer."""
+        ...
+
     def mean(self, split: str, model: str, measure: str = "log_likelihood") -> float:
         """Return the mean of a measure over repeats."""
         ...
@@ -57,8 +77,11 @@ class Evaluated(Protocol):
         """Return its standard error."""
         ...
 
-    def findings(self) -> list[str]:
-        """Return what follows, a sentence each; those to be careful about begin with 'Warning:'."""
+    def findings(self, *, no_distance: bool | None = None) -> list[str]:
+        """Return what follows, a sentence each; those to be careful about begin with 'Warning:'.
+
+        `no_distance` says whether the crowd has no ideal points, where that is known from elsewhere.
+        """
         ...
 
     def plot(self) -> Any:
@@ -109,20 +132,19 @@ def _squared_length(x: Array, covariance: Array) -> float:
     return float(x @ lstsq(covariance, x, cond=1e-12, lapack_driver="gelsy")[0])
 
 
-def warnings_of(model: SavedModel, diagnosis: Diagnosis | None, evaluation: Evaluated | None = None) -> list[str]:
-    """Return sentences, the gravest first."""
-    fitted, d = model.fitted, len(model.metric)
-    p = degrees_of_freedom(d)
+def warnings_of(
+    model: SavedModel,
+    diagnosis: Diagnosis | None,
+    evaluation: Evaluated | None = None,
+    comparisons: Comparisons | None = None,
+) -> list[str]:
+    """Return sentences, the gravest first; `comparisons` are the answers that the model was fitted to."""
+    fitted = model.fitted
     texts = []
     if evaluation is not None:
         texts += [text.removeprefix("Warning: ") for text in evaluation.findings() if text.startswith("Warning: ")]
-    known = symmetric_fit(model)
-    if known is not None and not_ideal_points(*known) < UNLIKELY:
-        texts.append(
-            "This crowd does not look as if it had ideal points: without the constraint that it be a distance, the fit "
-            f"has negative eigenvalues (down to {np.linalg.eigvalsh(known[0])[0]:.3g}) that chance does not explain. "
-            "In those directions people prefer extremes to anything in between, and a distance describes them badly."
-        )
+        texts = [text[:1].upper() + text[1:] for text in texts]
+    texts += _no_ideal_points(model, evaluation)
     if abs(fitted.get("question_bias_", 0.0)) > BIASED:
         texts.append(
             f"Questions look chosen for the people who answered them (z = {fitted['question_bias_']:.1f}), which "
@@ -140,11 +162,11 @@ def warnings_of(model: SavedModel, diagnosis: Diagnosis | None, evaluation: Eval
             f"Whatever is assumed, these answers say nothing about {missing:,} of the {diagnosis.dimensions:,} degrees "
             f"of freedom of the metric{out}; what is shown there is a convention."
         )
-    texts += _too_few(model, p)
-    if fitted.get("scale_error_", 0.0) > LOOSE_SCALE:
+    texts += _undetermined(model, comparisons)
+    if fitted.get("scale_error_", 0.0) > LOOSE_SCALE and not _is_near_zero(model, comparisons):
         texts.append(
-            "The scale of the metric is hardly known: answers look free of noise, or say too little about it. Which "
-            "distance is larger can be trusted, how large it is cannot."
+            "The scale of the metric is hardly known: answers look free of noise, or say too little about it. Compare "
+            "distances with each other, and do not rely on how large they are."
         )
     if fitted.get("approximation_error_", 0.0) > NOTICEABLE:
         texts.append(
@@ -163,15 +185,50 @@ def warnings_of(model: SavedModel, diagnosis: Diagnosis | None, evaluation: Eval
     return texts
 
 
-def _too_few(model: SavedModel, p: int) -> list[str]:
-    determined = model.fitted.get("determined_")
-    if determined is not None and determined < DETERMINED * (p - 1):
+def _negative_by_more_than_chance(model: SavedModel) -> bool:
+    known = symmetric_fit(model)
+    return known is not None and not_ideal_points(*known) < UNLIKELY
+
+
+def _no_ideal_points(model: SavedModel, evaluation: Evaluated | None) -> list[str]:
+    """Return what the fit says about ideal points, where hidden answers do not say it already."""
+    if not _negative_by_more_than_chance(model) or (evaluation is not None and has_no_ideal_points(evaluation)):
+        return []
+    least = np.linalg.eigvalsh(model.fitted["symmetric_metric_"])[0]
+    found = (
+        "without the constraint that it be a distance, the fit has negative eigenvalues "
+        f"(down to {least:.3g}) that chance does not explain"
+    )
+    if evaluation is not None and tests_ideal_points(evaluation):
         return [
-            f"Too few answers: they determine about {determined:.0f} of the {p - 1:,} parameters of the metric's "
-            "shape. For the rest the fit leans towards plain Euclidean distance."
+            f"Some people may prefer extremes to anything in between: {found}. But hidden answers are not clearly "
+            "better predicted without the constraint, so that this matters little for predictions."
         ]
-    answers = model.description["data"].get("answers")
-    rank, d = model.description["parameters"].get("rank"), len(model.metric)
+    return [
+        f"Do not read the metric as a distance: this crowd does not look as if it had ideal points. For {found}. In "
+        "those directions people prefer extremes to anything in between, and a distance describes them badly."
+    ]
+
+
+def _undetermined(model: SavedModel, comparisons: Comparisons | None) -> list[str]:
+    """Return what the answers leave open of the metric, and why."""
+    d = len(model.metric)
+    p = degrees_of_freedom(d)
+    determined, answers = model.fitted.get("determined_"), model.description["data"].get("answers")
+    causes = _causes(model, comparisons, answers, p + d)
+    if _is_near_zero(model, comparisons):
+        why = f" One reason may be that {' and that '.join(causes)}." if causes else ""
+        return [
+            "These answers support hardly any metric: it is close to zero, so that its shape means little. Choices "
+            f"follow tastes for more or less of a feature, not distances.{why}"
+        ]
+    if determined is not None and determined < DETERMINED * (p - 1):
+        why = f" One reason is that {' and that '.join(causes)}." if causes else ""
+        return [
+            f"The metric's shape is only partly known: the answers determine about {determined:.1f} of its {p - 1:,} "
+            f"parameters. For the rest the fit leans toward plain Euclidean distance.{why}"
+        ]
+    rank = model.description["parameters"].get("rank")
     if rank is not None and "pseudo_ideal_mean_" in model.fitted:  # elsewhere it is the rank of subspaces
         p = rank * d - rank * (rank - 1) // 2
     if determined is None and answers is not None and answers < FEW_ANSWERS * p:
@@ -179,31 +236,64 @@ def _too_few(model: SavedModel, p: int) -> list[str]:
     return []
 
 
+def _shown(model: SavedModel, comparisons: Comparisons | None) -> NDArray[np.int64]:
+    """Return the rows of the items that were compared; all, where the answers are not at hand."""
+    return np.arange(0 if model.items is None else len(model.items)) if comparisons is None else comparisons.pairs
+
+
+def _is_near_zero(model: SavedModel, comparisons: Comparisons | None) -> bool:
+    """Return whether a metric of a population counts as none, in units in which items have size one."""
+    if model.items is None or "pseudo_ideal_mean_" not in model.fitted:
+        return False
+    size = Units.of(model.items, _shown(model, comparisons)).size
+    return bool(np.trace(model.metric) * size**2 < NO_METRIC * len(model.metric))
+
+
+def _causes(model: SavedModel, comparisons: Comparisons | None, answers: int | None, parameters: int) -> list[str]:
+    """Return clauses on why little is known, for `parameters` of metric and mean; none where no cause is known."""
+    causes = []
+    if answers is not None and answers < FEW_ANSWERS * parameters:
+        causes.append(f"{answers:,} answers are few for the {parameters:,} parameters of a metric and a mean")
+    shown = np.unique(_shown(model, comparisons)).size
+    freely = model.description["parameters"].get("covariance") == "free" or "item_effects_" in model.fitted
+    if 0 < shown < (FEW_ITEMS if freely else 1) * parameters:
+        causes.append(
+            f"{shown:,} items are few for the {parameters:,} parameters of a metric and a mean (more answers about the "
+            "same items will hardly help; more items or fewer features will)"
+        )
+    return causes
+
+
 def worth_using(model: SavedModel, evaluation: Evaluated | None = None) -> list[str]:
-    """Return what is known about whether a learnt metric is worth using here."""
+    """Return what is known about whether a learned metric is worth using here, the plainest sentence first."""
     if evaluation is not None:
-        found = [text for text in evaluation.findings() if not text.startswith(("Warning:", "Note:"))]
+        unlike = has_no_ideal_points(evaluation)
+        if not tests_ideal_points(evaluation):
+            unlike = _negative_by_more_than_chance(model)
+        texts = evaluation.findings(no_distance=unlike)
+        found = [text for text in texts if not text.startswith(("Warning:", "Note:"))]
         if found:
             return found
+    return [
+        "Whether this metric predicts answers better than simpler models was not measured: crowdmetric evaluate does.",
+        _shape(model),
+    ]
+
+
+def _shape(model: SavedModel) -> str:
+    """Return whether the metric's shape is another than that of plain Euclidean distance."""
     known = symmetric_fit(model)
-    unknown = "Whether it predicts answers better than simpler models was not evaluated."
     if known is None:
-        return [f"{model.description['estimator']} does not tell how sure it is of the metric. {unknown}"]
+        return f"{model.description['estimator']} does not tell how sure it is of the metric."
     if len(model.metric) == 1:
-        return [
-            f"With one feature every metric has the same shape: there is nothing to choose but its scale. {unknown}"
-        ]
+        return "With one feature every metric has the same shape: there is nothing to choose but its scale."
     chance = shape_test(*known)
     if np.isnan(chance):
-        return [
-            f"So little is known of the metric's scale that its shape cannot be told apart from a sphere's. {unknown}"
-        ]
+        return "So little is known of the metric's scale that its shape cannot be told apart from a sphere's."
+    sure = "p < 0.0001" if chance < 1e-4 else f"p = {chance:.2g}"
     if chance < UNLIKELY:
-        return [
-            "The answers tell the learnt metric apart from plain Euclidean distance "
-            f"({'p < 0.0001' if chance < 1e-4 else f'p = {chance:.2g}'}), so there is something to use. {unknown}"
-        ]
-    return [
-        f"The answers do not tell the learnt metric apart from plain Euclidean distance (p = {chance:.2g}): stay with "
-        f"the latter until there are more. {unknown}"
-    ]
+        return (
+            f"The answers tell the metric's shape apart from that of plain Euclidean distance ({sure}). That says what "
+            "the metric looks like, not that it is of use."
+        )
+    return f"The answers do not tell the metric's shape apart from that of plain Euclidean distance ({sure})."

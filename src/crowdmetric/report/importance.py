@@ -1,0 +1,391 @@
+"""What moves choices: how much each feature contributes to what people prefer, steady tastes included.
+
+A metric shows curvature alone: a crowd in which everybody wants a lower price has no curvature along the price, and the
+metric is silent about what matters most. Here a feature counts by how much it moves ψ, and with it the choice. Let c be
+the mean of the items as asked about, people v ~ N(μ, Σ), b the items' own effects, and for a pair δ = x − x',
+s = x + x'. Then ψ is a sum over features j, exactly::
+
+    ψ = Σ_j δ_j (ℓ_j + (M(s − 2c))_j + (v − μ)_j) − (b_x − b_x')           ℓ = μ + 2Mc
+
+    steady     δ_j ℓ_j                everybody wants more of it, or less: −ℓ_j is the slope of utility at c
+    bent       δ_j (M(s − 2c))_j      everybody wants a middle, which a metric shows
+    own        δ_j (v − μ)_j          people differ
+
+A feature counts by the mean square of its term ψ_j over pairs and people, which is its variance, as either item may be
+on the left. People are independent of pairs, so that what everybody shares and what differs add up::
+
+    E[ψ_j²] = E[(steady_j + bent_j)²] + E[own_j²]          share_j = E[ψ_j²] / (Σ_k E[ψ_k²] + E[(b_x − b_x')²])
+
+and shares, that of item effects included, add up to 1. The shared part is told apart by the mean squares of its two
+terms. (Covariances E[ψ_j ψ] would add up as well, but a feature whose effect is often made up for by another that comes
+with it, such as a price and a discount, would get a share below zero.)
+
+Preprocessing z = T(x − m) is undone: δ_z = Tδ, so that the terms are those of δ = T⁺δ_z with Tᵀ(ℓ + …), and the sum is
+the same; directions that T threw away move nothing, nor do those in which compared items do not differ (features that
+add up to a constant).
+
+**Intervals** come from draws. Let everybody's v have the posterior mean v̂_k and covariance C_k. By Fisher's identity a
+person's scores in ℓ and in ε, ``Σ → E Σ E`` with ``E = diag exp(ε/2)``, are ::
+
+    g_k = Σ⁻¹(v̂_k − μ)      h_kj = ½ [((v̂_k − μ)(v̂_k − μ)ᵀ + C_k − Σ) Σ⁻¹]_jj         (K, 2d) together
+
+and the inverse of the sum of their outer products is the covariance of the average taste ℓ and of how much people
+differ along each feature. The metric is drawn as well where the model brings draws of it (``metric_draws_``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.errors import DataError
+from crowdmetric.persist import SavedModel
+from crowdmetric.symmetric import project_psd, smat
+
+__all__ = ["FeatureImportance", "feature_importance"]
+
+Array = NDArray[np.float64]
+
+LEVEL = 0.90
+DRAWS = 200
+# Squared differences along a direction, as a share of the largest, below which no pair shows it: features that add up
+# to a constant but for rounding count as constant.
+UNSEEN = 1e-4
+# Pairs that means are taken over, at most.
+MOST_PAIRS = 10_000
+
+
+@dataclass(frozen=True)
+class FeatureImportance:
+    """What each feature, as it came, contributes to choices.
+
+    Attributes
+    ----------
+    names : tuple of str
+    shares : (f,)
+        Of the squared terms of ψ over pairs and people; with `item_share` they add up to 1.
+    low, high : (f,)
+        Ends of a 90 % interval, which includes the share; NaN where nothing is known about people one by one.
+    steady, bent, own : (f,)
+        The parts of a share: everybody wants more or less; everybody wants a middle; people differ.
+    item_share : float
+        Of what features do not say about items.
+    slopes, slope_errors : (f,)
+        By how much ψ favors an item of the mean kind with one spread more of a feature, for the average person, and
+        its standard error (NaN where nothing is known); under the logistic loss these are log-odds.
+    prefer_more : (f,)
+        Share of people who prefer more of it, to the mean item.
+    covers : str
+        A sentence on what the intervals cover.
+    """
+
+    names: tuple[str, ...]
+    shares: Array
+    low: Array
+    high: Array
+    steady: Array
+    bent: Array
+    own: Array
+    item_share: float
+    slopes: Array
+    slope_errors: Array
+    prefer_more: Array
+    covers: str
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """The features (f,), the most important first."""
+        return np.argsort(-self.shares, kind="stable").astype(np.intp)
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether there are intervals."""
+        return bool(np.isfinite(self.low).all())
+
+    def taste(self, feature: int) -> str:
+        """Return which way people want a feature to go, in words."""
+        more = float(self.prefer_more[feature])
+        slope, error = self.slopes[feature], self.slope_errors[feature]
+        if self.has_intervals and not abs(slope) > norm.ppf(0.5 + LEVEL / 2) * error:
+            return "no common direction"
+        if slope == 0.0:
+            return "no common direction"
+        which, share = ("more", more) if slope > 0 else ("less", 1.0 - more)
+        return f"{which}, for {'nearly everybody' if share > 0.99 else f'{100 * share:.0f} % of people'}"
+
+    def sentence(self) -> str:
+        """Return what moves choices most, in plain words."""
+        first, *others = self.order[:3].tolist()
+        taste = self.taste(first)
+        text = f"What moves choices most is {self.names[first]} ({_percent(self.shares[first])})"
+        if taste != "no common direction":
+            which, _, whom = taste.partition(", for ")
+            whom = "nearly everybody prefers" if whom == "nearly everybody" else f"{whom} prefer"
+            text += f": {whom} {which} of it"
+        rest = [f"{self.names[j]} ({_percent(self.shares[j])})" for j in others if self.shares[j] > 0.01]
+        text += f". Next {'come' if len(rest) > 1 else 'comes'} {' and '.join(rest)}." if rest else "."
+        if self.item_share > 0.01:
+            text += f" {_percent(self.item_share)} is about the items themselves, beyond what features say."
+        return text
+
+    def summary(self) -> str:
+        """Return a sentence and a table, the most important feature first."""
+        width = max(map(len, self.names)) + 2
+        lines = [self.sentence(), f"  {'':<{width}}share    90 % interval   all alike   differs   one spread more"]
+        for j in self.order.tolist():
+            interval = f"{_percent(self.low[j])} to {_percent(self.high[j])}" if self.has_intervals else ""
+            lines.append(
+                f"  {self.names[j]:<{width}}{_percent(self.shares[j]):>5}   {interval:>14}   "
+                f"{_percent(self.steady[j] + self.bent[j]):>9}   {_percent(self.own[j]):>7}   "
+                f"{self.slopes[j]:+8.2f}   {self.taste(j)}"
+            )
+        return "\n".join([*lines, self.covers])
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %".replace("-0 %", "0 %").replace("-", "−")
+
+
+def feature_importance(
+    model: SavedModel, comparisons: Comparisons | None = None, *, draws: int = DRAWS, seed: int = 0
+) -> FeatureImportance:
+    """Return what moves choices under the law of people that was saved.
+
+    Parameters
+    ----------
+    model : SavedModel
+        With its items, and with people: a population's law, or everybody's place.
+    comparisons : Comparisons, optional
+        The questions as asked, whose pairs count as often as they were asked; None: all pairs of items alike.
+    draws, seed : int
+        For intervals.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.persist import save_model
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=300, comparisons=3, seed=0)
+    >>> fitted = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> found = feature_importance(save_model(tempfile.mkdtemp(), fitted))
+    >>> round(float(found.shares.sum() + found.item_share), 6)
+    1.0
+    """
+    if model.items is None:
+        raise DataError("the model was fitted to vectors and has no items; importance needs PopulationMetric(items=…)")
+    law = _Law.of(model)
+    asked = _Asked.of(model, comparisons, seed)
+    center = asked.center
+    slope = law.mean + 2.0 * law.metric @ center
+    found = asked.parts(slope, law.metric, law.covariance)
+    shares = found.sum(axis=0)
+    low, high, error, covers = _uncertainty(model, law, asked, slope, shares[:-1], draws, seed)
+    slopes, spreads = -law.beta * (slope @ asked.back), asked.spreads
+    own_spread = np.sqrt(np.maximum(np.einsum("df,de,ef->f", asked.back, law.covariance, asked.back), 1e-300))
+    return FeatureImportance(
+        names=tuple(model.feature_names),
+        shares=shares[:-1],
+        low=low,
+        high=high,
+        steady=found[0, :-1],
+        bent=found[1, :-1],
+        own=found[2, :-1],
+        item_share=float(shares[-1]),
+        slopes=slopes * spreads,
+        slope_errors=law.beta * error * spreads,
+        prefer_more=norm.cdf(-(slope @ asked.back) / own_spread),
+        covers=covers,
+    )
+
+
+# -------------------------------------------------------------------------------------- people and questions
+
+
+@dataclass(frozen=True)
+class _Law:
+    """M, μ, Σ, the items' effects, and everybody's v̂ (K, d) and covariance (K, d, d), where they are known."""
+
+    metric: Array
+    mean: Array
+    covariance: Array
+    effects: Array | None
+    points: Array | None
+    spreads: Array | None
+    beta: float
+
+    @staticmethod
+    def of(model: SavedModel) -> _Law:
+        """Return the law that a model was saved with; of everybody's places, their mean and covariance."""
+        fitted: dict[str, Any] = model.fitted
+        points = fitted.get("pseudo_ideal_points_")
+        points = None if points is None or len(points) < 2 else np.asarray(points, dtype=np.float64)
+        mean, covariance = fitted.get("pseudo_ideal_mean_"), fitted.get("pseudo_ideal_covariance_")
+        if mean is None or covariance is None:
+            if points is None:
+                raise DataError(
+                    f"{model.description['estimator']} learns nothing about people, and without them nobody knows what "
+                    "moves choices; fit PopulationMetric"
+                )
+            mean, covariance = points.mean(axis=0), np.cov(points, rowvar=False, ddof=0).reshape(model.metric.shape)
+        beta = model.description["parameters"].get("beta", 1.0)
+        return _Law(
+            model.metric, mean, covariance, fitted.get("item_effects_"), points,
+            fitted.get("pseudo_ideal_covariances_"), float(beta if isinstance(beta, int | float) else 1.0),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Pairs of items.
+
+    Attributes
+    ----------
+    delta : (T, f)
+        Differences in the features as they came.
+    total : (T, d)
+        Sums s of the pairs, as the fit saw items.
+    effect : (T,)
+        −(b_x − b_x').
+    weight : (T,)
+        Adds up to one.
+    back : (d, f)
+        A slope in what the fit saw, times this, is one in the features as they came: T, less what no pair shows.
+    spreads : (f,)
+        Standard deviations of the features over the items of the pairs.
+    """
+
+    delta: Array
+    total: Array
+    effect: Array
+    weight: Array
+    back: Array
+    spreads: Array
+
+    @staticmethod
+    def of(model: SavedModel, comparisons: Comparisons | None, seed: int) -> _Asked:
+        """Return the pairs asked about, each k-th where they are many; or any pairs of items."""
+        items = model.items
+        assert items is not None
+        if comparisons is None:
+            pairs, weight = _any_pairs(len(items), seed), None
+        else:
+            if comparisons.n_items != len(items):
+                raise DataError(
+                    f"the comparisons are about {comparisons.n_items:,} items, but the model has {len(items):,}; give "
+                    "those it was fitted to"
+                )
+            rows = np.linspace(0, len(comparisons) - 1, min(len(comparisons), MOST_PAIRS)).astype(np.intp)
+            pairs, weight = comparisons.pairs[rows], comparisons.weight[rows]
+        if weight is None or not weight.sum() > 0:
+            weight = np.ones(len(pairs))
+        T = np.eye(items.shape[1]) if model.preprocessing is None else model.preprocessing.matrix_
+        features = items @ np.linalg.pinv(T).T
+        spreads = features[np.unique(pairs)].std(axis=0)
+        effects = model.fitted.get("item_effects_")
+        effects = np.zeros(len(items)) if effects is None else effects
+        left, right = pairs.T
+        return _Asked(
+            features[left] - features[right],
+            items[left] + items[right],
+            effects[right] - effects[left],
+            weight / weight.sum(),
+            _seen(T, features[left] - features[right], spreads),
+            spreads,
+        )
+
+    @property
+    def center(self) -> Array:
+        """The mean item c (d,)."""
+        return 0.5 * self.weight @ self.total
+
+    def parts(self, slope: Array, metric: Array, covariance: Array) -> Array:
+        """Return the shares (3, f + 1): steady, bent and own of every feature, and last those of item effects."""
+        steady = self.delta * (slope @ self.back)
+        bent = self.delta * ((self.total - 2.0 * self.center) @ metric @ self.back)
+        shared, alone, curved = (self.weight @ term**2 for term in (steady + bent, steady, bent))
+        part = alone / np.maximum(alone + curved, 1e-300)
+        own = np.einsum("df,de,ef->f", self.back, covariance, self.back) * (self.weight @ self.delta**2)
+        out = np.zeros((3, shared.size + 1))
+        out[:, :-1] = part * shared, (1.0 - part) * shared, own
+        out[0, -1] = self.weight @ self.effect**2
+        all_of_it = float(out.sum())
+        return out / all_of_it if all_of_it > 0 else out
+
+
+def _seen(T: Array, delta: Array, spreads: Array) -> Array:
+    """Return T (d, f) without what no pair shows: slopes in directions in which compared items do not differ.
+
+    Features that add up to a constant, or repeat each other, leave ψ the same whatever their slopes have in common. The
+    slopes of least size, in units of spreads, are taken; δᵀ times them is the same.
+    """
+    units = np.where(spreads > 0, spreads, 1.0)
+    scaled = delta / units
+    values, vectors = np.linalg.eigh(scaled.T @ scaled)
+    V = vectors[:, values > UNSEEN * max(float(values[-1]), 1e-300)]
+    return (T * units) @ V @ V.T / units
+
+
+def _any_pairs(n_items: int, seed: int) -> NDArray[np.intp]:
+    """Return all pairs of items, or some where they are many."""
+    if n_items * (n_items - 1) // 2 <= MOST_PAIRS:
+        return np.column_stack(np.triu_indices(n_items, 1)).astype(np.intp)
+    rng = np.random.default_rng(seed)
+    first = rng.integers(n_items, size=MOST_PAIRS)
+    return np.column_stack([first, (first + rng.integers(1, n_items, size=MOST_PAIRS)) % n_items]).astype(np.intp)
+
+
+# ------------------------------------------------------------------------------------------------ intervals
+
+
+def _uncertainty(
+    model: SavedModel, law: _Law, asked: _Asked, slope: Array, shares: Array, draws: int, seed: int
+) -> tuple[Array, Array, Array, str]:
+    """Return the ends of intervals (f,), standard errors of slopes (f,), and what they cover."""
+    d = slope.size
+    if law.points is None or len(law.points) <= 2 * d:
+        nothing = np.full(shares.size, np.nan)
+        return nothing, nothing, nothing, "There are no intervals: too little is known about people one by one."
+    C = _people_covariance(law, law.points)
+    rng = np.random.default_rng(seed)
+    metrics = model.fitted.get("metric_draws_")
+    isotropic = model.description["parameters"].get("covariance") == "isotropic"
+    stretch = float(np.trace(model.fitted["ideal_covariance_"])) / d if isotropic else 0.0
+    steps = rng.multivariate_normal(np.zeros(2 * d), C, size=draws, method="eigh")
+    sizes = np.exp(0.5 * np.clip(steps[:, d:], -4.0, 4.0))
+    found = np.empty((draws, shares.size))
+    for n in range(draws):
+        metric, covariance = law.metric, law.covariance
+        if metrics is not None:
+            metric = smat(np.asarray(metrics[n % len(metrics)], dtype=np.float64))
+            covariance = 4.0 * stretch * metric @ metric if isotropic else covariance
+        covariance = covariance * sizes[n][:, None] * sizes[n]
+        found[n] = asked.parts(slope + steps[n, :d], metric, covariance).sum(axis=0)[:-1]
+    low, high = np.quantile(found, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2], axis=0)
+    error = np.sqrt(np.maximum(np.einsum("df,de,ef->f", asked.back, C[:d, :d], asked.back), 0.0))
+    what = "and of the metric" if metrics is not None else "and take the metric as it is"
+    covers = (
+        "Intervals (90 %) cover the uncertainty of the average taste, of how much people differ along each feature, "
+        f"{what}; not whether the model is right."
+    )
+    return np.minimum(low, shares), np.maximum(high, shares), error, covers
+
+
+def _people_covariance(law: _Law, points: Array) -> Array:
+    """Return the covariance (2d, 2d) of ℓ and ε."""
+    away = points - law.mean
+    inverse = np.linalg.pinv(law.covariance, hermitian=True, rcond=1e-10)
+    g = away @ inverse
+    h = 0.5 * away * g
+    if law.spreads is not None:
+        h = h + 0.5 * np.einsum("kde,ed->kd", law.spreads, inverse)
+    scores = np.hstack([g, h - h.mean(axis=0)])  # at the optimum they add up to zero
+    size = np.sqrt(np.sum(scores**2, axis=0))
+    size = np.where(size > 0, size, 1.0)
+    scaled = scores / size
+    return project_psd(np.linalg.pinv(scaled.T @ scaled, hermitian=True, rcond=1e-8) / size[:, None] / size)
