@@ -192,7 +192,7 @@ class Diagnosis:
         return "its one degree of freedom" if self.dimensions == 1 else f"all {self.dimensions:,} degrees of freedom"
 
     def _some(self, low: int, high: int) -> str:
-        """Return ``all 6 degrees of freedom``, ``5 of 6 degrees …``, ``4 to 5 of 6 degrees …``, ``at least 4 of 6 …``."""
+        """Return ``all 6 degrees of freedom``, ``5 of 6 degrees …``, ``4 to 5 of 6 …``, ``at least 4 of 6 …``."""
         if low == self.dimensions:
             return self._all
         many = f"{low:,}" if low == high else f"at least {low:,}" if high == self.dimensions else f"{low:,} to {high:,}"

@@ -174,7 +174,7 @@ def most_revealed(questions: Asked, covariance: str, span: int, common: Array, o
     seen = values > d * np.finfo(float).eps * max(values[-1], 0.0)
     size = float(m @ common[:p, :p] @ m)
     left = size - float(np.sum((cross @ vectors[:, seen]) ** 2 / values[seen]))
-    return degrees_of_freedom(span) - (left <= BLURRED * size)
+    return max(0, degrees_of_freedom(span) - (left <= BLURRED * size))
 
 
 def _some_people(questions: Questions) -> Questions:

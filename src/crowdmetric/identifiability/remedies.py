@@ -50,8 +50,8 @@ def remedies(found: Situation) -> tuple[str, ...]:
     if found.is_population and found.population_rank > found.rank:
         told.append(
             "Ask nothing more, if people may be taken as one population: PopulationMetric (covariance "
-            f"'{found.covariance}') can then learn {found.population_rank:,} of {found.dimensions:,} degrees of freedom "
-            f"instead of {found.rank:,}."
+            f"'{found.covariance}') can then learn {found.population_rank:,} of {found.dimensions:,} degrees of "
+            f"freedom instead of {found.rank:,}."
             + (" First make sure that chance decided who was asked what." if found.suspicious else "")
         )
     told += _items(found)
