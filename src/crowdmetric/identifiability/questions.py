@@ -1,7 +1,7 @@
 """Who was asked what, in the coordinates the verdict is computed in.
 
 Moving all items by one vector, or scaling a feature, changes no rank: a translation adds to every Δ a part that is
-linear in its δ, which people absorb, and a scaling is a change of basis of Sym(R^d). So items are centred, which
+linear in its δ, which people absorb, and a scaling is a change of basis of Sym(R^d). So items are centered, which
 keeps rounding small where they lie far from the origin, and features are brought to one scale where their spreads
 differ so much that the rank would drown in rounding.
 """
@@ -81,7 +81,7 @@ class Questions:
     Attributes
     ----------
     items
-        (N, d) centred, and divided by `unit`.
+        (N, d) centered, and divided by `unit`.
     unit
         (d,) ones, or the features' spreads where those differ a hundredfold.
     pairs
@@ -249,7 +249,7 @@ def read_questions(items: ArrayLike | None, pairs: Any, users: Any) -> Questions
 
 
 def _scaled(catalogue: Array) -> tuple[Array, Array]:
-    """Return the items centred and divided by their units, and the units (d,)."""
+    """Return the items centered and divided by their units, and the units (d,)."""
     spread = np.std(catalogue, axis=0)
     seen = spread > 0
     uneven = np.any(seen) and spread[seen].max() > UNEVEN * spread[seen].min()
