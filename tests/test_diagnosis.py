@@ -102,9 +102,9 @@ def singular_values_of_information(items: np.ndarray, pairs: np.ndarray, free: b
 
 @pytest.mark.parametrize("name", EXPECTED)
 @pytest.mark.parametrize("free", [False, True])
-def test_a_population_reveals_what_its_fisher_information_says(name: str, free: bool) -> None:
+def test_offsets_reveal_what_the_fisher_information_of_a_free_population_says(name: str, free: bool) -> None:
     items, pairs = questions_about(name)
-    found = diagnose(items, pairs, np.arange(len(pairs)))
+    found = diagnose(items, pairs, np.arange(len(pairs)), covariance="free")
     values = singular_values_of_information(items, pairs, free)
     assert found.population_rank == np.sum(values > 1e-5) == EXPECTED[name]
     assert found.rank == 0
@@ -250,9 +250,13 @@ def test_beyond_two_hundred_features() -> None:
     a = svec(found.unidentified_directions)
     np.testing.assert_allclose(a @ a.T, np.eye(len(a)), atol=1e-8)
     generic = simulate_crowd(210, None, None, users=40, comparisons=5, seed=0)
-    found = diagnose(generic.items, generic.pairs, generic.users)
+    found = diagnose(generic.items, generic.pairs, generic.users, covariance="free")
     assert (found.rank, found.silent) == (0, 40)
     assert found.population_bounds == (0, 0)  # 200 answers, 210 dimensions to shift people in
+    assert "can teach nothing either" in found.summary()
+    found = diagnose(generic.items, generic.pairs, generic.users)
+    assert found.population_bounds == (0, 22_155)  # what spreads add is not computed, and not denied
+    assert "at most 22,155 degrees of freedom (what the spread of people adds was not computed" in found.summary()
     assert len(found.unidentified_directions) > 0
 
 
@@ -309,9 +313,9 @@ def test_people_who_add_nothing_are_counted_by_reason() -> None:
     assert found.silent_reasons == {"one answer": 1, "general position": 2, "repeats": 2, "equal items": 1}
     assert (found.people, found.silent, found.spare, found.rank) == (8, 6, 2, 2)
     told = found.summary()
-    assert "6 of 8 people (75 %) add nothing" in told
-    assert "- 1: one answer only" in told
-    assert "- 2: answers to spare, but those follow from their others" in told
+    assert "6 of 8 people (75 %) gave answers that their own position can fully explain" in told
+    assert "- 1: gave one answer only" in told
+    assert "- 2: gave more answers, but those follow from their others" in told
 
 
 # ---------------------------------------------------------------------------------- what is out of reach, by name
@@ -353,9 +357,13 @@ def test_a_yes_no_feature_is_named() -> None:
     pairs = random_pairs(len(items), 400)
     found = diagnose(items, pairs, np.arange(400) // 8, features=["organic", "sweet", "sour"])
     assert (found.rank, found.ceiling, found.two_valued) == (5, 5, (0,))
-    assert found.out_of_reach in {"M[organic, organic] (+1.00)", "M[organic, organic] (-1.00)"}
-    assert "more than two values of 'organic'" in found.summary()
-    assert "No questions about these 120 items could ever teach more than 5 of 6" in found.summary()
+    assert found.out_of_reach == found.free_out_of_reach == "M[organic, organic] (100 % unknown)"
+    told = found.summary()
+    assert "more than two values of 'organic'" in told
+    assert "Unless people scatter equally in all directions, no questions about these 120 items" in told
+    assert (found.population_rank, found.free_rank, found.population_out_of_reach) == (6, 5, "")
+    assert "(PopulationMetric, covariance 'isotropic'), the answers can teach all 6 degrees of freedom." in told
+    assert "(covariance 'free'), the answers can teach no more than if nothing is assumed about people." in told
 
 
 def test_too_few_items_are_counted() -> None:
@@ -488,7 +496,7 @@ def test_the_command_tells_everything(tmp_path, capsys) -> None:
     told = capsys.readouterr().out
     for part in (
         "can teach nothing",
-        "add nothing",
+        "their own position can fully explain",
         "one population",
         "looks safe",
         "What would help",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from math import inf
 
@@ -13,6 +14,7 @@ from crowdmetric.cli import main
 from crowdmetric.errors import DataError
 from crowdmetric.experiments import runner, settings
 from crowdmetric.experiments.learners import LEARNERS, run_cell
+from crowdmetric.experiments.page import write_page
 from crowdmetric.experiments.runner import Progress, run_cells
 from crowdmetric.experiments.settings import FIGURES, Cell, cells_of, figure_named, least_subspaces
 from crowdmetric.experiments.summary import rows_of_figure, summarise
@@ -210,6 +212,23 @@ def test_summary_is_mean_and_deviation_over_runs() -> None:
     assert line["runs"] == 3
     assert line["relative_error_mean"] == pytest.approx(0.3)
     assert line["relative_error_sd"] == pytest.approx(np.std([0.1, 0.2, 0.6], ddof=1))
+
+
+def test_the_page_counts_runs_and_a_single_run_has_no_deviation(tmp_path) -> None:
+    """Of three runs a population has one: it is said, and no ± stands beside one number."""
+    figure = figure_named("exp1-logistic-beta1")
+    assert figure is not None
+    few = [row | {"run": run} for run in range(3) for row in BASE if row["learner"] != "population" or run == 0]
+    (tmp_path / f"{figure.name}.png").write_bytes(b"")
+    for rows, told in ((few, "3 runs per cell (1 of population)"), (BASE, "1 run per cell,")):
+        summary = summarise(rows)
+        page = write_page([figure], summary, tmp_path, command="", seconds=1.0).read_text(encoding="utf-8")
+        assert told in page
+        lines = re.findall(r"<tr><td>.*?</tr>", page)
+        assert len(lines) == len({row["learner"] for row in BASE})
+        for line in lines:
+            assert ("±" in line) == (not line.endswith("<td>1</td></tr>"))
+        assert all(np.isnan(row["relative_error_sd"]) == (row["runs"] == 1) for row in summary)
 
 
 def test_command_writes_tables_pictures_and_a_page(monkeypatch, tmp_path, capsys) -> None:

@@ -32,7 +32,7 @@ from crowdmetric.tables import (
     write_columns,
 )
 
-__all__ = ["Comparisons"]
+__all__ = ["Comparisons", "times_asked"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -248,6 +248,11 @@ class Comparisons:
         return len(self.item_ids)
 
     @property
+    def n_answers(self) -> int:
+        """How many answers there are (`times_asked`): a tie counts once although it is two rows, weight 2 as two."""
+        return int(times_asked(self.user, self.left, self.right, self.weight)[1].sum())
+
+    @property
     def is_binary(self) -> bool:
         """Whether every response is −1 or +1."""
         return bool(np.all(np.abs(self.response) == 1))
@@ -320,6 +325,21 @@ class Comparisons:
     def to_arrow(self) -> Any:
         """Return `columns` as a ``pyarrow.Table``."""
         return to_arrow(self.columns())
+
+
+def times_asked(user: Column, left: Column, right: Column, weight: Column) -> tuple[Ints, Ints]:
+    """Return the first row of each question of each person, ``(Q,)`` and rising, and how often they answered it.
+
+    Rows are not answers: a tie is two rows of half the weight, a probability two rows of weights p and 1 − p, and a
+    row of weight 2 stands for the row twice. So the rows of one person about one pair of items are put together, and
+    count as often as their weights add up to, rounded down, but at least once.
+    """
+    groups = _groups(user, left, right)
+    first = np.unique(groups, return_index=True)[1]
+    # three thirds are one answer, whatever rounding says
+    total = np.floor(np.bincount(groups, weight, minlength=len(first)) + 1e-9).astype(np.int64)
+    order = np.argsort(first)
+    return first[order].astype(np.int64), np.maximum(total, 1)[order]
 
 
 def _check_coding(rows: Mapping[str, Column], n_users: int, n_items: int) -> None:

@@ -28,20 +28,21 @@ figcaption, .small { font-size: .9rem; opacity: .85; } code { font-size: .9em; }
 
 INTRODUCTION = """
 <p>Every panel of the experiments of <em>Metric Learning from Limited Pairwise Preference Comparisons</em>
-(Wang, So and Vinayak, UAI 2024), run again. Left: the published method, whose radii are computed from the true
-metric (<strong>oracle</strong>). Right: the same method with radii chosen from the answers
-(<strong>honest</strong>), which is what a user can do. Error is ‖M̂ − M‖ / ‖M‖ in Frobenius norm, mean over runs;
-bands are one standard deviation. In Experiments 1 and 3 the dotted line is the best multiple of the identity: at or
-above it, nothing has been learnt; in Experiment 2, the fewest subspaces that can identify the metric.</p>
+(Wang, So and Vinayak, UAI 2024), run again. From left to right: the published method, whose radii are computed from the
+true metric (<strong>oracle</strong>); the same method with radii chosen from the answers (<strong>honest</strong>),
+which is what a user can do; and, for logistic answers with noise, people taken as one population
+(<strong>population</strong>), which needs neither radii nor subspaces. Error is ‖M̂ − M‖ / ‖M‖ in Frobenius norm, mean
+over runs. Bands, and numbers after ±, are one standard deviation over runs; a single run has none. In Experiments 1 and
+3 the dotted line is the best multiple of the identity: at or above it, nothing has been learned; in Experiment 2, the
+fewest subspaces that can identify the metric.</p>
 """
 
 
 def write_page(figures: Sequence[Figure], summary: Sequence[Row], out: Path, *, command: str, seconds: float) -> Path:
     """Write ``index.html`` beside the pictures, which it carries inside."""
-    runs = max((row["runs"] for row in summary), default=0)
     parts = [
         f"<h1>The paper's figures, reproduced</h1>{INTRODUCTION}",
-        f'<p class="small">crowdmetric {__version__}, {runs} runs a cell, <code>{html.escape(command)}</code>, '
+        f'<p class="small">crowdmetric {__version__}, {_runs(summary)}, <code>{html.escape(command)}</code>, '
         f"{seconds / 60:.1f} minutes in this run.</p>",
         "<ul>" + "".join(f'<li><a href="#{f.name}">{html.escape(f.title)}</a></li>' for f in figures) + "</ul>",
     ]
@@ -54,6 +55,22 @@ def write_page(figures: Sequence[Figure], summary: Sequence[Row], out: Path, *, 
     temporary.write_text(page, encoding="utf-8")
     temporary.replace(path)
     return path
+
+
+def _runs(summary: Sequence[Row]) -> str:
+    """Return how many runs each cell has, by learner where they differ: ``3 runs per cell (1 of population)``."""
+    by_learner: dict[str, set[int]] = {}
+    for row in summary:
+        by_learner.setdefault(row["learner"], set()).add(row["runs"])
+    told = {learner: _range(counts) for learner, counts in by_learner.items()}
+    usual = told.get("oracle", next(iter(told.values()), "0"))
+    others = ", ".join(f"{many} of {learner}" for learner, many in told.items() if many != usual)
+    return f"{usual} run{'' if usual == '1' else 's'} per cell" + (f" ({others})" if others else "")
+
+
+def _range(counts: set[int]) -> str:
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def _section(figure: Figure, rows: list[Row], out: Path) -> str:
@@ -71,20 +88,27 @@ def _caption(figure: Figure, rows: list[Row]) -> str:
     if active:
         share = 100 * sum(active) / len(active)
         text += f" With oracle radii, {share:.0f} % of the subspace metrics end on their radius."
+    if figure.beta != 1.0 and any(row["learner"] == "population" for row in rows):
+        text += " The population finds βM, so only the error of its shape is given."
     return text
 
 
 def _table(figure: Figure, rows: list[Row]) -> str:
-    """Return a small table of corner cells: error and shape error of every learner and method."""
+    """Return a small table of corner cells: error and shape error of every learner and method.
+
+    A learner that does not stitch has its errors in the columns of the main method.
+    """
     chosen = _corners(figure, rows)
-    head = "<tr><th>cell</th><th>learner</th><th>Huber</th><th>OLS</th><th>shape (Huber)</th><th>runs</th></tr>"
+    titles = ("cell", "learner", "error", "error with OLS stitching", "error of shape", "runs")
+    head = "<tr>" + "".join(f"<th>{title}</th>" for title in titles) + "</tr>"
     lines = []
     for label, members in chosen.items():
         for learner in dict.fromkeys(row["learner"] for row in members):
             by_method = {row["stitch"]: row for row in members if row["learner"] == learner}
             main = by_method.get("huber") or by_method[""]
+            finds_size = learner != "population" or figure.beta == 1.0
             values = [
-                _pm(main, "relative_error"),
+                _pm(main if finds_size else None, "relative_error"),
                 _pm(by_method.get("ols"), "relative_error"),
                 _pm(main, "shape_error"),
             ]
@@ -105,4 +129,8 @@ def _corners(figure: Figure, rows: list[Row]) -> dict[str, list[Row]]:
 
 
 def _pm(row: Row | None, name: str) -> str:
-    return "" if row is None else f"{row[f'{name}_mean']:.3f} ± {row[f'{name}_sd']:.3f}"
+    """Return ``mean ± standard deviation``; a single run has no deviation."""
+    if row is None:
+        return ""
+    mean = f"{row[f'{name}_mean']:.3f}"
+    return mean if row["runs"] == 1 else f"{mean} ± {row[f'{name}_sd']:.3f}"

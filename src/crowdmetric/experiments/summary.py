@@ -38,7 +38,7 @@ def rows_of_figure(figure: Figure, rows: Sequence[Row]) -> list[Row]:
 
 
 def summarise(rows: Sequence[Row]) -> list[Row]:
-    """Return one row a cell, learner and method: means and standard deviations over runs."""
+    """Return one row per cell, learner and method: means and standard deviations over runs (NaN for a single run)."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in CELL), []).append(row)
@@ -48,13 +48,13 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
         for name in MEASURES:
             values = np.array([member.get(name, np.nan) for member in members])  # not every learner has radii
             line[f"{name}_mean"] = float(values.mean())
-            line[f"{name}_sd"] = float(values.std(ddof=1)) if values.size > 1 else 0.0
+            line[f"{name}_sd"] = float(values.std(ddof=1)) if values.size > 1 else float("nan")
         summary.append(line)
     return summary
 
 
 def write_tables(rows: Sequence[Row], out: Path) -> list[Path]:
-    """Write ``results`` (a row a run) and ``summary`` (a row a cell): CSV, and Parquet where pyarrow is installed."""
+    """Write ``results`` (one row per run) and ``summary`` (one per cell): CSV, and Parquet if pyarrow is there."""
     from importlib.util import find_spec  # noqa: PLC0415 - only asked here
 
     suffixes = [".csv", ".parquet"] if find_spec("pyarrow") else [".csv"]

@@ -5,14 +5,15 @@ With R_k the projector on the complement of the span of person k's δ's (within 
     S = Σ_k Δ_kᵀ R_k Δ_k          (p, p), Δ_k the m_k × p matrix of svec Δ's
 
 has rank = the number of degrees of freedom of M that the answers reveal with arbitrary people, whatever the
-algorithm. Its null space names what cannot be learnt; its smallest other eigenvalue, how hard the rest is. S is
+algorithm. Its null space names what cannot be learned; its smallest other eigenvalue, how hard the rest is. S is
 summed over blocks of people; nothing of size n · d² is ever formed.
 
 ::
 
     questions.py     who was asked what, in good coordinates
     people.py        who has answers to spare, and why others have none
-    spectrum.py      S, and P of people from one population, decomposed whole (d ≤ 200)
+    spectrum.py      S, and P (what the offsets of one population reveal), decomposed whole (d ≤ 200)
+    law.py           what one population reveals under the law of people that will be fitted (d ≤ 62)
     rows.py          answers as a linear map that is never written out
     implicit.py      the same by products alone, with stated confidence (beyond)
     catalogue.py     what no questionnaire about these items could reveal

@@ -173,12 +173,12 @@ def disjoint_questions(questions: Questions, rows: Indices, rng: Generator) -> I
 def _dependence(values: Array, starts: Indices, counts: Indices, rng: Generator) -> Dependence | None:
     """Return the largest intraclass correlation of the columns of values (n, d), people contiguous, and its p-value."""
     n, K = len(values), len(starts)
-    centred = values - values.mean(axis=0)
-    size = np.sum(centred**2, axis=0)
+    centered = values - values.mean(axis=0)
+    size = np.sum(centered**2, axis=0)
     varied = np.flatnonzero(size > 1e-20 * np.sum(values**2, axis=0))
     if n == K or not varied.size:
         return None
-    standard = centred[:, varied] / np.sqrt(size[varied])
+    standard = centered[:, varied] / np.sqrt(size[varied])
     weight = 1.0 / counts[:, None]
 
     def between(order: Indices | slice) -> Array:

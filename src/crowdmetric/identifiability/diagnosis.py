@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.identifiability.assignment import Assignment, Dependence
-from crowdmetric.identifiability.examples import ItemPair
+from crowdmetric.identifiability.examples import ItemPair, percent
 from crowdmetric.identifiability.people import REASONS
 from crowdmetric.identifiability.remedies import Situation, remedies
+from crowdmetric.symmetric import degrees_of_freedom
 
 __all__ = ["Diagnosis"]
 
@@ -20,6 +21,10 @@ Array = NDArray[Any]
 
 # Correlation of questions with ideal points up to which the population assumption is called safe; 0.6 is known to harm.
 SAFE = 0.25
+# Fewer people than this are no population.
+FEWEST_PEOPLE = 5
+# Below this share of a distance, what is unknown of it is not worth naming.
+NOTICEABLE = 0.005
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Diagnosis:
     Attributes
     ----------
     identified
-        Whether all of the metric can be learnt if nothing is assumed of the people.
+        Whether all of the metric can be learned if nothing is assumed about people.
     rank, dimensions
         Degrees of freedom that the answers then reveal, and how many there are, d(d+1)/2. Beyond 200 features `rank` is
         what is certain.
@@ -50,19 +55,27 @@ class Diagnosis:
         How much of the distance between two items is unknown, on average over pairs of items shown (0 … 1), and
         pairs for which it is most.
     people, silent, silent_reasons
-        How many people there are, how many of them add nothing, and why.
+        How many people there are, how many of them add nothing to `rank`, and why.
     answers, most_answers, spare
-        Answers in all, of the busiest person, and answers to spare: in excess of the independent questions of their
-        person, summed over those who add something. The rank is at most that.
+        All answers, those of the busiest person, and answers to spare: beyond the number of independent questions of
+        their person, summed over people who add something to `rank`, which is at most that. A tie is one answer.
     d, span, items
         Features, dimension of what the differences of compared items span, and how many items were shown.
+    covariance
+        The law of people that the population's verdict is about: 'isotropic' or 'free', as in `PopulationMetric`.
     population_rank, population_bounds, population_confidence, population_out_of_reach
-        The same for people who come from one population and were not asked about items chosen for their taste.
+        The same for people who come from one population with this law and were not asked about items chosen for their
+        taste. The ranks are those of the expected information about M at a reference law (`identifiability.law`).
+    population_condition, population_hardest
+        How many times more that information is in the easiest direction than in the hardest (NaN if there is none), and
+        the hardest direction in words (empty where no entry of M stands out).
+    free_rank, free_out_of_reach
+        The same if people may scatter in any way.
     assignment
         Whether questions depend on who is asked.
     ceiling, ceiling_out_of_reach
-        Degrees of freedom that the best questionnaire about these items could reveal, None where it was not
-        computed, and what it could not.
+        Degrees of freedom that the best questionnaire about these items could reveal unless people scatter equally in
+        all directions, None where it was not computed, and what it could not reveal.
     two_valued
         Features that take two values only.
     features, item_ids
@@ -89,10 +102,15 @@ class Diagnosis:
     d: int
     span: int
     items: int
+    covariance: str
     population_rank: int
     population_bounds: tuple[int, int]
     population_confidence: str
     population_out_of_reach: str
+    population_condition: float
+    population_hardest: str
+    free_rank: int
+    free_out_of_reach: str
     assignment: Assignment
     ceiling: int | None
     ceiling_out_of_reach: str
@@ -113,9 +131,10 @@ class Diagnosis:
         return remedies(
             Situation(
                 d=self.d, dimensions=self.dimensions, rank=self.rank_bounds[0], span=self.span, items=self.items,
-                people=self.people, silent=self.silent, spare=self.spare, most_answers=self.most_answers,
+                people=self.people, is_population=self.people >= FEWEST_PEOPLE, silent=self.silent, spare=self.spare,
+                most_answers=self.most_answers,
                 out_of_reach=self.out_of_reach,
-                population_rank=self.population_bounds[0], ceiling=self.ceiling,
+                population_rank=self.population_bounds[0], covariance=self.covariance, ceiling=self.ceiling,
                 suspicious=self.assignment.suspicious, two_valued=[self._feature(j) for j in self.two_valued],
             )
         )  # fmt: skip
@@ -136,6 +155,9 @@ class Diagnosis:
             "population": {
                 "rank": self.population_rank, "rank_bounds": list(self.population_bounds),
                 "confidence": self.population_confidence, "out_of_reach": self.population_out_of_reach,
+                "covariance": self.covariance, "hardest": self.population_hardest,
+                "condition": None if np.isnan(self.population_condition) else self.population_condition,
+                "free": {"rank": self.free_rank, "out_of_reach": self.free_out_of_reach},
             },
             "assignment": {
                 "testable": self.assignment.testable, "suspicious": self.assignment.suspicious,
@@ -165,17 +187,27 @@ class Diagnosis:
             "p_value": found.p_value, "noticeable": found.noticeable, "bound": found.bound,
         }  # fmt: skip
 
+    @property
+    def _all(self) -> str:
+        return "its one degree of freedom" if self.dimensions == 1 else f"all {self.dimensions:,} degrees of freedom"
+
+    def _some(self, low: int, high: int) -> str:
+        """Return ``all 6 degrees of freedom``, ``5 of 6 degrees …``, ``4 to 5 of 6 …``, ``at least 4 of 6 …``."""
+        if low == self.dimensions:
+            return self._all
+        many = f"{low:,}" if low == high else f"at least {low:,}" if high == self.dimensions else f"{low:,} to {high:,}"
+        return f"{many} of {self.dimensions:,} degrees of freedom"
+
     def _verdict(self) -> str:
         sure = f" ({self.confidence})" if self.confidence else ""
         if self.identified:
+            return f"These answers can teach the whole metric: {self._all}, whoever the people are{sure}."
+        if self.rank_bounds == (0, 0):
+            more = self.people >= FEWEST_PEOPLE and self.population_bounds[0] > 0
+            instead = f"; if people are one population, they can teach {self._some(*self.population_bounds)}"
             return (
-                f"These answers can teach the whole metric: all {self.dimensions:,} degrees of freedom, "
-                f"whoever the people are{sure}."
-            )
-        if self.rank == 0:
-            return (
-                "These answers can teach nothing about the metric unless something is assumed of people "
-                f"(0 of {self.dimensions:,} degrees of freedom)."
+                "These answers can teach nothing about the metric if nothing is assumed about people"
+                f"{instead if more else ''}."
             )
         low, high = self.rank_bounds
         many = f"{low:,}" if low == high else f"{low:,} to {high:,}"
@@ -188,101 +220,134 @@ class Diagnosis:
     def _people(self) -> list[str]:
         lines = []
         if self.silent:
+            who = f"{self.silent:,} of {self.people:,} people ({percent(self.silent / self.people)})"
             lines.append(
-                f"{self.silent:,} of {self.people:,} people ({_percent(self.silent / self.people)}) "
-                "add nothing to that:"
+                f"{who if self.people > 1 else 'The one person'} gave answers that their own position can fully "
+                "explain, which count only if something is assumed about people:"
             )
             lines += [f"- {count:,}: {REASONS[reason]}." for reason, count in self.silent_reasons.items() if count]
-        if self.rank > 0:
+        if self.rank > 1:
             ratio = self.largest / self.smallest
-            least = "at least " if self.confidence else ""  # an estimate of `smallest` errs upwards
+            least = "at least" if self.confidence else "about"  # an estimate of `smallest` errs upwards
             lines.append(
-                f"The hardest direction that can be learnt is {least}{_times(ratio)} times harder than the easiest."
+                f"Whoever the people are, the hardest direction that can be learned takes {least} {_times(ratio)} "
+                "times as many answers as the easiest."
             )
         return lines
 
     def _distances(self) -> list[str]:
         if self.rank == 0 or not self.examples:
             return []
+        if self.examples[0].unknown < NOTICEABLE:
+            return ["No distance between the items shown depends on what is out of reach."]
         shown = "; ".join(
-            f"{self._item(e.left)} and {self._item(e.right)} ({_percent(e.unknown)})" for e in self.examples
+            f"{self._item(e.left)} and {self._item(e.right)} ({percent(e.unknown)})"
+            for e in self.examples
+            if e.unknown >= NOTICEABLE
         )
         return [
-            f"Of what decides the distance between two items, {_percent(self.unknown_distance)} is unknown on average; "
-            f"most for the items {shown}."
+            f"If nothing is assumed about people, {percent(self.unknown_distance)} of the distance between two items "
+            f"is unknown on average; most between the items {shown}."
         ]
 
     def _ceiling(self) -> list[str]:
         if self.ceiling is None or self.ceiling == self.dimensions:
             return []
-        return [
-            f"No questions about these {self.items:,} items could ever teach more than {self.ceiling:,} of "
-            f"{self.dimensions:,} degrees of freedom, however many people answer; always out of reach is "
-            f"{self.ceiling_out_of_reach}."
-        ]
+        # the spread of people can show M on the span of the items, at times without its size (`identifiability.law`)
+        by_spread = max(degrees_of_freedom(self.span) - 1, self.population_bounds[1] * (self.covariance != "free"))
+        start = "Unless people scatter equally in all directions, no" if by_spread > self.ceiling else "No"
+        if self.ceiling == self.rank_bounds[1]:
+            many = "more than that" if self.ceiling else "anything"
+            end = f"could ever teach {many}, however many people answer."
+        else:
+            named = f"; out of reach is always {self.ceiling_out_of_reach}" if self.ceiling_out_of_reach else ""
+            end = (
+                f"could ever teach more than {self.ceiling:,} of {self.dimensions:,} degrees of freedom, however many "
+                f"people answer{named}."
+            )
+        return [f"{start} questions about these {self.items:,} items {end}"]
 
     def _population(self) -> list[str]:
         if self.people == 1:
             return []
         safe = _assignment_sentence(self.assignment, self._feature)
-        low, high = self.population_bounds
-        if (low, high) == self.rank_bounds:
-            none = (
-                "To take people as one population (PopulationMetric) adds nothing to what can be learnt, only accuracy."
-            )
-            return [none, safe]
-        sure = f" ({self.population_confidence})" if self.population_confidence else ""
-        many = f"{low:,} of {self.dimensions:,}" if low == high else f"{low:,} to {high:,} of {self.dimensions:,}"
-        many = f"all {low:,}" if low == self.dimensions else many
-        line = (
-            "If people come from one population and were not asked about what they like, the answers can teach "
-            f"{many} degrees of freedom{sure}, the overall size of the metric least surely: it then rests on how "
-            "noisy answers are."
+        if self.identified:
+            return [
+                "This needs no assumption about people. To take them as one population (PopulationMetric) can still "
+                "make the metric more accurate.",
+                safe,
+            ]
+        few = [f"But {self.people} people are too few to be taken as one population."]
+        return [*self._law(), *self._free(), *(few if self.people < FEWEST_PEOPLE else []), safe]
+
+    def _law(self) -> list[str]:
+        """Return what a population with the law asked for reveals."""
+        round_people = "" if self.covariance == "free" else ", scatter equally in all directions"
+        start = (
+            f"If people come from one population{round_people} and were not asked about what they like "
+            f"(PopulationMetric, covariance '{self.covariance}'), the answers can teach"
         )
-        return [line, safe]
+        if self.population_bounds[0] == 0:
+            if self.population_bounds[1] == 0:
+                return [f"{start} nothing either."]
+            return [f"{start} at most {self.population_bounds[1]:,} degrees of freedom ({self.population_confidence})."]
+        sure = f" ({self.population_confidence})" if self.population_confidence else ""
+        no_more = " and no more" if self.population_bounds == self.rank_bounds else ""
+        named = f"; out of reach is {self.population_out_of_reach}" if self.population_out_of_reach else ""
+        lines = [f"{start} {self._some(*self.population_bounds)}{no_more}{sure}{named}."]
+        if self.population_rank > 1:
+            which = f", {self.population_hardest}," if self.population_hardest else ""
+            lines.append(
+                f"The hardest direction{which} then takes about {_times(self.population_condition)} times as many "
+                "answers as the easiest."
+            )
+        return lines
+
+    def _free(self) -> list[str]:
+        """Return what is lost if people may scatter in any way."""
+        if self.covariance == "free" or self.population_bounds[0] == 0:
+            return []
+        if self.free_rank >= self.population_bounds[0]:
+            return ["The same holds if people may scatter in any way (covariance 'free')."]
+        start = "If people may scatter in any way (covariance 'free'), the answers can teach"
+        if self.free_rank == self.rank_bounds[1]:
+            return [f"{start} no more than if nothing is assumed about people."]
+        named = f"; out of reach is {self.free_out_of_reach}" if self.free_out_of_reach else ""
+        return [f"{start} {self._some(self.free_rank, self.free_rank)}{named}."]
 
 
 def _assignment_sentence(found: Assignment, name: Callable[[int], str]) -> str:
-    """Return whether the population assumption looks safe."""
+    """Return whether questions look chosen for the people who were asked."""
     if found.midpoints is None:
         return (
             "Whether people were asked about what they like cannot be checked here, which needs at least five people "
-            "with two questions that share no item. The assumption is safe if questions were dealt out by chance."
+            "with two questions that share no item. They were not if questions were assigned at random."
         )
     if not found.suspicious:
         bound = found.midpoints.bound
         seen = f"as much within people as between them ({found.people:,} people, {found.questions:,} questions)"
         if bound > SAFE:
             return (
-                f"Nothing speaks against that assumption, as questions differ {seen}; but those are few, and a "
-                f"correlation with what people like of up to {bound:.2f} could go unnoticed."
+                f"There is no sign that people were asked about what they like: questions differ {seen}. But these are "
+                f"few, and a correlation of up to {bound:.2f} with what people like could go unnoticed."
             )
         return (
-            f"That assumption looks safe: questions differ {seen}, so that where a question lies correlates with what "
-            f"people like by less than {bound:.2f}."
+            f"To assume that people were not asked about what they like looks safe: questions differ {seen}, so the "
+            f"correlation of where a question lies with what people like is below {bound:.2f}."
         )
     both = (("where questions lie", found.midpoints), ("how far apart their items are", found.differences))
     noticed = [(what, part) for what, part in both if part is not None and part.found]
     parts = [
-        f"{_percent(part.correlation)} of the variation in {what} is between people (in {name(part.feature)}; "
+        f"{percent(part.correlation)} of the variation in {what} is between people (in {name(part.feature)}; "
         f"p = {part.p_value:.2g})"
         for what, part in noticed
     ]
     return (
-        f"Take care with that assumption: questions depend on who was asked. {' and '.join(parts)}. This is "
-        "harmless if chance decided who got which questions (a subspace each, say), and misleading if people were "
-        f"shown what they like: the correlation with it can be up to {max(part.bound for _, part in noticed):.2f}."
+        f"Take care: questions depend on who was asked. {' and '.join(parts)}. This is harmless if chance decided who "
+        "got which questions (each person a subspace, for example), and misleading if people were shown what they "
+        f"like: the correlation with it can be up to {max(part.bound for _, part in noticed):.2f}."
     )
 
 
 def _times(ratio: float) -> str:
     return f"{ratio:.3g}" if ratio < 1000 or ratio >= 1e9 else f"{float(f'{ratio:.3g}'):,.0f}"
-
-
-def _percent(share: float) -> str:
-    """Return a share as a percentage that is 0 or 100 only if it is."""
-    if 0.0 < share < 0.005:
-        return "under 1 %"
-    if 0.995 < share < 1.0 - 1e-9:
-        return "over 99 %"
-    return f"{100.0 * share:.0f} %"

@@ -5,7 +5,7 @@ on the directions that no answer depends on,
 
     share(δ) = ‖N svec(δδᵀ)‖² / ‖svec(δδᵀ)‖²        0 … 1
 
-is how much of it nobody's answers say anything about: 0, the distance follows from the answers; 1, they say nothing
+is how much of it no answer says anything about: 0, the distance follows from the answers; 1, they say nothing
 about it. N is a projector, so the share does not depend on which basis of the null space is taken, and the same
 formula with the unit vector of an entry of svec(M) says how much of that entry is unknown.
 """
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from crowdmetric.identifiability.questions import Asked
 from crowdmetric.identifiability.spectrum import Spectrum
-from crowdmetric.symmetric import describe_direction, entry_name, svec
+from crowdmetric.symmetric import describe_direction, dimension, entry_name, svec
 
-__all__ = ["ItemPair", "name_directions", "unknown_distances"]
+__all__ = ["ItemPair", "name_directions", "name_hardest", "percent", "unknown_distances"]
 
 Array = NDArray[Any]
 
@@ -34,6 +34,9 @@ FEW = 4
 SHOWN = 3
 # A unit direction without any entry above this is spread over so many that naming three would mislead.
 DIFFUSE = 0.1
+OVERALL_SIZE = "the overall size of the metric"
+# A direction this close to the identity (its cosine) is the overall size of the metric.
+SIZE = 0.9
 
 
 @dataclass(frozen=True)
@@ -75,13 +78,37 @@ def unknown_distances(questions: Asked, spectrum: Spectrum, seed: int = 0) -> tu
 
 
 def name_directions(spectrum: Spectrum, features: Sequence[str] | None) -> str:
-    """Return what the null space holds, by entries of M: one direction as it is, more by the entries most in it."""
+    """Return what the null space holds, by the entries of M that lie most in it; empty if no entry stands out."""
     directions = spectrum.directions
     if len(directions) == 0:
         return ""
-    if spectrum.open_share is None or len(directions) == 1:
+    if spectrum.only_size_open:
+        return OVERALL_SIZE
+    if spectrum.open_share is None:
         a = svec(directions[0])
         return describe_direction(a, names=features) if np.max(np.abs(a)) > DIFFUSE else ""
     p = len(spectrum.open_share)
     most = np.argsort(-np.round(spectrum.open_share, 6), kind="stable")[:SHOWN]
-    return ", ".join(f"{entry_name(p, i, features)} ({100.0 * spectrum.open_share[i]:.0f} % unknown)" for i in most)
+    named = [i for i in most if spectrum.open_share[i] >= max(DIFFUSE**2, 0.1 * spectrum.open_share[most[0]])]
+    return ", ".join(f"{entry_name(p, int(i), features)} ({percent(spectrum.open_share[i])} unknown)" for i in named)
+
+
+def name_hardest(spectrum: Spectrum, features: Sequence[str] | None) -> str:
+    """Return which direction is known least of those that are known: the overall size, or an entry of M."""
+    if spectrum.hardest is None:
+        return ""
+    a = spectrum.hardest
+    d = dimension(len(a))
+    if abs(float(a @ svec(np.eye(d)))) > SIZE * np.sqrt(d):
+        return OVERALL_SIZE
+    largest = int(np.argmax(np.abs(a)))
+    return f"mostly {entry_name(len(a), largest, features)}" if a[largest] ** 2 > 0.5 else ""
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage that is 0 or 100 only if it is."""
+    if 0.0 < share < 0.005:
+        return "under 1 %"
+    if 0.995 < share < 1.0 - 1e-9:
+        return "over 99 %"
+    return f"{100.0 * share:.0f} %"

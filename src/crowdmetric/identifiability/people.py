@@ -1,4 +1,4 @@
-"""Who has answers to spare once they are located, and why others have none."""
+"""Who has answers to spare after their own position is accounted for, and why others have none."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ __all__ = ["REASONS", "Spare", "Tally", "people_with_answers_to_spare", "product
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Why somebody's answers say nothing about the metric, from the plainest reason to the subtlest.
+# Why a person's own position can explain all their answers, so that they say nothing about the metric by themselves;
+# from the simplest reason to the subtlest.
 REASONS = {
-    "one answer": "one answer only, which where they stand can always explain",
-    "general position": (
-        "no more answers than independent questions, so that where they stand can explain everything they say"
-    ),
-    "repeats": ("answers to spare, but those follow from their others: the same items again, or too few items"),
+    "one answer": "gave one answer only",
+    "general position": "gave no more answers than they were asked independent questions",
+    "repeats": "gave more answers, but those follow from their others: the same items again, or too few items",
     "equal items": "compared only items that are equal",
 }
 

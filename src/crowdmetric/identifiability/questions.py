@@ -1,7 +1,7 @@
 """Who was asked what, in the coordinates the verdict is computed in.
 
 Moving all items by one vector, or scaling a feature, changes no rank: a translation adds to every Δ a part that is
-linear in its δ, which people absorb, and a scaling is a change of basis of Sym(R^d). So items are centred, which
+linear in its δ, which people absorb, and a scaling is a change of basis of Sym(R^d). So items are centered, which
 keeps rounding small where they lie far from the origin, and features are brought to one scale where their spreads
 differ so much that the rank would drown in rounding.
 """
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.comparisons import Comparisons
+from crowdmetric.comparisons import Comparisons, times_asked
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.inputs import check_items, read_pairs
 from crowdmetric.tables import ComparisonScan, is_drawn
@@ -27,6 +27,8 @@ __all__ = ["Asked", "Questions", "ScannedQuestions", "read_questions"]
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
+# A question that one person answered more often than this is laid out this often: more copies reveal nothing more.
+MOST_COPIES = 2
 # Spreads of features that differ by this factor enter the eigenvalues of S as its fourth power.
 UNEVEN = 100.0
 
@@ -63,6 +65,10 @@ class Asked(Protocol):
         """Return questions in memory: all, or those of people with two or more, about so many of their answers."""
         ...
 
+    def parts(self) -> Iterable[Questions]:
+        """Return all questions, the people of each part whole, as many at a time as fit in memory."""
+        ...
+
     def everything(self) -> Questions:
         """Return all questions in memory."""
         ...
@@ -75,19 +81,31 @@ class Questions:
     Attributes
     ----------
     items
-        (N, d) centred, and divided by `unit`.
+        (N, d) centered, and divided by `unit`.
     unit
         (d,) ones, or the features' spreads where those differ a hundredfold.
     pairs
-        (T, 2) rows of `items`.
+        (T, 2) rows of `items`; a question that somebody answered several times stands here at most twice.
     person
         (T,) who was asked, 0 … K − 1, nobody missing.
+    n_answers, most_answers
+        How many answers there are, and of the busiest person; a tie is one answer (`times_asked`).
     """
 
     items: Array
     unit: Array
     pairs: Indices
     person: Indices
+    n_answers: int
+    most_answers: int
+
+    @classmethod
+    def of(cls, items: Array, unit: Array, pairs: Indices, person: Indices, weight: Array) -> Questions:
+        """Return the questions behind rows (T,): the two rows of a tie are one question, a row of weight 2 is two."""
+        first, count = times_asked(person, pairs[:, 0], pairs[:, 1], weight)
+        rows = np.repeat(first, np.minimum(count, MOST_COPIES))
+        most = int(np.bincount(person[first], count).max()) if first.size else 0
+        return cls(items, unit, pairs[rows], person[rows], int(count.sum()), most)
 
     @property
     def d(self) -> int:
@@ -106,16 +124,6 @@ class Questions:
         """How many people were asked."""
         return int(self.person.max()) + 1
 
-    @property
-    def n_answers(self) -> int:
-        """How many questions were asked, whoever was."""
-        return len(self.pairs)
-
-    @property
-    def most_answers(self) -> int:
-        """How many the busiest person was asked."""
-        return int(np.bincount(self.person).max())
-
     def people(self, width: int | None = None) -> People:
         """Return the people in blocks; `width` as in `arrange`."""
         T = len(self.pairs)
@@ -124,6 +132,9 @@ class Questions:
 
     def some(self, answers: int) -> Questions:
         return self
+
+    def parts(self) -> tuple[Questions]:
+        return (self,)
 
     def everything(self) -> Questions:
         return self
@@ -154,51 +165,58 @@ class ScannedQuestions:
 
     @property
     def n_answers(self) -> int:
-        """How many questions were asked, whoever was."""
-        return len(self.scan)
+        """How many answers there are."""
+        return self._counted[0]
 
     @property
     def most_answers(self) -> int:
-        """How many the busiest person was asked."""
-        return self._counted[0]
+        """How many the busiest person gave."""
+        return self._counted[1]
 
     @cached_property
-    def _counted(self) -> tuple[int, int]:
-        """Answers of the busiest person, and of all who have two or more."""
-        most, able = 0, 0
-        for chunk in self.scan.chunks:
-            counts = np.bincount(chunk.load()["person"])
-            most, able = max(most, int(counts.max())), able + int(counts[counts >= 2].sum())
-        return most, able
+    def _counted(self) -> tuple[int, int, int]:
+        """Answers of everybody, of the busiest person, and of all who have two or more."""
+        everybody, most, able = 0, 0, 0
+        for part in self.parts():
+            counts = np.bincount(part.person)
+            everybody, most = everybody + part.n_answers, max(most, part.most_answers)
+            able += int(counts[counts >= 2].sum())
+        return everybody, most, able
 
-    def people(self, width: int | None = None) -> Iterator[Block]:
-        """Yield the people in blocks, a chunk of the scan at a time."""
+    def parts(self) -> Iterator[Questions]:
+        """Yield the questions of a chunk of the scan at a time, people numbered within it."""
         for chunk in self.scan.chunks:
             rows = chunk.load()
             pairs = np.column_stack([rows["left"], rows["right"]]).astype(np.intp)
-            yield from Questions(self.items, self.unit, pairs, rows["person"].astype(np.intp)).people(width)
+            yield Questions.of(self.items, self.unit, pairs, rows["person"].astype(np.intp), rows["weight"])
+
+    def people(self, width: int | None = None) -> Iterator[Block]:
+        """Yield the people in blocks, a chunk of the scan at a time."""
+        for part in self.parts():
+            yield from part.people(width)
 
     def some(self, answers: int) -> Questions:
         """Return all questions, or those of some of the people who have two or more, drawn by a hash of their number.
 
         Four times as many answers as asked for, where there are, so that chance may choose among them.
         """
-        step = max(1, self._counted[1] // (4 * answers))
+        step = max(1, self._counted[2] // (4 * answers))
         pairs, person = [], []
-        for chunk in self.scan.chunks:
-            rows = chunk.load()
-            keep = np.ones(rows.size, dtype=bool)
+        for chunk, part in zip(self.scan.chunks, self.parts(), strict=True):
+            keep = np.ones(len(part.pairs), dtype=bool)
             if step > 1:
-                able = np.bincount(rows["person"], minlength=chunk.people) >= 2
+                able = np.bincount(part.person, minlength=chunk.people) >= 2
                 drawn = able & is_drawn(chunk.first_person + np.arange(chunk.people), step)
-                keep = drawn[rows["person"]]
-            pairs.append(np.column_stack([rows["left"], rows["right"]]).astype(np.intp)[keep])
-            person.append(chunk.first_person + rows["person"][keep].astype(np.intp))
-        return Questions(self.items, self.unit, np.concatenate(pairs), np.concatenate(person))
+                keep = drawn[part.person]
+            pairs.append(part.pairs[keep])
+            person.append(chunk.first_person + part.person[keep])
+        drawn_pairs = np.concatenate(pairs)
+        return Questions.of(self.items, self.unit, drawn_pairs, np.concatenate(person), np.ones(len(drawn_pairs)))
 
     def everything(self) -> Questions:
         everything = Comparisons.from_scan(self.scan)
-        return Questions(self.items, self.unit, everything.pairs, everything.user.astype(np.intp))
+        person = everything.user.astype(np.intp)
+        return Questions.of(self.items, self.unit, everything.pairs, person, everything.weight)
 
 
 def read_questions(items: ArrayLike | None, pairs: Any, users: Any) -> Questions | ScannedQuestions:
@@ -217,7 +235,7 @@ def read_questions(items: ArrayLike | None, pairs: Any, users: Any) -> Questions
             raise DataError("the comparisons are empty; at least one is needed")
         if isinstance(pairs, ComparisonScan):
             return ScannedQuestions(*_scaled(catalogue), pairs)
-        numbers, named = pairs.pairs, np.asarray(pairs.user)
+        numbers, named, weight = pairs.pairs, np.asarray(pairs.user), np.asarray(pairs.weight)
     else:
         catalogue, numbers = read_pairs(pairs, items)
         named = np.zeros(len(numbers), dtype=int) if users is None else np.asarray(users)
@@ -225,12 +243,13 @@ def read_questions(items: ArrayLike | None, pairs: Any, users: Any) -> Questions
             raise DataError(
                 f"users has shape {named.shape}, but there are {len(numbers)} comparisons; give one person each"
             )
+        weight = np.ones(len(numbers))
     person = np.unique(named, return_inverse=True)[1].astype(np.intp)
-    return Questions(*_scaled(catalogue), numbers, person)
+    return Questions.of(*_scaled(catalogue), numbers, person, weight)
 
 
 def _scaled(catalogue: Array) -> tuple[Array, Array]:
-    """Return the items centred and divided by their units, and the units (d,)."""
+    """Return the items centered and divided by their units, and the units (d,)."""
     spread = np.std(catalogue, axis=0)
     seen = spread > 0
     uneven = np.any(seen) and spread[seen].max() > UNEVEN * spread[seen].min()

@@ -30,10 +30,12 @@ class Situation:
     span: int
     items: int
     people: int
+    is_population: bool
     silent: int
     spare: int
     most_answers: int
     population_rank: int
+    covariance: str
     ceiling: int | None
     suspicious: bool
     out_of_reach: str
@@ -45,10 +47,11 @@ def remedies(found: Situation) -> tuple[str, ...]:
     if found.rank >= found.dimensions:
         return ()
     told: list[str] = []
-    if found.people > 1 and found.population_rank > found.rank:
+    if found.is_population and found.population_rank > found.rank:
         told.append(
-            "Ask nobody anything more, if people may be taken as one population: PopulationMetric then has "
-            f"{found.population_rank:,} degrees of freedom to learn from instead of {found.rank:,}."
+            "Ask nothing more, if people may be taken as one population: PopulationMetric (covariance "
+            f"'{found.covariance}') can then learn {found.population_rank:,} of {found.dimensions:,} degrees of "
+            f"freedom instead of {found.rank:,}."
             + (" First make sure that chance decided who was asked what." if found.suspicious else "")
         )
     told += _items(found)
@@ -69,14 +72,14 @@ def _items(found: Situation) -> list[str]:
     if found.span < found.d:
         told.append(
             f"Compared items differ in {found.span} of {found.d} dimensions only: compare items that differ in the "
-            f"others, or learn in {found.span} dimensions or fewer."
+            f"others, or {_in_fewer(found.span)}."
         )
     if found.items < needed:
         fewer = max(k for k in range(found.d) if 1 + k + degrees_of_freedom(k) <= found.items)
         less = f", or describe items by at most {fewer} feature{'s' if fewer > 1 else ''}" if fewer else ""
         told.append(
-            f"Ask about more items: {found.items:,} cannot pin down a metric in {found.d} dimensions; it takes "
-            f"{needed:,} at least{less}."
+            f"Ask about more items: {found.items:,} cannot pin down a metric in {found.d} dimensions unless people "
+            f"scatter equally in all directions; it takes {needed:,} at least{less}."
         )
     if found.ceiling is None or found.ceiling == found.dimensions:
         return told
@@ -84,12 +87,12 @@ def _items(found: Situation) -> list[str]:
         each = "each of them counts" if len(found.two_valued) > 1 else "it counts"
         told.append(
             f"Use items with more than two values of {_listed(found.two_valued)}: with two, how much {each} by itself "
-            "cannot be told from where people stand."
+            "cannot be told apart from where people stand, unless people scatter equally in all directions."
         )
     return told or [
-        "Ask about items that are not tied together by one equation, as items of equal length are (normalised "
-        "embeddings), or parts that add up to a whole: describe them without that tie (of parts, leave one out, or "
-        "keep one direction fewer: crowdmetric fit --pca), or add other items."
+        "Ask about items that do not all satisfy one equation, as items of equal length do (normalized embeddings), or "
+        "parts that add up to a whole: describe them without it (leave one of the parts out, or keep one direction "
+        "fewer: crowdmetric fit --pca), or add other items."
     ]
 
 
@@ -99,7 +102,7 @@ def _questions(found: Situation, missing: int) -> list[tuple[int, str]]:
     ways = [
         (
             2 * missing,
-            "Ask pairs of parallel questions, two a person with the same difference between the items: at least "
+            "Ask pairs of parallel questions, two per person with the same difference between the items: at least "
             f"{_people(missing)} more ({2 * missing:,} answers); `crowdmetric design` finds them, MatchedMetric "
             "learns from them.",
         )
@@ -111,7 +114,7 @@ def _questions(found: Situation, missing: int) -> list[tuple[int, str]]:
         ways.append(
             (
                 subspaces * each * m,
-                f"With {m} answers a person, ask each about items in {kind} (items that differ in {r} independent "
+                f"With {m} answers per person, ask each about items in {kind} (items that differ in {r} independent "
                 f"way{'s' if r > 1 else ''}): at least {subspaces:,} such subspaces with {_people(each)} each "
                 f"({subspaces * each * m:,} answers).",
             )
@@ -129,8 +132,8 @@ def _questions(found: Situation, missing: int) -> list[tuple[int, str]]:
         ways.append(
             (
                 0,
-                f"There are answers enough ({found.spare:,} to spare), but not on everything: ask people about items "
-                f"that bear on {found.out_of_reach}.",
+                f"There are enough answers ({found.spare:,} to spare), but not about everything: ask people about "
+                f"items that {_differ_in(found.out_of_reach)}.",
             )
         )
     elif found.people > found.silent:
@@ -144,6 +147,16 @@ def _questions(found: Situation, missing: int) -> list[tuple[int, str]]:
             )
         )
     return ways
+
+
+def _in_fewer(span: int) -> str:
+    return {0: "use other items", 1: "describe items by 1 feature"}.get(
+        span, f"describe items by at most {span} features"
+    )
+
+
+def _differ_in(out_of_reach: str) -> str:
+    return f"bear on {out_of_reach}" if out_of_reach else "differ in other ways"
 
 
 def _people(count: int) -> str:

@@ -1,17 +1,17 @@
 """The two operators, S (people arbitrary) and P (people from one population), decomposed whole.
 
     S = Σ_k Δ_kᵀ R_k Δ_k                          rank S: what is revealed whoever the people are
-    P = ΔᵀΔ − Δᵀδ (δᵀδ)⁺ δᵀΔ                      rank P: what is revealed if they come from one population
+    P = ΔᵀΔ − Δᵀδ (δᵀδ)⁺ δᵀΔ                      rank P: what is revealed if they come from one population, by offsets
 
 with Δ (T, p) and δ (T, d) of all answers. S removes from Δ what *each person's own* v can explain, P what *one v
 common to all* can explain, so that P ⪰ S. The reasoning for P: A is in its null space exactly if some b has ⟨Δ, A⟩
 = ⟨δ, b⟩ for every question asked. Then the metric M + A with everybody's v shifted by −b gives every answer of
-every person the same probability as M: shifting a population makes another population, so no method can tell the
-two apart. Conversely, with v ~ N(μ, Σ) an answer has ``Pr[y] = g(ψ̄, δᵀΣδ)``, ``ψ̄ = ⟨Δ, M⟩ + ⟨δ, μ⟩``, and its
-Fisher information about (M, μ) at known Σ is ``Σ w [Δ, δ]ᵀ[Δ, δ]`` with weights w > 0; with μ profiled out it has
-the null space of P, whatever the weights. What an unknown Σ can still take away is the overall size of M (the
-answers of a person who is less sure look like those of people who differ more), which is why a population reveals M
-up to its size and the size rests on β and on the law of people.
+every person the same probability as M: a shifted population is a population, so no method can tell the two apart
+unless it assumes that the spread of people depends on M. Conversely, with v ~ N(μ, Σ) an answer has ``Pr[y] = g(ψ̄,
+δᵀΣδ)``, ``ψ̄ = ⟨Δ, M⟩ + ⟨δ, μ⟩``, and its Fisher information about (M, μ) at known Σ is ``Σ w [Δ, δ]ᵀ[Δ, δ]`` with
+weights w > 0; with μ profiled out it has the null space of P, whatever the weights.
+
+So P is what the *offsets* ψ̄ reveal, and all that a free Σ leaves. A law in which Σ depends on M reveals more (`law`).
 """
 
 from __future__ import annotations
@@ -57,6 +57,10 @@ class Spectrum:
         of differences (n, d): how much of the distance they span lies in the null space, 0 … 1 each.
     confidence
         How sure the rank is, in a sentence; empty if it is exact.
+    hardest
+        (p,) the svec direction that belongs to `smallest`; None where that is not computed or there is none.
+    only_size_open
+        Whether all that is out of reach is the overall size of the metric.
     """
 
     rank: int
@@ -68,6 +72,8 @@ class Spectrum:
     open_share: Array | None
     share: Callable[[Array], Array]
     confidence: str = ""
+    hardest: Array | None = None
+    only_size_open: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,7 @@ def decompose(S: Array, negligible: float, unit: Array) -> Spectrum:
         directions=in_given_units(null[:, : max(1, KEPT // d**2)].T, unit),
         open_share=np.clip(energy if outside else 1.0 - energy, 0.0, 1.0),
         share=share,
+        hardest=vectors[:, np.argmin(zero)] if rank else None,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,9 @@ from crowdmetric.identifiability import implicit
 from crowdmetric.identifiability.assignment import check_assignment
 from crowdmetric.identifiability.catalogue import ceiling, two_valued
 from crowdmetric.identifiability.diagnosis import Diagnosis
-from crowdmetric.identifiability.examples import name_directions, unknown_distances
+from crowdmetric.identifiability.examples import name_directions, name_hardest, unknown_distances
+from crowdmetric.identifiability.law import LARGEST as LARGEST_LAW
+from crowdmetric.identifiability.law import LAWS, law_spectrum, most_revealed
 from crowdmetric.identifiability.people import Tally
 from crowdmetric.identifiability.questions import Asked, ScannedQuestions, read_questions
 from crowdmetric.identifiability.rows import read_rows
@@ -29,7 +31,7 @@ __all__ = ["diagnose", "plan_diagnosis"]
 LARGEST = 20_100
 # Matrices as large as [Δ, δ]ᵀ[Δ, δ] that are held at once: the two sums, one operator, and its decomposition.
 MATRICES = 6
-# Answers at most among which people are drawn to see whether questions depend on them.
+# Maximum number of answers sampled to see whether questions depend on who is asked.
 SAMPLED = 1_000_000
 
 
@@ -40,6 +42,7 @@ def diagnose(
     *,
     features: Sequence[str] | None = None,
     item_ids: Sequence[Any] | NDArray[Any] | None = None,
+    covariance: str = "isotropic",
     memory: int | str | None = None,
 ) -> Diagnosis:
     """Say what answers to these questions can teach, before anybody is asked or anything is fitted.
@@ -55,6 +58,9 @@ def diagnose(
         (T,) who answers; None: one person.
     features, item_ids
         Names of the d features and of the N items, for the words.
+    covariance
+        The law of people for which `population_rank` and the rest of the population's verdict hold, as in
+        `PopulationMetric`: 'isotropic', the default, or 'free'. What a free law reveals is said in any case.
     memory
         Limit for a scan, in bytes or such as '2GB'; None: half of what is free. See `plan_diagnosis`.
 
@@ -70,6 +76,8 @@ def diagnose(
     >>> found.rank, found.population_rank, found.dimensions
     (0, 10, 10)
     """
+    if covariance not in LAWS:
+        raise DataError(f"covariance={covariance!r} is unknown; choose {' or '.join(map(repr, LAWS))}")
     questions = read_questions(items, pairs, users)
     if isinstance(questions, ScannedQuestions):
         plan_diagnosis(items, questions.scan, memory)
@@ -79,7 +87,8 @@ def diagnose(
         )
     _check_names(features, questions.d, "features")
     _check_names(item_ids, len(questions.items), "item_ids")
-    tally, own, common = _spectra(questions)
+    found = _spectra(questions, covariance)
+    tally, own, common, free = found.tally, found.own, found.law, found.free
     best = ceiling(questions)
     unknown, examples = unknown_distances(questions, own)
     p = degrees_of_freedom(questions.d)
@@ -104,10 +113,15 @@ def diagnose(
         d=questions.d,
         span=tally.span,
         items=len(questions.used),
+        covariance=covariance,
         population_rank=common.rank,
         population_bounds=(common.low, common.high),
         population_confidence=common.confidence,
         population_out_of_reach=name_directions(common, features),
+        population_condition=common.largest / common.smallest,
+        population_hardest=name_hardest(common, features),
+        free_rank=free.low,
+        free_out_of_reach=name_directions(free, features),
         assignment=check_assignment(questions),
         ceiling=None if best is None else best.rank,
         ceiling_out_of_reach="" if best is None else name_directions(best, features),
@@ -117,29 +131,73 @@ def diagnose(
     )
 
 
-def _spectra(questions: Asked) -> tuple[Tally, Spectrum, Spectrum]:
-    """Return what a pass counted, and the spectra of S and P."""
+@dataclass(frozen=True)
+class _Spectra:
+    """What a pass over all people counted, and what answers reveal under each assumption about people.
+
+    Attributes
+    ----------
+    tally
+        What was counted.
+    own
+        S: people are arbitrary.
+    law, free
+        People come from one population: under the law that was asked for, and under the free law.
+    """
+
+    tally: Tally
+    own: Spectrum
+    law: Spectrum
+    free: Spectrum
+
+
+def _spectra(questions: Asked, covariance: str) -> _Spectra:
     p = degrees_of_freedom(questions.d)
-    if p <= LARGEST:
-        sums = sum_up(questions)
-        own = decompose(sums.S, negligible_of(sums.tally), questions.unit)
-        # P ⪰ S: what arbitrary people reveal, one population does
-        common = own if own.rank == p else common_spectrum(sums.common, questions.unit)
-        return sums.tally, own, common
-    tally = Tally()
+    if p > LARGEST:
+        return _implicit_spectra(questions, covariance)
+    sums = sum_up(questions)
+    own = decompose(sums.S, negligible_of(sums.tally), questions.unit)
+    # P ⪰ S: what arbitrary people reveal, one population does
+    offsets = own if own.rank == p else common_spectrum(sums.common, questions.unit)
+
+    def under(name: str) -> Spectrum:
+        if own.rank == p:
+            return own
+        if p > LARGEST_LAW:
+            return offsets if name == "free" else _at_least(offsets, p)
+        most = most_revealed(questions, name, sums.tally.span, sums.common, offsets)
+        found = law_spectrum(questions, name, most)
+        return own if own.rank > found.rank else found
+
+    free = under("free")
+    return _Spectra(sums.tally, own, free if covariance == "free" else under(covariance), free)
+
+
+def _implicit_spectra(questions: Asked, covariance: str) -> _Spectra:
+    """Return the spectra where Sym(R^d) is too large for a matrix; of a population, what offsets reveal."""
+    tally, p = Tally(), degrees_of_freedom(questions.d)
     rows, everybody = read_rows(questions.everything(), tally)
     own = implicit.nothing(questions.unit) if rows is None else implicit.explore(rows, questions.unit)
     if own.low == p:
-        return tally, own, own
-    common = implicit.explore(everybody, questions.unit)
-    low = max(common.low, own.low)
-    return tally, own, replace(common, low=low, high=max(low, common.high), rank=max(common.rank, own.rank))
+        return _Spectra(tally, own, own, own)
+    free = implicit.explore(everybody, questions.unit)
+    low = max(free.low, own.low)
+    free = replace(free, low=low, high=max(low, free.high), rank=max(free.rank, own.rank))
+    return _Spectra(tally, own, free if covariance == "free" else _at_least(free, p), free)
+
+
+def _at_least(offsets: Spectrum, p: int) -> Spectrum:
+    """Return what offsets reveal as a lower bound: how much the spread of people adds is not computed."""
+    if offsets.low == p:
+        return offsets
+    told = "what the spread of people adds was not computed for so many features"
+    return replace(offsets, high=p, confidence="; ".join(filter(None, [offsets.confidence, told])))
 
 
 def plan_diagnosis(items: ArrayLike | None, scan: ComparisonScan, memory: int | str | None = None) -> MemoryPlan:
     """Return how much memory the diagnosis of a scan will take; a limit that is too low is an error.
 
-    Up to 200 features that is the matrices of the two operators and a chunk of answers; beyond, all answers are read,
+    Up to 200 features that is the matrices of the operators and a chunk of answers; beyond, all answers are read,
     for products with them.
     """
     N, d = check_items(items).shape
@@ -149,6 +207,7 @@ def plan_diagnosis(items: ArrayLike | None, scan: ComparisonScan, memory: int | 
         work = len(scan) * 8 * (6 * d + 40)
     else:
         work = MATRICES * 8 * (p + d) ** 2 + chunk_rows * bytes_to_lay_out(d) + SAMPLED * 8 * (d + 10)
+        work += 3 * 8 * (2 * p + d) ** 2 if p <= LARGEST_LAW else 0  # the information under a free law
     return MemoryPlan.of_work(scan.n_users, len(scan), 4 * 8 * N * d + work, read_memory(memory), "diagnosis")
 
 
