@@ -20,20 +20,20 @@ from crowdmetric.losses import Logistic, Loss, Probit
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.simulate import answer, sample_metric, simulate_crowd
 from crowdmetric.solvers.charts import Chart
+from crowdmetric.solvers.priors import Ridges, penalty, shape_penalty
 from crowdmetric.solvers.population import (
-    _ridge,
     fit_law,
     fit_with_evidence,
     observed_information,
     remembering,
-    traceless,
-    with_ridge,
+    with_ridges,
 )
 from crowdmetric.solvers.scoring import Quadratic, minimise_by_scoring
 from crowdmetric.symmetric import degrees_of_freedom, relative_error, shape_error, smat, svec
 from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.integrals import kernels
 from crowdmetric.users.people import places_of, posteriors
+from crowdmetric.users.expected import expected_information
 from crowdmetric.users.population import STRUCTURES, Law, PopulationBlock, Sums, blocks_of, integrate, sums_of
 
 each_structure = pytest.mark.parametrize("structure", STRUCTURES)
@@ -226,8 +226,9 @@ def test_posteriors_against_brute_force(loss: Loss) -> None:
 # --------------------------------------------------------------------------------------------- charts, scoring
 
 CHARTS = {
-    "psd": Chart(3, 3, False), "rank 2": Chart(3, 2, False), "symmetric": Chart(3, None, False),
-    "free": Chart(3, 3, True), "free, symmetric": Chart(3, None, True),
+    "psd": Chart(3, "psd", False), "rank 2": Chart(3, "psd", False, rank=2), "symmetric": Chart(3, "symmetric", False),
+    "identity": Chart(3, "identity", False), "free, no metric": Chart(3, "none", True),
+    "free": Chart(3, "psd", True), "free, symmetric": Chart(3, "symmetric", True), "free, identity": Chart(3, "identity", True),
 }  # fmt: skip
 each_chart = pytest.mark.parametrize("chart", CHARTS.values(), ids=CHARTS)
 
@@ -243,8 +244,8 @@ def test_charts_pull_gradients_back(chart: Chart) -> None:
         x = chart.natural(theta)
         return float(0.5 * x @ H @ x + b @ x), H @ x + b
 
-    size = (6 if chart.rank is None else 3 * chart.rank) + 3 + (9 if chart.free else 1)
-    theta = rng.standard_normal(size)
+    size = chart.theta(np.eye(3), np.zeros(3), np.eye(3) if chart.free else np.zeros(1)).size
+    theta = 0.7 * rng.standard_normal(size)
     value, gradient = f(theta)
     pulled = chart.pull_back(theta, value, gradient, H)
     numeric = [(f(theta + h)[0] - f(theta - h)[0]) / 2e-5 for h in 1e-5 * np.eye(size)]
@@ -259,16 +260,18 @@ def test_a_chart_reaches_metrics_and_nothing_else(chart: Chart) -> None:
     metric = G @ G.T
     if chart.rank == 2:
         metric = G[:, :2] @ G[:, :2].T
+    if chart.kind in ("none", "identity"):
+        metric = (1.7 if chart.kind == "identity" else 0.0) * np.eye(3)
     spread = F @ F.T if chart.free else np.array([0.3])
     natural = chart.natural(chart.theta(metric, np.arange(3.0), spread))
     np.testing.assert_allclose(smat(natural[:6]), metric, atol=1e-12)
     np.testing.assert_allclose(natural[6:9], np.arange(3.0))
     np.testing.assert_allclose(natural[9:], svec(spread) if chart.free else spread, atol=1e-12)
-    if chart.rank is not None:
+    if chart.kind == "psd":
         anywhere = chart.natural(rng.standard_normal(chart.theta(metric, np.zeros(3), spread).size))
         values = np.linalg.eigvalsh(smat(anywhere[:6]))
         assert values[0] > -1e-12
-        assert np.sum(values > 1e-9) == chart.rank
+        assert np.sum(values > 1e-9) == chart.columns
 
 
 def regression(seed: int = 0) -> tuple[np.ndarray, np.ndarray, Callable[[np.ndarray], Quadratic]]:
@@ -364,17 +367,61 @@ def test_scoring_steps_over_places_without_a_value() -> None:
 
 def test_the_ridge_spares_multiples_of_the_identity_and_the_scale() -> None:
     rng = np.random.default_rng(0)
-    G, P = rng.standard_normal((4, 4)), traceless(4)
+    G = rng.standard_normal((4, 4))
     m = svec(G @ G.T)
-    value, gradient, curvature = _ridge(m, 3.0, P)
+    found = shape_penalty(m, 3.0)
+    value = found.value
     shape = G @ G.T / (np.trace(G @ G.T) / 4)
     assert value == pytest.approx(1.5 * np.sum((shape - np.eye(4)) ** 2))
-    assert _ridge(7.0 * m, 3.0, P)[0] == pytest.approx(value)
-    assert _ridge(svec(2.0 * np.eye(4)), 3.0, P)[0] == pytest.approx(0.0, abs=1e-20)
-    numeric = [(_ridge(m + h, 3.0, P)[0] - _ridge(m - h, 3.0, P)[0]) / 2e-6 for h in 1e-6 * np.eye(m.size)]
-    np.testing.assert_allclose(gradient, numeric, atol=1e-7)
-    assert np.linalg.eigvalsh(curvature)[0] > -1e-12
-    assert np.all(np.concatenate([np.ravel(x) for x in _ridge(m, 0.0, P)]) == 0.0)
+    assert shape_penalty(7.0 * m, 3.0).value == pytest.approx(value)
+    assert shape_penalty(svec(2.0 * np.eye(4)), 3.0).value == pytest.approx(0.0, abs=1e-20)
+    steps = 1e-6 * np.eye(m.size)
+    numeric = [(shape_penalty(m + h, 3.0).value - shape_penalty(m - h, 3.0).value) / 2e-6 for h in steps]
+    np.testing.assert_allclose(found.gradient, numeric, atol=1e-7)
+    assert np.linalg.eigvalsh(found.curvature)[0] > -1e-12
+    nothing = shape_penalty(m, 0.0)
+    assert nothing.value == 0.0 and not nothing.gradient.any() and not nothing.curvature.any()
+
+
+@each_structure
+@pytest.mark.parametrize("n_items", [0, 4])
+def test_the_prior_by_finite_differences(structure: str, n_items: int) -> None:
+    layout = replace(STRUCTURES[structure].layout(3), n_items=n_items)
+    at = np.concatenate([a_natural(structure, 3), np.arange(n_items) - 1.0])
+    ridges = Ridges(shape=2.0, size=0.7, people=1.5, items=3.0)
+
+    def value(natural: np.ndarray) -> float:
+        return penalty(natural, layout, ridges, 1.7).value
+
+    found = penalty(at, layout, ridges, 1.7)
+    numeric = [(value(at + h) - value(at - h)) / 2e-6 for h in 1e-6 * np.eye(at.size)]
+    np.testing.assert_allclose(found.gradient, numeric, rtol=1e-5, atol=1e-6)
+    assert np.linalg.eigvalsh(found.curvature)[0] > -1e-10
+    assert penalty(at, layout, Ridges(), 1.0).value < 0.2  # the limit of noise is weak where answers are noisy
+
+
+@each_structure
+def test_the_expected_information_is_close_to_outer_products_of_many_people(structure: str) -> None:
+    """Whose answers follow the law: there outer products are right but for their noise."""
+    d, K, m = 2, 4000, 3
+    at, rng, family = a_natural(structure, d), np.random.default_rng(3), STRUCTURES[structure]
+    law = family.law(at, d)
+    items, pairs = rng.standard_normal((60, d)), rng.integers(60, size=(K * m, 2))
+    users = np.repeat(np.arange(K), m)
+    v = rng.multivariate_normal(law.mean, law.covariance, size=K)
+    delta, total = items[pairs[:, 0]] - items[pairs[:, 1]], items[pairs[:, 0]] + items[pairs[:, 1]]
+    psi = np.einsum("td,td->t", delta, total @ law.metric + v[users])
+    y = np.where(rng.random(K * m) < 1.0 / (1.0 + np.exp(-psi)), 1.0, -1.0)
+    blocks = blocks_of(arrange(answers_of(items, pairs, y, users)))
+    outer = sum_of(blocks, structure, at, Logistic(), largest_grid=1).information
+    expected = sum_of(blocks, structure, at, Logistic(), expected=expected_information, largest_grid=1).information.total
+    assert np.linalg.eigvalsh(expected)[0] > 0
+    root = np.linalg.inv(np.linalg.cholesky(expected))
+    ratios = np.linalg.eigvalsh(root @ outer @ root.T)  # 1 where both say the same of a direction
+    # three yes-or-no answers are far from a Gaussian, and yet no direction is off by more than a factor of three
+    assert ratios[0] > 1.0 / 3.0
+    assert ratios[-1] < 3.0
+    assert np.median(ratios) == pytest.approx(1.0, abs=0.1)
 
 
 def test_a_fit_of_the_law_is_where_the_score_vanishes() -> None:
@@ -384,15 +431,16 @@ def test_a_fit_of_the_law_is_where_the_score_vanishes() -> None:
     def total(natural: np.ndarray, *, information: bool = True) -> Sums:
         return sum_of(blocks, "isotropic", natural, Logistic(), information=information)
 
-    chart = Chart(2, None, False)
+    chart = Chart(2, "symmetric", False)
     start = chart.theta(np.eye(2), np.zeros(2), np.array([0.0]))
     fit = fit_law(total, chart, start, tolerance=1e-9)
     assert fit.result.converged
     sums = total(fit.natural)
     assert sums.information is not None
+    score = sums.score - penalty(fit.natural, fit.layout, Ridges(), 1.0).gradient
     # in units of what is left to know: a Newton step would gain next to nothing
-    assert sums.score @ np.linalg.solve(sums.information, sums.score) < 1e-6
-    pulled = fit_law(total, chart, start, ridge=1e6, tolerance=1e-9)
+    assert score @ np.linalg.solve(sums.information, score) < 1e-6
+    pulled = fit_law(total, chart, start, ridges=Ridges(shape=1e6), tolerance=1e-9)
     assert np.ptp(np.linalg.eigvalsh(smat(pulled.natural[:3]))) < 1e-3
     assert pulled.determined < 0.1 < fit.determined == 2.0
 
@@ -415,19 +463,20 @@ def test_the_ridge_on_the_size_is_the_one_of_the_largest_evidence(K: int) -> Non
     def total(natural: np.ndarray, *, information: bool = True) -> Sums:
         return sum_of(blocks, "free", natural, Logistic(), information=information)
 
-    chart = Chart(2, 2, True)
+    chart = Chart(2, "psd", True)
     fit = fit_with_evidence(total, chart, chart.theta(np.eye(2), np.zeros(2), np.eye(2)), tolerance=1e-6)
-    assert fit.size_ridge > 0
+    assert fit.ridges.size > 0
     e = np.zeros(fit.natural.size)
     e[:3] = svec(np.eye(2)) / np.sqrt(2)
     t = float(e @ fit.natural)
     # MacKay's fixed point, κ = γ / t² with γ = 1 − κ eᵀA⁻¹e: another way to write what the solver finds in closed form
-    left = 1.0 - fit.size_ridge * float(e @ np.linalg.inv(with_ridge(fit.information, fit, 2)) @ e)
-    assert fit.size_ridge == pytest.approx(left / t**2, rel=0.2)
+    left = 1.0 - fit.ridges.size * float(e @ np.linalg.inv(with_ridges(fit.information, fit)) @ e)
+    assert fit.ridges.size == pytest.approx(left / t**2, rel=0.2)
     # where it ends, the pull of the answers on the size balances the ridge's: along M → (1 + ε)M nothing else changes
     along = np.concatenate([fit.natural[:3], np.zeros(5)])
     sums = total(fit.natural)
-    assert float(sums.score @ along) == pytest.approx(fit.size_ridge * t**2, abs=0.02)
+    noise = penalty(fit.natural, fit.layout, Ridges(), 1.0).gradient
+    assert float((sums.score - noise) @ along) == pytest.approx(fit.ridges.size * t**2, abs=0.02)
 
 
 def test_a_crowd_without_ideal_points_gets_no_metric() -> None:

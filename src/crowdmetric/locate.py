@@ -30,6 +30,7 @@ from crowdmetric.estimators.inputs import check_items, read_pairs, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.users.blocks import arrange
 from crowdmetric.users.integrals import expected_information, mean_probability
+from crowdmetric.users.item_effects import variance_of_differences
 from crowdmetric.users.people import posteriors
 from crowdmetric.users.population import Law, blocks_of
 
@@ -74,8 +75,8 @@ class Located:
     metric : (d, d) array
     items : (N, d) array or None
     loss : Loss
-    effects : (N,) array or None
-        What everybody adds to the utilities of the items (`PopulationMetric.item_effects_`).
+    effects, effect_covariance : (N,), (N, N) arrays or None
+        What everybody adds to the utilities of the items (`PopulationMetric.item_effects_`), and what is not known of it.
     """
 
     users: NDArray[Any]
@@ -85,6 +86,7 @@ class Located:
     items: Array | None
     loss: Loss
     effects: Array | None = None
+    effect_covariance: Array | None = None
 
     def __len__(self) -> int:
         return int(self.users.size)
@@ -104,8 +106,14 @@ class Located:
         return np.linalg.pinv(self.metric, rcond=1e-6, hermitian=True)
 
     def probability(self, pairs: Any) -> Array:
-        """Return the probability (K, T) that each person prefers the left item of each pair."""
-        return self._sweep(pairs, lambda psi, variance: 1.0 - mean_probability(psi, variance, self.loss))
+        """Return the probability (K, T) that each person prefers the left item of each pair.
+
+        Averaged over what is not known of the person, and of the utilities of the items.
+        """
+        beside = 0.0
+        if self.effect_covariance is not None and np.ndim(pairs) == 2:
+            beside = variance_of_differences(self.effect_covariance, read_pairs(pairs, self.items)[1])
+        return self._sweep(pairs, lambda psi, variance: 1.0 - mean_probability(psi, variance + beside, self.loss))
 
     def information(self, pairs: Any) -> Array:
         """Return how much (K, T) each person's answer to each question would tell about them, in nats."""
@@ -225,6 +233,7 @@ def locate(
             "fit a PopulationMetric"
         )
     effects: Array | None = getattr(model, "item_effects_", None)
+    unknown: Array | None = getattr(model, "item_effect_covariance_", None)
     law = Law(model.metric_, model.pseudo_ideal_mean_, model.pseudo_ideal_covariance_)
     loss = model._loss()
     items = None if model.items is None else check_items(model.items)
@@ -234,8 +243,9 @@ def locate(
                 f"the model does not keep the covariances of its {model.users_.size:,} people; give answers"
             )
         return Located(
-            model.users_, model.pseudo_ideal_points_, model.pseudo_ideal_covariances_, law.metric, items, loss, effects
-        )
+            model.users_, model.pseudo_ideal_points_, model.pseudo_ideal_covariances_, law.metric, items, loss, effects,
+            unknown,
+        )  # fmt: skip
     rows = read_rows(pairs, y, users, sample_weight, model.items, loss)
     if rows.items.shape[1] != law.metric.shape[0]:
         raise DataError(
@@ -244,4 +254,4 @@ def locate(
     if isinstance(pairs, Comparisons) or np.ndim(pairs) == 2:  # items as vectors are new
         law = replace(law, effects=effects)
     mean, covariance = posteriors(blocks_of(arrange(rows.jointly()), rows.pairs), law, loss, rows.users.size)
-    return Located(rows.users, mean, covariance, law.metric, items, loss, effects)
+    return Located(rows.users, mean, covariance, law.metric, items, loss, effects, unknown)

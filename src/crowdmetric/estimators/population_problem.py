@@ -123,7 +123,8 @@ class PopulationProblem:
             sums_of, structure=self.structure, natural=natural, loss=self.loss,
             information=information, expected=expected, largest_grid=self.largest_grid,
         )  # fmt: skip
-        return self._sum(job)
+        sums = self._sum(job)
+        return replace(sums, information=sums.information.total) if information and expected is not None else sums
 
     @property
     def has_few_people(self) -> bool:

@@ -14,10 +14,17 @@ and with ``J = ∂a/∂(svec M, μ, b)`` (m, ·) and ``N = EᵀRE`` (q, q) that 
 
 (the Fisher information of a Gaussian about its mean and its covariance). Isotropic people have ``Σ = 4s²M²``, and the
 second line counts for M and log s by the chain rule.
+
+A few yes-or-no answers say less of a spread than the ψ's themselves would. The second line is therefore taken by the
+share that people's own scores bear out, along the direction in which Σ grows as a whole: the sum of squares of
+``2 tr(bend S)`` over the sum of ``2 tr(N S N S)``, of everybody together (`Information.total`). What is left is right but for a factor of up to three in single directions
+where people answer three questions each, and better with more: a curvature to step by and to weigh ridges with.
+Standard errors rest on second differences.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -28,18 +35,44 @@ from crowdmetric.symmetric import degrees_of_freedom, outer_difference, svec_ind
 from crowdmetric.users.integrals import Integral, loadings_of
 from crowdmetric.users.population import Law, PopulationBlock, Structure
 
-__all__ = ["expected_information"]
+__all__ = ["Information", "expected_information"]
 
 Array = NDArray[Any]
+
+# The least share of what Gaussian people would say of their spread that answers are taken to say.
+LEAST_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class Information:
+    """What people's answers say of natural parameters through offsets and through spreads, (n, n) each.
+
+    `seen` and `foretold` are the sums by which the second counts.
+    """
+
+    offsets: Array
+    spreads: Array
+    seen: float
+    foretold: float
+
+    def __add__(self, other: Information) -> Information:
+        return Information(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    @property
+    def total(self) -> Array:
+        """The (n, n) information."""
+        share = min(max(self.seen / self.foretold, LEAST_SHARE), 1.0) if self.foretold > 0 else 1.0
+        return self.offsets + share * self.spreads
 
 
 def expected_information(
     block: PopulationBlock, structure: Structure, integral: Integral, law: Law, natural: Array
-) -> Array:
-    """Return the (n, n) expected information of the people of a block about natural parameters."""
+) -> Information:
+    """Return the expected information of the people of a block about natural parameters."""
     layout = structure.layout(block.span.shape[2])
     B, E, precision = block.span, block.loadings, np.maximum(integral.precision, 0.0)
-    H = loadings_of(E, B @ law.covariance @ B.transpose(0, 2, 1))
+    S = B @ law.covariance @ B.transpose(0, 2, 1)
+    H = loadings_of(E, S)
     weighted = precision[:, :, None] * H  # diag(τ) H, (P, m, q)
     inner = np.eye(H.shape[2]) + H.transpose(0, 2, 1) @ weighted
     # L⁻¹ with L Lᵀ = V⁻¹, so that V = L⁻ᵀ L⁻¹ and everything below is a sum of squares
@@ -54,9 +87,12 @@ def expected_information(
     N = E.transpose(0, 2, 1) @ (precision[:, :, None] * E)
     less = across @ E
     N = N - less.transpose(0, 2, 1) @ less
+    NS = N @ S
+    seen = float(np.sum((2.0 * np.sum(integral.bend * S, axis=(1, 2))) ** 2))
+    foretold = 2.0 * float(np.sum(NS * NS.transpose(0, 2, 1)))
     of_spread = structure.spread_jacobian(natural, layout.d)
-    information += of_spread.T @ _about_covariance(B.transpose(0, 2, 1) @ N @ B) @ of_spread
-    return information
+    spreads = of_spread.T @ _about_covariance(B.transpose(0, 2, 1) @ N @ B) @ of_spread
+    return Information(information, spreads, seen, foretold)
 
 
 def _feature_derivatives(block: PopulationBlock) -> Array:

@@ -211,11 +211,14 @@ def method_shift(block: PopulationBlock, structure: Structure, natural: Array, l
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over people: log-likelihood, score (n,), and information (n, n) or None."""
+    """Sums over people: log-likelihood, score (n,), and information (n, n) or None.
+
+    Information may be anything that adds up until everybody is counted (`crowdmetric.users.expected.Information`).
+    """
 
     value: float
     score: Array
-    information: Array | None
+    information: Any
 
     def __add__(self, other: Sums) -> Sums:
         information = None
@@ -343,7 +346,7 @@ def sums_of(
     loss: Loss,
     *,
     information: bool = True,
-    expected: Callable[[PopulationBlock, Structure, Integral, Law, Array], Array] | None = None,
+    expected: Callable[[PopulationBlock, Structure, Integral, Law, Array], Any] | None = None,
     largest_grid: int = LARGEST_GRID,
 ) -> Sums:
     """Return the sums over the people of a block.
