@@ -2,8 +2,10 @@
 
 Nothing here is hidden: a choice is a value and the clause that follows "because", and every rule is stated.
 
-Two things are chosen by fits to some of the people (`Trials`): how ideal points scatter, and whether items have
-utilities of their own. Both say what everybody thinks of an item, and each can stand in for the other:
+Two things are chosen: how ideal points scatter, and whether items have utilities of their own. Where hidden answers
+were predicted, they decide (`choose_by_hidden_answers`), on the question that the user has: known items, new items,
+new people, or all three. Where nothing was hidden, the evidence of fits to some of the people decides (`Trials`). Both
+say what everybody thinks of an item, and each can stand in for the other:
 
 - A crowd that is not isotropic, taken to be, seems to like items for reasons of their own: with people in three
   clusters, utilities that do not exist gain up to hundreds of nats, and spoil the metric. Items are therefore judged
@@ -28,12 +30,21 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import CrowdmetricWarning, DataError
 from crowdmetric.estimators import PopulationMetric
-from crowdmetric.evaluate import CrowdModel, evaluate
+from crowdmetric.evaluate import CrowdModel, Evaluation, evaluate
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.users.item_effects import MOST_ITEMS
 from crowdmetric.users.matched import find_sets
 
-__all__ = ["Choice", "Trials", "choose_covariance", "choose_item_effects", "matched_share"]
+__all__ = [
+    "LAWS",
+    "QUESTIONS",
+    "Choice",
+    "Trials",
+    "choose_by_hidden_answers",
+    "choose_covariance",
+    "choose_item_effects",
+    "matched_share",
+]
 
 Array = NDArray[np.float64]
 
@@ -45,6 +56,22 @@ ITEMS_IF_FREE = 5
 SHOWN_OFTEN = 10
 # People on whom trials are made at most.
 MOST_PEOPLE = 20_000
+# The laws that may be chosen, by the names of the evaluated models, the simplest first.
+LAWS: dict[str, dict[str, Any]] = {
+    "population": {"covariance": "isotropic", "item_effects": False},
+    "population-free": {"covariance": "free", "item_effects": False},
+    "population-items-isotropic": {"covariance": "isotropic", "item_effects": True},
+    "population-items": {"covariance": "free", "item_effects": True},
+}
+# What a model may be wanted for, and the splits of an evaluation that ask it.
+QUESTIONS = {
+    "all": ("pairs", "people", "items"),
+    "known-items": ("pairs",),
+    "new-people": ("people",),
+    "new-items": ("items",),
+}
+# Nats per answer that a simpler law may be further behind and still be taken.
+WORTH_MORE = 0.001
 
 
 @dataclass(frozen=True)
@@ -94,7 +121,7 @@ class Trials:
 
     @cached_property
     def some(self) -> Comparisons:
-        """The answers of every so manieth person, of all where they are few."""
+        """The answers of every k-th person, of all where they are few."""
         step = -(-self.comparisons.n_users // MOST_PEOPLE)
         if step == 1:
             return self.comparisons
@@ -129,6 +156,47 @@ class Trials:
                 warnings.simplefilter("ignore", CrowdmetricWarning)
                 self._made[law] = PopulationMetric(self.items, **told).fit(self.some)
         return self._made[law]
+
+
+def choose_by_hidden_answers(
+    evaluation: Evaluation, given: Mapping[str, Any] | None = None, question: str = "all"
+) -> Choice:
+    """Return the law, a key of `LAWS`, that predicts hidden answers best on the user's question.
+
+    A law's *regret* is how far it is behind the best of the laws, in nats per answer, on the worst of the splits that
+    the question is about. The law of the smallest regret is taken, or a simpler one whose regret is larger by less than
+    0.001. `given` are parameters that the user has settled: laws with others are left out.
+    """
+    splits = [split for split in QUESTIONS[question] if split in evaluation.splits]
+    settled = {name: value for name, value in (given or {}).items() if name in ("covariance", "item_effects")}
+    laws = [
+        name
+        for name, law in LAWS.items()
+        if name in evaluation.models and all(law[key] == value for key, value in settled.items())
+    ]
+    if not splits or not laws:
+        raise DataError(f"no law was evaluated for the question {question!r}; choose by the evidence")
+    best = {split: max(evaluation.mean(split, law) for law in laws) for split in splits}
+    regret = {law: max(best[split] - evaluation.mean(split, law) for split in splits) for law in laws}
+    least = min(regret.values())
+    chosen = next(law for law in laws if regret[law] < least + WORTH_MORE)
+    asked = " and ".join(filter(None, [", ".join(_asked(s) for s in splits[:-1]), _asked(splits[-1])]))
+    how = (
+        f"on hidden answers ({asked}) no other predicts better by more than {max(regret[chosen], 5e-5):.4f} nats each"
+        if len(laws) > 1
+        else "that is what was asked for"
+    )
+    others = [
+        f"{law} for {_asked(split)}"
+        for split in splits
+        for law in [max(laws, key=lambda name: evaluation.mean(split, name))]
+        if len(splits) > 1 and evaluation.difference(split, law, chosen).is_clear
+    ]
+    return Choice(chosen, how, f"clearly better would be {', '.join(others)}: see --for" if others else "")
+
+
+def _asked(split: str) -> str:
+    return {"pairs": "known items", "people": "new people", "items": "new items"}[split]
 
 
 def choose_covariance(trials: Trials, item_effects: bool = False) -> Choice:

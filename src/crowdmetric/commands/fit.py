@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from crowdmetric.commands.base import Command, note, print_model
 from crowdmetric.commands.engines import open_engine
 from crowdmetric.commands.fit_choice import choose_estimator, choose_law, population_or, suggest_matched
-from crowdmetric.commands.fit_findings import diagnosed, evaluated
+from crowdmetric.commands.fit_findings import diagnosed, evaluated, saved_as
 from crowdmetric.commands.fit_options import ESTIMATORS, add_arguments, parameters_of, preprocessing_of, ridge_of
 from crowdmetric.commands.item_tables import read_labels, read_names
 from crowdmetric.commands.streamed import fit_streamed, fit_telling
@@ -63,9 +63,13 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any],
     suggestion = suggest_matched(name, features, comparisons, diagnosis)
     if suggestion:
         note(options, suggestion)
+    evaluation = evaluated(options, features, comparisons, parameters)
     if name == "population":
-        parameters, why = choose_law(options, features, comparisons, parameters)
+        parameters, why = choose_law(options, features, comparisons, parameters, evaluation)
         reasons += why
+    if evaluation is not None:
+        saved = saved_as(parameters)
+        evaluation = evaluation.of_saved(saved if saved in evaluation.models else None)
     estimator = ESTIMATORS[name](features, **parameters)
     with show_progress("Learning the metric", quiet=options.quiet) as say:
         fit_telling(estimator, comparisons, say)
@@ -75,8 +79,7 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any],
             note(options, line)
     page = partial(
         report_page, comparisons=comparisons, diagnosis=diagnosis, choices=reasons, suggestion=suggestion,
-        item_names=item_names,
-        evaluation=evaluated(options, features, comparisons, parameters),
+        item_names=item_names, evaluation=evaluation,
     )  # fmt: skip
     model = save_model(
         options.out,
@@ -90,11 +93,11 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any],
     )
     print_model(options, model, options.out)
     if not options.no_report:
-        note(options, f"what was learnt, in words and pictures: {Path(options.out) / REPORT}")
+        note(options, f"what was learned, in words and pictures: {Path(options.out) / REPORT}")
 
 
 def _prepared(options: Namespace, items: Items, preprocessing: ItemMap | None) -> tuple[NDArray[np.float64], list[str]]:
-    """Return the features that are learnt from, and their names."""
+    """Return the features that are learned from, and their names."""
     if preprocessing is None:
         return items.features, items.feature_names
     features = preprocessing.fit_transform(items.features)

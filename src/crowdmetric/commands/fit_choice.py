@@ -8,11 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.choice import Trials, choose_covariance, choose_item_effects, matched_share
+from crowdmetric.choice import (
+    LAWS,
+    Trials,
+    choose_by_hidden_answers,
+    choose_covariance,
+    choose_item_effects,
+    matched_share,
+)
 from crowdmetric.commands.base import note
 from crowdmetric.commands.fit_options import refused_by
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
+from crowdmetric.evaluate import Evaluation
 from crowdmetric.identifiability import Diagnosis
 from crowdmetric.progress import show_progress
 from crowdmetric.symmetric import degrees_of_freedom
@@ -60,9 +68,38 @@ def population_or(name: str, reason: str, options: Namespace, d: int, answers: C
 
 
 def choose_law(
+    options: Namespace,
+    features: NDArray[np.float64],
+    answers: Comparisons,
+    parameters: dict[str, Any],
+    evaluation: Evaluation | None,
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the parameters of a population with what they left open, and the sentences that say why.
+
+    Hidden answers decide where they were predicted, else the evidence.
+    """
+    if "item_effects" in parameters and "covariance" in parameters:
+        return parameters, []
+    if evaluation is None:
+        chosen, reasons = _by_evidence(options, features, answers, parameters)
+    else:
+        law = choose_by_hidden_answers(evaluation, parameters, options.question)
+        chosen = {**parameters, **LAWS[str(law.value)]}
+        some = "utilities" if chosen["item_effects"] else "no utilities"
+        caution = f"; {law.caution}" if law.caution else ""
+        reasons = [
+            f"the covariance of people is {chosen['covariance']} and items have {some} of their own beside their "
+            f"features ({law.value}), because {law.reason}{caution}"
+        ]
+    for reason in reasons:
+        note(options, reason)
+    return chosen, reasons
+
+
+def _by_evidence(
     options: Namespace, features: NDArray[np.float64], answers: Comparisons, parameters: dict[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the parameters of a population with what they left open, and the sentences that say why."""
+    """Return the same, chosen by fits to some of the people."""
     trials, chosen, reasons = Trials(features, answers, parameters), dict(parameters), []
     if "item_effects" not in chosen:
         with show_progress("Choosing what items have of their own", quiet=options.quiet):
@@ -76,8 +113,6 @@ def choose_law(
         chosen["covariance"] = scatter.value
         caution = f"; but {scatter.caution}" if scatter.caution else ""
         reasons.append(f"the covariance of people is taken as {scatter.value}, because {scatter.reason}{caution}")
-    for reason in reasons:
-        note(options, reason)
     return chosen, reasons
 
 

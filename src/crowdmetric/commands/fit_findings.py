@@ -23,7 +23,7 @@ __all__ = ["diagnosed", "evaluated", "saved_as"]
 # More features than this take longer to diagnose than to learn from.
 MOST_DIAGNOSED = 60
 # What is evaluated for the report, and how many people at most: enough for a verdict, in about the time of a few fits.
-EVALUATED = ("bradley-terry", "linear", "quadratic", "identity", "population", "population-free")
+EVALUATED = ("bradley-terry", "linear", "quadratic", "identity", "population", "population-free", "symmetric")
 MOST_EVALUATED = 2_000
 WITH_ROUND_PEOPLE = "population-items-isotropic"
 
@@ -39,7 +39,9 @@ def diagnosed(
         )
         return None
     with show_progress("Looking at the answers", quiet=options.quiet):
-        found = diagnose(features, answers, features=names, item_ids=items.ids)
+        found = diagnose(
+            features, answers, features=names, item_ids=items.ids, covariance=options.covariance or "isotropic"
+        )
     note(options, found.summary().splitlines()[0])
     return found
 
@@ -49,7 +51,7 @@ def evaluated(
 ) -> Evaluation | None:
     """Return how well models predict hidden answers of at most 2,000 of the people; None where that is not asked.
 
-    Among them is the law of people and items that was chosen, with these parameters, and it is marked.
+    Among them are all laws of people and items that may be chosen.
     """
     if options.no_report or options.no_evaluate or not answers.is_binary:
         return None
@@ -63,18 +65,15 @@ def evaluated(
     some = answers if step == 1 else answers.take(np.flatnonzero(answers.user % step == 0))
     subspaces = parameters.get("subspaces")
     labels = subspaces if subspaces is not None and not isinstance(subspaces, str) else None
-    saved = saved_as(parameters)
     names = [*EVALUATED, *(["stitched"] if labels is not None else [])]
     if len(features) <= MOST_ITEMS:
-        names += ["linear-items", "population-items-isotropic" if saved == WITH_ROUND_PEOPLE else "population-items"]
-    names.append("symmetric-items" if saved == "population-items" else "symmetric")
+        names += ["linear-items", WITH_ROUND_PEOPLE, "population-items", "symmetric-items"]
     try:
         with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
-            found = evaluate(features, some, names, repeats=1, subspaces=labels, after_fit=say)
+            return evaluate(features, some, names, repeats=1, subspaces=labels, after_fit=say)
     except DataError as error:
         note(options, f"how well answers are predicted was not measured: {error}")
         return None
-    return found.of_saved(saved if saved in found.models else None)
 
 
 def saved_as(parameters: Mapping[str, Any]) -> str | None:

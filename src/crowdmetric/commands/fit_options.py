@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from typing import Any
 
+from crowdmetric.choice import QUESTIONS
 from crowdmetric.commands.base import UsageError
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric
 from crowdmetric.estimators.matched import CONSTRAINTS
@@ -65,6 +66,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--no-evaluate",
         action="store_true",
         help="do not measure, for the report, how well hidden answers are predicted",
+    )
+    add(
+        "--for",
+        dest="question",
+        choices=QUESTIONS,
+        default="all",
+        help="what the model is for: the law of people and items is chosen by hidden answers to that (default: all)",
     )
     add("--estimator", choices=ESTIMATORS, help="default: stitched with --labels or --discover, else population")
     add(
@@ -148,6 +156,9 @@ def parameters_of(options: Namespace, name: str) -> dict[str, Any]:
         raise UsageError(
             "--labels says which subspace an item lies in, so there is nothing to --discover; leave one out"
         )
+    if options.question != "all" and (options.no_evaluate or options.no_report):
+        left_out = "--no-evaluate" if options.no_evaluate else "--no-report"
+        raise UsageError(f"--for {options.question} is decided by hidden answers, which {left_out} leaves out; drop one")
     if options.names is not None and (options.no_report or options.memory is not None):
         left_out = "--no-report leaves out" if options.no_report else "--memory does without"
         raise UsageError(f"--names says what the report calls items, and {left_out} a report; leave one of them out")
