@@ -58,6 +58,12 @@ def assert_same(one: Integral, other: Integral, **tolerance: float) -> None:
         )
 
 
+def assert_same_likelihood(one: Integral, other: Integral, **tolerance: float) -> None:
+    """Compare all but the precision, which is a Gaussian factor's where people are propagated and a mean elsewhere."""
+    for name in ("value", "slope", "bend"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), **tolerance, err_msg=name)
+
+
 def product_of_answers(name: str, psi: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
     return float(np.prod(LINKS[name](LOSSES[name].beta * y * psi) ** weight))
 
@@ -246,7 +252,9 @@ def test_propagation_of_somebody_out_of_reach(compiled: bool) -> None:
 @pytest.mark.parametrize(("m", "q"), [(3, 1), (4, 2), (5, 3)])
 def test_propagation_is_close_to_a_grid(name: str, m: int, q: int) -> None:
     arguments = (*people(20, m, q, seed=7), LOSSES[name])
-    assert_same(by_propagation(*arguments), on_grid(*arguments), **CLOSE)
+    propagated, exact = by_propagation(*arguments), on_grid(*arguments)
+    assert_same_likelihood(propagated, exact, **CLOSE)
+    np.testing.assert_allclose(propagated.precision, exact.precision, atol=0.1)  # two meanings, one size
 
 
 @each_loss
@@ -255,7 +263,7 @@ def test_one_answer_is_propagated_exactly(name: str) -> None:
     arguments = (*people(20, 1, 1, seed=8), LOSSES[name])
     propagated, exact = by_propagation(*arguments), on_grid(*arguments)
     np.testing.assert_allclose(propagated.value, exact.value, atol=5e-6)
-    assert_same(propagated, exact, atol=1e-4)
+    assert_same_likelihood(propagated, exact, atol=1e-4)
 
 
 @pytest.mark.parametrize(("m", "q"), [(4, 3), (10, 6)])
@@ -264,7 +272,7 @@ def test_sampling_agrees_with_both(m: int, q: int) -> None:
     loss = Logistic(1.3)
     guess = by_propagation(a, E, S, y, weight, loss)
     sampled = by_sampling(a, E, loadings_of(E, S), y, weight, loss, guess, points=1 << 13)
-    assert_same(guess, sampled, **CLOSE)
+    assert_same_likelihood(guess, sampled, **CLOSE)
     if q <= 3:
         assert_same(on_grid(a, E, S, y, weight, loss), sampled, rtol=2e-3, atol=2e-3)
 
@@ -282,6 +290,36 @@ def test_a_weight_of_two_is_an_answer_said_twice(name: str, method: str) -> None
     np.testing.assert_allclose(heavy.value, twice.value, **tolerance)
     np.testing.assert_allclose(heavy.slope[:, 0], twice.slope.sum(axis=1), **tolerance)
     np.testing.assert_allclose(heavy.bend, twice.bend, **tolerance)
+
+
+@each_loss
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("m", "q"), [(3, 1), (4, 2), (5, 3)])
+def test_precisions_are_those_of_the_likelihood(name: str, method: str, m: int, q: int) -> None:
+    """Never negative, none for padding; with S = 0 those of the answers themselves."""
+    a, E, S, y, weight = people(20, m, q, seed=13)
+    loss = LOSSES[name]
+    precision = METHODS[method](a, E, S, y, weight, loss).precision
+    assert np.all(precision >= 0.0)
+    assert np.all(precision[:, 2] == 0.0)
+    assert np.all(precision[:, :2] > 0.0)
+    known = METHODS[method](a, E, 0.0 * S, y, weight, loss).precision
+    np.testing.assert_allclose(known, weight * loss.curvature(a, y), atol=1e-9)
+
+
+@each_loss
+def test_precisions_of_factors_tell_what_answers_say(name: str) -> None:
+    """``Eᵀ R E = λλᵀ − 2 bend`` with ``R = diag(τ) − diag(τ) E Cov(w | y) Eᵀ diag(τ)``."""
+    a, E, S, y, weight = people(5, 6, 3, seed=14)
+    ours = by_propagation(a, E, S, y, weight, LOSSES[name])
+    identity = np.broadcast_to(np.eye(3), S.shape)
+    covariance = np.stack([posterior_of(ours, identity, E, np.zeros(3), S[k])[1][k] for k in range(5)])
+    R = ours.precision[:, :, None] * (
+        np.eye(6) - E @ covariance @ E.transpose(0, 2, 1) * ours.precision[:, None, :]
+    )  # fmt: skip
+    pull = np.einsum("pmq,pm->pq", E, ours.slope)
+    expected = pull[:, :, None] * pull[:, None, :] - 2.0 * ours.bend
+    np.testing.assert_allclose(E.transpose(0, 2, 1) @ R @ E, expected, atol=1e-8)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -85,11 +85,16 @@ class Integral:
         With respect to the offsets a.
     bend : (P, q, q)
         With respect to the covariance S.
+    precision : (P, m)
+        How sharply every answer speaks about its own ψ, τ ≥ 0, and zero for padding: the precision of its Gaussian
+        factor where people are propagated, the posterior mean of ``−ω_i d² log f / dψ²`` on grids and for sampled
+        points. What the answers tell about ψ is then ``R = diag(τ) − diag(τ) E Cov(w | y) Eᵀ diag(τ)``.
     """
 
     value: Array
     slope: Array
     bend: Array
+    precision: Array
 
 
 @dataclass(frozen=True)
@@ -205,14 +210,15 @@ def on_grid(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, *
         return Integral(*kernels("line").logistic_on_line(a, E, H, y, weight, loss.beta, level, *lines()))
     sizes = (SIZES if a.dtype == xp.float64 else FEW_SIZES)[q]
     level = _level(steepness, sizes, q)
-    value, slope, bend = xp.empty_like(a[:, 0]), xp.empty_like(a), xp.empty_like(S)
+    value, slope, bend, precision = xp.empty_like(a[:, 0]), xp.empty_like(a), xp.empty_like(S), xp.empty_like(a)
     for step in xp.unique_values(level):
         grid = grid_of(q, (sizes[int(step)] - 1) * refine + 1)
         for chosen in pieces(xp.nonzero(level == step)[0], grid, a.shape[0]):
             a_, E_, H_, y_, weight_ = (x[chosen] for x in (a, E, H, y, weight))
             part = _integrate(a_, E_, H_, y_, weight_, loss, grid)
             value[chosen], slope[chosen], bend[chosen] = part.value, part.slope, part.bend
-    return Integral(value, slope, bend)
+            precision[chosen] = part.precision
+    return Integral(value, slope, bend, precision)
 
 
 def pieces(chosen: Array, grid: Grid, people: int) -> Iterator[Array]:
@@ -263,6 +269,7 @@ def evaluate_nodes(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: 
         value=highest[:, 0] + xp.log(total[:, 0]),
         slope=xp.sum(share[:, None, :] * h, axis=2),
         bend=bend,
+        precision=mean_curvature,
     )
 
 

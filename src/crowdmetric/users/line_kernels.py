@@ -83,11 +83,14 @@ def _stretch(offset: Array, along: Array, weight: Array, prior: Array, n: int, c
 @compiled_sums
 def logistic_on_line(
     a: Array, E: Array, H: Array, y: Array, weight: Array, beta: float, level: Array, sizes: Array, weights: Array
-) -> tuple[Array, Array, Array]:
-    """Return value (P,), slope (P, m) and bend (P, 1, 1); ``sizes[level]`` nodes a person, with these weights."""
+) -> tuple[Array, Array, Array, Array]:
+    """Return value (P,), slope (P, m), bend (P, 1, 1) and precision (P, m).
+
+    Each person has ``sizes[level]`` nodes, with these weights.
+    """
     P, m = a.shape
     most = weights.shape[1]
-    value, slope, bend = np.empty(P), np.zeros((P, m)), np.zeros((P, 1, 1))
+    value, slope, bend, precision = np.empty(P), np.zeros((P, m)), np.zeros((P, 1, 1)), np.zeros((P, m))
     against = np.empty((m, most))  # exp(−β y ψ), then the probability of the other answer
     product, beside, joint, u = np.empty(most), np.empty(most), np.empty(most), np.empty(most)
     offset, along = np.empty(m), np.empty(m)
@@ -161,12 +164,13 @@ def logistic_on_line(
                 second += share * r[k]
                 u[k] += pull * r[k]
             slope[p, i] = beta * y[p, i] * weight[p, i] * first / total
-            curvature += beta * beta * weight[p, i] * E[p, i, 0] * E[p, i, 0] * (first - second)
+            precision[p, i] = beta * beta * weight[p, i] * (first - second) / total
+            curvature += E[p, i, 0] * E[p, i, 0] * precision[p, i]
         square = 0.0
         for k in range(n):
             square += joint[k] * u[k] * u[k]
-        bend[p, 0, 0] = 0.5 * (square - curvature) / total
-    return value, slope, bend
+        bend[p, 0, 0] = 0.5 * (square / total - curvature)
+    return value, slope, bend, precision
 
 
 @compiled

@@ -24,11 +24,11 @@ Array = NDArray[Any]
 @compiled
 def logistic_on_grid(
     a: Array, E: Array, H: Array, y: Array, weight: Array, beta: float, line: Array, places: Array, log_weights: Array
-) -> tuple[Array, Array, Array]:
-    """Return value (P,), slope (P, m) and bend (P, q, q); node n has the coordinates ``line[places[n]]``."""
+) -> tuple[Array, Array, Array, Array]:
+    """Return value (P,), slope (P, m), bend (P, q, q) and precision (P, m); node n lies at ``line[places[n]]``."""
     P, m = a.shape
     q, Q, n = E.shape[2], places.shape[0], line.size
-    value, slope, bend = np.empty(P), np.zeros((P, m)), np.zeros((P, q, q))
+    value, slope, bend, precision = np.empty(P), np.zeros((P, m)), np.zeros((P, q, q)), np.zeros((P, m))
     table, r = np.empty((q, n)), np.empty((m, Q))
     joint, product, u = np.empty(Q), np.empty(Q), np.empty((q, Q))
     reach, step, weights = line[n - 1], line[1] - line[0], np.exp(log_weights)
@@ -107,6 +107,7 @@ def logistic_on_grid(
                 second += joint[node] * r[i, node] * (1.0 - r[i, node])
             slope[p, i] = scale * first / total
             curvature = beta * beta * weight[p, i] * second / total
+            precision[p, i] = curvature
             for j in range(q):
                 for k in range(q):
                     bend[p, j, k] -= 0.5 * E[p, i, j] * E[p, i, k] * curvature
@@ -120,7 +121,7 @@ def logistic_on_grid(
                 bend[p, j, k] += 0.5 * cross / total
                 if j != k:
                     bend[p, k, j] += 0.5 * cross / total
-    return value, slope, bend
+    return value, slope, bend, precision
 
 
 @compiled

@@ -238,4 +238,5 @@ def _collect(
         value=log_all + xp.sum(log_exact - log_factor, axis=1),
         slope=b,
         bend=0.5 * (pulled[:, :, None] * pulled[:, None, :] - inner),
+        precision=precision,
     )

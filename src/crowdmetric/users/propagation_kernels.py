@@ -108,20 +108,20 @@ def logistic_by_propagation(
     weights: Array,
     tolerance: float,
     rounds: int,
-) -> tuple[Array, Array, Array]:
-    """Return value (P,), slope (P, m) and bend (P, q, q) by expectation propagation, each person until they settle.
+) -> tuple[Array, Array, Array, Array]:
+    """Return value (P,), slope (P, m), bend (P, q, q) and precision (P, m), each person swept until they settle.
 
     An answer's cavity is integrated along ``sizes[level]`` nodes, with these `weights` where there are any.
     """
     P, m, q = H.shape
     value, slope, bend = np.zeros(P), np.zeros((P, m)), np.zeros((P, q, q))
-    precision, shift, mean, variance = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
+    precisions, shift, mean, variance = np.zeros((P, m)), np.empty(m), np.empty(m), np.empty(m)
     root, half = np.zeros((q, q)), np.empty((m + 1, q))
     pulled, inner, room = np.empty(q), np.empty((q, q)), np.empty(weights.shape[1])
     V, pull, reach = np.empty((q, q)), np.empty(q), np.empty(q)
     kept = weights.shape[0] - 1  # the last line whose weights are there
     for p in range(P):
-        precision[:] = 0.0
+        precision = precisions[p]
         shift[:] = 0.0
         before = 1.0
         for turn in range(rounds):
@@ -208,4 +208,4 @@ def logistic_by_propagation(
                     total += inner[j, l] * inner[k, l]
                 bend[p, j, k] += 0.5 * total
                 bend[p, k, j] = bend[p, j, k]
-    return value, slope, bend
+    return value, slope, bend, precisions

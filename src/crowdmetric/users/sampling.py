@@ -39,7 +39,7 @@ def by_sampling(
     P, m, q = H.shape
     u = qmc.Sobol(q, seed=seed).random(points)
     z = ndtri(np.clip(u, 1e-12, 1.0 - 1e-12))
-    value, slope, bend = np.empty(P), np.empty((P, m)), np.empty((P, q, q))
+    value, slope, bend, precision = np.empty(P), np.empty((P, m)), np.empty((P, q, q)), np.empty((P, m))
     for k in range(P):
         centre, root = _posterior_root(E[k], H[k], guess.slope[k], guess.bend[k])
         t = centre + WIDER * z @ root.T
@@ -54,8 +54,9 @@ def by_sampling(
         h = -weight[k] * s
         slope[k] = w @ h
         pulled = h @ E[k]
-        bend[k] = 0.5 * ((pulled * w[:, None]).T @ pulled - E[k].T @ ((w @ (weight[k] * c))[:, None] * E[k]))
-    return Integral(value, slope, bend)
+        precision[k] = weight[k] * (w @ c)
+        bend[k] = 0.5 * ((pulled * w[:, None]).T @ pulled - E[k].T @ (precision[k][:, None] * E[k]))
+    return Integral(value, slope, bend, precision)
 
 
 def _posterior_root(E: Array, H: Array, slope: Array, bend: Array) -> tuple[Array, Array]:
