@@ -26,7 +26,7 @@ LARGEST_EXPONENT = 300.0
 # Terms of a geometric sequence that do not wait for one another; numbers of nodes are multiples of it.
 LANES = 8
 # As in `propagation`.
-FAR, WIDE, UNLIKELY = 1.5, 12.0, 0.1
+FAR, WIDE, UNLIKELY = 1.5, 8.0, 0.3
 DEPTH, PEAK_HALVINGS = 28.0, 60
 PEAK_FINENESS, FEWEST_PEAK_NODES, MOST_PEAK_NODES = 0.7, 40, 1280
 # Nats below its peak at which a density is near enough to it.
@@ -220,7 +220,7 @@ def _moved(M: float, K: float, omega: float, t: float) -> float:
 
 @compiled
 def is_far(mean: float, variance: float, sharpness: float, omega: float) -> bool:
-    """Return whether an answer moves ψ further than `FAR` standard deviations, out of reach of a line over the cavity."""
+    """Return whether an answer moves ψ by more than `FAR` standard deviations, out of reach of a line."""
     K = abs(sharpness) * sqrt(variance)
     return omega * K > FAR and _moved(sharpness * mean, K, omega, FAR) > FAR
 
@@ -353,11 +353,12 @@ def tilted(
     """Return ``log E[σ(sharpness·ψ)^ω]`` under N(mean, variance) and its first two derivatives in the mean.
 
     Along a line of n nodes with the weights `prior`; or with n = 0, where the law is too wide for one, over the noise;
-    or with n < 0, where the answer `is_far`, along a line that is laid over the peak.
+    or with n < 0, where the answer `is_far`, over the noise or along a line that is laid over the peak.
     """
     spread = sqrt(variance)
     M, K = sharpness * mean, abs(sharpness) * spread
-    if n == 0 and K >= WIDE and M >= -UNLIKELY * min(omega, 1.0) * K * K:
+    steepest = UNLIKELY * min(omega, 1.0) * K * K
+    if n <= 0 and K >= WIDE and steepest >= -M:
         return _wide_tilted(mean, spread, sharpness, omega)
     if n <= 0 or max(omega, 1.0) * (abs(M) + K * REACH) > 2.0 * LARGEST_EXPONENT:
         return _far_tilted(mean, spread, sharpness, omega)

@@ -41,14 +41,14 @@ Sharing = list[tuple[Grid | None, Array]]
 
 # Looser than `integrals.FINENESS`: about 1e-6 in the value of a cavity's integral and 3e-5 in its second derivative.
 FEWEST_NODES, CAVITY_FINENESS = 32, 1.2
-# Beyond the last of these lines, where the law is 25 times wider than the noise, fewer nodes are needed to integrate
+# Beyond the last of these lines, where the law is 12 times wider than the noise, fewer nodes are needed to integrate
 # over the noise.
-CAVITY_SIZES = tuple(size for size in SIZES[1] if size <= 256)
+CAVITY_SIZES = tuple(size for size in SIZES[1] if size <= 128)
 # Lines are laid elsewhere than over the cavity where its mode with the answer is so many standard deviations off.
 FAR = 1.5
 # The noise is integrated over where a cavity is at least so many times wider; and where the logarithm of the cavity's
 # density does not fall faster, over a unit of noise, than this share of what the noise's own tail does.
-WIDE, UNLIKELY = 12.0, 0.1
+WIDE, UNLIKELY = 8.0, 0.3
 # Elsewhere a line is laid over the peak of cavity and answer together, found by so many halvings, as far as the density
 # loses so many nats; with at most so many nodes.
 DEPTH, PEAK_HALVINGS, EDGE_HALVINGS = 34.0, 60, 30
@@ -124,7 +124,7 @@ def propagate(
     lines_of = [_sharing(level) for level in xp.matrix_transpose(_level(H, loss))]
     precision, pull, anchor = xp.zeros_like(a), xp.zeros_like(a), a + 0.0
     center, before = xp.zeros_like(H[:, 0, :]), xp.ones_like(a[:, 0])
-    settled, far = before < 0.0, a != a
+    settled, far, lost = before < 0.0, xp.zeros_like(a, dtype=xp.bool), False
     for turn in range(rounds):
         if turn % FRESH == 0 or lost:
             V = _covariance(H, precision)
@@ -204,14 +204,15 @@ def _tilted(
         own = (mean[chosen], spread[chosen], y[chosen], weight[chosen])
         found = _over_noise(*own, loss) if grid is None else _on_line(*own, loss, grid)
         if grid is None:
-            beta, m, s, sign, omega = getattr(loss, "beta", 1.0), *own
+            beta, (m, s, sign, omega) = getattr(loss, "beta", 1.0), own
             least = -UNLIKELY * xp.clip(omega, None, 1.0) * (beta * s) ** 2
             peaked = (beta * s < WIDE) | (beta * sign * m < least)
         else:
             peaked = far[chosen]
         if bool(xp.any(peaked)):
             some = xp.nonzero(peaked)[0]
-            for part, better in zip(found, _over_peak(*(x[some] for x in own), loss), strict=True):
+            m, s, sign, omega = (x[some] for x in own)
+            for part, better in zip(found, _over_peak(m, s, sign, omega, loss), strict=True):
                 part[some] = better
         for part, new in zip(parts, found, strict=True):
             part[chosen] = new
@@ -355,9 +356,9 @@ def _collect(
 ) -> Integral:
     """Return value and derivatives at the fixed point.
 
-    ``ℓ = Σ_i [log Z_i − log Z̃_i] + log ∫ Π_i f̃_i(ψ_i) N(t; 0, I) dt``, Z_i and Z̃_i being the masses of the exact and the
-    Gaussian factor under the cavity of answer i. With factors ``f̃_i = exp(b_i(ψ − ψ̂_i) − ½τ_i(ψ − ψ̂_i)²)`` around the
-    person's mean (the cavity of variance s_i then has the mean ψ̂_i − s_i b_i, and t̂ = Hᵀb) no offset is squared::
+    ``ℓ = Σ_i [log Z_i − log Z̃_i] + log ∫ Π_i f̃_i(ψ_i) N(t; 0, I) dt``, Z_i and Z̃_i being the masses of the exact and
+    the Gaussian factor under the cavity of answer i. With factors ``f̃_i = exp(b_i(ψ − ψ̂_i) − ½τ_i(ψ − ψ̂_i)²)`` around
+    the person's mean (the cavity of variance s_i then has the mean ψ̂_i − s_i b_i, and t̂ = Hᵀb) no offset is squared::
 
         ℓ = Σ_i [log Z_i + ½ log(1 + τ_i s_i) + ½ s_i b_i²] − ½ t̂ᵀt̂ + ½ log det V
     """
