@@ -206,7 +206,7 @@ def test_the_compiled_grid_survives_very_unlikely_answers(size: float) -> None:
 def test_the_compiled_propagation_is_the_numpy_one(m: int, q: int) -> None:
     a, E, S, y, weight = people(6, m, q, seed=5)
     loss = Logistic(1.3)
-    slow = propagate(a, E, loadings_of(E, S), y, weight, loss)
+    slow = propagate(a, E, loadings_of(E, S), y, weight, loss)[0]
     fast = by_propagation(a, E, S, y, weight, loss)
     assert_same(fast, slow, rtol=1e-9, atol=1e-9)
 
@@ -233,7 +233,7 @@ def test_propagation_of_somebody_out_of_reach(compiled: bool) -> None:
     if compiled:
         ours = by_propagation(a, E, (C @ C.T)[None], y, weight, Logistic(1.0))
     else:
-        ours = propagate(a, E, E @ C, y, weight, Logistic(1.0))
+        ours = propagate(a, E, E @ C, y, weight, Logistic(1.0))[0]
 
     def log_joint(t: np.ndarray) -> np.ndarray:
         z = y[0] * (a[0] + t @ (E[0] @ C).T)
@@ -431,11 +431,11 @@ def test_people_taken_in_pieces_are_the_same(name: str, monkeypatch: pytest.Monk
     a, E, S, y, weight = people(30, 2, 1, seed=9)
     S = S * np.geomspace(1.0, 1e4, 30)[:, None, None]
     loss = LOSSES[name]
-    whole = [on_grid(a, E, S, y, weight, loss, refine=2), propagate(a, E, loadings_of(E, S), y, weight, loss)]
+    whole = [on_grid(a, E, S, y, weight, loss, refine=2), propagate(a, E, loadings_of(E, S), y, weight, loss)[0]]
     monkeypatch.setattr("crowdmetric.users.integrals.FEWEST_NUMBERS", 1)
     monkeypatch.setattr("crowdmetric.users.integrals.USUAL_NODES", 20)
     sizes = [chosen.size for chosen in pieces(np.arange(30), grid_of(1, 100), 30)]
     assert sizes == [6] * 5
-    split = [on_grid(a, E, S, y, weight, loss, refine=2), propagate(a, E, loadings_of(E, S), y, weight, loss)]
+    split = [on_grid(a, E, S, y, weight, loss, refine=2), propagate(a, E, loadings_of(E, S), y, weight, loss)[0]]
     for one, other in zip(whole, split, strict=True):
         assert_same(one, other, rtol=1e-12, atol=1e-12)

@@ -6,15 +6,16 @@ nodes, several of which a processor takes at once. The formulas are explained in
 
 from __future__ import annotations
 
-from math import exp, log, sqrt
+from math import erfc, exp, log, pi, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh_tridiagonal
 
 from crowdmetric.users.compiled import compiled, compiled_sums
 
-__all__ = ["LARGEST_EXPONENT", "REACH", "logistic_on_line", "tilted"]
+__all__ = ["LARGEST_EXPONENT", "REACH", "is_far", "logistic_on_line", "tilted"]
 
 Array = NDArray[Any]
 
@@ -25,10 +26,32 @@ LARGEST_EXPONENT = 300.0
 # Terms of a geometric sequence that do not wait for one another; numbers of nodes are multiples of it.
 LANES = 8
 # As in `propagation`.
-FAR, HALVINGS = 1.5, 30
+FAR, WIDE, UNLIKELY = 1.5, 8.0, 0.3
+DEPTH, PEAK_HALVINGS = 28.0, 60
+PEAK_FINENESS, FEWEST_PEAK_NODES, MOST_PEAK_NODES = 0.7, 40, 1280
+# Nats below its peak at which a density is near enough to it.
+NEAR_PEAK = 0.1
+NOISE_REACH, NOISE_STEP, STRETCH = 32.0, 0.5, 0.25
+# Below this Φ is taken from its continued fraction, of which so many levels are exact to rounding.
+TAIL, LEVELS = -6.0, 40
+ROOT_HALF, ROOT_TWO_PI_INVERSE, HALF_LOG_TWO_PI = sqrt(0.5), 1.0 / sqrt(2.0 * pi), 0.5 * log(2.0 * pi)
 # Of a line with so many nodes those are left out that weigh less than this beside the heaviest; on shorter ones
 # finding them costs more than it saves.
 LONG, NEGLIGIBLE = 96, 1e-13
+
+
+def _noise_rule(n: int) -> tuple[Array, Array]:
+    """Return n nodes and masses of Gauss's rule for the logistic density ``σ(x)σ(−x)``.
+
+    Its monic orthogonal polynomials have ``p_{k+1} = x p_k − k⁴π²/(4k² − 1) p_{k−1}``.
+    """
+    k = np.arange(1.0, n)
+    nodes, vectors = eigh_tridiagonal(np.zeros(n), k * k * pi / np.sqrt(4.0 * k * k - 1.0))
+    return nodes, vectors[0] ** 2
+
+
+GAUSS_NODES = 16
+NODES, MASSES = _noise_rule(GAUSS_NODES)
 
 
 @compiled_sums
@@ -181,45 +204,146 @@ def _moments(value: float, s1: float, s2: float, sharpness: float, omega: float)
 
 
 @compiled
-def _moved(mean: float, spread: float, sharpness: float, omega: float, t: float) -> float:
-    """Return how far an answer would move somebody t standard deviations from the cavity's mean, in those."""
-    z = sharpness * mean + abs(sharpness) * spread * t
-    small = exp(-abs(z))
-    return omega * abs(sharpness) * spread * (1.0 if z < 0.0 else small) / (1.0 + small)
+def _log_joint(M: float, K: float, omega: float, t: float) -> float:
+    """Return ``−½t² + ω log σ(M + Kt)``: a standard normal t beside an answer, on the logarithmic scale."""
+    z = M + K * t
+    return -0.5 * t * t - omega * (max(-z, 0.0) + log(1.0 + exp(-abs(z))))
 
 
 @compiled
-def _far_tilted(mean: float, spread: float, sharpness: float, omega: float, n: int) -> tuple[float, float, float]:
-    """Return `tilted` where exponentials would overflow, nodes are very many, or the answer moves ψ far.
+def _moved(M: float, K: float, omega: float, t: float) -> float:
+    """Return how far an answer would move somebody t standard deviations from the cavity's mean, in those."""
+    z = M + K * t
+    small = exp(-abs(z))
+    return omega * K * (1.0 if z < 0.0 else small) / (1.0 + small)
 
-    Relative to the largest node, and around the mode where that is `FAR` off.
+
+@compiled
+def is_far(mean: float, variance: float, sharpness: float, omega: float) -> bool:
+    """Return whether an answer moves ψ by more than `FAR` standard deviations, out of reach of a line."""
+    K = abs(sharpness) * sqrt(variance)
+    return omega * K > FAR and _moved(sharpness * mean, K, omega, FAR) > FAR
+
+
+@compiled
+def _far_tilted(mean: float, spread: float, sharpness: float, omega: float) -> tuple[float, float, float]:
+    """Return `tilted` along a line that is laid over the peak of cavity and answer together, wherever that is.
+
+    In ``t = ±(ψ − mean)/spread``, signed so that the answer pulls upwards. The peak is found by halving, and so are
+    the two places around it where `DEPTH` nats are lost: the logarithm of the density bends at least like −½t², so
+    that both lie within √(2 DEPTH).
     """
-    step, centre = 2.0 * REACH / (n - 1), 0.0
-    if _moved(mean, spread, sharpness, omega, FAR) > FAR:
-        low, high = FAR, _moved(mean, spread, sharpness, omega, 0.0)
-        for _ in range(HALVINGS):
+    M, K = sharpness * mean, abs(sharpness) * spread
+    low, high = 0.0, _moved(M, K, omega, 0.0)
+    peak = 0.5 * high
+    for _ in range(PEAK_HALVINGS):
+        further = _moved(M, K, omega, peak) - peak
+        if further > 0.0:
+            low = peak
+        else:
+            high = peak
+        if abs(further) * (high - low) < NEAR_PEAK:  # a bound on what the peak is higher, in nats
+            break
+        peak = 0.5 * (low + high)
+    highest = _log_joint(M, K, omega, peak)
+    ends = np.empty(2)
+    for side in range(2):
+        sign = 2.0 * side - 1.0
+        low, high = 0.0, sqrt(2.0 * DEPTH)
+        while high - low > 0.1 * high:
             middle = 0.5 * (low + high)
-            if _moved(mean, spread, sharpness, omega, middle) > middle:
+            if _log_joint(M, K, omega, peak + sign * middle) > highest - DEPTH:
                 low = middle
             else:
                 high = middle
-        centre = low if sharpness > 0.0 else -low
-    highest, mass, total, s1, s2 = -np.inf, 0.0, 0.0, 0.0, 0.0
+        ends[side] = sign * high
+    finer = 2.0 if omega > 1.0 else 1.0  # the steep side of a heavy answer is steeper
+    n = int(min(max(finer * K * (ends[1] - ends[0]) / PEAK_FINENESS, FEWEST_PEAK_NODES), MOST_PEAK_NODES))
+    step = (ends[1] - ends[0]) / (n - 1)
+    total, s1, s2, along, square = 0.0, 0.0, 0.0, 0.0, 0.0
     for k in range(n):
-        t = centre + k * step - REACH
-        z = sharpness * (mean + spread * t)
-        highest = max(highest, -0.5 * t * t - omega * (max(-z, 0.0) + log(1.0 + exp(-abs(z)))))
-    for k in range(n):
-        t = centre + k * step - REACH
-        z = sharpness * (mean + spread * t)
+        t = ends[0] + k * step
+        z = M + K * (peak + t)
         small = exp(-abs(z))
         r = (1.0 if z < 0.0 else small) / (1.0 + small)
-        share = exp(-0.5 * t * t - omega * (max(-z, 0.0) + log(1.0 + small)) - highest)
-        mass += exp(-0.5 * (t - centre) * (t - centre))
+        share = exp(-0.5 * (peak + t) * (peak + t) - omega * max(-z, 0.0) - highest)
+        share *= 1.0 / (1.0 + small) if omega == 1.0 else exp(-omega * log(1.0 + small))
         total += share
         s1 += share * r
         s2 += share * r * r
-    return _moments(highest + log(total / mass), s1 / total, s2 / total, sharpness, omega)
+        along += share * t
+        square += share * t * t
+    value = min(highest + log(total * step) - HALF_LOG_TWO_PI, 0.0)
+    value, first, second = _moments(value, s1 / total, s2 / total, sharpness, omega)
+    if K > 1.0:  # the variance that is left, without the difference of two large numbers
+        along /= total
+        second = (square / total - along * along - 1.0) / (spread * spread)
+    return value, first, second
+
+
+@compiled
+def _mills(z: float) -> float:
+    """Return ``Φ(z)/φ(z)`` for z below `TAIL`, by Laplace's continued fraction."""
+    below = -z
+    for level in range(LEVELS, 0, -1):
+        below = -z + level / below
+    return 1.0 / below
+
+
+@compiled
+def _noise_sums(z0: float, shift: float, g: float, sums: Array) -> None:
+    """Add a node of the noise, of weight g, to the sums of Φ(z), φ(z) and zφ(z), z = z0 − shift.
+
+    Beyond `TAIL` all relative to φ(z0), which may underflow.
+    """
+    z = z0 - shift
+    if z0 > TAIL:
+        density = exp(-0.5 * z * z) * ROOT_TWO_PI_INVERSE
+        sums[0] += g * 0.5 * erfc(-z * ROOT_HALF)
+    else:
+        density = exp(shift * (z0 - 0.5 * shift))
+        if z < TAIL:
+            sums[0] += g * density * _mills(z)
+        else:
+            sums[0] += g * 0.5 * erfc(-z * ROOT_HALF) * exp(0.5 * z0 * z0) / ROOT_TWO_PI_INVERSE
+    sums[1] += g * density
+    sums[2] += g * z * density
+
+
+@compiled
+def _wide_tilted(mean: float, spread: float, sharpness: float, omega: float) -> tuple[float, float, float]:
+    """Return `tilted` where the cavity is much wider than the noise, by an integral over the noise.
+
+    σ(x)^ω is the distribution function of a noise with density ``g(x) = ω σ(x)^ω σ(−x)``. With ``M = sharpness·mean``
+    and ``K = |sharpness| spread``, `tilted` is hence the logarithm of ``∫ Φ((M − x)/K) g(x) dx``, whose integrand is
+    the smoother the wider the cavity is. By Gauss's rule for ω = 1, by the trapezoidal rule else:
+    along ``x = u − exp(−STRETCH u)``, since the density falls like exp(ωx) on the left.
+    """
+    K = abs(sharpness) * spread
+    z0, sums, mass = sharpness * mean / K, np.zeros(3), 0.0
+    if omega == 1.0:
+        for k in range(GAUSS_NODES):
+            _noise_sums(z0, NODES[k] / K, MASSES[k], sums)
+            mass += MASSES[k]
+    else:
+        u = log(min(omega, 1.0) / NOISE_REACH) / STRETCH
+        last = NOISE_REACH + max(log(omega), 0.0)
+        while u < last:
+            bent = exp(-STRETCH * u)
+            x = u - bent
+            small = exp(-abs(x))
+            log_probability = -(max(-x, 0.0) + log(1.0 + small))
+            r = (1.0 if x < 0.0 else small) / (1.0 + small)
+            g = omega * exp(omega * log_probability) * r * (1.0 + STRETCH * bent)
+            _noise_sums(z0, x / K, g, sums)
+            mass += g
+            u += NOISE_STEP
+    value = min(log(sums[0] / mass), 0.0)
+    if z0 <= TAIL:
+        value -= 0.5 * z0 * z0 + HALF_LOG_TWO_PI
+    first = sums[1] / sums[0] / spread
+    second = -sums[2] / sums[0] / (spread * spread) - first * first
+    return value, first if sharpness > 0.0 else -first, second
 
 
 @compiled_sums
@@ -228,16 +352,17 @@ def tilted(
 ) -> tuple[float, float, float]:
     """Return ``log E[σ(sharpness·ψ)^ω]`` under N(mean, variance) and its first two derivatives in the mean.
 
-    Along a line of n nodes with the weights `prior`, or with their own where there are more nodes than `room`.
+    Along a line of n nodes with the weights `prior`; or with n = 0, where the law is too wide for one, over the noise;
+    or with n < 0, where the answer `is_far`, over the noise or along a line that is laid over the peak.
     """
     spread = sqrt(variance)
-    offset, along = -sharpness * mean, sharpness * spread
-    if (
-        n > room.size
-        or max(omega, 1.0) * (abs(offset) + abs(along) * REACH) > 2.0 * LARGEST_EXPONENT
-        or (omega * abs(along) > FAR and _moved(mean, spread, sharpness, omega, FAR) > FAR)
-    ):
-        return _far_tilted(mean, spread, sharpness, omega, n)
+    M, K = sharpness * mean, abs(sharpness) * spread
+    steepest = UNLIKELY * min(omega, 1.0) * K * K
+    if n <= 0 and K >= WIDE and steepest >= -M:
+        return _wide_tilted(mean, spread, sharpness, omega)
+    if n <= 0 or max(omega, 1.0) * (abs(M) + K * REACH) > 2.0 * LARGEST_EXPONENT:
+        return _far_tilted(mean, spread, sharpness, omega)
+    offset, along = -M, sharpness * spread
     _geometric(room, n, exp(offset + along * REACH), exp(-along * 2.0 * REACH / (n - 1)))
     total, s1, s2 = 0.0, 0.0, 0.0
     if omega == 1.0:

@@ -21,32 +21,48 @@ Unlike a Laplace approximation this stays accurate when people answer little: wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import pi
 from typing import Any
 
 import numpy as np
+import scipy.special
 from array_api_compat import array_namespace
 
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.symmetric import as_array
 from crowdmetric.users.integrals import REACH, SIZES, Grid, Integral, grid_of, kernels, lines, loadings_of, pieces
 
-__all__ = ["by_propagation", "propagate"]
+__all__ = ["by_propagation", "propagate", "propagated"]
 
 Array = Any
-# Lines, each with the people who are integrated along it.
-Sharing = list[tuple[Grid, Array]]
+# Lines, each with the people who are integrated along it; None for those who are integrated over the noise.
+Sharing = list[tuple[Grid | None, Array]]
 
 # Looser than `integrals.FINENESS`: about 1e-6 in the value of a cavity's integral and 3e-5 in its second derivative.
 FEWEST_NODES, CAVITY_FINENESS = 32, 1.2
-# Beyond the lines of `integrals`, for answers that are all but noiseless.
-CAVITY_SIZES = SIZES[1] + (2048, 4096, 8192, 16384)
-# Lines are centred elsewhere than at a cavity's mean where its mode with the answer is so many standard deviations
-# off; the mode is found by so many halvings.
-FAR, HALVINGS = 1.5, 30
+# Beyond the last of these lines, where the law is 12 times wider than the noise, fewer nodes are needed to integrate
+# over the noise.
+CAVITY_SIZES = tuple(size for size in SIZES[1] if size <= 128)
+# Lines are laid elsewhere than over the cavity where its mode with the answer is so many standard deviations off.
+FAR = 1.5
+# The noise is integrated over where a cavity is at least so many times wider; and where the logarithm of the cavity's
+# density does not fall faster, over a unit of noise, than this share of what the noise's own tail does.
+WIDE, UNLIKELY = 8.0, 0.3
+# Elsewhere a line is laid over the peak of cavity and answer together, found by so many halvings, as far as the density
+# loses so many nats; with at most so many nodes.
+DEPTH, PEAK_HALVINGS, EDGE_HALVINGS = 34.0, 60, 30
+MOST_PEAK_NODES = 1280
+# How far, in its own widths, and how finely the noise is integrated over, and how its left tail is compressed.
+NOISE_REACH, NOISE_STEP, STRETCH = 32.0, 0.5, 0.25
 ROUNDS = 60
-# Sweeps after which people's covariances are found anew, so that rounding does not add up.
-FRESH = 8
-TOLERANCE = 1e-11  # on the change of an answer's mean, in units of its spread
+# Where a person does not settle, only half of every step is taken, and more of them.
+DAMPED, DAMPED_ROUNDS = 0.5, 400
+# Covariances are found anew after so many sweeps, and when a factor has changed a variance by so much; lest rounding
+# adds up. A factor leaves at least this share of a cavity's variance.
+FRESH, LOSS, SMALLEST_SHARE = 8, 1e4, 1e-13
+# On the change of an answer's mean, in units of its spread; and what will do after the last sweep.
+TOLERANCE, NEARLY_SETTLED = 1e-11, 1e-7
 
 
 def by_propagation(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss) -> Integral:
@@ -54,188 +70,321 @@ def by_propagation(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: 
 
     Compiled where arrays are NumPy's and answers logistic.
     """
+    return propagated(a, E, S, y, weight, loss)[0]
+
+
+def propagated(
+    a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, *, damped: bool = False
+) -> tuple[Integral, Array]:
+    """Return the integrals of `by_propagation`, and whether each person's sweeps have settled (P,).
+
+    Damped sweeps are slower, and settle where others go round in circles.
+    """
     H = loadings_of(E, S)
-    if isinstance(a, np.ndarray) and isinstance(loss, Logistic):
-        arguments = (a, np.ascontiguousarray(E), H, y, weight, loss.beta, _level(H, loss), np.array(CAVITY_SIZES))
-        return Integral(*kernels("propagation").logistic_by_propagation(*arguments, lines()[1], TOLERANCE, ROUNDS))
-    return propagate(a, E, H, y, weight, loss)
+    how = (DAMPED, DAMPED_ROUNDS) if damped else (1.0, ROUNDS)
+    if not (isinstance(a, np.ndarray) and isinstance(loss, Logistic)):
+        return propagate(a, E, H, y, weight, loss, *how)
+    sizes = np.array([*CAVITY_SIZES, 0])
+    weights = lines()[1][: len(CAVITY_SIZES), : CAVITY_SIZES[-1]]
+    arguments = (a, np.ascontiguousarray(E), H, y, weight, loss.beta, _level(H, loss), sizes, weights)
+    *parts, settled = kernels("propagation").logistic_by_propagation(*arguments, how[0], TOLERANCE, how[1])
+    return Integral(*parts), settled
 
 
 def _level(H: Array, loss: Loss) -> Array:
     """Return the place (P, m) in `CAVITY_SIZES` of the line that is fine enough for each answer's cavity.
 
     A cavity is never wider than the law itself, √(H_iᵀH_i): a line that is fine enough for that serves in every sweep,
-    and the same in every array library.
+    and the same in every array library. One more than there are lines stands for an integral over the noise.
     """
     xp = array_namespace(H)
     steepness = getattr(loss, "beta", 1.0) * xp.sqrt(xp.sum(H * H, axis=2))
     needed = xp.clip(2.0 * REACH / CAVITY_FINENESS * steepness + 1.0, float(FEWEST_NODES), None)
-    return xp.searchsorted(as_array(np.array(CAVITY_SIZES[:-1], dtype=np.float64), H), needed)
+    return xp.searchsorted(as_array(np.array(CAVITY_SIZES, dtype=np.float64), H), needed)
 
 
-def propagate(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss) -> Integral:
+def propagate(
+    a: Array,
+    E: Array,
+    H: Array,
+    y: Array,
+    weight: Array,
+    loss: Loss,
+    damping: float = 1.0,
+    rounds: int = ROUNDS,
+) -> tuple[Integral, Array]:
     """Sweep over the answers of all people at once, until the slowest person has settled.
 
     Answer after answer, each in the company of the others as they are by then: a sweep leaves a thirtieth of the
-    error, where one of all answers at once would leave an eighth.
+    error, where one of all answers at once would leave an eighth. A factor is kept as its precision τ_i and its slope
+    b_i at some ψ_i (`anchor`): νs and their products with offsets would be differences of large numbers.
     """
     xp = array_namespace(a)
     tolerance = max(TOLERANCE, 4.0 * float(xp.finfo(a.dtype).eps))  # what single precision can reach
     lines_of = [_sharing(level) for level in xp.matrix_transpose(_level(H, loss))]
-    precision, shift, before = xp.zeros_like(a), xp.zeros_like(a), xp.ones_like(a[:, 0])
-    for turn in range(ROUNDS):
-        if turn % FRESH == 0:
-            V, pull = _covariance(a, H, precision, shift)
-        largest = xp.zeros_like(before)
+    precision, pull, anchor = xp.zeros_like(a), xp.zeros_like(a), a + 0.0
+    center, before = xp.zeros_like(H[:, 0, :]), xp.ones_like(a[:, 0])
+    settled, far, lost = before < 0.0, xp.zeros_like(a, dtype=xp.bool), False
+    for turn in range(rounds):
+        if turn % FRESH == 0 or lost:
+            V = _covariance(H, precision)
+            center = _centered(a, H, precision, pull, anchor, V, center)
+        largest, lost = xp.zeros_like(before), False
         for i, sharing in enumerate(lines_of):
             along = H[:, i, :]
             reach = xp.sum(V * along[:, None, :], axis=2)
-            centre = a[:, i] + xp.sum(reach * pull, axis=1)
+            psi = a[:, i] + xp.sum(along * center, axis=1)
             spread = xp.clip(xp.sum(reach * along, axis=1), 0.0, None)
-            cavity_mean, cavity_variance = _cavity(centre, spread, precision[:, i], shift[:, i])
-            _, slope, bend = _tilted(cavity_mean, cavity_variance, y[:, i], weight[:, i], loss, sharing)
+            b = pull[:, i] - precision[:, i] * (psi - anchor[:, i])
+            cavity = spread / xp.clip(1.0 - precision[:, i] * spread, SMALLEST_SHARE, None)
+            own = (psi - cavity * b, cavity, y[:, i], weight[:, i], loss)
+            # once far, always far: a line and the next differ by more than the tolerance
+            far[:, i] = far[:, i] | _is_far(*own)
+            _, slope, bend = _tilted(*own, sharing, far[:, i])
             # slope and bend are d/dm and d²/dm² of the log of the answer's mean likelihood, −bend > 0 by log-concavity
             strength = xp.clip(-bend, 0.0, None)
-            stronger = strength / xp.clip(1.0 - strength * cavity_variance, 1e-12, None)
-            further = slope + stronger * (cavity_mean + cavity_variance * slope) - shift[:, i]
-            stronger = stronger - precision[:, i]
-            largest = xp.maximum(largest, xp.abs(further - centre * stronger) * xp.sqrt(spread))
-            precision[:, i] += stronger
-            shift[:, i] += further
+            new = strength / xp.clip(1.0 - strength * cavity, SMALLEST_SHARE, None)
+            stronger = damping * (new - precision[:, i])
+            further = damping * (slope - b) * (1.0 + new * cavity)
+            largest = xp.maximum(largest, xp.abs(further) * xp.sqrt(spread))
             # the person with the new factor, by Sherman and Morrison
-            shrink = stronger / (1.0 + stronger * spread)
-            V = V - shrink[:, None, None] * reach[:, :, None] * reach[:, None, :]
-            pull = pull + along * (further - stronger * a[:, i])[:, None]
+            growth = 1.0 + stronger * spread
+            lost = lost or bool(xp.any((growth > LOSS) | (growth < 1.0 / LOSS)))
+            precision[:, i] += stronger
+            step = further / growth
+            anchor[:, i] = psi + spread * step
+            pull[:, i] = b + further - precision[:, i] * spread * step
+            V = V - (stronger / growth)[:, None, None] * reach[:, :, None] * reach[:, None, :]
+            center = center + reach * step[:, None]
         # what is left to come, sweeps shrinking at this rate
-        if bool(xp.all((largest < tolerance) | (largest * largest < tolerance * (before - largest)))):
-            break
+        settled = (largest < tolerance) | (largest * largest < tolerance * (before - largest))
         before = largest
-    return _collect(a, E, H, precision, shift, y, weight, loss, lines_of)
+        if bool(xp.all(settled)):
+            break
+    integral = _collect(a, E, H, (precision, pull, anchor, center), y, weight, loss, lines_of, far)
+    return integral, settled | (before < NEARLY_SETTLED)
 
 
 def _sharing(level: Array) -> Sharing:
     """Return which people are integrated along which line, by the places (P,) of their lines in `CAVITY_SIZES`."""
     xp = array_namespace(level)
-    grids = {int(step): grid_of(1, CAVITY_SIZES[int(step)]) for step in xp.unique_values(level)}
-    return [
-        (grid, chosen)
-        for step, grid in grids.items()
-        for chosen in pieces(xp.nonzero(level == step)[0], grid, level.shape[0])
-    ]
+    shared: Sharing = []
+    for step in map(int, xp.unique_values(level)):
+        chosen = xp.nonzero(level == step)[0]
+        wide = step == len(CAVITY_SIZES)
+        grid = grid_of(1, MOST_PEAK_NODES if wide else CAVITY_SIZES[step])
+        shared += [(None if wide else grid, part) for part in pieces(chosen, grid, level.shape[0])]
+    return shared
 
 
-def _covariance(a: Array, H: Array, precision: Array, shift: Array) -> tuple[Array, Array]:
-    """Return ``V = (I + Hᵀ diag(τ) H)⁻¹`` (P, q, q) and ``pull = Hᵀ(ν − τ a)`` (P, q)."""
+def _covariance(H: Array, precision: Array) -> Array:
+    """Return ``V = (I + Hᵀ diag(τ) H)⁻¹`` (P, q, q)."""
+    xp = array_namespace(H)
+    identity = xp.eye(H.shape[-1], dtype=H.dtype, device=H.device)
+    return xp.linalg.inv(identity + xp.matrix_transpose(H) @ (precision[:, :, None] * H))
+
+
+def _centered(a: Array, H: Array, precision: Array, pull: Array, anchor: Array, V: Array, center: Array) -> Array:
+    """Return people's means t̂ (P, q), where ``t̂ = Hᵀb``: one step of a linear system from where they are."""
     xp = array_namespace(a)
-    identity = xp.eye(H.shape[-1], dtype=a.dtype, device=a.device)
-    V = xp.linalg.inv(identity + xp.matrix_transpose(H) @ (precision[:, :, None] * H))
-    return V, xp.sum(H * (shift - precision * a)[:, :, None], axis=1)
-
-
-def _cavity(mean: Array, variance: Array, precision: Array, shift: Array) -> tuple[Array, Array]:
-    """Return mean and variance of ψ under the others' factors alone."""
-    # a variance that rounding made negative would poison the sweep
-    keep = array_namespace(mean).clip(1.0 - precision * variance, 1e-12, None)
-    return (mean - variance * shift) / keep, variance / keep
+    psi = a + xp.sum(H * center[:, None, :], axis=2)
+    b = pull - precision * (psi - anchor)
+    rest = xp.sum(H * b[:, :, None], axis=1) - center
+    return center + xp.sum(V * rest[:, None, :], axis=2)
 
 
 def _tilted(
-    mean: Array, variance: Array, y: Array, weight: Array, loss: Loss, sharing: Sharing
+    mean: Array, variance: Array, y: Array, weight: Array, loss: Loss, sharing: Sharing, far: Array
 ) -> tuple[Array, Array, Array]:
     """Return ``log E[f^ω]`` under N(mean, variance) and its first two derivatives in the mean, (P,) each."""
     xp = array_namespace(mean)
-    log_mean, first, second = xp.empty_like(mean), xp.empty_like(mean), xp.empty_like(mean)
+    parts = xp.empty_like(mean), xp.empty_like(mean), xp.empty_like(mean)
     spread = xp.sqrt(variance)
-    centre = _centre(mean, spread, y, weight, loss)
     for grid, chosen in sharing:
-        line, log_weights = as_array(grid.line, mean), as_array(grid.log_weights, mean)
-        omega, c = weight[chosen][:, None], centre[chosen][:, None]
-        psi = mean[chosen][:, None] + spread[chosen][:, None] * (c + line)
-        value, slope, curvature = loss.value_slope_curvature(psi, y[chosen][:, None])
-        log_joint = log_weights - c * (line + 0.5 * c) - omega * value
-        highest = xp.max(log_joint, axis=1, keepdims=True)
-        joint = xp.exp(log_joint - highest)
-        total = xp.sum(joint, axis=1, keepdims=True)
-        share = joint / total
-        h = -omega * slope
-        pull = xp.sum(share * h, axis=1)
-        log_mean[chosen], first[chosen] = (highest + xp.log(total))[:, 0], pull
-        second[chosen] = xp.sum(share * (h * h - omega * curvature), axis=1) - pull * pull
-    return log_mean, first, second
+        own = (mean[chosen], spread[chosen], y[chosen], weight[chosen])
+        found = _over_noise(*own, loss) if grid is None else _on_line(*own, loss, grid)
+        if grid is None:
+            beta, (m, s, sign, omega) = getattr(loss, "beta", 1.0), own
+            least = -UNLIKELY * xp.clip(omega, None, 1.0) * (beta * s) ** 2
+            peaked = (beta * s < WIDE) | (beta * sign * m < least)
+        else:
+            peaked = far[chosen]
+        if bool(xp.any(peaked)):
+            some = xp.nonzero(peaked)[0]
+            m, s, sign, omega = (x[some] for x in own)
+            for part, better in zip(found, _over_peak(m, s, sign, omega, loss), strict=True):
+                part[some] = better
+        for part, new in zip(parts, found, strict=True):
+            part[chosen] = new
+    return parts
 
 
-def _centre(mean: Array, spread: Array, y: Array, weight: Array, loss: Loss) -> Array:
-    """Return where lines are centred (P,), in standard deviations of the cavity.
+def _is_far(mean: Array, variance: Array, y: Array, weight: Array, loss: Loss) -> Array:
+    """Return whether an answer moves people further than `FAR` standard deviations (P,), out of a line's reach."""
+    spread = array_namespace(mean).sqrt(variance)
+    moved = -y * spread * weight * loss.value_slope_curvature(mean + y * spread * FAR, y)[1]
+    return moved > FAR
 
-    At its mean; but an answer that is very unlikely there, and steep, moves ψ out of reach: then at the mode of the two
-    together, the root of ``t + spread ω ℓ'(mean + spread t)``, which lies between 0 and minus the value at 0.
+
+def _moments(log_joint: Array, psi: Array, y: Array, omega: Array, loss: Loss) -> tuple[Array, Array, Array]:
+    """Return the logarithm (P,) of the sum over nodes of exp(log_joint), and its derivatives as means over nodes."""
+    xp = array_namespace(psi)
+    highest = xp.max(log_joint, axis=1, keepdims=True)
+    joint = xp.exp(log_joint - highest)
+    total = xp.sum(joint, axis=1, keepdims=True)
+    share = joint / total
+    _, slope, curvature = loss.value_slope_curvature(psi, y)
+    h = -omega * slope
+    first = xp.sum(share * h, axis=1)
+    second = xp.sum(share * (h * h - omega * curvature), axis=1) - first * first
+    return (highest + xp.log(total))[:, 0], first, second
+
+
+def _on_line(mean: Array, spread: Array, y: Array, weight: Array, loss: Loss, grid: Grid) -> tuple[Array, Array, Array]:
+    """Return `_tilted` along a line that is laid over the cavity."""
+    line, log_weights = as_array(grid.line, mean), as_array(grid.log_weights, mean)
+    y, omega = y[:, None], weight[:, None]
+    psi = mean[:, None] + spread[:, None] * line
+    return _moments(log_weights - omega * loss.value_slope_curvature(psi, y)[0], psi, y, omega, loss)
+
+
+def _over_noise(mean: Array, spread: Array, y: Array, weight: Array, loss: Loss) -> tuple[Array, Array, Array]:
+    """Return `_tilted` by an integral over the noise, for cavities that are much wider than that.
+
+    f(x)^ω is the distribution function of a noise with density ``g = −ω f^ω ℓ'``; hence, with z = (±mean − x)/spread::
+
+        E[f^ω] = ∫ Φ(z) g(x) dx        d/dm = ± ∫ φ(z) g(x) dx / spread       d²/dm² = −∫ z φ(z) g(x) dx / spread²
+
+    whose integrands are the smoother the wider the cavity is. By the trapezoidal rule in u, with
+    ``βx = u − exp(−STRETCH u)``, since g falls but exponentially on the left, at the rate ωβ.
     """
     xp = array_namespace(mean)
+    beta = getattr(loss, "beta", 1.0)
+    positive = weight[weight > 0.0]
+    if positive.shape[0] == 0:
+        return xp.zeros_like(mean), xp.zeros_like(mean), xp.zeros_like(mean)
+    lightest, heaviest = float(xp.min(positive)), float(xp.max(positive))
+    first = np.log(min(lightest, 1.0) / NOISE_REACH) / STRETCH
+    u = np.arange(first, NOISE_REACH + max(np.log(heaviest), 0.0), NOISE_STEP)
+    bent = np.exp(-STRETCH * u)
+    x, log_step = as_array((u - bent)[None, :] / beta, mean), as_array(np.log1p(STRETCH * bent)[None, :], mean)
+    omega = xp.where(weight > 0.0, weight, xp.ones_like(weight))[:, None]
+    value, slope, _ = loss.value_slope_curvature(x, xp.ones_like(x))
+    log_density = log_step + xp.log(-slope) - omega * value
+    log_density = log_density - _log_sum(log_density)[:, None]
+    safe = xp.where(spread > 0.0, spread, xp.ones_like(spread))[:, None]
+    z = ((y * mean)[:, None] - x) / safe
+    special = scipy.special if isinstance(z, np.ndarray) else xp.special
+    hazard = float(np.sqrt(2.0 / pi)) / special.erfcx(-z * float(np.sqrt(0.5)))  # φ/Φ
+    # log Φ(z) + ½z₀², z₀ = (±mean)/spread, without the difference of large numbers where both are far below zero
+    z0 = xp.clip((y * mean)[:, None] / safe, None, 0.0)
+    low = z < -1.0
+    tail = -0.5 * (z - z0) * (z + z0) - xp.log(xp.where(low, hazard, xp.ones_like(z))) - 0.5 * float(np.log(2.0 * pi))
+    log_joint = log_density + xp.where(low, tail, special.log_ndtr(z) + 0.5 * z0 * z0)
+    log_mean = _log_sum(log_joint)
+    share = xp.exp(log_joint - log_mean[:, None]) * hazard / safe
+    pull = xp.sum(share, axis=1)
+    bend = -xp.sum(share * z / safe, axis=1) - pull * pull
+    present = xp.where(weight > 0.0, xp.ones_like(weight), xp.zeros_like(weight))
+    return present * xp.clip(log_mean - 0.5 * z0[:, 0] ** 2, None, 0.0), present * y * pull, present * bend
+
+
+def _log_sum(x: Array) -> Array:
+    """Return ``log Σ_k exp(x_k)`` over the last axis."""
+    xp = array_namespace(x)
+    highest = xp.max(x, axis=1, keepdims=True)
+    return (highest + xp.log(xp.sum(xp.exp(x - highest), axis=1, keepdims=True)))[:, 0]
+
+
+def _over_peak(mean: Array, spread: Array, y: Array, weight: Array, loss: Loss) -> tuple[Array, Array, Array]:
+    """Return `_tilted` along a line that is laid over the peak of cavity and answer together, wherever that is.
+
+    In ``t = y(ψ − mean)/spread``. The peak, where t is as far as the answer pulls, and the two places around it where
+    `DEPTH` nats are lost are found by halving; the latter are within √(2 DEPTH), since the density is log-concave.
+    """
+    xp = array_namespace(mean)
+
+    def log_joint(t: Array) -> Array:
+        return -0.5 * t * t - weight * loss.value_slope_curvature(mean + y * spread * t, y)[0]
+
+    def short(t: Array) -> Array:
+        return -y * spread * weight * loss.value_slope_curvature(mean + y * spread * t, y)[1] > t
+
     zero = xp.zeros_like(mean)
+    low, high = zero, -y * spread * weight * loss.value_slope_curvature(mean, y)[1]
+    peak = _halved(short, low, high, PEAK_HALVINGS)
+    highest = log_joint(peak)
+    reach = xp.full_like(mean, float(np.sqrt(2.0 * DEPTH)))
+    right = _halved(lambda t: log_joint(peak + t) > highest - DEPTH, zero, reach, EDGE_HALVINGS)
+    left = _halved(lambda t: log_joint(peak - t) > highest - DEPTH, zero, reach, EDGE_HALVINGS)
+    along = as_array(np.linspace(0.0, 1.0, MOST_PEAK_NODES), mean)
+    t = peak[:, None] - left[:, None] + (left + right)[:, None] * along
+    psi = mean[:, None] + (y * spread)[:, None] * t
+    omega = weight[:, None]
+    joint = -0.5 * t * t - omega * loss.value_slope_curvature(psi, y[:, None])[0]
+    value, first, second = _moments(joint, psi, y[:, None], omega, loss)
+    value = value + xp.log((left + right) / (MOST_PEAK_NODES - 1.0)) - 0.5 * float(np.log(2.0 * pi))
+    share = xp.exp(joint - xp.max(joint, axis=1, keepdims=True))
+    share = share / xp.sum(share, axis=1, keepdims=True)
+    middle = xp.sum(share * (t - peak[:, None]), axis=1)
+    left_over = xp.sum(share * (t - peak[:, None] - middle[:, None]) ** 2, axis=1)
+    safe = xp.where(spread > 0.0, spread, xp.ones_like(spread))
+    steep = getattr(loss, "beta", 1.0) * spread > 1.0  # there the variance itself has no difference of large numbers
+    return xp.clip(value, None, 0.0), first, xp.where(steep, (left_over - 1.0) / safe**2, second)
 
-    def moved(t: Array) -> Array:
-        return -spread * weight * loss.value_slope_curvature(mean + spread * t, y)[1]
 
-    most = moved(zero)
-    sign = xp.where(most > 0, xp.ones_like(most), -xp.ones_like(most))
-    far = xp.nonzero(sign * moved(sign * FAR) > FAR)[0]
-    if far.shape[0] == 0:
-        return zero
-    mean, spread, y, weight, sign = (x[far] for x in (mean, spread, y, weight, sign))
-    low, high = xp.full_like(mean, FAR), xp.abs(most[far])
-    for _ in range(HALVINGS):
+def _halved(beyond: Callable[[Array], Array], low: Array, high: Array, times: int) -> Array:
+    """Return where a condition that holds at `low` and not at `high` ends (P,)."""
+    xp = array_namespace(low)
+    for _ in range(times):
         middle = 0.5 * (low + high)
-        short = sign * moved(sign * middle) > middle
+        short = beyond(middle)
         low, high = xp.where(short, middle, low), xp.where(short, high, middle)
-    zero[far] = sign * low
-    return zero
+    return 0.5 * (low + high)
 
 
 def _collect(
     a: Array,
     E: Array,
     H: Array,
-    precision: Array,
-    shift: Array,
+    factors: tuple[Array, Array, Array, Array],
     y: Array,
     weight: Array,
     loss: Loss,
     lines_of: list[Sharing],
+    far: Array,
 ) -> Integral:
     """Return value and derivatives at the fixed point.
 
-    ``ℓ = Σ_i [log Z_i − log Z̃_i] + log ∫ Π_i exp(ν_i ψ_i − ½τ_i ψ_i²) N(t; 0, I) dt``, Z_i and Z̃_i being the
-    masses of the exact and the Gaussian factor under the cavity of answer i.
+    ``ℓ = Σ_i [log Z_i − log Z̃_i] + log ∫ Π_i f̃_i(ψ_i) N(t; 0, I) dt``, Z_i and Z̃_i being the masses of the exact and
+    the Gaussian factor under the cavity of answer i. With factors ``f̃_i = exp(b_i(ψ − ψ̂_i) − ½τ_i(ψ − ψ̂_i)²)`` around
+    the person's mean (the cavity of variance s_i then has the mean ψ̂_i − s_i b_i, and t̂ = Hᵀb) no offset is squared::
+
+        ℓ = Σ_i [log Z_i + ½ log(1 + τ_i s_i) + ½ s_i b_i²] − ½ t̂ᵀt̂ + ½ log det V
     """
     xp = array_namespace(a)
-    V, pull = _covariance(a, H, precision, shift)
-    HV = H @ V
-    mean, variance = a + xp.sum(HV * pull[:, None, :], axis=2), xp.sum(HV * H, axis=2)
-    cavity_mean, cavity_variance = _cavity(mean, variance, precision, shift)
+    precision, pull, anchor, center = factors
+    V = _covariance(H, precision)
+    center = _centered(a, H, precision, pull, anchor, V, center)
+    psi = a + xp.sum(H * center[:, None, :], axis=2)
+    b = pull - precision * (psi - anchor)
+    variance = xp.clip(xp.sum((H @ V) * H, axis=2), 0.0, None)
+    keep = xp.clip(1.0 - precision * variance, SMALLEST_SHARE, None)
+    cavity = variance / keep
     log_exact = xp.stack(
         [
-            _tilted(cavity_mean[:, i], cavity_variance[:, i], y[:, i], weight[:, i], loss, sharing)[0]
+            _tilted((psi - cavity * b)[:, i], cavity[:, i], y[:, i], weight[:, i], loss, sharing, far[:, i])[0]
             for i, sharing in enumerate(lines_of)
         ],
         axis=1,
     )
-    # ∫ exp(νψ − ½τψ²) N(ψ; c, s) dψ = (1 + τs)^−½ exp( (νc + ½ν²s − ½τc²) / (1 + τs) )
-    spread = 1.0 + precision * cavity_variance
-    log_factor = (
-        -0.5 * xp.log(spread)
-        + (shift * cavity_mean + 0.5 * shift**2 * cavity_variance - 0.5 * precision * cavity_mean**2) / spread
-    )
-    log_all = (
-        0.5 * xp.linalg.slogdet(V)[1]
-        + 0.5 * xp.sum(pull * xp.sum(V * pull[:, None, :], axis=2), axis=1)
-        + xp.sum(shift * a - 0.5 * precision * a**2, axis=1)
-    )
-    b = shift - precision * mean
     weighted = xp.matrix_transpose(E) @ (precision[:, :, None] * H)  # Eᵀ diag(τ) H
     inner = xp.matrix_transpose(E) @ (precision[:, :, None] * E) - weighted @ V @ xp.matrix_transpose(weighted)
     pulled = xp.sum(E * b[:, :, None], axis=1)
     return Integral(
-        value=log_all + xp.sum(log_exact - log_factor, axis=1),
+        value=xp.sum(log_exact - 0.5 * xp.log(keep) + 0.5 * cavity * b * b, axis=1)
+        - 0.5 * xp.sum(center * center, axis=1)
+        + 0.5 * xp.linalg.slogdet(V)[1],
         slope=b,
         bend=0.5 * (pulled[:, :, None] * pulled[:, None, :] - inner),
         precision=precision,

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.users.compiled import compiled
-from crowdmetric.users.line_kernels import tilted
+from crowdmetric.users.line_kernels import is_far, tilted
 
 __all__ = ["logistic_by_propagation"]
 
 Array = NDArray[Any]
 
 # As in `propagation`.
-FRESH = 8
+FRESH, LOSS, SMALLEST_SHARE, NEARLY_SETTLED = 8, 1e4, 1e-13, 1e-7
 
 
 @compiled
@@ -38,51 +38,39 @@ def _root(H: Array, precision: Array, root: Array) -> None:
 
 
 @compiled
-def _gaussian(
-    a: Array, H: Array, precision: Array, shift: Array, root: Array, half: Array, mean: Array, variance: Array
-) -> float:
-    """Write mean and variance (m,) of a person's ψ under Gaussian factors; return ``½ log det V + ½ pullᵀ V pull``.
+def _center(
+    a: Array, H: Array, precision: Array, pull: Array, anchor: Array, root: Array, center: Array, room: Array
+) -> None:
+    """Move a person's mean (q,) to where ``center = Hᵀb``, given `root`: one step of a linear system.
 
-    `root` becomes the Cholesky factor of ``I + Hᵀ diag(τ) H`` and ``half[i]`` (m + 1, q) its inverse times H_i; the
-    last row is that of the pull.
+    From where it is, so that rounding is relative to what is left to go, however large offsets are.
     """
     m, q = H.shape
-    _root(H, precision, root)
     for j in range(q):
-        total = 0.0
-        for i in range(m):
-            total += H[i, j] * (shift[i] - precision[i] * a[i])
-        half[m, j] = total
-        for i in range(m):
-            half[i, j] = H[i, j]
-    result = 0.0
-    for i in range(m + 1):
-        for j in range(q):
-            total = half[i, j]
-            for k in range(j):
-                total -= root[j, k] * half[i, k]
-            half[i, j] = total / root[j, j]
-    for j in range(q):
-        result += 0.5 * half[m, j] * half[m, j] - log(root[j, j])
+        room[j] = -center[j]
     for i in range(m):
-        along, square = 0.0, 0.0
+        psi = a[i]
         for j in range(q):
-            along += half[i, j] * half[m, j]
-            square += half[i, j] * half[i, j]
-        mean[i], variance[i] = a[i] + along, square
-    return result
+            psi += H[i, j] * center[j]
+        b = pull[i] - precision[i] * (psi - anchor[i])
+        for j in range(q):
+            room[j] += H[i, j] * b
+    for j in range(q):
+        for k in range(j):
+            room[j] -= root[j, k] * room[k]
+        room[j] /= root[j, j]
+    for j in range(q - 1, -1, -1):
+        for k in range(j + 1, q):
+            room[j] -= root[k, j] * room[k]
+        room[j] /= root[j, j]
+        center[j] += room[j]
 
 
 @compiled
-def _covariance(a: Array, H: Array, precision: Array, shift: Array, root: Array, V: Array, pull: Array) -> None:
-    """Write ``V = (I + Hᵀ diag(τ) H)⁻¹`` and ``pull = Hᵀ(ν − τ a)``; `root` is room for the Cholesky factor."""
-    m, q = H.shape
-    _root(H, precision, root)
-    for j in range(q):
-        pull[j] = 0.0
-        for i in range(m):
-            pull[j] += H[i, j] * (shift[i] - precision[i] * a[i])
-    for c in range(q):  # column c of the inverse
+def _inverse(root: Array, V: Array) -> None:
+    """Write ``V = (I + Hᵀ diag(τ) H)⁻¹``, given `root`."""
+    q = root.shape[0]
+    for c in range(q):
         for j in range(q):
             total = 1.0 if j == c else 0.0
             for k in range(j):
@@ -96,6 +84,31 @@ def _covariance(a: Array, H: Array, precision: Array, shift: Array, root: Array,
 
 
 @compiled
+def _bend(E: Array, b: Array, precision: Array, half: Array, inner: Array, pulled: Array, bend: Array) -> None:
+    """Write ``½Eᵀ(b bᵀ − diag(τ) + diag(τ) H V Hᵀ diag(τ))E``; ``half[i]`` is the inverse of the root times H_i."""
+    m, q = E.shape
+    for j in range(q):
+        pulled[j] = 0.0
+        for i in range(m):
+            pulled[j] += E[i, j] * b[i]
+    for j in range(q):
+        for k in range(q):
+            total = 0.0
+            for i in range(m):
+                total += precision[i] * E[i, j] * half[i, k]
+            inner[j, k] = total
+    for j in range(q):
+        for k in range(j + 1):
+            total = pulled[j] * pulled[k]
+            for i in range(m):
+                total -= precision[i] * E[i, j] * E[i, k]
+            for l in range(q):  # noqa: E741
+                total += inner[j, l] * inner[k, l]
+            bend[j, k] = 0.5 * total
+            bend[k, j] = bend[j, k]
+
+
+@compiled
 def logistic_by_propagation(
     a: Array,
     E: Array,
@@ -106,106 +119,108 @@ def logistic_by_propagation(
     level: Array,
     sizes: Array,
     weights: Array,
+    damping: float,
     tolerance: float,
     rounds: int,
-) -> tuple[Array, Array, Array, Array]:
-    """Return value (P,), slope (P, m), bend (P, q, q) and precision (P, m), each person swept until they settle.
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Return value (P,), slope (P, m), bend (P, q, q), precision (P, m), and whether each person has settled (P,).
 
-    An answer's cavity is integrated along ``sizes[level]`` nodes, with these `weights` where there are any.
+    An answer's cavity is integrated along ``sizes[level]`` nodes with these `weights`, or over the noise where that is
+    zero.
     """
     P, m, q = H.shape
     value, slope, bend = np.zeros(P), np.zeros((P, m)), np.zeros((P, q, q))
-    precisions, shift, mean, variance = np.zeros((P, m)), np.empty(m), np.empty(m), np.empty(m)
-    root, half = np.zeros((q, q)), np.empty((m + 1, q))
+    precisions, settled = np.zeros((P, m)), np.zeros(P, dtype=np.bool_)
+    pull, anchor = np.empty(m), np.empty(m)
+    root, half, V = np.zeros((q, q)), np.empty((m, q)), np.empty((q, q))
     pulled, inner, room = np.empty(q), np.empty((q, q)), np.empty(weights.shape[1])
-    V, pull, reach = np.empty((q, q)), np.empty(q), np.empty(q)
+    center, reach, far = np.empty(q), np.empty(q), np.empty(m, dtype=np.bool_)
     kept = weights.shape[0] - 1  # the last line whose weights are there
     for p in range(P):
         precision = precisions[p]
-        shift[:] = 0.0
-        before = 1.0
+        pull[:] = 0.0
+        anchor[:] = a[p]
+        center[:] = 0.0
+        far[:] = False  # once far, always far: a line and the next differ by more than the tolerance
+        V[:] = 0.0
+        for j in range(q):
+            V[j, j] = 1.0
+        before, lost = 1.0, False
         for turn in range(rounds):
-            if turn % FRESH == 0:
-                _covariance(a[p], H[p], precision, shift, root, V, pull)
-            largest = 0.0
+            if lost or (turn > 0 and turn % FRESH == 0):
+                _root(H[p], precision, root)
+                _inverse(root, V)
+                _center(a[p], H[p], precision, pull, anchor, root, center, reach)
+            largest, lost = 0.0, False
             for i in range(m):
                 if weight[p, i] == 0.0:
                     continue
-                centre, spread = a[p, i], 0.0
+                psi, spread = a[p, i], 0.0
                 for j in range(q):
                     reach[j] = 0.0
                     for k in range(q):
                         reach[j] += V[j, k] * H[p, i, k]
-                    centre += reach[j] * pull[j]
+                    psi += H[p, i, j] * center[j]
                     spread += reach[j] * H[p, i, j]
                 if spread <= 0.0:
                     continue
+                b = pull[i] - precision[i] * (psi - anchor[i])
                 # the others' factors alone; a variance that rounding made negative would poison the sweep
-                keep = max(1.0 - precision[i] * spread, 1e-12)
-                cavity_variance, cavity_mean = spread / keep, (centre - spread * shift[i]) / keep
+                cavity = spread / max(1.0 - precision[i] * spread, SMALLEST_SHARE)
                 n, prior = sizes[level[p, i]], weights[min(level[p, i], kept)]
-                _, first, second = tilted(cavity_mean, cavity_variance, beta * y[p, i], weight[p, i], n, prior, room)
+                far[i] = far[i] or is_far(psi - cavity * b, cavity, beta * y[p, i], weight[p, i])
+                if far[i] and n > 0:
+                    n = -1
+                _, first, second = tilted(psi - cavity * b, cavity, beta * y[p, i], weight[p, i], n, prior, room)
                 strength = max(-second, 0.0)
-                stronger = strength / max(1.0 - strength * cavity_variance, 1e-12)
-                further = first + stronger * (cavity_mean + cavity_variance * first) - shift[i]
-                stronger -= precision[i]
-                largest = max(largest, abs(further - centre * stronger) * sqrt(spread))
-                precision[i] += stronger
-                shift[i] += further
+                new = strength / max(1.0 - strength * cavity, SMALLEST_SHARE)
+                stronger = damping * (new - precision[i])
+                further = damping * (first - b) * (1.0 + new * cavity)
+                largest = max(largest, abs(further) * sqrt(spread))
                 # the person with the new factor, by Sherman and Morrison
-                shrink = stronger / (1.0 + stronger * spread)
+                growth = 1.0 + stronger * spread
+                lost = lost or growth > LOSS or growth < 1.0 / LOSS
+                precision[i] += stronger
+                step = further / growth
+                anchor[i] = psi + spread * step
+                pull[i] = b + further - precision[i] * spread * step
                 for j in range(q):
                     for k in range(q):
-                        V[j, k] -= shrink * reach[j] * reach[k]
-                    pull[j] += H[p, i, j] * (further - stronger * a[p, i])
+                        V[j, k] -= stronger / growth * reach[j] * reach[k]
+                    center[j] += reach[j] * step
             # what is left to come, sweeps shrinking at this rate
             if largest < tolerance or largest * largest < tolerance * (before - largest):
+                settled[p] = True
                 break
             before = largest
-        total = _gaussian(a[p], H[p], precision, shift, root, half, mean, variance)
+        settled[p] = settled[p] or before < NEARLY_SETTLED
+        _root(H[p], precision, root)
+        _center(a[p], H[p], precision, pull, anchor, root, center, reach)
+        total = 0.0
+        for j in range(q):
+            total -= 0.5 * center[j] * center[j] + log(root[j, j])
         for i in range(m):
+            psi, variance = a[p, i], 0.0
+            for j in range(q):
+                psi += H[p, i, j] * center[j]
+                inside = H[p, i, j]
+                for k in range(j):
+                    inside -= root[j, k] * half[i, k]
+                half[i, j] = inside / root[j, j]
+                variance += half[i, j] * half[i, j]
+            if weight[p, i] == 0.0:
+                continue
+            b = pull[i] - precision[i] * (psi - anchor[i])
             n, prior = sizes[level[p, i]], weights[min(level[p, i], kept)]
-            b = shift[i] - precision[i] * mean[i]
-            if weight[p, i] > 0.0 and variance[i] <= 0.0:  # ψ is known: no integral is needed
-                value_i, b, second = tilted(a[p, i], 0.0, beta * y[p, i], weight[p, i], n, prior, room)
-                total += value_i
-                precision[i] = max(-second, 0.0)
-            elif weight[p, i] > 0.0:
-                keep = max(1.0 - precision[i] * variance[i], 1e-12)
-                cavity_variance, cavity_mean = variance[i] / keep, (mean[i] - variance[i] * shift[i]) / keep
-                exact, _, _ = tilted(cavity_mean, cavity_variance, beta * y[p, i], weight[p, i], n, prior, room)
-                spread = 1.0 + precision[i] * cavity_variance
-                total += exact + 0.5 * log(spread)
-                total -= (
-                    shift[i] * cavity_mean
-                    + 0.5 * shift[i] * shift[i] * cavity_variance
-                    - 0.5 * precision[i] * cavity_mean * cavity_mean
-                ) / spread
-                total += shift[i] * a[p, i] - 0.5 * precision[i] * a[p, i] * a[p, i]
+            if far[i] and n > 0:
+                n = -1
+            keep = max(1.0 - precision[i] * variance, SMALLEST_SHARE)
+            cavity = variance / keep
+            exact, first, second = tilted(psi - cavity * b, cavity, beta * y[p, i], weight[p, i], n, prior, room)
+            if variance <= 0.0:  # ψ is known: its factor was never needed
+                b, precision[i] = first, max(-second, 0.0)
+            total += exact + 0.5 * cavity * b * b - 0.5 * log(keep)
             slope[p, i] = b
         value[p] = total
-        # Eᵀ(b bᵀ − diag(τ) + diag(τ) H V Hᵀ diag(τ))E, the last as a square of (m, q) rows τ_i E_i and halves
-        for j in range(q):
-            pulled[j] = 0.0
-            for i in range(m):
-                pulled[j] += E[p, i, j] * slope[p, i]
-        for j in range(q):
-            for k in range(j + 1):
-                total = pulled[j] * pulled[k]
-                for i in range(m):
-                    total -= precision[i] * E[p, i, j] * E[p, i, k]
-                bend[p, j, k] = 0.5 * total
-        for j in range(q):
-            for k in range(q):
-                total = 0.0
-                for i in range(m):
-                    total += precision[i] * E[p, i, j] * half[i, k]
-                inner[j, k] = total
-        for j in range(q):
-            for k in range(j + 1):
-                total = 0.0
-                for l in range(q):  # noqa: E741
-                    total += inner[j, l] * inner[k, l]
-                bend[p, j, k] += 0.5 * total
-                bend[p, k, j] = bend[p, j, k]
-    return value, slope, bend, precisions
+        _bend(E[p], slope[p], precision, half, inner, pulled, bend[p])
+    return value, slope, bend, precisions, settled
