@@ -1,6 +1,7 @@
-"""How sure a population fit is of its metric: a second fit, over all symmetric matrices, and its information.
+"""How sure a population fit is of its metric: draws from its posterior, and a fit over all symmetric matrices.
 
-Neither the boundary of the cone nor shrinkage then bends intervals (`crowdmetric.intervals` builds them).
+The draws are metrics that the answers allow beside the one reported (`crowdmetric.solvers.posterior`); intervals come from
+them (`crowdmetric.intervals`). The symmetric fit is for tests of whether there is a metric at all (`report.warnings`).
 """
 
 from __future__ import annotations
@@ -14,42 +15,79 @@ from numpy.typing import NDArray
 from crowdmetric.estimators.population_problem import PopulationProblem
 from crowdmetric.solvers.charts import Chart
 from crowdmetric.solvers.population import NO_METRIC, PopulationFit, observed_information, with_ridge
+from crowdmetric.solvers.posterior import Expansion, SizeAndShape, draw_metrics, number_of_draws
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
 __all__ = ["Uncertainty", "inverse_information", "uncertainty_of"]
 
 Array = NDArray[Any]
 
-# With fewer people than this a parameter, outer products of scores are too noisy an information.
+# With fewer people than this per parameter, outer products of scores are too noisy an information.
 PEOPLE_A_PARAMETER = 20
+# Information about a parameter other than M below which it counts as unknown, and the most that one may move at once.
+LEAST_INFORMATION, MOST_MOVED = 0.01, 1.0
 
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """The symmetric fit S (d, d) and the covariance (p, p) of svec S."""
+    """What the answers leave open about a metric.
 
+    Attributes
+    ----------
+    draws : (n, p)
+        svec of metrics drawn from the posterior.
+    symmetric, symmetric_covariance : (d, d), (p, p)
+        The fit S over all symmetric matrices, and the covariance of svec S.
+    """
+
+    draws: Array
     symmetric: Array
-    covariance: Array
+    symmetric_covariance: Array
+
+    @property
+    def covariance(self) -> Array:
+        """Of the draws, (p, p)."""
+        p = self.draws.shape[1]
+        return np.cov(self.draws.T).reshape(p, p)
 
     @property
     def standard_errors(self) -> Array:
-        """Of the entries of S, (d, d)."""
-        return smat(np.sqrt(np.maximum(np.diag(self.covariance), 0.0)))
+        """Standard deviations of the entries of M over the draws, (d, d)."""
+        return smat(self.draws.std(axis=0, ddof=1))
 
     @property
     def scale_error(self) -> float:
-        """The standard error of the scale tr S / d."""
+        """The standard deviation of the logarithm of the scale tr M / d; infinite where that may be negative."""
         d = self.symmetric.shape[0]
-        trace = svec(np.eye(d)) / d
-        return max(float(trace @ self.covariance @ trace), 0.0) ** 0.5
+        scales = self.draws @ svec(np.eye(d)) / d
+        return float(np.log(scales).std(ddof=1)) if np.all(scales > 0) else float("inf")
 
 
 def uncertainty_of(
-    problem: PopulationProblem, fit: PopulationFit, size: float, *, free: bool, **stopping: Any
+    problem: PopulationProblem, fit: PopulationFit, size: float, *, free: bool, psd: bool, **stopping: Any
 ) -> Uncertainty:
     """Return how sure a fit is of its metric, for items that were made `size` times smaller (`Units`).
 
-    Where the answers leave the symmetric fit undetermined, the ridges of the fit are kept.
+    Without the constraint (`psd`) the posterior is the Gaussian law of the symmetric fit.
+    """
+    p = degrees_of_freedom(problem.d)
+    symmetric, covariance = _symmetric_fit(problem, fit, free=free, **stopping)
+    if psd:
+        few = problem.n_people < PEOPLE_A_PARAMETER * fit.natural.size
+        likelihood = PopulationLikelihood(problem, fit, free=free, observed=few)
+        draws = draw_metrics(likelihood, fit.natural[:p], fit.natural[p:], refine=few)
+    else:
+        rng, center = np.random.default_rng(0), fit.natural[:p]
+        draws = rng.multivariate_normal(center, covariance, size=number_of_draws(problem.d), method="eigh")
+    return Uncertainty(draws / size**2, smat(symmetric) / size**2, covariance / size**4)
+
+
+def _symmetric_fit(
+    problem: PopulationProblem, fit: PopulationFit, *, free: bool, **stopping: Any
+) -> tuple[Array, Array]:
+    """Return svec S (p,) of the fit over all symmetric matrices, and its covariance (p, p).
+
+    Where the answers leave it undetermined, the ridges of the fit are kept.
     """
     d, p = problem.d, degrees_of_freedom(problem.d)
     law = problem.structure.law(fit.natural, d)
@@ -65,8 +103,64 @@ def uncertainty_of(
     information = unbound.information
     if problem.n_people < PEOPLE_A_PARAMETER * information.shape[0]:
         information = observed_information(problem.total, unbound.natural)
-    covariance = inverse_information(with_ridge(information, unbound, d))[:p, :p]
-    return Uncertainty(smat(unbound.natural[:p]) / size**2, covariance / size**4)
+    return unbound.natural[:p], inverse_information(with_ridge(information, unbound, d))[:p, :p]
+
+
+class PopulationLikelihood:
+    """The log-likelihood of a size and a shape of the metric, the law of people and the items' utilities integrated out.
+
+    Isotropic people have one spread whatever the size, and their mean μ is counted in units of c. Of free people the
+    metric may be nothing at all: there all sizes c, not their logarithms, are equally likely, and μ and Σ stay.
+    """
+
+    def __init__(self, problem: PopulationProblem, fit: PopulationFit, *, free: bool, observed: bool) -> None:
+        self.problem, self.fit, self.free, self.observed = problem, fit, free, observed
+        self.space = SizeAndShape(problem.d)
+
+    def __call__(self, t: float, T: Array, rest: Array) -> Expansion:
+        """Return the expansion at t and T; `rest` is natural parameters from μ on, for the size they were found at."""
+        d, p = self.problem.d, degrees_of_freedom(self.problem.d)
+        c, basis = float(np.exp(t)), self.space.basis
+        shape = self.space.identity + basis @ T
+        natural = np.concatenate([c * shape, rest])
+        sums = self.problem.total(natural)
+        information = observed_information(self.problem.total, natural) if self.observed else sums.information
+        assert information is not None
+        # columns: t, T, everything else
+        J = np.zeros((natural.size, natural.size))
+        J[:p, 0], J[:p, 1:p], J[p:, p:] = c * shape, c * basis, np.eye(rest.size)
+        if not self.free:
+            J[p : p + d] *= c
+            J[p : p + d, 0] = rest[:d]
+        value, g, H = self._with_priors(sums.value, J.T @ sums.score, J.T @ information @ J, natural)
+        n = slice(p, None)
+        values, vectors = np.linalg.eigh(H[n, n])
+        values = np.maximum(values, LEAST_INFORMATION)
+        inverse = (vectors / values) @ vectors.T
+        step = inverse @ g[n]
+        value += 0.5 * float(g[n] @ step) - 0.5 * float(np.sum(np.log(values))) + (t if self.free else 0.0)
+        inner = H[:p, :p] - H[:p, n] @ inverse @ H[n, :p]
+        curvature = _positive_part(inner[1:, 1:])
+        known = inner[0, 0] - inner[0, 1:] @ np.linalg.solve(curvature + np.eye(p - 1), inner[1:, 0])
+        moved = J[p:, p:] @ (step * min(1.0, MOST_MOVED / max(float(np.abs(step).max()), 1e-300)))
+        gradient = g[1:p] - H[1:p, n] @ step
+        return Expansion(t, value, gradient, curvature, rest + moved, float(known))
+
+    def _with_priors(self, value: float, g: Array, H: Array, natural: Array) -> tuple[float, Array, Array]:
+        """Return value, gradient and curvature with the ridges on the size and on the items' utilities."""
+        d, own, b = self.problem.d, self.fit.own, natural[self.fit.own :]
+        c = float(self.space.identity @ natural[: degrees_of_freedom(d)]) / d
+        value -= 0.5 * self.fit.size_ridge * d * c**2 + 0.5 * self.fit.item_ridge * float(b @ b)
+        g, H = g.copy(), H.copy()
+        g[own:] -= self.fit.item_ridge * b
+        H[own:, own:] += self.fit.item_ridge * np.eye(b.size)
+        return value, g, H
+
+
+def _positive_part(H: Array) -> Array:
+    """Return H without its negative eigenvalues, which differences find far from an optimum."""
+    values, vectors = np.linalg.eigh(H)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
 def inverse_information(information: Array) -> Array:
