@@ -414,7 +414,7 @@ class PopulationMetric(CrowdMetric):
         free = self.covariance == "free"
         psd = self.constraint == "psd"
         uncertainty = uncertainty_of(problem, fit, units.size, free=free, psd=psd, **stopping)
-        self.metric_draws_ = uncertainty.draws.astype(np.float32)
+        self.metric_draws_ = uncertainty.draws
         self.metric_covariance_, self.standard_errors_ = uncertainty.covariance, uncertainty.standard_errors
         self.symmetric_metric_ = uncertainty.symmetric
         self.symmetric_covariance_ = uncertainty.symmetric_covariance
