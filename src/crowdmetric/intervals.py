@@ -1,9 +1,9 @@
 """How sure we are: intervals for a metric, for distances, for ratios of distances, and for who is closer.
 
 A fitted `PopulationMetric` or `MatchedMetric` holds draws from the posterior of its metric (``metric_draws_``, see
-`crowdmetric.solvers.posterior`): metrics that the answers allow beside ``metric_``. Everything here is computed for each
-of them, and an interval holds 90 % of the results. So an interval never leaves what is possible: distances are never
-negative, and ratios of distances do not depend on the scale of the metric.
+`crowdmetric.solvers.posterior`): metrics that the answers allow beside ``metric_``. Everything here is computed for
+each of them, and an interval holds 90 % of the results. So an interval never leaves what is possible: distances are
+never negative, and ratios of distances do not depend on the scale of the metric.
 
 The estimate is that of ``metric_``. An interval leaves out as many draws below as above; where the estimate would then
 be outside, as at the edge of what is possible, it begins or ends at the estimate instead, and still holds 90 %.

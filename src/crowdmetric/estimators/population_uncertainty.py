@@ -1,7 +1,7 @@
 """How sure a population fit is of its metric: draws from its posterior, and a fit over all symmetric matrices.
 
-The draws are metrics that the answers allow beside the one reported (`crowdmetric.solvers.posterior`); intervals come from
-them (`crowdmetric.intervals`). The symmetric fit is for tests of whether there is a metric at all (`report.warnings`).
+The draws are metrics that the answers allow beside the one reported (`crowdmetric.solvers.posterior`); intervals come
+from them (`crowdmetric.intervals`). The symmetric fit is for tests of whether there is a metric (`report.warnings`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,14 @@ Array = NDArray[Any]
 PEOPLE_A_PARAMETER = 20
 # Information about a parameter other than M below which it counts as unknown, and the most that one may move at once.
 LEAST_INFORMATION, MOST_MOVED = 0.01, 1.0
+# A step of other parameters that is longer than this asks for another expansion after it, up to so many.
+FAR, MOST_MOVES = 0.3, 3
+# A mean eigenvalue of the metric, for items of size one, below which it is as good as none.
+LEAST_SIZE = 1e-6
+# The prior of how far people's mean is from the items' center, times −2, in units of the items' size.
+PEOPLE_AWAY = 4.0
+# Standard deviation of the prior on each part of ψ, in units of the noise of an answer.
+NOISE_FREE = 10.0
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ def uncertainty_of(
     if psd:
         few = problem.n_people < PEOPLE_A_PARAMETER * fit.natural.size
         likelihood = PopulationLikelihood(problem, fit, free=free, observed=few)
-        draws = draw_metrics(likelihood, fit.natural[:p], fit.natural[p:], refine=few)
+        draws = draw_metrics(likelihood, fit.natural[:p], likelihood.begin(), refine=few)
     else:
         rng, center = np.random.default_rng(0), fit.natural[:p]
         draws = rng.multivariate_normal(center, covariance, size=number_of_draws(problem.d), method="eigh")
@@ -107,10 +115,13 @@ def _symmetric_fit(
 
 
 class PopulationLikelihood:
-    """The log-likelihood of a size and a shape of the metric, the law of people and the items' utilities integrated out.
+    """The log-likelihood of a size and a shape of the metric; people's law and the items' utilities integrated out.
 
-    Isotropic people have one spread whatever the size, and their mean μ is counted in units of c. Of free people the
-    metric may be nothing at all: there all sizes c, not their logarithms, are equally likely, and μ and Σ stay.
+    Isotropic people have one spread s whatever the size, and their mean μ is counted in units of c. With items of size
+    one, the mean's distance from the items has the prior ``μ/c ~ N(0, 4²I/d)``, and the spread
+    ``log s ~ N(log 1/√d, 1)``: people are about where the items are, within a few times their extent. Without it a
+    small metric and people far away would explain as much as a metric. Of free people the metric may be nothing at all:
+    there all sizes c, not their logarithms, are equally likely, and μ and Σ stay.
     """
 
     def __init__(self, problem: PopulationProblem, fit: PopulationFit, *, free: bool, observed: bool) -> None:
@@ -118,11 +129,30 @@ class PopulationLikelihood:
         self.space = SizeAndShape(problem.d)
 
     def __call__(self, t: float, T: Array, rest: Array) -> Expansion:
-        """Return the expansion at t and T; `rest` is natural parameters from μ on, for the size they were found at."""
+        """Return the expansion at t and T; `rest` is μ/c (μ, for free people) and the natural parameters after it."""
+        at, moved = self._expanded(t, T, rest)
+        for _ in range(MOST_MOVES):
+            if moved < FAR:
+                break
+            at, moved = self._expanded(t, T, at.rest)
+        return at
+
+    def begin(self) -> Array:
+        """Return everything but M as the fit found it."""
+        d, p = self.problem.d, degrees_of_freedom(self.problem.d)
+        rest = self.fit.natural[p:].copy()
+        if not self.free:
+            rest[:d] /= max(float(self.space.identity @ self.fit.natural[:p]) / d, LEAST_SIZE)
+        return rest
+
+    def _expanded(self, t: float, T: Array, rest: Array) -> tuple[Expansion, float]:
+        """Return the expansion, and the length of the step of everything else to where it would be best."""
         d, p = self.problem.d, degrees_of_freedom(self.problem.d)
         c, basis = float(np.exp(t)), self.space.basis
         shape = self.space.identity + basis @ T
         natural = np.concatenate([c * shape, rest])
+        if not self.free:
+            natural[p : p + d] *= c
         sums = self.problem.total(natural)
         information = observed_information(self.problem.total, natural) if self.observed else sums.information
         assert information is not None
@@ -131,27 +161,48 @@ class PopulationLikelihood:
         J[:p, 0], J[:p, 1:p], J[p:, p:] = c * shape, c * basis, np.eye(rest.size)
         if not self.free:
             J[p : p + d] *= c
-            J[p : p + d, 0] = rest[:d]
+            J[p : p + d, 0] = natural[p : p + d]
         value, g, H = self._with_priors(sums.value, J.T @ sums.score, J.T @ information @ J, natural)
         n = slice(p, None)
         values, vectors = np.linalg.eigh(H[n, n])
         values = np.maximum(values, LEAST_INFORMATION)
         inverse = (vectors / values) @ vectors.T
         step = inverse @ g[n]
-        value += 0.5 * float(g[n] @ step) - 0.5 * float(np.sum(np.log(values))) + (t if self.free else 0.0)
+        # far from its optimum an expansion promises more than there is to gain
+        value += (
+            min(0.5 * float(g[n] @ step), 0.5 * rest.size)
+            - 0.5 * float(np.sum(np.log(values)))
+            + (t if self.free else 0.0)
+        )
         inner = H[:p, :p] - H[:p, n] @ inverse @ H[n, :p]
         curvature = _positive_part(inner[1:, 1:])
         known = inner[0, 0] - inner[0, 1:] @ np.linalg.solve(curvature + np.eye(p - 1), inner[1:, 0])
-        moved = J[p:, p:] @ (step * min(1.0, MOST_MOVED / max(float(np.abs(step).max()), 1e-300)))
+        length = float(np.abs(step).max())
         gradient = g[1:p] - H[1:p, n] @ step
-        return Expansion(t, value, gradient, curvature, rest + moved, float(known))
+        moved = rest + step * min(1.0, MOST_MOVED / max(length, 1e-300))
+        return Expansion(t, value, gradient, curvature, moved, float(known)), length
 
     def _with_priors(self, value: float, g: Array, H: Array, natural: Array) -> tuple[float, Array, Array]:
-        """Return value, gradient and curvature with the ridges on the size and on the items' utilities."""
+        """Return value, gradient and curvature with the ridges on the size and on the items' utilities.
+
+        Answers that the model can explain without any noise would let sizes grow without end. What metric, mean and
+        people's differences add to ψ for a usual pair of items therefore has a prior of standard deviation
+        `NOISE_FREE`, in units of an answer's noise: ``½ (β / 10)² (4c²/d + 2‖μ‖²/d + 2 tr Σ/d)``.
+        """
         d, own, b = self.problem.d, self.fit.own, natural[self.fit.own :]
         c = float(self.space.identity @ natural[: degrees_of_freedom(d)]) / d
+        law = self.problem.structure.law(natural, d)
+        parts = 4.0 * c**2 + 2.0 * float(law.mean @ law.mean) + 2.0 * float(np.trace(law.covariance))
+        value -= 0.5 * (getattr(self.problem.loss, "beta", 1.0) / NOISE_FREE) ** 2 * parts / d
         value -= 0.5 * self.fit.size_ridge * d * c**2 + 0.5 * self.fit.item_ridge * float(b @ b)
         g, H = g.copy(), H.copy()
+        if not self.free:
+            p, nu = degrees_of_freedom(d), law.mean / c
+            away, near = float(natural[own - 1]) + 0.5 * np.log(d), d / PEOPLE_AWAY**2
+            value -= 0.5 * near * float(nu @ nu) + 0.5 * away**2
+            g[p : p + d] -= near * nu
+            g[own - 1] -= away
+            H[p:own, p:own] += np.diag(np.append(np.full(d, near), 1.0))
         g[own:] -= self.fit.item_ridge * b
         H[own:, own:] += self.fit.item_ridge * np.eye(b.size)
         return value, g, H

@@ -14,7 +14,9 @@ scale, known less surely than its shape, drops out of all of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +25,10 @@ from crowdmetric.intervals import Intervals, intervals_from
 from crowdmetric.persist import SavedModel
 from crowdmetric.symmetric import smat
 
-__all__ = ["Directions", "find_directions", "symmetric_fit", "units_of"]
+__all__ = ["Directions", "angles_from", "find_directions", "numbers_of", "symmetric_fit", "units_of"]
 
 Array = NDArray[np.float64]
+Number = TypeVar("Number")
 
 LEVEL = 0.90
 
@@ -86,52 +89,69 @@ def units_of(items: Array) -> Array:
 def find_directions(model: SavedModel, items: Array) -> Directions:
     """Return the directions of a model of these `items` (N, d), as the fit saw them."""
     units = units_of(items)
-    d = len(units)
-    values, vectors = np.linalg.eigh(model.metric * units[:, None] * units)
-    vectors = vectors[:, ::-1]
+    vectors = np.linalg.eigh(model.metric * units[:, None] * units)[1][:, ::-1]
+    numbers = numbers_of(model, items, vectors)
+    here = {name: of(model.metric[None])[0] for name, of in numbers.items()}
+    loadings = _loadings(model, vectors / units[:, None], items)
+    found = model.fitted.get("metric_draws_")
+    if found is None:
+        return Directions(vectors, *_in_order(here), None, None, None, None, units, loadings, None)
+    draws = smat(np.asarray(found, dtype=np.float64))
+    sure = {name: intervals_from(of(draws), here[name], LEVEL) for name, of in numbers.items()}
+    angles = np.quantile(angles_from(vectors, draws, units), LEVEL, axis=0)
+    plane = _plane(draws, units[:, None] * vectors)
+    return Directions(vectors, *_in_order(here), *_in_order(sure), angles, units, loadings, plane)
+
+
+def numbers_of(model: SavedModel, items: Array, vectors: Array) -> dict[str, Callable[[Array], Array]]:
+    """Return the functions of metrics (n, d, d) that the report's tables show.
+
+    They are strengths and shares of the directions `vectors` (d, d), each (n, d), and weights of features (n, features).
+    """
+    units = units_of(items)
     W = units[:, None] * vectors  # D w_i
-    C = np.cov(items / units, rowvar=False).reshape(d, d)
+    C = np.cov(items / units, rowvar=False).reshape(vectors.shape)
     spread = np.einsum("di,de,ei->i", vectors, C, vectors)
     raw, raw_spread = _raw_features(model, items)
 
     def strengths(M: Array) -> Array:
-        along = np.einsum("di,nde,ei->ni", W, M, W)
+        along = np.einsum("di,nde,ei->ni", W, M, W, optimize=True)
         return _over(along, along.mean(axis=1))
 
     def shares(M: Array) -> Array:
-        parts = np.einsum("di,nde,ei->ni", W, M, W) * spread
+        parts = np.einsum("di,nde,ei->ni", W, M, W, optimize=True) * spread
         return _over(parts, parts.sum(axis=1))
 
     def weights(M: Array) -> Array:
-        parts = np.einsum("dj,nde,ej->nj", raw, M, raw) * raw_spread**2
+        parts = np.einsum("dj,nde,ej->nj", raw, M, raw, optimize=True) * raw_spread**2
         return _over(parts, parts.sum(axis=1))
 
-    here = [of(model.metric[None])[0] for of in (strengths, shares, weights)]
-    loadings = _loadings(model, vectors / units[:, None], items)
-    found = model.fitted.get("metric_draws_")
-    if found is None:
-        return Directions(vectors, *here, None, None, None, None, units, loadings, None)
-    draws = smat(np.asarray(found, dtype=np.float64))
-    sure = [intervals_from(of(draws), at, LEVEL) for of, at in zip((strengths, shares, weights), here, strict=True)]
-    angles = np.quantile(_angles(draws * units[:, None] * units, vectors), LEVEL, axis=0)
-    plane = None
-    if d > 1:
-        block = np.einsum("di,nde,ej->nij", W[:, :2], draws, W[:, :2])
-        plane = block / np.einsum("di,nde,ei->n", W, draws, W)[:, None, None] * d
-    return Directions(vectors, *here, *sure, angles, units, loadings, plane)
+    return {"strengths": strengths, "shares": shares, "weights": weights}
+
+
+def angles_from(vectors: Array, metrics: Array, units: Array) -> Array:
+    """Return the angles (n, d), in degrees, between `vectors` and the eigenvectors of DMD, by falling eigenvalue."""
+    other = np.linalg.eigh(metrics * units[:, None] * units)[1][:, :, ::-1]
+    cosine = np.abs(np.einsum("di,ndi->ni", vectors, other))
+    return np.asarray(np.degrees(np.arccos(np.minimum(cosine, 1.0))))
+
+
+def _in_order(numbers: dict[str, Number]) -> tuple[Number, Number, Number]:
+    return numbers["strengths"], numbers["shares"], numbers["weights"]
+
+
+def _plane(draws: Array, W: Array) -> Array | None:
+    """Return the draws in the plane of the two leading directions, (n, 2, 2), over their mean strength."""
+    if len(W) < 2:
+        return None
+    block = np.einsum("di,nde,ej->nij", W[:, :2], draws, W[:, :2], optimize=True)
+    return np.asarray(block / np.einsum("di,nde,ei->n", W, draws, W, optimize=True)[:, None, None] * len(W))
 
 
 def _over(parts: Array, size: Array) -> Array:
     """Return parts (n, k) over sizes (n,), zero where there is no size."""
     positive = size > 0
     return np.where(positive[:, None], parts / np.where(positive, size, 1.0)[:, None], 0.0)
-
-
-def _angles(draws: Array, vectors: Array) -> Array:
-    """Return the angles (n, d), in degrees, between the eigenvectors of draws, by falling eigenvalue, and `vectors`."""
-    other = np.linalg.eigh(draws)[1][:, :, ::-1]
-    cosine = np.abs(np.einsum("di,ndi->ni", vectors, other))
-    return np.asarray(np.degrees(np.arccos(np.minimum(cosine, 1.0))))
 
 
 def _raw_features(model: SavedModel, items: Array) -> tuple[Array, Array]:

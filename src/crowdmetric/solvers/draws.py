@@ -1,12 +1,12 @@
 """Draws from a density over vectors that is close to a Gaussian but cut off, skewed, or both.
 
-Elliptical slice sampling (Murray, Adams and MacKay), many chains at once. With a *reference* N(m, R), a chain at x draws
-``z ~ N(0, R)`` and moves along the ellipse ::
+Elliptical slice sampling (Murray, Adams and MacKay), many chains at once. With a *reference* N(m, R), a chain at x
+draws ``z ~ N(0, R)`` and moves along the ellipse ::
 
     x(φ) = m + (x − m) cos φ + z sin φ
 
-to a φ that is uniform on the slice ``log density(x(φ)) − log N(x(φ); m, R) ≥ level``: a bracket of angles shrinks towards
-φ = 0 until a point in it qualifies. Nothing has to be tuned, and a density that is −∞ somewhere is only another level.
+to a φ that is uniform on the slice ``log density(x(φ)) − log N(x(φ); m, R) ≥ level``: a bracket of angles shrinks
+towards φ = 0 until a point in it qualifies. Nothing has to be tuned, and a density may be −∞ somewhere.
 The closer the reference is to the density, the longer the moves; so the chains' own mean and covariance become the
 reference after each of a few rounds of warming up, whose draws are thrown away.
 """
@@ -111,7 +111,7 @@ def _step(log_density: LogDensity, reference: _Reference, x: Array, rng: np.rand
 
     across, along = x - reference.mean, rng.standard_normal((chains, n)) @ reference.root.T
     level = beyond(x) + np.log(rng.random(chains))
-    angle = 2.0 * np.pi * rng.random(chains)
+    angle: Array = np.asarray(rng.random(chains)) * 2.0 * np.pi
     low, high = angle - 2.0 * np.pi, angle.copy()
     new, moving = x.copy(), np.arange(chains)
     for _ in range(MOST_SHRINKS):

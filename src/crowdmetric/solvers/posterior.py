@@ -1,7 +1,7 @@
 """What the answers leave open about a metric: draws from its posterior, every one of them a metric.
 
-A metric is its size times its shape, ``M = c (I + T)`` with ``c = tr M / d`` and T without trace. Before the answers, all
-orders of magnitude of the size are equally likely, and the shape is that of ``LLᵀ`` for a square L of independent
+A metric is its size times its shape, ``M = c (I + T)`` with ``c = tr M / d`` and T without trace. Before the answers,
+all orders of magnitude of the size are equally likely, and the shape is that of ``LLᵀ`` for a square L of independent
 Gaussian numbers (a Wishart matrix), in coordinates t = log c and T::
 
     log prior(t, T) = −½ log det(I + T)      where I + T is positive definite, −∞ elsewhere
@@ -37,7 +37,7 @@ Array = NDArray[Any]
 
 # Draws where the metric has few features; fewer where each costs more.
 MOST_DRAWS, LEAST_DRAWS, ENTRIES = 1000, 200, 60_000
-# Sizes at which the likelihood is expanded: at most so many, a share of the size's standard error apart, between limits.
+# Sizes at which the likelihood is expanded: at most so many; how far apart, in standard errors, with limits.
 MOST_SIZES, APART, LEAST_APART, MOST_APART = 15, 1.5, 0.02, 0.4
 # Sizes whose density is smaller by more nats than this are left out; so are those further from the estimate, in log.
 NEGLIGIBLE, FARTHEST = 5.0, 4.0
@@ -133,11 +133,13 @@ def draw_metrics(likelihood: Likelihood, m: Array, rest: Array, *, refine: bool,
     d = dimension(m.size)
     space = SizeAndShape(d)
     t, T = space.coordinates(m)
-    count = number_of_draws(d)
+    count, prior = number_of_draws(d), 0.5 * (d + 1)  # a Wishart shape has about this precision
     if refine:
-        x = _draws_at(likelihood, space, t, T, rest, count // 2, seed)
+        sizes = _expansions(likelihood, t, T, rest, prior)
+        x = _draws_at(space, sizes, T, count // 2, seed)
         t, T = float(x[:, 0].mean()), x[:, 1:].mean(axis=0)
-    x = _draws_at(likelihood, space, t, T, rest, count, seed)
+        rest = min(sizes, key=lambda at: abs(at.t - t)).rest
+    x = _draws_at(space, _expansions(likelihood, t, T, rest, prior), T, count, seed)
     return _metrics(space, x)
 
 
@@ -181,12 +183,9 @@ def _prior(space: SizeAndShape, least: float, most: float) -> LogDensity:
     return log_prior
 
 
-def _draws_at(
-    likelihood: Likelihood, space: SizeAndShape, t: float, T: Array, rest: Array, count: int, seed: int
-) -> Array:
+def _draws_at(space: SizeAndShape, sizes: list[Expansion], T: Array, count: int, seed: int) -> Array:
     """Return draws (t, T) (n, p) from expansions at one shape."""
-    prior = 0.5 * (space.d + 1)  # a Wishart shape has about this precision
-    sizes = _expansions(likelihood, t, T, rest, prior)
+    prior = 0.5 * (space.d + 1)
     evidence = np.array([at.evidence(T, prior) for at in sizes])
     best = sizes[int(np.argmax(evidence))]
     weight = np.exp(evidence - evidence.max())
