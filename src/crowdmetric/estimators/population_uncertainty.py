@@ -32,6 +32,8 @@ FAR, MOST_MOVES = 0.3, 3
 LEAST_SIZE = 1e-6
 # The prior of how far people's mean is from the items' center, times −2, in units of the items' size.
 PEOPLE_AWAY = 4.0
+# How many times the likelihood of few people is expanded again where the draws are on average.
+REFINED = 1
 # Standard deviation of the prior on each part of ψ, in units of the noise of an answer.
 NOISE_FREE = 10.0
 
@@ -83,7 +85,7 @@ def uncertainty_of(
     if psd:
         few = problem.n_people < PEOPLE_A_PARAMETER * fit.natural.size
         likelihood = PopulationLikelihood(problem, fit, free=free, observed=few)
-        draws = draw_metrics(likelihood, fit.natural[:p], likelihood.begin(), refine=few)
+        draws = draw_metrics(likelihood, fit.natural[:p], likelihood.begin(), refine=REFINED if few else 0)
     else:
         rng, center = np.random.default_rng(0), fit.natural[:p]
         draws = rng.multivariate_normal(center, covariance, size=number_of_draws(problem.d), method="eigh")

@@ -106,7 +106,7 @@ def find_directions(model: SavedModel, items: Array) -> Directions:
 def numbers_of(model: SavedModel, items: Array, vectors: Array) -> dict[str, Callable[[Array], Array]]:
     """Return the functions of metrics (n, d, d) that the report's tables show.
 
-    They are strengths and shares of the directions `vectors` (d, d), each (n, d), and weights of features (n, features).
+    Strengths and shares of the directions `vectors` (d, d), each (n, d), and weights of features (n, features).
     """
     units = units_of(items)
     W = units[:, None] * vectors  # D w_i

@@ -21,34 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
-__all__ = ["LogDensity", "draw_from", "positive_definite"]
+__all__ = ["LogDensity", "draw_from"]
 
 Array = NDArray[Any]
 LogDensity = Callable[[Array], Array]
 
 # Chains, rounds of warming up, steps in each, and steps between draws that are kept.
-CHAINS, ROUNDS, STEPS, THIN = 50, 4, 20, 8
+CHAINS, ROUNDS, STEPS, THIN = 100, 5, 20, 10
 # With more parameters the chains are too few to estimate a covariance from; only its mean is adapted.
 MOST_ADAPTED = 300
 # After so many failures a bracket has shrunk to where the chain stands.
 MOST_SHRINKS = 60
-
-
-def positive_definite(A: Array) -> tuple[NDArray[np.bool_], Array]:
-    """Return which of the matrices A (C, d, d) are positive definite, and the log determinants of those (C,).
-
-    Elimination without pivoting, all matrices at once: a matrix is positive definite where all pivots are positive.
-    """
-    rest, inside, log_det = A.copy(), np.ones(len(A), dtype=np.bool_), np.zeros(len(A))
-    for j in range(A.shape[1]):
-        pivot = rest[:, j, j].copy()
-        inside &= pivot > 0
-        pivot[~inside] = 1.0
-        log_det += np.log(pivot)
-        below = rest[:, j + 1 :, j]
-        rest[:, j + 1 :, j + 1 :] -= (below / pivot[:, None])[:, :, None] * below[:, None, :]
-        rest[~inside] = 0.0  # decided: nothing may overflow
-    return inside, log_det
 
 
 @dataclass(frozen=True)
@@ -91,7 +74,9 @@ def draw_from(log_density: LogDensity, start: Array, covariance: Array, count: i
             if step >= STEPS // 2:
                 kept.append(x)
         seen = np.concatenate(kept)
-        spread = np.cov(seen.T).reshape(len(start), len(start)) if len(start) <= MOST_ADAPTED else covariance
+        # chains are about as many independent points; the guess counts like as many as there are parameters
+        own, n = CHAINS if len(start) <= MOST_ADAPTED else 0, len(start)
+        spread = (own * np.cov(seen.T).reshape(n, n) + n * covariance) / (own + n)
         reference = _Reference.of(seen.mean(axis=0), spread)
     draws = []
     for _ in range(-(-count // CHAINS)):
