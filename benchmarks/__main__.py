@@ -24,7 +24,7 @@ NAMES = {
     "population": "people integrated out: error beside its bound, fall with people, time against people",
     "packages": "the same likelihood in PyTorch, JAX, NumPyro and xlogit, where they are installed",
     "diagnosis": "the verdict on a million people with four answers each, against a loop over people",
-    "coverage": "how often 90 % intervals hold the truth: entries of the metric, distances, ratios of distances",
+    "coverage": "how often 90 % intervals of the report hold the truth, with few answers and many (an hour)",
     "matched": "matched questions: error by kind of people, bias by mismatch, search among 100,000 items",
     "reproduction": "what all figures of the paper cost, from a sample of the jobs (three minutes)",
     "discovery": "subspaces found among the items: how well, up to which noise, how fast, and what it costs the metric",

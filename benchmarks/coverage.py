@@ -1,36 +1,47 @@
-"""How often 90 % intervals hold the truth, on crowds of the model: entries, distances and ratios of distances.
+"""How often 90 % intervals hold the truth, on crowds of the model: the numbers of the report's own tables.
 
-Within a run intervals go wrong together, so that a share is a mean over runs, with the standard error of that mean.
-`main` takes the number of runs and the names of settings, to run some of it.
+Strengths, shares, angles and weights are read from `find_directions`, which the report shows; entries, distances and
+ratios from `crowdmetric.intervals`. Beside the share of intervals that hold the truth stands the share of estimates
+outside their own interval, which must be 0. Within a run intervals go wrong together, so that a share is a mean over
+runs, with the standard error of that mean. `main` takes the number of runs and the names of settings, to run some.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import process_time
 
 import numpy as np
 
 from crowdmetric.design import matched_from_generator
+from crowdmetric.errors import CrowdmetricWarning
 from crowdmetric.estimators import MatchedMetric, PopulationMetric
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.intervals import distance_ratios, distances, entries
+from crowdmetric.intervals import Intervals, distance_ratios, distances, entries
+from crowdmetric.persist import save_model
+from crowdmetric.report.directions import angles_from, find_directions, numbers_of
 from crowdmetric.simulate import answer, sample_metric, simulate_crowd
 
 LEVEL = 0.9
 PAIRS = 200
+KINDS = ("strengths", "angles", "shares", "weights", "entries", "distances", "ratios")
 Fitted = tuple[CrowdMetric, np.ndarray]
 
 
 def population(
-    d: int, n: int | None, r: int | None, users: int, comparisons: int, **options: str
+    d: int, n: int | None, r: int | None, users: int, comparisons: int, stretch: float = 1.0, **options: str
 ) -> Callable[[int], Fitted]:
-    """Return a function of a seed that simulates and fits."""
+    """Return a function of a seed that simulates and fits; the first feature is multiplied by `stretch`."""
 
     def fit(seed: int) -> Fitted:
         crowd = simulate_crowd(d, n, r, users, comparisons, seed=seed)
-        model = PopulationMetric(crowd.items, starts=1, **options)  # type: ignore[arg-type]
-        return model.fit(crowd.pairs, crowd.y, users=crowd.users), crowd.metric
+        units = np.ones(d)
+        units[0] = stretch
+        model = PopulationMetric(crowd.items * units, starts=1, **options)  # type: ignore[arg-type]
+        return model.fit(crowd.pairs, crowd.y, users=crowd.users), crowd.metric / units / units[:, None]
 
     return fit
 
@@ -48,43 +59,63 @@ def matched(d: int, people: int) -> Callable[[int], Fitted]:
     return fit
 
 
+SIZES = ((100, 5), (300, 6), (4_000, 2))
 SETTINGS: dict[str, Callable[[int], Fitted]] = {
-    "lines d=10, 80 × (80, 8)": population(10, 80, 1, 80, 8),
-    "lines d=10, 80 × (40, 4)": population(10, 80, 1, 40, 4),
-    "general d=5, 5,000 × 2": population(5, None, None, 5_000, 2),
-    "general d=5, 5,000 × 2, free": population(5, None, None, 5_000, 2, covariance="free"),
-    "general d=5, 1,000 × 8": population(5, None, None, 1_000, 8),
-    "general d=10, 20,000 × 2": population(10, None, None, 20_000, 2),
-    "matched d=5, 5,000 × 2": matched(5, 5_000),
+    **{f"d={d}, {users:,} × {m}": population(d, None, None, users, m) for d in (3, 6, 10) for users, m in SIZES},
+    **{f"d=6, {users:,} × {m}, a feature × 3": population(6, None, None, users, m, 3.0) for users, m in SIZES},
+    "d=3, 100 × 5, a feature × 3": population(3, None, None, 100, 5, 3.0),
+    "d=5, 1,000 × 8, free covariance": population(5, None, None, 1_000, 8, covariance="free"),
+    "d=10, 80 lines, 80 × 8": population(10, 80, 1, 80, 8),
+    "d=5, matched 5,000 × 2": matched(5, 5_000),
 }
 
 
-def shares(model: CrowdMetric, truth: np.ndarray, seed: int) -> tuple[float, float, float]:
-    """Return the share of intervals that hold the truth: for entries, distances and ratios, between random items."""
-    d = len(truth)
-    x = np.random.default_rng(seed).standard_normal((2, PAIRS, 2, d))
+def held(model: CrowdMetric, truth: np.ndarray, seed: int) -> tuple[list[float], float]:
+    """Return the share of intervals of each kind that hold the truth, and of all estimates outside their own."""
+    items = np.asarray(model.items)
+    with TemporaryDirectory() as folder:
+        saved = save_model(Path(folder) / "model", model)
+    found = find_directions(saved, items)
+    true = {name: of(truth[None])[0] for name, of in numbers_of(saved, items, found.vectors).items()}
+    kinds = [found.strength_intervals, found.share_intervals, found.weight_intervals, entries(model, LEVEL)]
+    x = items[np.random.default_rng(seed).integers(len(items), size=(2, PAIRS, 2))]
     delta = x[:, :, 0] - x[:, :, 1]
     far = np.sqrt(np.einsum("spi,ij,spj->sp", delta, truth, delta))
-    held = entries(model, LEVEL).contains(truth)[np.triu_indices(d)]
-    return (
-        float(held.mean()),
-        float(distances(model, x[0], LEVEL).contains(far[0]).mean()),
-        float(distance_ratios(model, x[0], x[1], LEVEL).contains(far[0] / far[1]).mean()),
-    )
+    kinds += [distances(model, x[0], LEVEL), distance_ratios(model, x[0], x[1], LEVEL)]
+    values = [true["strengths"], true["shares"], true["weights"], truth, far[0], far[0] / far[1]]
+    shares, outside = [], []
+    for sure, value in zip(kinds, values, strict=True):
+        assert isinstance(sure, Intervals)
+        inside, own = sure.contains(value), ~sure.contains(sure.estimate)
+        if value.ndim == 2:
+            inside, own = (a[np.triu_indices(len(truth))] for a in (inside, own))
+        shares.append(float(inside.mean()))
+        outside.append(own)
+    assert found.angles is not None
+    shares.insert(1, float(np.mean(angles_from(found.vectors, truth[None], found.units)[0] <= found.angles)))
+    return shares, float(np.concatenate(outside).mean())
 
 
 def measure(name: str, runs: int, first: int = 1000) -> None:
     """Print one line of the table."""
     clock = process_time()
-    table = np.array([shares(*SETTINGS[name](seed), seed) for seed in range(first, first + runs)])
-    mean, error = table.mean(axis=0), table.std(axis=0, ddof=1) / np.sqrt(runs)
-    cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(mean, error, strict=True)]
-    print(
-        f"  {name:<32}" + "   ".join(cells) + f"   {(process_time() - clock) / runs:5.1f} s of a core a run", flush=True
-    )
+    table, outside = [], []
+    for seed in range(first, first + runs):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CrowdmetricWarning)
+            model, truth = SETTINGS[name](seed)
+        shares, own = held(model, truth, seed)
+        table.append(shares)
+        outside.append(own)
+    mean, error = np.mean(table, axis=0), np.std(table, axis=0, ddof=1) / np.sqrt(runs)
+    cells = [f"{m:.2f} ± {e:.2f}" for m, e in zip(mean, error, strict=True)]
+    seconds = (process_time() - clock) / runs
+    print(f"| {name} | {runs} | {' | '.join(cells)} | {np.mean(outside):.2%} | {seconds:.1f} s |", flush=True)
 
 
-def main(runs: int = 32, names: list[str] | None = None) -> None:
-    print(f"share of {LEVEL:.0%} intervals that hold the truth, {runs} runs: entries, distances, ratios of distances")
+def main(runs: int = 16, names: list[str] | None = None) -> None:
+    print(f"share of {LEVEL:.0%} intervals that hold the truth, and of estimates outside their own")
+    print(f"| crowd | runs | {' | '.join(KINDS)} | outside | CPU per run |")
+    print("|---" * (len(KINDS) + 4) + "|")
     for name in names or SETTINGS:
         measure(name, runs)

@@ -1,20 +1,12 @@
-"""How sure we are: confidence intervals for a metric, for distances, for ratios of distances, and for who is closer.
+"""How sure we are: intervals for a metric, for distances, for ratios of distances, and for who is closer.
 
-A fitted `PopulationMetric` or `MatchedMetric` knows the covariance C of svec of its *symmetric* fit, the one without
-the constraint that eigenvalues be positive: near the edge of the cone a constrained fit is not Gaussian, the
-symmetric one is. Everything here is built around it, so that an estimate may differ a little from ``metric_``.
+A fitted `PopulationMetric` or `MatchedMetric` holds draws from the posterior of its metric (``metric_draws_``, see
+`crowdmetric.solvers.posterior`): metrics that the answers allow beside ``metric_``. Everything here is computed for
+each of them, and an interval holds 90 % of the results. So an interval never leaves what is possible: distances are
+never negative, and ratios of distances do not depend on the scale of the metric.
 
-========================  ===================================  ================================================
-quantity                  as a function of M                   interval
-========================  ===================================  ================================================
-an entry                  linear                               ± z · standard error
-squared distance          ``δᵀMδ = ⟨svec δδᵀ, svec M⟩``        ± z · standard error, cut at zero
-distance                  its root                             the roots of those ends
-ratio of distances        ``√(δᵀMδ / ε ᵀMε)``                  delta method on the logarithm
-is a closer to b or c?    ``‖a − c‖² − ‖a − b‖²``, linear      ± z · standard error
-========================  ===================================  ================================================
-
-Ratios and comparisons do not depend on the scale of the metric, which is known only through the noise of the answers.
+The estimate is that of ``metric_``. An interval leaves out as many draws below as above; where the estimate would then
+be outside, as at the edge of what is possible, it begins or ends at the estimate instead, and still holds 90 %.
 """
 
 from __future__ import annotations
@@ -24,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from crowdmetric.errors import DataError
@@ -33,27 +24,25 @@ from crowdmetric.estimators.inputs import read_pairs
 from crowdmetric.estimators.population import PopulationMetric
 from crowdmetric.symmetric import outer_difference, smat, svec
 
-__all__ = ["Closer", "Intervals", "closer", "distance_ratios", "distances", "entries"]
+__all__ = ["Closer", "Intervals", "closer", "distance_ratios", "distances", "entries", "intervals_from"]
 
 Array = NDArray[Any]
 
-# Share of a linear form that may lie on entries without a finite variance before it has none either.
-TOUCHES = 1e-9
 # A difference of linear forms that is this small beside them is none.
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """Estimates with confidence intervals.
+    """Estimates with intervals.
 
     Attributes
     ----------
     estimate, low, high : arrays of one shape
     standard_error : array
-        Of the estimate; for a ratio, of its logarithm.
+        Standard deviation over the draws.
     level : float
-        The share of intervals, over many crowds, that hold the truth.
+        The share of draws inside; over many crowds, about the share of intervals that hold the truth.
     """
 
     estimate: Array
@@ -68,7 +57,7 @@ class Intervals:
         return (self.low <= value) & (value <= self.high)
 
     def summary(self, most: int = 10) -> str:
-        """Return the first few in words, one a line."""
+        """Return the first few in words, one per line."""
         rows = zip(self.estimate.ravel(), self.low.ravel(), self.high.ravel(), strict=True)
         lines = [f"{e:.4g}  ({low:.4g} to {high:.4g})" for e, low, high in list(rows)[:most]]
         more = [f"… and {self.estimate.size - most} more"] if self.estimate.size > most else []
@@ -82,33 +71,47 @@ class Closer:
     Attributes
     ----------
     difference, standard_error : float
-        ``‖a − c‖² − ‖a − b‖²``: positive where a is closer to b.
-    z : float
-        Their ratio.
+        ``‖a − c‖² − ‖a − b‖²``: positive where a is closer to b; its standard deviation over the draws.
     probability : float
-        Φ(z): of a being closer to b, for someone who knew nothing before.
-    p_value : float
-        Two-sided, of both being equally close.
+        The share of draws in which a is closer to b; draws in which both are equally close count half.
     level, low, high : float
         Interval for the difference.
     """
 
     difference: float
     standard_error: float
-    z: float
     probability: float
-    p_value: float
     level: float
     low: float
     high: float
 
     def summary(self) -> str:
         """Return the verdict in one sentence."""
-        near, far = ("b", "c") if self.difference >= 0 else ("c", "b")
-        sure = f"z = {abs(self.z):.1f}, p = {self.p_value:.2g}"
-        if self.p_value > 1.0 - self.level:
-            return f"The answers do not say whether a is closer to b or to c; {near} is the better guess ({sure})."
-        return f"a is closer to {near} than to {far} ({sure})."
+        near, far = ("b", "c") if self.probability >= 0.5 else ("c", "b")
+        sure = max(self.probability, 1.0 - self.probability)
+        words = f"probability {'above 0.99' if sure > 0.99 else f'{sure:.2f}'}"
+        if sure < 0.5 * (1.0 + self.level):
+            return f"The answers do not say whether a is closer to b or to c; {near} is the better guess ({words})."
+        return f"a is closer to {near} than to {far} ({words})."
+
+
+def intervals_from(draws: Array, estimate: ArrayLike, level: float = 0.9) -> Intervals:
+    """Return intervals that hold a share `level` of the draws (n, …) and the estimate (…).
+
+    With F the share of draws below the estimate, an interval runs from the quantile α to the quantile α + level, where
+    α is ``(1 − level)/2`` moved as little as needed for ``α ≤ F ≤ α + level``.
+    """
+    if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < float(level) < 1:
+        raise DataError(f"level={level!r} is not between 0 and 1; 0.9 gives 90 % intervals")
+    center = np.asarray(estimate, dtype=np.float64)
+    level, tail = float(level), 0.5 * (1.0 - float(level))
+    below, above = np.mean(draws < center, axis=0), np.mean(draws > center, axis=0)
+    ordered = np.sort(draws, axis=0)
+    low = _quantile(ordered, np.where(below < tail, below, np.where(above < tail, 1.0 - above - level, tail)))
+    high = _quantile(ordered, np.where(above < tail, 1.0 - above, np.where(below < tail, below + level, 1.0 - tail)))
+    return Intervals(
+        center, draws.std(axis=0, ddof=1), np.minimum(low, center), np.maximum(high, center), level
+    )  # fmt: skip
 
 
 def entries(model: CrowdMetric, level: float = 0.9) -> Intervals:
@@ -121,15 +124,12 @@ def entries(model: CrowdMetric, level: float = 0.9) -> Intervals:
     >>> from crowdmetric.simulate import simulate_crowd
     >>> crowd = simulate_crowd(2, None, None, users=2000, comparisons=2, seed=0)
     >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
-    >>> entries(model, level=0.999).contains(crowd.metric).all()
+    >>> entries(model, level=0.99).contains(crowd.metric).all()
     np.True_
     >>> distance_ratios(model, [[0, 1]], [[0, 2]]).estimate.shape
     (1,)
     """
-    metric, covariance = _fit_of(model)
-    z = _quantile(level)
-    error = smat(np.sqrt(np.maximum(np.diag(covariance), 0.0)))
-    return Intervals(metric, error, metric - z * error, metric + z * error, level)
+    return intervals_from(smat(_draws_of(model)), model.get_mahalanobis_matrix(), level)
 
 
 def distances(model: CrowdMetric, pairs: Any, level: float = 0.9, *, squared: bool = False) -> Intervals:
@@ -142,26 +142,19 @@ def distances(model: CrowdMetric, pairs: Any, level: float = 0.9, *, squared: bo
         Rows of the model's items, or the vectors themselves.
     level : float
     squared : bool
-        For squared distances, which are linear in M.
+        For squared distances.
     """
-    metric, covariance = _fit_of(model)
-    forms = _forms(model, pairs)
-    z = _quantile(level)
-    estimate, error = forms @ svec(metric), np.sqrt(_variances(forms, covariance))
-    low, high = np.maximum(estimate - z * error, 0.0), np.maximum(estimate + z * error, 0.0)
-    if squared:
-        return Intervals(estimate, error, low, high, level)
-    root = np.sqrt(np.maximum(estimate, 0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        root_error = np.where(root > 0, 0.5 * error / root, np.inf)
-    return Intervals(root, root_error, np.sqrt(low), np.sqrt(high), level)
+    square, drawn = _squares(model, pairs)
+    if not squared:
+        square, drawn = _root(square), _root(drawn)
+    return intervals_from(drawn, square, level)
 
 
 def distance_ratios(model: CrowdMetric, pairs: Any, others: Any, level: float = 0.9) -> Intervals:
     """Return intervals for ``‖x − x'‖ / ‖z − z'‖``, pair by pair, (T,); the scale of the metric cancels.
 
-    With ``D = δᵀMδ`` and its linear form g, ``log ratio = ½(log D₁ − log D₂)`` has the derivative ``½(g₁/D₁ − g₂/D₂)``.
-    Where the symmetric fit has no positive D the ratio is not known: NaN, and an interval from zero to infinity.
+    Where z and z' are one item, or as good as one in the learned metric, the ratio is not known: NaN, and an interval
+    from zero to infinity.
 
     Parameters
     ----------
@@ -170,20 +163,17 @@ def distance_ratios(model: CrowdMetric, pairs: Any, others: Any, level: float = 
         `others` may be one pair, with which all are compared.
     level : float
     """
-    metric, covariance = _fit_of(model)
-    top, bottom = _forms(model, pairs), _forms(model, others)
-    if bottom.shape[0] not in (1, top.shape[0]):
-        raise DataError(f"there are {top.shape[0]} pairs but {bottom.shape[0]} others; give as many, or one")
-    z = _quantile(level)
-    bottom = np.broadcast_to(bottom, top.shape)
-    first, second = top @ svec(metric), bottom @ svec(metric)
-    known = (first > 0) & (second > 0)
-    first, second = np.where(known, first, 1.0), np.where(known, second, 1.0)
-    error = np.sqrt(_variances(0.5 * (top / first[:, None] - bottom / second[:, None]), covariance))
-    error = np.where(known, error, np.inf)
-    ratio = np.sqrt(first / second)
-    low, high = ratio * np.exp(-z * error), ratio * np.exp(z * error)
-    return Intervals(np.where(known, ratio, np.nan), error, low, high, level)
+    (top, drawn_top), (bottom, drawn_bottom) = _squares(model, pairs), _squares(model, others)
+    if bottom.size not in (1, top.size):
+        raise DataError(f"there are {top.size} pairs but {bottom.size} others; give as many, or one")
+    known = np.broadcast_to((bottom > 0) & np.all(drawn_bottom > 0, axis=0), top.shape)
+    ratio = _root(top / np.where(bottom > 0, bottom, 1.0))
+    drawn = _root(drawn_top / np.where(drawn_bottom > 0, drawn_bottom, 1.0))
+    found = intervals_from(drawn, ratio, level)
+    return Intervals(
+        np.where(known, found.estimate, np.nan), np.where(known, found.standard_error, np.inf),
+        np.where(known, found.low, 0.0), np.where(known, found.high, np.inf), found.level,
+    )  # fmt: skip
 
 
 def closer(model: CrowdMetric, a: Any, b: Any, c: Any, level: float = 0.9) -> Closer:
@@ -195,31 +185,50 @@ def closer(model: CrowdMetric, a: Any, b: Any, c: Any, level: float = 0.9) -> Cl
     a, b, c : int or (d,) array
         Rows of the model's items, or vectors.
     level : float
-        Of the interval, and below which the verdict is left open.
+        Of the interval; where neither side of zero has all of it but one tail, the verdict is left open.
     """
-    metric, covariance = _fit_of(model)
     to_b, to_c = (_forms(model, np.stack([np.asarray(a), np.asarray(other)])[None]) for other in (b, c))
     form = to_c - to_b
     if np.abs(form).max() <= ROUNDING * max(np.abs(to_b).max(), np.abs(to_c).max()):
         form = np.zeros_like(form)  # b and c mirror each other in a: equally close under any metric
-    difference = float((form @ svec(metric))[0])
-    error = float(np.sqrt(_variances(form, covariance))[0])
-    z = difference / error if error > 0 else float(np.copysign(np.inf, difference)) if difference else 0.0
-    reach = _quantile(level) * error
+    drawn = (_draws_of(model) @ form.T)[:, 0]
+    difference = float((form @ svec(model.get_mahalanobis_matrix()))[0])
+    found = intervals_from(drawn, difference, level)
+    probability = float(np.mean(drawn > 0) + 0.5 * np.mean(drawn == 0))
     return Closer(
-        difference, error, z, float(ndtr(z)), float(2.0 * ndtr(-abs(z))), level, difference - reach, difference + reach
+        difference, float(found.standard_error), probability, found.level, float(found.low), float(found.high)
     )
 
 
-def _fit_of(model: CrowdMetric) -> tuple[Array, Array]:
-    """Return the symmetric fit (d, d) and the covariance (p, p) of its svec."""
+def _quantile(ordered: Array, share: Array) -> Array:
+    """Return the quantiles of draws (n, …), in order, at a share for each, (…), between the nearest two draws."""
+    place = np.clip(share, 0.0, 1.0) * (len(ordered) - 1)
+    under = np.floor(place).astype(np.intp)
+    over = np.minimum(under + 1, len(ordered) - 1)
+    left, right = (np.take_along_axis(ordered, at[None], axis=0)[0] for at in (under, over))
+    return np.asarray(left + (place - under) * (right - left))
+
+
+def _root(x: Array) -> Array:
+    return np.asarray(np.sqrt(np.maximum(x, 0.0)))
+
+
+def _draws_of(model: CrowdMetric) -> Array:
+    """Return svec of metrics that the answers allow, (n, p)."""
     check_is_fitted(model)
-    if not (hasattr(model, "symmetric_metric_") and hasattr(model, "metric_covariance_")):
+    if not hasattr(model, "metric_draws_"):
         remedy = "fit a PopulationMetric or MatchedMetric"
         if isinstance(model, PopulationMetric):
             remedy = "fit it with uncertainty=True, and by scoring: at most 76 features, in double precision"
         raise DataError(f"{type(model).__name__} does not say how sure it is of the metric; {remedy}")
-    return model.symmetric_metric_, model.metric_covariance_
+    return np.asarray(model.metric_draws_, dtype=np.float64)
+
+
+def _squares(model: CrowdMetric, pairs: Any) -> tuple[Array, Array]:
+    """Return the squared distances of pairs under the metric, (T,), and under every draw, (n, T)."""
+    draws, forms = _draws_of(model), _forms(model, pairs)
+    square, drawn = forms @ svec(model.get_mahalanobis_matrix()), draws @ forms.T
+    return np.asarray(square), np.asarray(drawn)
 
 
 def _forms(model: CrowdMetric, pairs: Any) -> Array:
@@ -231,19 +240,3 @@ def _forms(model: CrowdMetric, pairs: Any) -> Array:
         )
     delta = items[numbers[:, 0]] - items[numbers[:, 1]]
     return outer_difference(delta, delta)
-
-
-def _variances(forms: Array, covariance: Array) -> Array:
-    """Return ``gᵀCg`` (T,), infinite where a form rests on an entry of infinite variance."""
-    known = np.isfinite(np.diag(covariance))
-    inside = forms[:, known]
-    variance = np.maximum(np.einsum("tp,tp->t", inside @ covariance[np.ix_(known, known)], inside), 0.0)
-    beyond = np.abs(forms[:, ~known]).max(axis=1, initial=0.0) > TOUCHES * np.abs(forms).max(axis=1, initial=0.0)
-    return np.where(beyond, np.inf, variance)
-
-
-def _quantile(level: float) -> float:
-    """Return z with ``Pr[|Z| ≤ z] = level``."""
-    if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < float(level) < 1:
-        raise DataError(f"level={level!r} is not between 0 and 1; 0.9 gives 90 % intervals")
-    return float(ndtri(0.5 + 0.5 * float(level)))

@@ -23,6 +23,7 @@ from crowdmetric.estimators.memory import MemoryPlan, bytes_to_lay_out, read_mem
 from crowdmetric.estimators.population_chunks import Kept
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.logistic import LogisticResult, solve_logistic
+from crowdmetric.solvers.posterior import draw_around, number_of_draws
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, describe_direction, smat, svec
 from crowdmetric.tables import ComparisonScan
@@ -82,13 +83,15 @@ class MatchedMetric(CrowdMetric):
     metric_, components_, users_, objective_, solution_
         See `CrowdMetric`; the loss is the conditional one, a mean over sets. With ``constraint="symmetric"`` metric_
         may have negative eigenvalues, which components_ leaves out.
+    metric_draws_ : (n, p) array
+        svec of metrics drawn from the posterior (`crowdmetric.solvers.posterior`), from which intervals are made.
     standard_errors_ : (d, d) array
-        Of the entries of M, from the symmetric fit (a cone that is active only helps). Clustered by person where
-        somebody's sets are more than one, or weighted. Infinite where the answers do not reach.
-    symmetric_metric_ : (d, d) array
-        The fit without the PSD constraint, around which intervals are built (`crowdmetric.intervals`).
+        Standard deviations of the entries of M over these draws; infinite where the answers do not reach.
     metric_covariance_ : (p, p) array
-        Covariance of its svec; variances are infinite where the answers do not reach.
+        Covariance of the draws.
+    symmetric_metric_, symmetric_covariance_ : (d, d), (p, p) array
+        The fit without the PSD constraint, and the covariance of its svec: clustered by person where somebody's sets
+        are more than one, or weighted; variances are infinite where the answers do not reach.
     n_sets_, n_used_sets_ : int
         Conditioning sets found, and those whose answers came out as one of their two outcomes (for a pair: differ).
     n_matched_people_, n_used_people_ : int
@@ -171,10 +174,31 @@ class MatchedMetric(CrowdMetric):
             raise NotIdentifiedError(self._why_certain(result))
         self.ridge_ = result.ridge
         self.symmetric_metric_ = result.symmetric
-        self.metric_covariance_ = _covariance(crowd, result)
-        self.standard_errors_ = smat(np.sqrt(np.diag(self.metric_covariance_)))
+        self.symmetric_covariance_ = _covariance(crowd, result)
+        self._describe_uncertainty(crowd, result)
         self._finish(result.metric, crowd.users, None, self._solution(result, crowd))
         return self
+
+    def _describe_uncertainty(self, crowd: MatchedCrowd, result: LogisticResult) -> None:
+        """Set draws from the posterior, and what follows from them."""
+        p = result.information.shape[0]
+        covariance = self.symmetric_covariance_
+        blind = ~np.isfinite(np.diag(covariance))
+        if self.constraint == "psd":
+            draws = draw_around(*_around(crowd, result, float(self.ridge)), svec(result.metric))
+        else:  # any symmetric matrix: what the answers do not reach may be anything, and cannot be drawn
+            seen = covariance.copy()
+            seen[blind, blind] = 0.0
+            rng, count = np.random.default_rng(0), number_of_draws(crowd.dimension)
+            draws = rng.multivariate_normal(svec(result.symmetric), seen, size=count, method="eigh")
+            draws[:, blind] = np.nan
+        if np.all(np.isfinite(draws)):
+            self.metric_draws_ = draws
+        elif hasattr(self, "metric_draws_"):
+            del self.metric_draws_
+        self.metric_covariance_ = np.cov(draws.T).reshape(p, p)
+        errors = draws.std(axis=0, ddof=1)
+        self.standard_errors_ = smat(np.where(blind, np.inf, errors))
 
     def _crowd(self, pairs: Any, y: Any, users: Any, sample_weight: Any) -> MatchedCrowd:
         """Return the matched questions of rows in memory, or of a scan within its limit."""
@@ -294,7 +318,7 @@ class MatchedMetric(CrowdMetric):
     def _vagueness(self, result: LogisticResult) -> str:
         """Return what the standard errors add up to, with a warning where it is more than the metric itself."""
         size = float(np.linalg.norm(result.symmetric))
-        error = float(np.linalg.norm(self.standard_errors_)) / size if size > 0 else np.inf
+        error = float(np.sqrt(np.sum(np.diag(self.symmetric_covariance_)))) / size if size > 0 else np.inf
         sentence = f"Standard errors add up to a relative error of {error:.2g}."
         if error > TOO_VAGUE:
             sentence = (
@@ -303,6 +327,22 @@ class MatchedMetric(CrowdMetric):
             )
             warnings.warn(sentence, NotIdentifiedWarning, stacklevel=4)
         return sentence
+
+
+def _around(crowd: MatchedCrowd, result: LogisticResult, ridge: float) -> tuple[Array, Array]:
+    """Return the center (p,) and the precision (p, p) of a quadratic log-likelihood: at the symmetric fit if it exists.
+
+    The precision is the information H, or ``H (Σ_k g_k g_kᵀ)⁻¹ H`` where somebody's sets are more than one.
+    """
+    if result.symmetric_exists:
+        center, H = svec(result.symmetric), result.information
+    else:
+        at = svec(result.metric)
+        H = crowd.hessian(at)
+        center = at - np.linalg.lstsq(H + ridge * np.eye(at.size), crowd.gradient(at) + ridge * at, rcond=1e-10)[0]
+    if crowd.found.crowded:
+        H = H @ np.linalg.pinv(crowd.squared_scores(center), rcond=1e-10, hermitian=True) @ H
+    return center, H + ridge * np.eye(len(center))
 
 
 def _covariance(crowd: MatchedCrowd, result: LogisticResult) -> Array:

@@ -64,7 +64,9 @@ Array = NDArray[Any]
 NOT_THE_FIT = {"items", "engine", "loss", "max_iter", "jobs", "memory", "checkpoint", "progress", "warm_start"}
 # What is found only where it is asked for, or where outer products of scores are.
 NOT_ALWAYS_FOUND = (
+    "metric_draws_",
     "symmetric_metric_",
+    "symmetric_covariance_",
     "metric_covariance_",
     "standard_errors_",
     "item_effects_",
@@ -113,7 +115,7 @@ class PopulationMetric(CrowdMetric):
         propagation is fast in any. Auto: propagation where a person's answers span more than a line, checked
         against a slow method, and a grid instead where the difference would show and the answers span planes.
     uncertainty : bool, default True
-        Whether to find standard errors, which takes a second fit without constraints.
+        Whether to find out how sure the metric is: draws from its posterior, and a second fit without constraints.
     starts : int, default 2
         From how many points to begin; the best end is kept, and a disagreement is said.
     tol : float, default 1e-4
@@ -149,12 +151,14 @@ class PopulationMetric(CrowdMetric):
         ``metric_ = scale_ × shape_``, the shape with trace d. The scale is known only through β and the noise.
     scale_error_ : float
         Standard error of log scale.
+    metric_draws_ : (n, p) array
+        svec of metrics drawn from the posterior (`crowdmetric.solvers.posterior`), from which intervals are made.
     standard_errors_ : (d, d) array
-        Of the entries of the metric.
-    symmetric_metric_ : (d, d) array
-        The fit without the PSD constraint, around which intervals are built.
+        Standard deviations of the entries of the metric over these draws.
     metric_covariance_ : (p, p) array
-        Covariance of svec of the symmetric fit.
+        Covariance of the draws.
+    symmetric_metric_, symmetric_covariance_ : (d, d), (p, p) array
+        The fit without the PSD constraint and the covariance of its svec, to test whether there is a metric.
     ideal_mean_, ideal_covariance_ : (d,), (d, d)
         u₀ and Σ_u (least norm where the metric is singular; under 'free' only MΣ_uM is well determined).
     pseudo_ideal_mean_, pseudo_ideal_covariance_ : (d,), (d, d)
@@ -408,10 +412,13 @@ class PopulationMetric(CrowdMetric):
     ) -> None:
         """Set how sure the metric is, and whether the questions were chosen for people."""
         free = self.covariance == "free"
-        uncertainty = uncertainty_of(problem, fit, units.size, free=free, **stopping)
-        self.symmetric_metric_, self.metric_covariance_ = uncertainty.symmetric, uncertainty.covariance
-        self.standard_errors_ = uncertainty.standard_errors
-        self.scale_error_ = uncertainty.scale_error / abs(self.scale_) if self.scale_ != 0 else float("inf")
+        psd = self.constraint == "psd"
+        uncertainty = uncertainty_of(problem, fit, units.size, free=free, psd=psd, **stopping)
+        self.metric_draws_ = uncertainty.draws
+        self.metric_covariance_, self.standard_errors_ = uncertainty.covariance, uncertainty.standard_errors
+        self.symmetric_metric_ = uncertainty.symmetric
+        self.symmetric_covariance_ = uncertainty.symmetric_covariance
+        self.scale_error_ = uncertainty.scale_error
         self.question_bias_ = problem.question_bias(fit.natural)
 
     def _describe_people(self, problem: PopulationProblem, fit: PopulationFit, crowd: Crowd) -> Array:

@@ -93,6 +93,11 @@ class PopulationProblem:
         return self.structure.n_items if isinstance(self.structure, WithItemEffects) else 0
 
     @property
+    def weight(self) -> float:
+        """Of the answers of the people in the sample."""
+        return float(sum(np.sum(block.weight) for block in self.sample.blocks))
+
+    @property
     def beta(self) -> float:
         """Sharpness of the answers."""
         return float(getattr(self.loss, "beta", 1.0))

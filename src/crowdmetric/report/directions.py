@@ -1,154 +1,170 @@
 """What the crowd cares about: the metric's eigenvectors in the names of features, and how sure they are.
 
-With D the units (ones, or the features' spreads over the items where they differ tenfold), let DMD = Σ λ_i w_i w_iᵀ.
-A direction's *strength* is λ_i over the mean of all: 1 if all directions count alike. The metric's scale, known less
-surely than its shape, drops out. Let C be the covariance of svec of the symmetric fit S, the centre of intervals, and
+Features are always measured in their spreads over the items, D, so that the units of a table do not matter here. Let
+DMD = Σ λ_i w_i w_iᵀ, and let M' be any metric, such as a draw from the posterior (`crowdmetric.solvers.posterior`)::
 
-    q_ij = w_iᵀDSDw_j / c        c = tr(DSD)/d        ∂q_ij = (svec(D w_i w_jᵀ D) − q_ij svec(D²)/d) / c
+    strength of w_i under M'     w_iᵀDM'Dw_i over the mean of all i: 1 if all directions count alike
+    share of w_i under M'        w_iᵀDM'Dw_i · w_iᵀCw_i over the sum of all i, C the covariance of the items over D
+    angle of M' from w_i         between w_i and the i-th eigenvector of DM'D
+    weight of feature j          M'_jj · Var(x_j) over the sum of all j: the features as they came, not as preprocessed
 
-so that strengths have variances ∂q_iiᵀ C ∂q_ii, and a direction's angle has, to first order, the variance
-Σ_{j≠i} Var(q_ij) / (λ_i − λ_j)². A strength is that of the direction shown: that the direction itself was found from
-the answers is told by its angle.
+Intervals hold 90 % of these numbers over the draws, and the number of M itself (`crowdmetric.intervals`). The metric's
+scale, known less surely than its shape, drops out of all of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
-from crowdmetric.estimators.population_verdict import LOOSE_SCALE
+from crowdmetric.intervals import Intervals, intervals_from
 from crowdmetric.persist import SavedModel
-from crowdmetric.symmetric import svec
+from crowdmetric.symmetric import smat
 
-__all__ = ["Directions", "find_directions", "symmetric_fit", "units_of"]
+__all__ = ["Directions", "angles_from", "find_directions", "numbers_of", "symmetric_fit", "units_of"]
 
 Array = NDArray[np.float64]
+Number = TypeVar("Number")
 
 LEVEL = 0.90
-# Spreads of features that differ by more are taken as units.
-TENFOLD = 10.0
 
 
 @dataclass(frozen=True)
 class Directions:
     """Eigenvectors of the metric, the most important first.
 
+    Where the estimator does not tell how sure it is, intervals are None.
+
     Attributes
     ----------
     vectors : (d, d)
         w_i in its columns.
-    strengths : (d,)
-        λ_i over their mean.
-    shares : (d,)
-        Of the mean squared learnt distance between items.
-    low, high : (d,)
-        Ends of a 90 % interval; NaN where the estimator tells no uncertainty, or the scale is hardly known.
-    angles : (d,)
-        Standard error of the direction, in degrees; NaN likewise.
+    strengths, shares : (d,)
+        Of each direction.
+    weights : (features,)
+        Of each feature.
+    strength_intervals, share_intervals, weight_intervals : Intervals or None
+        Of these.
+    angles : (d,) or None
+        90 % of the draws have their i-th eigenvector within so many degrees of w_i.
     units : (d,)
         The diagonal of D.
-    in_spreads : bool
-        Whether that is features' spreads.
     loadings : (d, features)
         How much each feature, as it came, moves an item along w_i when it changes by its spread.
-    plane : (3, 3) or None
-        Covariance of (q₁₁, q₁₂, q₂₂).
+    plane : (n, 2, 2) or None
+        What the draws are in the plane of w_1 and w_2, over the mean strength.
     """
 
     vectors: Array
     strengths: Array
     shares: Array
-    low: Array
-    high: Array
-    angles: Array
+    weights: Array
+    strength_intervals: Intervals | None
+    share_intervals: Intervals | None
+    weight_intervals: Intervals | None
+    angles: Array | None
     units: Array
-    in_spreads: bool
     loadings: Array
     plane: Array | None
 
-    @property
-    def has_intervals(self) -> bool:
-        """Whether the estimator tells how sure it is."""
-        return bool(np.isfinite(self.low).all())
-
 
 def symmetric_fit(model: SavedModel) -> tuple[Array, Array] | None:
-    """Return S and C where the estimator tells them, and tells of every direction."""
-    S, C = model.fitted.get("symmetric_metric_"), model.fitted.get("metric_covariance_")
+    """Return S and the covariance of svec S where the estimator tells them, and tells of every direction."""
+    S, C = model.fitted.get("symmetric_metric_"), model.fitted.get("symmetric_covariance_")
     if S is None or C is None or not np.all(np.isfinite(C)):
         return None
     return S, C
 
 
-def units_of(items: Array) -> tuple[Array, bool]:
-    """Return the units (d,) of features, and whether they are their spreads."""
+def units_of(items: Array) -> Array:
+    """Return the spread of each feature over the items (d,); 1 for a feature that is the same for all."""
     spread = items.std(axis=0)
-    seen = spread[spread > 0]
-    if seen.size and seen.max() > TENFOLD * seen.min():
-        return np.where(spread > 0, spread, 1.0), True
-    return np.ones(items.shape[1]), False
+    return np.where(spread > 0, spread, 1.0)
 
 
 def find_directions(model: SavedModel, items: Array) -> Directions:
     """Return the directions of a model of these `items` (N, d), as the fit saw them."""
-    units, in_spreads = units_of(items)
-    M = model.metric * units[:, None] * units
-    values, vectors = np.linalg.eigh(M)
-    values, vectors = values[::-1], vectors[:, ::-1]
-    spread = np.cov(items / units, rowvar=False).reshape(M.shape)
-    parts = values * np.einsum("di,de,ei->i", vectors, spread, vectors)
-    shares = parts / parts.sum() if parts.sum() > 0 else np.zeros(len(values))
-    size = float(np.mean(values))
-    values = values / size if size > 0 else values
-    low, high, angles, plane = _uncertainty(model, values, vectors, units)
-    loadings = _loadings(model, vectors / units[:, None] if in_spreads else vectors, items)
-    return Directions(vectors, values, shares, low, high, angles, units, in_spreads, loadings, plane)
+    units = units_of(items)
+    vectors = np.linalg.eigh(model.metric * units[:, None] * units)[1][:, ::-1]
+    numbers = numbers_of(model, items, vectors)
+    here = {name: of(model.metric[None])[0] for name, of in numbers.items()}
+    loadings = _loadings(model, vectors / units[:, None], items)
+    found = model.fitted.get("metric_draws_")
+    if found is None:
+        return Directions(vectors, *_in_order(here), None, None, None, None, units, loadings, None)
+    draws = smat(np.asarray(found, dtype=np.float64))
+    sure = {name: intervals_from(of(draws), here[name], LEVEL) for name, of in numbers.items()}
+    angles = np.quantile(angles_from(vectors, draws, units), LEVEL, axis=0)
+    plane = _plane(draws, units[:, None] * vectors)
+    return Directions(vectors, *_in_order(here), *_in_order(sure), angles, units, loadings, plane)
 
 
-def _uncertainty(
-    model: SavedModel, strengths: Array, vectors: Array, units: Array
-) -> tuple[Array, Array, Array, Array | None]:
-    """Return the ends of intervals (d,), angles (d,), and the covariance of the leading plane."""
-    d = len(strengths)
-    nothing = np.full(d, np.nan)
-    known = symmetric_fit(model)
-    if known is None:
-        return nothing, nothing, nothing, None
-    S, C = known
+def numbers_of(model: SavedModel, items: Array, vectors: Array) -> dict[str, Callable[[Array], Array]]:
+    """Return the functions of metrics (n, d, d) that the report's tables show.
+
+    Strengths and shares of the directions `vectors` (d, d), each (n, d), and weights of features (n, features).
+    """
+    units = units_of(items)
     W = units[:, None] * vectors  # D w_i
-    size = float(np.einsum("di,de,ei->", W, S, W)) / d
-    mean = svec(np.diag(units**2)) / d
-    if size <= 0 or np.sqrt(mean @ C @ mean) > LOOSE_SCALE * size:  # nothing linear can be said of a ratio to it
-        return nothing, nothing, nothing, None
-    q = W.T @ S @ W / size
-    variance, slopes = np.empty((d, d)), np.empty((min(d, 2), d, len(mean)))
-    for i in range(d):
-        both = 0.5 * (W[:, i, None] * W.T[:, None, :] + W.T[:, :, None] * W[None, :, i])
-        slope = (svec(both) - q[i, :, None] * mean) / size
-        variance[i] = np.einsum("jp,jp->j", slope @ C, slope)
-        if i < 2:
-            slopes[i] = slope
-    variance = np.maximum(variance, 0.0)
-    half = norm.ppf(0.5 + LEVEL / 2) * np.sqrt(np.diag(variance))
-    gaps = (strengths[:, None] - strengths) ** 2
-    np.fill_diagonal(gaps, np.inf)
-    angles = np.degrees(np.sqrt(np.sum(variance / np.maximum(gaps, 1e-300), axis=1)))
-    plane = None
-    if d > 1:
-        leading = slopes[[0, 0, 1], [0, 1, 1]]
-        plane = leading @ C @ leading.T
-    return np.diag(q) - half, np.diag(q) + half, np.minimum(angles, 90.0), plane
+    C = np.cov(items / units, rowvar=False).reshape(vectors.shape)
+    spread = np.einsum("di,de,ei->i", vectors, C, vectors)
+    raw, raw_spread = _raw_features(model, items)
+
+    def strengths(M: Array) -> Array:
+        along = np.einsum("di,nde,ei->ni", W, M, W, optimize=True)
+        return _over(along, along.mean(axis=1))
+
+    def shares(M: Array) -> Array:
+        parts = np.einsum("di,nde,ei->ni", W, M, W, optimize=True) * spread
+        return _over(parts, parts.sum(axis=1))
+
+    def weights(M: Array) -> Array:
+        parts = np.einsum("dj,nde,ej->nj", raw, M, raw, optimize=True) * raw_spread**2
+        return _over(parts, parts.sum(axis=1))
+
+    return {"strengths": strengths, "shares": shares, "weights": weights}
+
+
+def angles_from(vectors: Array, metrics: Array, units: Array) -> Array:
+    """Return the angles (n, d), in degrees, between `vectors` and the eigenvectors of DMD, by falling eigenvalue."""
+    other = np.linalg.eigh(metrics * units[:, None] * units)[1][:, :, ::-1]
+    cosine = np.abs(np.einsum("di,ndi->ni", vectors, other))
+    return np.asarray(np.degrees(np.arccos(np.minimum(cosine, 1.0))))
+
+
+def _in_order(numbers: dict[str, Number]) -> tuple[Number, Number, Number]:
+    return numbers["strengths"], numbers["shares"], numbers["weights"]
+
+
+def _plane(draws: Array, W: Array) -> Array | None:
+    """Return the draws in the plane of the two leading directions, (n, 2, 2), over their mean strength."""
+    if len(W) < 2:
+        return None
+    block = np.einsum("di,nde,ej->nij", W[:, :2], draws, W[:, :2], optimize=True)
+    return np.asarray(block / np.einsum("di,nde,ei->n", W, draws, W, optimize=True)[:, None, None] * len(W))
+
+
+def _over(parts: Array, size: Array) -> Array:
+    """Return parts (n, k) over sizes (n,), zero where there is no size."""
+    positive = size > 0
+    return np.where(positive[:, None], parts / np.where(positive, size, 1.0)[:, None], 0.0)
+
+
+def _raw_features(model: SavedModel, items: Array) -> tuple[Array, Array]:
+    """Return how features as they came make the features of the fit, (d, features), and their spreads."""
+    if model.preprocessing is None:
+        return np.eye(items.shape[1]), items.std(axis=0)
+    T = model.preprocessing.matrix_
+    return T, (items @ np.linalg.pinv(T).T).std(axis=0)
 
 
 def _loadings(model: SavedModel, vectors: Array, items: Array) -> Array:
     """Return (d, features): coordinates w_iᵀz = w_iᵀT(x − μ) by x_j, times the spread of x_j, of unit norm."""
-    if model.preprocessing is None:
-        raw = vectors.T * items.std(axis=0)
-    else:
-        T = model.preprocessing.matrix_
-        raw = (vectors.T @ T) * (items @ np.linalg.pinv(T).T).std(axis=0)
+    T, spread = _raw_features(model, items)
+    raw = vectors.T @ T * spread
     size = np.linalg.norm(raw, axis=1, keepdims=True)
     return raw / np.where(size > 0, size, 1.0)

@@ -16,6 +16,7 @@ from crowdmetric.errors import DataError, MissingExtraError
 from crowdmetric.evaluate.splits import TITLES
 from crowdmetric.evaluate.verdict import best_model, worth_of_metric
 from crowdmetric.identifiability import Diagnosis
+from crowdmetric.intervals import Intervals
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.changes import Moves, moved_pairs, neighbours
 from crowdmetric.report.directions import Directions, find_directions
@@ -28,13 +29,13 @@ __all__ = ["report_page"]
 
 Array = NDArray[np.float64]
 
-SHOWN_ITEMS, SHOWN_DIRECTIONS, SHOWN_FEATURES, SHOWN_IMPORTANT = 5, 6, 4, 12
+SHOWN_ITEMS, SHOWN_DIRECTIONS, SHOWN_FEATURES, SHOWN_IMPORTANT, SHOWN_WEIGHTS = 5, 6, 4, 12, 12
 # A feature is named in a direction if its part is at least this share of the largest.
 NAMED = 0.25
 # Strengths below this share of the largest are zero but for rounding.
 UNSEEN = 1e-9
-# A direction is settled if it is known better than to this many degrees.
-SETTLED = 30.0
+# A direction is settled if the true one is within this many degrees, with a probability of 90 %.
+SETTLED = 45.0
 OUTCOMES = {"better": "better", "equal": "equally good", "worse": "worse", "unclear": "cannot tell"}
 
 
@@ -234,36 +235,37 @@ def _important(found: FeatureImportance, j: int) -> list[str]:
 
 
 def _directions(found: Directions, names: Sequence[str], items: Array) -> str:
+    sure, shares, angles = found.strength_intervals, found.share_intervals, found.angles
     rows = []
     # a direction without strength says something only where there is an interval
-    seen = len(found.strengths) if found.has_intervals else int(np.sum(found.strengths > UNSEEN * found.strengths[0]))
+    seen = len(found.strengths) if sure is not None else int(np.sum(found.strengths > UNSEEN * found.strengths[0]))
     for i in range(min(SHOWN_DIRECTIONS, max(seen, 1))):
         row = [str(i + 1), _in_words(found.loadings[i], names), _number(found.strengths[i])]
-        if found.has_intervals:
-            settled = f"± {found.angles[i]:.0f}°" if found.angles[i] < SETTLED else "not settled"
-            row += [f"{_number(found.low[i])} to {_number(found.high[i])}", settled]
-        rows.append([*row, _percent(found.shares[i])])
-    sure = ["90 % interval", "direction known to"] if found.has_intervals else []
-    head = ["", "direction", "strength", *sure, "share of distance"]
-    unit = (
-        "Features differ so much in spread that each is measured in its own spread over the items."
-        if found.in_spreads
-        else "Features are in the units they were learnt in."
-    )
+        if sure is not None and shares is not None and angles is not None:
+            settled = f"± {angles[i]:.0f}°" if angles[i] < SETTLED else "not settled"
+            row += [_range(sure, i, _number), settled, _percent(found.shares[i]), _range(shares, i, _percent)]
+        else:
+            row.append(_percent(found.shares[i]))
+        rows.append(row)
+    head = ["", "direction", "strength", "share of distance"]
+    if sure is not None:
+        head = [*head[:3], "90 % interval", "direction known to", "share of distance", "90 % interval"]
     doubt = (
-        "A direction is not settled where its neighbours are as strong: then only the plane they span is known."
-        if found.has_intervals
-        else "There are no intervals: this fit does not tell how sure it is, or hardly knows the metric's scale."
+        "Given the answers, the true number lies in the interval with a probability of 90 %, and the true direction "
+        "within the angle. A direction is not settled where its neighbors may be as strong: then only the plane or "
+        "space that they span is known."
+        if sure is not None
+        else "There are no intervals: this fit does not tell how sure it is."
     )
     explained = (
-        "A difference along a direction counts by its strength, the metric's eigenvalue over the mean of all: 1 if all "
-        "directions counted alike. Numbers beside features say how much a change of one spread in each moves an item "
-        "along the direction. The last column is the part of "
-        f"the mean squared distance between items that comes from it. {unit} {doubt}"
+        "A difference along a direction counts by its strength: 1 if all directions counted alike. Every feature is "
+        "measured in its own spread over the items, so that its units do not matter. Numbers beside features say how "
+        "much a change of one spread moves an item along the direction. The share is the part of the mean squared "
+        f"distance between items that comes from the direction. {doubt}"
     )
     pictures = _picture(lambda: eigenvalue_picture(found), "Strength of every direction, the strongest first.")
     if len(found.strengths) > 1:
-        caption = "The two leading directions: what is as far from the centre as what, before and as learnt."
+        caption = "The two leading directions. Curves of equal distance from the center: Euclidean, learned."
         if found.plane is not None:
             caption += " Thin curves: metrics that the answers allow as well."
         pictures += _picture(lambda: plane_picture(found, items), caption)
@@ -271,8 +273,29 @@ def _directions(found: Directions, names: Sequence[str], items: Array) -> str:
         "<section><h2>How differences between items add up to a distance</h2><p>This is the metric itself. Tastes for "
         "more or less of a feature do not show in it: see what moves choices, above.</p>"
         f'{_table(head, rows, range(2, len(head)))}<p class="small">{html.escape(explained)}</p>'
-        f'<div class="pictures">{pictures}</div></section>'
+        f'{_weights(found, names)}<div class="pictures">{pictures}</div></section>'
     )
+
+
+def _weights(found: Directions, names: Sequence[str]) -> str:
+    """Return the table of features by weight."""
+    sure = found.weight_intervals
+    rows = []
+    for j in np.argsort(-found.weights, kind="stable")[:SHOWN_WEIGHTS]:
+        row = [names[j], _percent(found.weights[j])]
+        rows.append(row if sure is None else [*row, _range(sure, int(j), _percent)])
+    head = ["feature", "weight"] if sure is None else ["feature", "weight", "90 % interval"]
+    explained = (
+        "The weight of a feature is how much items that differ in this feature alone, by its spread, differ in the "
+        "learned squared distance; weights of all features add up to 100 %."
+    )
+    table = _table(head, rows, range(1, len(head)))
+    return f'<h3>Weight of each feature</h3>{table}<p class="small">{html.escape(explained)}</p>'
+
+
+def _range(sure: Intervals, i: int, number: Callable[[float], str]) -> str:
+    """Return an interval in words."""
+    return f"{number(float(sure.low[i]))} to {number(float(sure.high[i]))}"
 
 
 def _in_words(loadings: Array, names: Sequence[str]) -> str:

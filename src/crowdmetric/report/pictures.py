@@ -23,7 +23,8 @@ def eigenvalue_picture(found: Directions) -> str:
     """Return the strengths of the directions with their intervals."""
     count = min(len(found.strengths), MOST_DIRECTIONS)
     figure = new_figure(4.6, 3.4)
-    intervals = (found.low[:count], found.high[:count]) if found.has_intervals else None
+    sure = found.strength_intervals
+    intervals = None if sure is None else (sure.low[:count], sure.high[:count])
     draw_strengths(figure.subplots(), found.strengths[:count], intervals)
     return figure_svg(figure, "strengths")
 
@@ -31,23 +32,19 @@ def eigenvalue_picture(found: Directions) -> str:
 def plane_picture(found: Directions, items: Array, seed: int = 0) -> str:
     """Return items in the plane of the two leading directions, with what is equally far before and after.
 
-    Thin ellipses are metrics that the answers allow as well: draws from the law of the estimate in that plane.
+    Thin ellipses are metrics that the answers allow as well: draws from the posterior, in that plane.
     """
     rng = np.random.default_rng(seed)
     points = (items / found.units) @ found.vectors[:, :2]
     points = points - points.mean(axis=0)
     radius = 0.75 * float(np.sqrt(np.mean(points**2)))
     points = points[rng.permutation(len(points))[:MOST_POINTS]]
-    learnt = np.diag(np.maximum(found.strengths[:2], 0.0))
+    learned = np.diag(np.maximum(found.strengths[:2], 0.0))
     others = []
     if found.plane is not None:
-        values, vectors = np.linalg.eigh(found.plane)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        for a, b, c in rng.standard_normal((DRAWS, 3)) @ root.T:
-            drawn = learnt + np.array([[a, b], [b, c]])
-            if np.linalg.eigvalsh(drawn)[0] > 0:
-                others.append(_equally_far(drawn, radius))
-    ellipse = _equally_far(learnt, radius) if learnt[1, 1] > 1e-9 * learnt[0, 0] > 0 else None
+        some = found.plane[:: max(1, len(found.plane) // DRAWS)][:DRAWS]
+        others = [_equally_far(drawn, radius) for drawn in some if np.linalg.eigvalsh(drawn)[0] > 0]
+    ellipse = _equally_far(learned, radius) if learned[1, 1] > 1e-9 * learned[0, 0] > 0 else None
     figure = new_figure(4.6, 4.6)
     circle = _equally_far(np.eye(2), radius)
     draw_ellipses(figure.subplots(), points, circle, ellipse, others)

@@ -1,0 +1,113 @@
+"""Draws from a density over vectors that is close to a Gaussian but cut off, skewed, or both.
+
+Elliptical slice sampling (Murray, Adams and MacKay), many chains at once. With a *reference* N(m, R), a chain at x
+draws ``z ~ N(0, R)`` and moves along the ellipse ::
+
+    x(φ) = m + (x − m) cos φ + z sin φ
+
+to a φ that is uniform on the slice ``log density(x(φ)) − log N(x(φ); m, R) ≥ level``: a bracket of angles shrinks
+towards φ = 0 until a point in it qualifies. Nothing has to be tuned, and a density may be −∞ somewhere.
+The closer the reference is to the density, the longer the moves; so the chains' own mean and covariance become the
+reference after each of a few rounds of warming up, whose draws are thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+
+__all__ = ["LogDensity", "draw_from"]
+
+Array = NDArray[Any]
+LogDensity = Callable[[Array], Array]
+
+# Chains, rounds of warming up, steps in each, and steps between draws that are kept.
+CHAINS, ROUNDS, STEPS, THIN = 100, 5, 20, 10
+# With more parameters the chains are too few to estimate a covariance from; only its mean is adapted.
+MOST_ADAPTED = 300
+# After so many failures a bracket has shrunk to where the chain stands.
+MOST_SHRINKS = 60
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """N(mean, RRᵀ) with R lower triangular."""
+
+    mean: Array
+    root: Array
+
+    @staticmethod
+    def of(mean: Array, covariance: Array) -> _Reference:
+        lift = 1e-9 * np.trace(covariance) / len(mean) + 1e-300
+        return _Reference(mean, cholesky(covariance + lift * np.eye(len(mean)), lower=True))
+
+    def log_density(self, x: Array) -> Array:
+        """Return the log density at x (C, n), up to a constant."""
+        white = solve_triangular(self.root, (x - self.mean).T, lower=True)
+        return np.asarray(-0.5 * np.sum(white * white, axis=0))
+
+
+def draw_from(log_density: LogDensity, start: Array, covariance: Array, count: int, seed: int = 0) -> Array:
+    """Return at least `count` draws (≥ count, n), nearly independent, the same for the same seed.
+
+    Parameters
+    ----------
+    log_density
+        Of points (C, n), up to a constant; −∞ (or NaN) where there is no density.
+    start : (n,)
+        A point of positive density, where all chains begin.
+    covariance : (n, n)
+        A guess of the density's.
+    """
+    rng = np.random.default_rng(seed)
+    reference = _Reference.of(start, covariance)
+    x = np.tile(start, (CHAINS, 1))
+    for _ in range(ROUNDS):
+        kept = []
+        for step in range(STEPS):
+            x = _step(log_density, reference, x, rng)
+            if step >= STEPS // 2:
+                kept.append(x)
+        seen = np.concatenate(kept)
+        # chains are about as many independent points; the guess counts like as many as there are parameters
+        own, n = CHAINS if len(start) <= MOST_ADAPTED else 0, len(start)
+        spread = (own * np.cov(seen.T).reshape(n, n) + n * covariance) / (own + n)
+        reference = _Reference.of(seen.mean(axis=0), spread)
+    draws = []
+    for _ in range(-(-count // CHAINS)):
+        for _ in range(THIN):
+            x = _step(log_density, reference, x, rng)
+        draws.append(x)
+    return np.concatenate(draws)
+
+
+def _step(log_density: LogDensity, reference: _Reference, x: Array, rng: np.random.Generator) -> Array:
+    """Return every chain's next point (C, n)."""
+    chains, n = x.shape
+
+    def beyond(points: Array) -> Array:
+        value = log_density(points)
+        return np.where(np.isnan(value), -np.inf, value) - reference.log_density(points)
+
+    across, along = x - reference.mean, rng.standard_normal((chains, n)) @ reference.root.T
+    level = beyond(x) + np.log(rng.random(chains))
+    angle: Array = np.asarray(rng.random(chains)) * 2.0 * np.pi
+    low, high = angle - 2.0 * np.pi, angle.copy()
+    new, moving = x.copy(), np.arange(chains)
+    for _ in range(MOST_SHRINKS):
+        a = angle[moving, None]
+        trial = reference.mean + across[moving] * np.cos(a) + along[moving] * np.sin(a)
+        good = beyond(trial) > level[moving]
+        new[moving[good]] = trial[good]
+        moving = moving[~good]
+        if not moving.size:
+            break
+        back = angle[moving] < 0
+        low[moving[back]], high[moving[~back]] = angle[moving[back]], angle[moving[~back]]
+        angle[moving] = low[moving] + rng.random(moving.size) * (high[moving] - low[moving])
+    return new

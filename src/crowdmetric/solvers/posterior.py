@@ -1,0 +1,255 @@
+"""What the answers leave open about a metric: draws from its posterior, every one of them a metric.
+
+A metric is its size times its shape, ``M = c (I + T)`` with ``c = tr M / d`` and T without trace. Before the answers,
+all orders of magnitude of the size are equally likely, and the shape is that of a Wishart matrix ``LLᵀ``, a sum of d
+squares in random directions. With L lower triangular (Bartlett), i = 1 … d::
+
+    log prior(L) = −½ ‖L‖² + Σ_i (d − i) log|L_ii|      I + T = d LLᵀ / tr LLᵀ
+
+This prior is proper about the shape whatever the answers are, leaves room for metrics that are all but singular, and
+has no strength that would have to be chosen: where the answers say nothing, intervals are as wide as it is.
+
+The log-likelihood, everything but M being fitted and integrated out by Laplace's method, is expanded in T at several
+sizes t_k = log c_k, and interpolated between them by cubic splines w_k(t)::
+
+    log q(t, L) = Σ_k w_k(t) (v_k + g_kᵀ(T − T₀) − ½ (T − T₀)ᵀ H_k (T − T₀)) + log prior(L)
+
+so that a skewed size, and a shape that is known the better the larger the size, come out as they are. Draws of (t, L)
+come from `crowdmetric.solvers.draws`; in these coordinates there is no boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+
+from crowdmetric.solvers.draws import LogDensity, draw_from
+from crowdmetric.symmetric import degrees_of_freedom, dimension, factor_jacobian, smat, svec
+
+__all__ = ["Expansion", "Likelihood", "SizeAndShape", "draw_around", "draw_metrics", "number_of_draws"]
+
+Array = NDArray[Any]
+
+# Draws where the metric has few features; fewer where each costs more.
+MOST_DRAWS, LEAST_DRAWS, ENTRIES = 1000, 200, 60_000
+# Sizes at which the likelihood is expanded: at most so many; how far apart, in standard errors, with limits.
+MOST_SIZES, APART, LEAST_APART, MOST_APART = 15, 1.5, 0.02, 0.4
+# Sizes whose density is smaller by more nats than this are left out; so are those further from the estimate, in log.
+NEGLIGIBLE, FARTHEST = 5.0, 4.0
+# The start is drawn to the identity by this share, to be positive definite.
+LIFT = 0.2
+
+
+@dataclass(frozen=True)
+class SizeAndShape:
+    """Coordinates of metrics of d features: M = eᵗ (I + Σ_j T_j B_j), B_j orthonormal and without trace."""
+
+    d: int
+
+    @property
+    def identity(self) -> Array:
+        """Svec I, (p,)."""
+        return svec(np.eye(self.d))
+
+    @property
+    def basis(self) -> Array:
+        """The B_j as columns (p, p − 1): a reflection that takes I to the first axis takes the other axes to them."""
+        mirror = self.identity / np.sqrt(self.d)
+        mirror[0] += 1.0
+        mirror /= np.linalg.norm(mirror)
+        return np.asarray(np.eye(mirror.size)[:, 1:] - 2.0 * np.outer(mirror, mirror[1:]))
+
+    def coordinates(self, m: Array) -> tuple[float, Array]:
+        """Return t and T (p − 1,) of svec M; a metric that is nothing has a shape that is round."""
+        c = float(self.identity @ m) / self.d
+        size = float(np.linalg.norm(m))
+        if not c > 1e-6 * size:
+            return float(np.log(max(size, 1e-6))), np.zeros(m.size - 1)
+        return float(np.log(c)), self.basis.T @ m / c
+
+    def factor(self, T: Array) -> Array:
+        """Return the entries of L (p,), row by row, of a shape drawn to the identity by a share (`LIFT`)."""
+        A = self.d * smat(self.identity + (1.0 - LIFT) * (self.basis @ T))
+        return np.linalg.cholesky(A)[np.tril_indices(self.d)]
+
+    def shapes(self, entries: Array) -> Array:
+        """Return svec(I + T) (C, p) of the entries of factors (C, p)."""
+        L = np.zeros((len(entries), self.d, self.d))
+        L[:, *np.tril_indices(self.d)] = entries
+        return np.asarray(svec(L @ L.transpose(0, 2, 1)) * (self.d / np.sum(entries**2, axis=1))[:, None])
+
+    def slope(self, entries: Array) -> Array:
+        """Return the (p − 1, p) derivative of T by the entries of one factor."""
+        L = np.zeros((self.d, self.d))
+        L[np.tril_indices(self.d)] = entries
+        size = float(np.sum(entries**2)) / self.d
+        lower = np.tril(np.ones((self.d, self.d), dtype=np.bool_)).ravel()
+        whole = factor_jacobian(L)[:, lower] / size
+        T = self.basis.T @ svec(L @ L.T) / size
+        return np.asarray(self.basis.T @ whole - np.outer(T, 2.0 * entries / (self.d * size)))
+
+    def log_prior(self, entries: Array) -> Array:
+        """Return the log prior of factors (C, p)."""
+        rows, columns = np.tril_indices(self.d)
+        diagonal = np.abs(entries[:, rows == columns])
+        free = np.arange(self.d - 1, -1, -1)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(diagonal[:, free > 0]) @ free[free > 0] - 0.5 * np.sum(entries**2, axis=1))
+
+
+class Likelihood(Protocol):
+    """A log-likelihood near a size and a shape, everything but M integrated out."""
+
+    def __call__(self, t: float, T: Array, rest: Array) -> Expansion:
+        """Return the expansion in T at a size and a shape, `rest` being everything else, where to begin with it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """``v + gᵀ(T' − T) − ½ (T' − T)ᵀ H (T' − T)`` at a size t.
+
+    Attributes
+    ----------
+    t, value, gradient, curvature
+        The size, v, g (p − 1,) and H (p − 1, p − 1), positive semi-definite.
+    rest
+        Everything else, where it would be best given t and T.
+    precision
+        The information about t alone, everything else being fitted.
+    """
+
+    t: float
+    value: float
+    gradient: Array
+    curvature: Array
+    rest: Array
+    precision: float
+
+    def evidence(self, T: Array, prior: float) -> float:
+        """Return about how likely the size is, T being integrated out under a Gaussian N(0, 1/prior)."""
+        A = self.curvature + prior * np.eye(T.size)
+        g = self.gradient - prior * T
+        gain = 0.5 * float(g @ np.linalg.solve(A, g)) if T.size else 0.0
+        # far from its optimum an expansion promises more than there is to gain
+        return self.value + min(gain, 0.5 * T.size) - 0.5 * float(np.linalg.slogdet(A)[1])
+
+
+def number_of_draws(d: int) -> int:
+    """Return how many draws are made for d features."""
+    return int(np.clip(ENTRIES // degrees_of_freedom(d), LEAST_DRAWS, MOST_DRAWS))
+
+
+def draw_metrics(likelihood: Likelihood, m: Array, rest: Array, *, refine: int, seed: int = 0) -> Array:
+    """Return draws svec M (n, p) from the posterior of a metric that was estimated as svec M = m.
+
+    Parameters
+    ----------
+    likelihood
+        The log-likelihood of a size and a shape.
+    m : (p,)
+        The estimate.
+    rest
+        Everything else, as estimated.
+    refine
+        How many times to expand again where the draws are on average, for a likelihood that is far from quadratic.
+    """
+    d = dimension(m.size)
+    space = SizeAndShape(d)
+    t, T = space.coordinates(m)
+    count, prior = number_of_draws(d), 0.5 * (d + 1)  # a Wishart shape has about this precision
+    for _ in range(refine):
+        sizes = _expansions(likelihood, t, T, rest, prior)
+        x = _draws_at(space, sizes, T, count // 2, seed)
+        t, T = float(x[:, 0].mean()), space.basis.T @ space.shapes(x[:, 1:]).mean(axis=0)
+        rest = min(sizes, key=lambda at: abs(at.t - t)).rest
+    x = _draws_at(space, _expansions(likelihood, t, T, rest, prior), T, count, seed)
+    return np.asarray(np.exp(x[:, :1]) * space.shapes(x[:, 1:]))
+
+
+def draw_around(center: Array, precision: Array, m: Array, seed: int = 0) -> Array:
+    """Return draws svec M (n, p) where the log-likelihood is ``−½ (a − center)ᵀ precision (a − center)`` in a = svec M.
+
+    `m` is the estimate, which is positive semi-definite; precision may be singular. Sizes are looked for up to
+    `FARTHEST` from the estimate's, in log.
+    """
+    d = dimension(m.size)
+    space = SizeAndShape(d)
+    t, T = space.coordinates(m)
+
+    def log_density(x: Array) -> Array:
+        away = np.exp(x[:, :1]) * space.shapes(x[:, 1:]) - center
+        out = space.log_prior(x[:, 1:]) - 0.5 * np.einsum("cp,cp->c", away @ precision, away)
+        return np.where(np.abs(x[:, 0] - t) <= FARTHEST, out, -np.inf)
+
+    L = space.factor(T)
+    J = np.column_stack([space.shapes(L[None])[0], space.basis @ space.slope(L)]) * np.exp(t)
+    known = J.T @ precision @ J
+    known[1:, 1:] += np.eye(L.size)
+    known[0, 0] += FARTHEST**-2
+    x = draw_from(log_density, np.append(t, L), np.linalg.inv(known), number_of_draws(d), seed)
+    return np.asarray(np.exp(x[:, :1]) * space.shapes(x[:, 1:]))
+
+
+def _draws_at(space: SizeAndShape, sizes: list[Expansion], T: Array, count: int, seed: int) -> Array:
+    """Return draws (t, L) (n, 1 + p) from expansions at one shape."""
+    prior = 0.5 * (space.d + 1)
+    evidence = np.array([at.evidence(T, prior) for at in sizes])
+    best = sizes[int(np.argmax(evidence))]
+    weight = np.exp(evidence - evidence.max())
+    ts = np.array([at.t for at in sizes])
+    spread = float(np.average((ts - np.average(ts, weights=weight)) ** 2, weights=weight))
+    L = space.factor(T)
+    J = space.slope(L)
+    covariance = np.zeros((L.size + 1, L.size + 1))
+    covariance[0, 0] = max(spread, LEAST_APART**2)
+    covariance[1:, 1:] = np.linalg.inv(J.T @ best.curvature @ J + np.eye(L.size))
+    return draw_from(_interpolated(space, sizes, T), np.append(best.t, L), covariance, count, seed)
+
+
+def _expansions(likelihood: Likelihood, t: float, T: Array, rest: Array, prior: float) -> list[Expansion]:
+    """Return expansions at sizes around t, as far as they are likely, by rising size."""
+    middle = likelihood(t, T, rest)
+    error = max(middle.precision, 1e-300) ** -0.5
+    apart = float(np.clip(APART * error, LEAST_APART, MOST_APART))
+    found, best = [middle], middle.evidence(T, prior)
+    for way in (1, -1):
+        at = middle
+        while len(found) < MOST_SIZES and abs(at.t - t) < FARTHEST:
+            at = likelihood(at.t + way * apart, T, at.rest)
+            known = at.evidence(T, prior)
+            if not np.isfinite(known):
+                break
+            found.append(at)
+            best = max(best, known)
+            if known < best - NEGLIGIBLE:
+                break
+    return sorted(found, key=lambda at: at.t)
+
+
+def _interpolated(space: SizeAndShape, sizes: list[Expansion], T: Array) -> LogDensity:
+    """Return log q of points (t, L)."""
+    ts = np.array([at.t for at in sizes])
+    values = np.array([at.value for at in sizes])
+    gradients, curvatures = np.stack([at.gradient for at in sizes]), [at.curvature for at in sizes]
+    basis = space.basis
+    weights_at: Callable[[Array], Array] = (
+        CubicSpline(ts, np.eye(len(ts))) if len(ts) > 1 else lambda t: np.ones((t.size, 1))
+    )
+
+    def log_density(x: Array) -> Array:
+        out = np.full(len(x), -np.inf)
+        near = np.flatnonzero((x[:, 0] >= ts[0] - 1e-9) & (x[:, 0] <= ts[-1] + 1e-9))
+        weights, away = weights_at(x[near, 0]), space.shapes(x[near, 1:]) @ basis - T
+        out[near] = space.log_prior(x[near, 1:]) + weights @ values
+        out[near] += np.einsum("ck,ck->c", weights, away @ gradients.T)
+        for k, H in enumerate(curvatures):
+            out[near] -= 0.5 * weights[:, k] * np.einsum("cp,cp->c", away @ H, away)
+        return out
+
+    return log_density
