@@ -31,8 +31,6 @@ LEAST_INFORMATION, MOST_MOVED = 0.01, 1.0
 FAR, MOST_MOVES = 0.3, 3
 # A mean eigenvalue of the metric, for items of size one, below which it is as good as none.
 LEAST_SIZE = 1e-6
-# The prior of how far people's mean is from the items' center, times −2, in units of the items' size.
-PEOPLE_AWAY = 4.0
 # How many times the likelihood of few people is expanded again where the draws are on average.
 REFINED = 1
 
@@ -87,7 +85,7 @@ def uncertainty_of(
     p = degrees_of_freedom(problem.d)
     symmetric, covariance = _symmetric_fit(problem, fit, free=free, **stopping)
     if psd:
-        likelihood = PopulationLikelihood(problem, fit, free=free, observed=_is_worth_differences(problem, fit))
+        likelihood = PopulationLikelihood(problem, fit, free=free)
         refine = REFINED if problem.has_few_people else 0
         draws = draw_metrics(likelihood, fit.natural[:p], likelihood.begin(), refine=refine)
     else:
@@ -103,6 +101,20 @@ def _is_worth_differences(problem: PopulationProblem, fit: PopulationFit) -> boo
     where people answer a lot (`crowdmetric.users.expected`), which is where differences take long.
     """
     return problem.has_few_people and problem.weight * fit.natural.size <= MOST_DIFFERENCES
+
+
+def _sharpening(problem: PopulationProblem, fit: PopulationFit) -> Array:
+    """Return C (n, n) with ``CᵀIC`` the observed information at the fit, I being the one that a pass gives.
+
+    Taken once, it corrects the information at other sizes of the metric too; where differences are not worth their
+    time it is the identity.
+    """
+    if not _is_worth_differences(problem, fit):
+        return np.eye(fit.natural.size)
+    prior = with_ridges(np.zeros_like(fit.information), fit)
+    observed = _positive_part(observed_information(problem.total, fit.natural))
+    roots = [np.linalg.cholesky(X + prior + LEAST_INFORMATION * np.eye(len(X))) for X in (observed, fit.information)]
+    return np.asarray(np.linalg.solve(roots[1].T, roots[0].T))
 
 
 def _symmetric_fit(
@@ -132,16 +144,14 @@ def _symmetric_fit(
 class PopulationLikelihood:
     """The log-likelihood of a size and a shape of the metric; people's law and the items' utilities integrated out.
 
-    Isotropic people have one spread s whatever the size, and their mean μ is counted in units of c. With items of size
-    one, the mean's distance from the items has the prior ``μ/c ~ N(0, 4²I/d)``, and the spread
-    ``log s ~ N(log 1/√d, 1)``: people are about where the items are, within a few times their extent. Without it a
-    small metric and people far away would explain as much as a metric. Of free people the metric may be nothing at all:
-    there all sizes c, not their logarithms, are equally likely, and μ and Σ stay.
+    Isotropic people have one spread s whatever the size, and their mean μ is counted in units of c. Of free people the
+    metric may be nothing at all: there all sizes c, not their logarithms, are equally likely, and μ and Σ stay.
     """
 
-    def __init__(self, problem: PopulationProblem, fit: PopulationFit, *, free: bool, observed: bool) -> None:
-        self.problem, self.fit, self.free, self.observed = problem, fit, free, observed
+    def __init__(self, problem: PopulationProblem, fit: PopulationFit, *, free: bool) -> None:
+        self.problem, self.fit, self.free = problem, fit, free
         self.space = SizeAndShape(problem.d)
+        self.sharpened = _sharpening(problem, fit)
 
     def __call__(self, t: float, T: Array, rest: Array) -> Expansion:
         """Return the expansion at t and T; `rest` is μ/c (μ, for free people) and the natural parameters after it."""
@@ -169,8 +179,8 @@ class PopulationLikelihood:
         if not self.free:
             natural[p : p + d] *= c
         sums = self.problem.total(natural)
-        information = observed_information(self.problem.total, natural) if self.observed else sums.information
-        assert information is not None
+        assert sums.information is not None
+        information = self.sharpened.T @ sums.information @ self.sharpened
         # the shape has a prior of its own (`crowdmetric.solvers.posterior`)
         prior = penalty(natural, self.fit.layout, replace(self.fit.ridges, shape=0.0), self.fit.beta)
         # columns: t, T, everything else
@@ -179,9 +189,8 @@ class PopulationLikelihood:
         if not self.free:
             J[p : p + d] *= c
             J[p : p + d, 0] = natural[p : p + d]
-        value, g, H = self._with_priors(
-            sums.value - prior.value, J.T @ (sums.score - prior.gradient), J.T @ (information + prior.curvature) @ J, natural
-        )
+        value, g = sums.value - prior.value, J.T @ (sums.score - prior.gradient)
+        H = J.T @ (information + prior.curvature) @ J
         n = slice(p, None)
         values, vectors = np.linalg.eigh(H[n, n])
         values = np.maximum(values, LEAST_INFORMATION)
@@ -200,22 +209,6 @@ class PopulationLikelihood:
         gradient = g[1:p] - H[1:p, n] @ step
         moved = rest + step * min(1.0, MOST_MOVED / max(length, 1e-300))
         return Expansion(t, value, gradient, curvature, moved, float(known)), length
-
-    def _with_priors(self, value: float, g: Array, H: Array, natural: Array) -> tuple[float, Array, Array]:
-        """Return value, gradient and curvature in (t, T, rest) with what is believed of where isotropic people are."""
-        d = self.problem.d
-        if self.free:
-            return value, g, H
-        at = self.fit.layout
-        nu = natural[at.mean] * d / float(self.space.identity @ natural[at.metric])
-        away, near = float(natural[at.spread][0]) + 0.5 * np.log(d), d / PEOPLE_AWAY**2
-        value -= 0.5 * near * float(nu @ nu) + 0.5 * away**2
-        g, H = g.copy(), H.copy()
-        g[at.mean] -= near * nu
-        g[at.spread] -= away
-        H[at.mean, at.mean] += near * np.eye(d)
-        H[at.spread, at.spread] += 1.0
-        return value, g, H
 
 
 def _positive_part(H: Array) -> Array:

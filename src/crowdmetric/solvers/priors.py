@@ -5,15 +5,19 @@ the negative log prior of natural parameters (`crowdmetric.users.layout`) is ::
 
     ½ shape ‖M/c − I‖²  +  ½ size ‖cI‖²  +  ½ people ‖Σ/σ² − I‖²  +  ½ items ‖b‖²          the ridges
     + ½ (β / 10)² (4c²/d + 2‖μ‖²/d + 2σ²)                                                  the limit of noise
+    + ½ log²(s √d)                                                                         isotropic people
 
 The four strengths come from the evidence (`crowdmetric.solvers.population`). The ridges on shapes do not change when M or
 Σ is scaled: with one answer per person the scale is known so loosely that a ridge on M itself would decide it. The
 ridge on people is for free ones; isotropic ones have ``Σ = 4s²M²``, whose shape the metric's ridge holds.
 
-The last line is weak and fixed. Its three terms are the mean squares of what metric, mean and people's differences add
+The limit of noise is weak and fixed. Its three terms are the mean squares of what metric, mean and people's differences add
 to ψ for a usual pair of items, in units of the noise of an answer. Answers that are free of noise, or all alike, would
 have them grow without end; a prior of standard deviation 10 holds them where answers are all but noise-free, and takes
 less than 0.02 nats where they are of size one or two.
+
+The last line says that people are spread about as far as the items are, within a few times. People very far away under a
+very small metric have linear utilities; without the line nothing would tell how far, nor how small.
 """
 
 from __future__ import annotations
@@ -89,6 +93,9 @@ def penalty(natural: Array, layout: Layout, ridges: Ridges, beta: float) -> Pena
     ]
     if layout.free:
         parts.append((layout.spread, shape_penalty(natural[layout.spread], ridges.people)))
+    else:
+        away = natural[layout.spread] + 0.5 * np.log(layout.d)
+        parts.append((layout.spread, Penalty(0.5 * float(away @ away), away, np.eye(1))))
     for place, part in parts:
         value += part.value
         gradient[place] += part.gradient
