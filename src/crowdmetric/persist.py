@@ -150,7 +150,7 @@ class SavedModel:
         """Return what was learnt, from what and how well, in a few lines."""
         solution: Solution = self.fitted["solution_"]
         lines = {
-            "learnt from": _counted(self.description["data"]),
+            "learned from": _counted(self.description["data"]),
             "dropped rows": _dropped(self.description["data"].get("dropped")),
             "preprocessing": "" if self.preprocessing is None else self.preprocessing.summary(),
             "subspaces": _ranks(self.fitted.get("bases_")) + _stability(self.fitted.get("stability_")),

@@ -44,7 +44,7 @@ from crowdmetric.estimators.population_options import check_for_gradients, check
 from crowdmetric.estimators.population_problem import PopulationProblem
 from crowdmetric.estimators.population_starts import best_of_starts, start_from
 from crowdmetric.estimators.population_uncertainty import uncertainty_of
-from crowdmetric.estimators.population_verdict import NOT_CONVERGED, doubts_about, status_of
+from crowdmetric.estimators.population_verdict import NOT_CONVERGED, doubts_about, has_no_metric, status_of
 from crowdmetric.estimators.units import Units
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.charts import Chart
@@ -439,7 +439,7 @@ class PopulationMetric(CrowdMetric):
         done = fit.result.converged
         doubts = doubts_about(
             converged=done, starts=self.starts_, scale_error=self.scale_error_, spread=self.spread_,
-            question_bias=self.question_bias_,
+            question_bias=self.question_bias_, no_metric=has_no_metric(fit),
         )  # fmt: skip
         for doubt in doubts:
             warnings.warn(doubt.text, doubt.kind, stacklevel=3)

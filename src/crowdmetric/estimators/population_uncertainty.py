@@ -222,7 +222,7 @@ def inverse_information(information: Array) -> Array:
 
     Negative information, which differences find where a symmetric fit has run away, is none.
     """
-    scale = 1.0 / np.sqrt(np.maximum(np.abs(np.diag(information)), 1e-300))
+    scale = 1.0 / np.sqrt(np.maximum(np.abs(np.diag(information)), 1e-100))
     values, vectors = np.linalg.eigh(information * scale[:, None] * scale)
     values = np.maximum(values, max(1e-12 * values[-1], 1e-300))
     return (vectors / values) @ vectors.T * scale[:, None] * scale

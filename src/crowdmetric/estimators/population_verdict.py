@@ -12,7 +12,7 @@ from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, NotIdenti
 from crowdmetric.solvers.population import NO_METRIC, PopulationFit
 from crowdmetric.symmetric import degrees_of_freedom, svec
 
-__all__ = ["AGREEMENT", "BIASED", "LOOSE_SCALE", "NOT_CONVERGED", "Doubt", "doubts_about", "status_of"]
+__all__ = ["AGREEMENT", "BIASED", "LOOSE_SCALE", "NOT_CONVERGED", "Doubt", "doubts_about", "has_no_metric", "status_of"]
 
 Array = NDArray[Any]
 
@@ -43,12 +43,19 @@ class Doubt:
         return f"{self.text[0].upper()}{self.text[1:]}."
 
 
+def has_no_metric(fit: PopulationFit) -> bool:
+    """Return whether the evidence has drawn the size of the metric to zero."""
+    d = fit.layout.d
+    return fit.ridges.size > 0 and float(svec(np.eye(d)) @ fit.natural[fit.layout.metric]) / d < NO_METRIC
+
+
 def doubts_about(
-    *, converged: bool, starts: Array, scale_error: float, spread: float, question_bias: float
+    *, converged: bool, starts: Array, scale_error: float, spread: float, question_bias: float, no_metric: bool = False
 ) -> list[Doubt]:
     """Return what is not known: of the attributes of `PopulationMetric`, those that are too large.
 
-    `starts` are the values at which the starts ended; NaN is never too large.
+    `starts` are the values at which the starts ended; NaN is never too large. The scale of a metric that the answers do
+    not support (`no_metric`) is no question.
     """
     doubts = []
     if not converged:
@@ -57,7 +64,7 @@ def doubts_about(
     if apart >= AGREEMENT:
         text = f"{starts.size} starts ended up to {apart:.2g} nats apart, and the best is kept; raise starts"
         doubts.append(Doubt(ConvergenceWarning, text))
-    if scale_error > LOOSE_SCALE or spread > NOISELESS:
+    if not no_metric and (scale_error > LOOSE_SCALE or spread > NOISELESS):
         text = (
             "the scale of the metric is not known: the answers look free of noise, or say too little about it; "
             "rely on shape_, not on metric_"
@@ -85,14 +92,12 @@ def status_of(
     sentences = [f"{ended}; {starts.size} starts agree." if agree else f"{ended}."]
     moves = f", which moves no entry of the metric by more than {approximation_error:.2g} standard errors"
     sentences.append(f"{integration.capitalize()}{moves if approximation_error > 0 else ''}.")
-    p = degrees_of_freedom(d)
-    if fit.determined < WELL_DETERMINED * (p - 1):
+    most = degrees_of_freedom(d) - 1
+    if has_no_metric(fit):
+        sentences.append("The answers do not support a metric: it is drawn to zero, and people have linear utilities.")
+    elif fit.determined < WELL_DETERMINED * most and round(fit.determined) < most:
         sentences.append(
-            f"The answers determine {fit.determined:.0f} of the {p - 1} parameters of the metric's shape; "
+            f"The answers determine {fit.determined:.0f} of the {most} parameters of the metric's shape; "
             "a ridge towards a multiple of the identity stands in for the rest."
-        )
-    if fit.ridges.size > 0 and float(svec(np.eye(d)) @ fit.natural[:p]) / d < NO_METRIC:
-        sentences.append(
-            "The answers do not support a metric: it is drawn to nothing, and people have linear utilities."
         )
     return " ".join([*sentences, *(doubt.sentence for doubt in doubts)])

@@ -159,7 +159,7 @@ def warnings_of(
         missing = diagnosis.dimensions - diagnosis.population_bounds[0]
         out = f", such as {diagnosis.population_out_of_reach}" if diagnosis.population_out_of_reach else ""
         texts.append(
-            f"Whatever is assumed, these answers say nothing about {missing:,} of the {diagnosis.dimensions:,} degrees "
+            f"Under this law of people these answers say nothing about {missing:,} of the {diagnosis.dimensions:,} degrees "
             f"of freedom of the metric{out}; what is shown there is a convention."
         )
     texts += _undetermined(model, comparisons)
