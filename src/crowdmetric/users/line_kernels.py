@@ -244,7 +244,7 @@ def _peak_and_ends(a: Array, h: Array, y: Array, weight: Array, beta: float) -> 
 def logistic_along_line(
     a: Array, E: Array, H: Array, y: Array, weight: Array, beta: float
 ) -> tuple[Array, Array, Array, Array]:
-    """Return value (P,), slope (P, m), bend (P, 1, 1), precision (P, m), with nodes around the posterior (`placed`)."""
+    """Return value (P,), slope (P, m), bend (P, 1, 1), precision (P, m); nodes lie around the posterior."""
     P, m = a.shape
     value, slope, bend, precision = np.empty(P), np.zeros((P, m)), np.zeros((P, 1, 1)), np.zeros((P, m))
     r, first, second = np.empty(m), np.empty(m), np.empty(m)
@@ -455,7 +455,7 @@ def tilted(
     steepest = UNLIKELY * min(omega, 1.0) * K * K
     if n <= 0 and K >= WIDE and steepest >= -M:
         return _wide_tilted(mean, spread, sharpness, omega)
-    if n <= 0 or max(omega, 1.0) * (abs(M) + K * REACH) > 2.0 * LARGEST_EXPONENT:
+    if n <= 0 or max(omega, 1.0) * (abs(M) + K * REACH + 0.7) > 2.0 * LARGEST_EXPONENT:
         return _far_tilted(mean, spread, sharpness, omega)
     offset, along = -M, sharpness * spread
     _geometric(room, n, exp(offset + along * REACH), exp(-along * 2.0 * REACH / (n - 1)))

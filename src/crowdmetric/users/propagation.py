@@ -62,7 +62,7 @@ DAMPED, DAMPED_ROUNDS = 0.5, 400
 # adds up. A factor leaves at least this share of a cavity's variance.
 FRESH, LOSS, SMALLEST_SHARE = 8, 1e4, 1e-13
 # On the change of an answer's mean, in units of its spread; and what will do after the last sweep.
-TOLERANCE, NEARLY_SETTLED = 1e-11, 1e-7
+TOLERANCE, NEARLY_SETTLED = 1e-11, 1e-5
 
 
 def by_propagation(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss) -> Integral:
