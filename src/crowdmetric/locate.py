@@ -27,6 +27,7 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.inputs import check_items, read_pairs, read_rows
+from crowdmetric.estimators.population_integration import largest_grid
 from crowdmetric.losses import Loss
 from crowdmetric.users.blocks import arrange
 from crowdmetric.users.integrals import expected_information, mean_probability
@@ -238,14 +239,12 @@ def locate(
     loss = model._loss()
     items = None if model.items is None else check_items(model.items)
     if pairs is None:
-        if model.pseudo_ideal_covariances_ is None:
+        spreads = getattr(model, "pseudo_ideal_covariances_", None)  # None is not saved with a model
+        if spreads is None:
             raise DataError(
                 f"the model does not keep the covariances of its {model.users_.size:,} people; give answers"
             )
-        return Located(
-            model.users_, model.pseudo_ideal_points_, model.pseudo_ideal_covariances_, law.metric, items, loss, effects,
-            unknown,
-        )  # fmt: skip
+        return Located(model.users_, model.pseudo_ideal_points_, spreads, law.metric, items, loss, effects, unknown)
     rows = read_rows(pairs, y, users, sample_weight, model.items, loss)
     if rows.items.shape[1] != law.metric.shape[0]:
         raise DataError(
@@ -253,5 +252,7 @@ def locate(
         )
     if isinstance(pairs, Comparisons) or np.ndim(pairs) == 2:  # items as vectors are new
         law = replace(law, effects=effects)
-    mean, covariance = posteriors(blocks_of(arrange(rows.jointly()), rows.pairs), law, loss, rows.users.size)
+    answers = rows.jointly().merged()
+    blocks, grid = blocks_of(arrange(answers), answers.pairs), largest_grid(model.integration)
+    mean, covariance = posteriors(blocks, law, loss, rows.users.size, grid)
     return Located(rows.users, mean, covariance, law.metric, items, loss, effects, unknown)

@@ -17,5 +17,5 @@ def scan_answers(options: Namespace, items: Items) -> ComparisonScan:
     is_text = path.lower().endswith((".csv", ".csv.gz"))
     with show_progress("Grouping the answers by person", quiet=options.quiet):
         scan = (Comparisons.scan_csv if is_text else Comparisons.scan_parquet)(path, items=items)
-        assert scan.spool is not None  # all rows are read here
+        scan.read()
     return scan

@@ -191,7 +191,24 @@ def read_rows(pairs: Any, y: Any, users: Any, sample_weight: Any, items: ArrayLi
         names, person = _people(users, T)
         rows = Rows(catalogue, numbers, response, weight, person, names)
     _check_answers(rows, loss)
-    return rows
+    return _weighed(rows, renumber=not isinstance(pairs, Comparisons))
+
+
+def _weighed(rows: Rows, *, renumber: bool) -> Rows:
+    """Return the rows that have a weight: one of weight zero is as if it were not there.
+
+    With `renumber`, so is whoever is named by no other row; those whom Comparisons list stay.
+    """
+    keep = rows.weight > 0
+    if np.all(keep):
+        return rows
+    if not np.any(keep):
+        raise DataError("every comparison has weight zero; there is nothing to learn from. Give some a positive weight")
+    users, person = rows.users, rows.person[keep]
+    if renumber:
+        named, person = np.unique(person, return_inverse=True)
+        users = users[named]
+    return Rows(rows.items, rows.pairs[keep], rows.response[keep], rows.weight[keep], person.astype(np.intp), users)
 
 
 def _column(values: Any, T: int, name: str) -> Array:

@@ -111,6 +111,7 @@ class Moved:
 
 def _questions(answers: Answers, at_once: int) -> Iterator[tuple[Array, Questions]]:
     """Yield people and what they answered, so many answers at a time."""
+    answers = answers.merged()
     for chosen, rows in padded_rows(answers, at_once):
         weight = np.where(rows >= 0, answers.weight[rows], 0.0)
         response = np.where(weight > 0, answers.response[rows], 1.0)

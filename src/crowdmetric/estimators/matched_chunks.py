@@ -209,7 +209,8 @@ def matched_in_memory(rows: Rows, options: MatchedOptions, centre: Array | None)
     """Return the crowd of validated rows; without a centre, the mean of the items asked about is taken."""
     d = rows.items.shape[1]
     if centre is None:
-        centre = _middle(rows.items, np.bincount(rows.pairs.ravel(), minlength=rows.items.shape[0]))
+        weight = np.repeat(rows.weight, 2)
+        centre = _middle(rows.items, np.bincount(rows.pairs.ravel(), weight, minlength=rows.items.shape[0]))
     terms = _terms(rows.items, rows.pairs, rows.person, rows.response, rows.weight, options, centre)
     return MatchedCrowd.of([HeldSets(*terms)], d, rows.users.size, rows.users)
 
@@ -220,11 +221,11 @@ def matched_on_disk(
     """Return the crowd of a scan, of which at most `kept` stays in memory."""
     catalogue = check_scan(scan, items, loss)
     if centre is None:
-        asked = np.zeros(len(catalogue), dtype=np.int64)
+        asked = np.zeros(len(catalogue))
         for chunk in scan.chunks:
             rows = chunk.load()
             for side in ("left", "right"):
-                asked += np.bincount(rows[side], minlength=len(catalogue))
+                asked += np.bincount(rows[side], rows["weight"], minlength=len(catalogue))
         centre = _middle(catalogue, asked)
     chunks = [SetsOnDisk(i, chunk, catalogue, centre, options, kept) for i, chunk in enumerate(scan.chunks)]
     return MatchedCrowd.of(chunks, catalogue.shape[1], scan.n_users, np.empty(0, dtype=np.int64))

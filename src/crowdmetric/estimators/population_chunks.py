@@ -111,7 +111,7 @@ class OnDisk:
         known: Sequence[PopulationBlock] | None = self.kept.get(self.number)
         if known is not None:
             return known
-        answers = answers_of(self.chunk, self.items)
+        answers = answers_of(self.chunk, self.items).merged()
         first = self.chunk.first_person
         blocks = [replace(b, person=b.person + first) for b in blocks_of(arrange(answers, block_size=BLOCK_SIZE))]
         self.kept.keep(self.number, blocks, sum(bytes_of(block) for block in blocks))
@@ -159,7 +159,7 @@ def crowd_in_memory(rows: Rows, blocks: int = 1, *, shown: bool = False) -> Crow
     they were asked about.
     """
     units = Units.of(rows.items, rows.pairs)
-    answers = replace(rows.jointly(), items=units.inside(rows.items))
+    answers = replace(rows.jointly(), items=units.inside(rows.items)).merged()
     size = max(blocks * BLOCK_SIZE, FEWEST_PEOPLE * degrees_of_freedom(rows.items.shape[1]))
     people = arrange(answers, block_size=size)
     chunks = [Held([block]) for block in blocks_of(people, answers.pairs if shown else None)]

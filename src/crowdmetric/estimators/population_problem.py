@@ -188,7 +188,10 @@ class PopulationProblem:
 
     def question_bias(self, natural: Array) -> float:
         """Return the z-score of the test in `bias_sums`; NaN where nobody's answers can tell."""
-        sums = self._sum(partial(bias_sums, structure=self.structure, natural=natural, loss=self.loss))
+        grid = self.largest_grid
+        sums = self._sum(
+            partial(bias_sums, structure=self.structure, natural=natural, loss=self.loss, largest_grid=grid)
+        )
         explained = np.linalg.lstsq(sums.information, sums.cross, rcond=1e-10)[0]
         left = sums.square - float(sums.cross @ explained)
         # what the other parameters explain of κ but for rounding is not evidence
@@ -213,7 +216,7 @@ class PopulationProblem:
     def people(self, law: Law, n_people: int) -> tuple[Array, Array | None]:
         """Return means (K, d) and, where they fit, covariances (K, d, d) of everybody's v."""
         whole = n_people * self.d**2 <= MOST_COVARIANCES
-        job = partial(places_of, law=law, loss=self.loss, covariances=whole)
+        job = partial(places_of, law=law, loss=self.loss, covariances=whole, largest_grid=self.largest_grid)
         places = _near(self.engine).sum(partial(_sum_of_chunk, job), self.chunks).value
         assert places is not None  # somebody says something
         return places.everybody(law, n_people)

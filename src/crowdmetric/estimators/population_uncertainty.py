@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from crowdmetric.estimators.population_problem import PopulationProblem
 from crowdmetric.solvers.charts import Chart
 from crowdmetric.solvers.population import NO_METRIC, PopulationFit, observed_information, with_ridges
-from crowdmetric.solvers.priors import penalty
 from crowdmetric.solvers.posterior import Expansion, SizeAndShape, draw_metrics, number_of_draws
+from crowdmetric.solvers.priors import penalty
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
 __all__ = ["Uncertainty", "inverse_information", "uncertainty_of"]

@@ -165,5 +165,5 @@ class Crowd:
             person=np.searchsorted(people, known.user).astype(np.intp),
             problem=np.zeros(people.size, dtype=np.intp),
             n_problems=1,
-        )
+        ).merged()
         return blocks_of(arrange(answers, block_size=BLOCK_SIZE), answers.pairs)

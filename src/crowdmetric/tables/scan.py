@@ -113,8 +113,14 @@ class ComparisonScan:
         return bool(self._after_reading("_is_binary"))
 
     def _after_reading(self, name: str) -> Any:
-        assert self.spool is not None
+        self.read()
         return getattr(self, name)
+
+    def read(self) -> Spool:
+        """Read all rows, the first time it is called, and return the grouped answers."""
+        if self._spool is None:
+            self._spool = self._group()
+        return self._spool
 
     @property
     def chunks(self) -> tuple[SpoolChunk, ...]:
@@ -124,9 +130,7 @@ class ComparisonScan:
     @property
     def spool(self) -> Spool:
         """The grouped answers; the first time, all rows are read for them."""
-        if self._spool is None:
-            self._spool = self._group()
-        return self._spool
+        return self.read()
 
     def __len__(self) -> int:
         return self.spool.n_rows
@@ -201,7 +205,8 @@ class ComparisonScan:
             records = np.empty(len(coded.user), RECORD)
             for name in ("left", "right", "response", "weight"):
                 records[name] = getattr(coded, name)
-            self._used[coded.left] = self._used[coded.right] = True
+            heard = coded.weight > 0
+            self._used[coded.left[heard]] = self._used[coded.right[heard]] = True
             self._weight += float(coded.weight.sum())
             self._is_binary = self._is_binary and bool(np.all(np.abs(coded.response) == 1))
             if len(coded.user):

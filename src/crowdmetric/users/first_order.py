@@ -27,8 +27,8 @@ from scipy.sparse import csc_array
 
 from crowdmetric.losses import Loss
 from crowdmetric.symmetric import as_array, as_numpy
-from crowdmetric.users.integrals import Integral, on_grid, product
-from crowdmetric.users.propagation import by_propagation
+from crowdmetric.users.integrals import Integral, product
+from crowdmetric.users.integration import integrate_people
 
 __all__ = ["LowRank", "Questions", "moment_matrix", "pull_of_people", "value_and_gradient"]
 
@@ -107,8 +107,7 @@ def _integrate(
     a = xp.sum(Z * W, axis=2) + offset[chunk.left] - offset[chunk.right]
     S = spread * product(ZK, xp.matrix_transpose(Z))
     E = xp.broadcast_to(as_array(np.eye(S.shape[1]), Y), S.shape)
-    method = on_grid if S.shape[1] == 1 else by_propagation
-    return Z, W, ZK, S, method(a, E, S, chunk.response, chunk.weight, loss)
+    return Z, W, ZK, S, integrate_people(a, E, S, chunk.response, chunk.weight, loss, 1)
 
 
 def pull_of_people(items: Array, chunk: Questions, at: LowRank, loss: Loss) -> NDArray[np.float64]:

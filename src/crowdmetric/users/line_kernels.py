@@ -15,7 +15,7 @@ from scipy.linalg import eigh_tridiagonal
 
 from crowdmetric.users.compiled import compiled, compiled_sums
 
-__all__ = ["LARGEST_EXPONENT", "REACH", "is_far", "logistic_on_line", "tilted"]
+__all__ = ["LARGEST_EXPONENT", "REACH", "is_far", "logistic_along_line", "logistic_on_line", "tilted"]
 
 Array = NDArray[Any]
 
@@ -29,6 +29,8 @@ LANES = 8
 FAR, WIDE, UNLIKELY = 1.5, 8.0, 0.3
 DEPTH, PEAK_HALVINGS = 28.0, 60
 PEAK_FINENESS, FEWEST_PEAK_NODES, MOST_PEAK_NODES = 0.7, 40, 1280
+# As in `placed`.
+LINE_DEPTH, LINE_HALVINGS, CROWDED_REACH, CROWDED_STEP = 26.0, 100, 3.0, 0.03
 # Nats below its peak at which a density is near enough to it.
 NEAR_PEAK = 0.1
 NOISE_REACH, NOISE_STEP, STRETCH = 32.0, 0.5, 0.25
@@ -197,6 +199,99 @@ def logistic_on_line(
 
 
 @compiled
+def _height(a: Array, h: Array, y: Array, weight: Array, beta: float, t: float) -> tuple[float, float]:
+    """Return ``L(t) = −½t² + Σ_i ω_i log σ(β y_i (a_i + h_i t))`` and its derivative."""
+    value, rise = -0.5 * t * t, -t
+    for i in range(a.size):
+        if weight[i] != 0.0:
+            z = beta * y[i] * (a[i] + h[i] * t)
+            small = exp(-abs(z))
+            value -= weight[i] * (max(-z, 0.0) + log(1.0 + small))
+            rise += weight[i] * beta * y[i] * h[i] * (1.0 if z < 0.0 else small) / (1.0 + small)
+    return value, rise
+
+
+@compiled
+def _peak_and_ends(a: Array, h: Array, y: Array, weight: Array, beta: float) -> tuple[float, float, float]:
+    """Return where L is highest, but for a few hundredths of a nat, and how far to both sides it loses `LINE_DEPTH`."""
+    _, rise = _height(a, h, y, weight, beta, 0.0)
+    low, high, peak = min(rise, 0.0), max(rise, 0.0), 0.0
+    for _ in range(LINE_HALVINGS):
+        if rise > 0.0:
+            low = peak
+        else:
+            high = peak
+        if abs(rise) * (high - low) < NEAR_PEAK:
+            break
+        peak = 0.5 * (low + high)
+        _, rise = _height(a, h, y, weight, beta, peak)
+    floor = _height(a, h, y, weight, beta, peak)[0] - LINE_DEPTH
+    ends = np.empty(2)
+    for side in range(2):
+        sign = 2.0 * side - 1.0
+        low, high = 0.0, sqrt(2.0 * LINE_DEPTH)
+        while high - low > 0.02 * high:
+            middle = 0.5 * (low + high)
+            if _height(a, h, y, weight, beta, peak + sign * middle)[0] > floor:
+                low = middle
+            else:
+                high = middle
+        ends[side] = sign * high
+    return peak, ends[0], ends[1]
+
+
+@compiled
+def logistic_along_line(
+    a: Array, E: Array, H: Array, y: Array, weight: Array, beta: float
+) -> tuple[Array, Array, Array, Array]:
+    """Return value (P,), slope (P, m), bend (P, 1, 1), precision (P, m); nodes lie around the posterior."""
+    P, m = a.shape
+    value, slope, bend, precision = np.empty(P), np.zeros((P, m)), np.zeros((P, 1, 1)), np.zeros((P, m))
+    r, first, second = np.empty(m), np.empty(m), np.empty(m)
+    for p in range(P):
+        h, sharpest = H[p, :, 0], 1.0
+        for i in range(m):
+            if weight[p, i] != 0.0:
+                sharpest = max(sharpest, beta * abs(h[i]) * max(weight[p, i], 1.0))
+        peak, left, right = _peak_and_ends(a[p], h, y[p], weight[p], beta)
+        highest, _ = _height(a[p], h, y[p], weight[p], beta, peak)
+        reach = log(sharpest * (right - left)) + CROWDED_REACH
+        n = int(2.0 * reach / CROWDED_STEP) + 1
+        total, square = 0.0, 0.0
+        first[:] = 0.0
+        second[:] = 0.0
+        for k in range(n):
+            u = -reach + k * CROWDED_STEP
+            small = exp(-abs(u))
+            along = (small if u < 0.0 else 1.0) / (1.0 + small)
+            t = peak + left + (right - left) * along
+            log_joint, pull = -0.5 * t * t - highest, 0.0
+            for i in range(m):
+                if weight[p, i] != 0.0:
+                    z = beta * y[p, i] * (a[p, i] + h[i] * t)
+                    e = exp(-abs(z))
+                    log_joint -= weight[p, i] * (max(-z, 0.0) + log(1.0 + e))
+                    r[i] = (1.0 if z < 0.0 else e) / (1.0 + e)
+                    pull += beta * y[p, i] * weight[p, i] * E[p, i, 0] * r[i]
+            share = exp(log_joint) * small / ((1.0 + small) * (1.0 + small))
+            total += share
+            square += share * pull * pull
+            for i in range(m):
+                if weight[p, i] != 0.0:
+                    first[i] += share * r[i]
+                    second[i] += share * r[i] * (1.0 - r[i])
+        value[p] = highest + log(total * CROWDED_STEP * (right - left)) - HALF_LOG_TWO_PI
+        curvature = 0.0
+        for i in range(m):
+            if weight[p, i] != 0.0:
+                slope[p, i] = beta * y[p, i] * weight[p, i] * first[i] / total
+                precision[p, i] = beta * beta * weight[p, i] * second[i] / total
+                curvature += E[p, i, 0] * E[p, i, 0] * precision[p, i]
+        bend[p, 0, 0] = 0.5 * (square / total - curvature)
+    return value, slope, bend, precision
+
+
+@compiled
 def _moments(value: float, s1: float, s2: float, sharpness: float, omega: float) -> tuple[float, float, float]:
     """Return the value with its derivatives, from the means of σ(−sharpness·ψ) and of its square."""
     first = sharpness * omega * s1
@@ -360,7 +455,7 @@ def tilted(
     steepest = UNLIKELY * min(omega, 1.0) * K * K
     if n <= 0 and K >= WIDE and steepest >= -M:
         return _wide_tilted(mean, spread, sharpness, omega)
-    if n <= 0 or max(omega, 1.0) * (abs(M) + K * REACH) > 2.0 * LARGEST_EXPONENT:
+    if n <= 0 or max(omega, 1.0) * (abs(M) + K * REACH + 0.7) > 2.0 * LARGEST_EXPONENT:
         return _far_tilted(mean, spread, sharpness, omega)
     offset, along = -M, sharpness * spread
     _geometric(room, n, exp(offset + along * REACH), exp(-along * 2.0 * REACH / (n - 1)))

@@ -42,17 +42,20 @@ class Places:
         return mean, covariance
 
 
-def places_of(block: PopulationBlock, law: Law, loss: Loss, *, covariances: bool) -> Places:
+def places_of(block: PopulationBlock, law: Law, loss: Loss, *, covariances: bool, largest_grid: int = 1) -> Places:
     """Return where the people of a block stand; the mean alone is ``μ + Σ Bᵀ Eᵀ slope``."""
-    integral = integrate(block, law, loss, 1)
+    integral = integrate(block, law, loss, largest_grid)
     if not covariances:
         return Places([(block.person, law.mean + pull_of(block, integral) @ law.covariance, None)])
     return Places([(block.person, *posterior_of(integral, block.span, block.loadings, law.mean, law.covariance))])
 
 
-def posteriors(blocks: Sequence[PopulationBlock], law: Law, loss: Loss, n_people: int) -> tuple[Array, Array]:
+def posteriors(
+    blocks: Sequence[PopulationBlock], law: Law, loss: Loss, n_people: int, largest_grid: int = 1
+) -> tuple[Array, Array]:
     """Return mean (K, d) and covariance (K, d, d) of everybody's v; people without answers are as the population."""
-    parts = [part for block in blocks for part in places_of(block, law, loss, covariances=True).parts]
+    places = (places_of(block, law, loss, covariances=True, largest_grid=largest_grid) for block in blocks)
+    parts = [part for some in places for part in some.parts]
     mean, covariance = Places(parts).everybody(law, n_people)
     assert covariance is not None
     return mean, covariance
@@ -78,7 +81,9 @@ class BiasSums:
         )
 
 
-def bias_sums(block: PopulationBlock, structure: Structure, natural: Array, loss: Loss) -> BiasSums:
+def bias_sums(
+    block: PopulationBlock, structure: Structure, natural: Array, loss: Loss, largest_grid: int = 1
+) -> BiasSums:
     """Return what a score test needs for questions that were chosen near a person's ideal point.
 
     The alternative: ideal points have mean ``u₀ + κ c̄_k``, c̄_k being the middle of the items that person k was shown.
@@ -86,7 +91,7 @@ def bias_sums(block: PopulationBlock, structure: Structure, natural: Array, loss
     is the scale of the metric by another name, so that only those with more can tell.
     """
     law = structure.law(natural, block.span.shape[2])
-    integral = integrate(block, law, loss, 1)
+    integral = integrate(block, law, loss, largest_grid)
     scores = structure.scores(block, integral, law, natural)
     xp = array_namespace(block.weight)
     middle = 0.5 * xp.sum(block.weight[:, :, None] * block.total, axis=1) / xp.sum(block.weight, axis=1)[:, None]

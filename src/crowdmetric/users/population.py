@@ -32,11 +32,19 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from crowdmetric.losses import Loss
-from crowdmetric.symmetric import as_array, as_numpy, degrees_of_freedom, outer_difference, smat, svec, symmetric_kronecker
+from crowdmetric.symmetric import (
+    as_array,
+    as_numpy,
+    degrees_of_freedom,
+    outer_difference,
+    smat,
+    svec,
+    symmetric_kronecker,
+)
 from crowdmetric.users.blocks import Block
+from crowdmetric.users.integrals import Integral, kernels, loadings_of, product
+from crowdmetric.users.integration import integrate_people
 from crowdmetric.users.layout import Layout
-from crowdmetric.users.integrals import Integral, kernels, loadings_of, on_grid, product
-from crowdmetric.users.propagation import by_propagation
 from crowdmetric.users.sampling import by_sampling
 
 __all__ = [
@@ -166,8 +174,7 @@ def _split_by_rank(block: Block, pairs: NDArray[np.intp] | None) -> list[Populat
 def integrate(block: PopulationBlock, law: Law, loss: Loss, largest_grid: int = LARGEST_GRID) -> Integral:
     """Return the integral of every person: on a grid up to `largest_grid` dimensions, by propagation beyond."""
     a, S = _offsets(block, law)
-    method = on_grid if block.span.shape[1] <= largest_grid else by_propagation
-    return method(a, block.loadings, S, block.response, block.weight, loss)
+    return integrate_people(a, block.loadings, S, block.response, block.weight, loss, largest_grid)
 
 
 def integrate_slowly(block: PopulationBlock, law: Law, loss: Loss, guess: Integral) -> Integral:
@@ -175,7 +182,7 @@ def integrate_slowly(block: PopulationBlock, law: Law, loss: Loss, guess: Integr
     a, S = _offsets(block, law)
     E, y, weight = block.loadings, block.response, block.weight
     if block.span.shape[1] <= 2:
-        return on_grid(a, E, S, y, weight, loss)
+        return integrate_people(a, E, S, y, weight, loss)
     return by_sampling(a, E, loadings_of(E, S), y, weight, loss, guess)
 
 

@@ -41,9 +41,9 @@ Sharing = list[tuple[Grid | None, Array]]
 
 # Looser than `integrals.FINENESS`: about 1e-6 in the value of a cavity's integral and 3e-5 in its second derivative.
 FEWEST_NODES, CAVITY_FINENESS = 32, 1.2
-# Beyond the last of these lines, where the law is 12 times wider than the noise, fewer nodes are needed to integrate
+# Beyond the last of these lines, where the law is 25 times wider than the noise, fewer nodes are needed to integrate
 # over the noise.
-CAVITY_SIZES = tuple(size for size in SIZES[1] if size <= 128)
+CAVITY_SIZES = tuple(size for size in SIZES[1] if size <= 256)
 # Lines are laid elsewhere than over the cavity where its mode with the answer is so many standard deviations off.
 FAR = 1.5
 # The noise is integrated over where a cavity is at least so many times wider; and where the logarithm of the cavity's
@@ -62,7 +62,7 @@ DAMPED, DAMPED_ROUNDS = 0.5, 400
 # adds up. A factor leaves at least this share of a cavity's variance.
 FRESH, LOSS, SMALLEST_SHARE = 8, 1e4, 1e-13
 # On the change of an answer's mean, in units of its spread; and what will do after the last sweep.
-TOLERANCE, NEARLY_SETTLED = 1e-11, 1e-7
+TOLERANCE, NEARLY_SETTLED = 1e-11, 1e-5
 
 
 def by_propagation(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss) -> Integral:

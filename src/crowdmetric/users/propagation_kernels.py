@@ -20,7 +20,7 @@ __all__ = ["logistic_by_propagation"]
 Array = NDArray[Any]
 
 # As in `propagation`.
-FRESH, LOSS, SMALLEST_SHARE, NEARLY_SETTLED = 8, 1e4, 1e-13, 1e-7
+FRESH, LOSS, SMALLEST_SHARE, NEARLY_SETTLED = 8, 1e4, 1e-13, 1e-5
 
 
 @compiled

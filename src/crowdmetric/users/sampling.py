@@ -14,6 +14,7 @@ from scipy.stats import qmc
 
 from crowdmetric.losses import Loss
 from crowdmetric.users.integrals import Integral
+from crowdmetric.users.placed import at_nodes
 
 __all__ = ["by_sampling"]
 
@@ -43,19 +44,10 @@ def by_sampling(
     for k in range(P):
         centre, root = _posterior_root(E[k], H[k], guess.slope[k], guess.bend[k])
         t = centre + WIDER * z @ root.T
-        psi = a[k] + t @ H[k].T
-        cost, s, c = loss.value_slope_curvature(psi, y[k])
-        log_weight = -(cost @ weight[k]) - 0.5 * np.sum(t * t, axis=1) + 0.5 * np.sum(z * z, axis=1)
-        log_weight += q * np.log(WIDER) + np.sum(np.log(np.diag(root)))
-        highest = log_weight.max()
-        w = np.exp(log_weight - highest)
-        value[k] = highest + np.log(w.mean())
-        w /= w.sum()
-        h = -weight[k] * s
-        slope[k] = w @ h
-        pulled = h @ E[k]
-        precision[k] = weight[k] * (w @ c)
-        bend[k] = 0.5 * ((pulled * w[:, None]).T @ pulled - E[k].T @ (precision[k][:, None] * E[k]))
+        volume = q * np.log(WIDER) + np.sum(np.log(np.diag(root))) - np.log(points)
+        log_weight = 0.5 * np.sum(z * z, axis=1) + volume
+        own = (a[k], E[k], H[k], y[k], weight[k])
+        value[k], slope[k], bend[k], precision[k] = at_nodes(*own, loss, t, log_weight)
     return Integral(value, slope, bend, precision)
 
 

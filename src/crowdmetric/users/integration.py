@@ -1,0 +1,143 @@
+"""The one door to the integrals over people: which way each is done, and what is done where that goes wrong.
+
+The log-likelihood of answers is at most zero, for every law of people. Whatever a method returns is held against that
+(`is_possible`), and so is whether propagation has settled. Whoever falls short is integrated again, alone:
+
+=======================  =====================================================================================
+`Way.USUAL`              a grid in few dimensions, expectation propagation beyond
+`Way.DAMPED`             propagation in half steps, where whole ones did not settle or ended at an impossible place
+`Way.PLACED`             nodes around the person's own posterior: along a line, on a grid in up to three dimensions,
+                         by quasi-Monte Carlo beyond. Where propagation failed, and where a grid of the law is too
+                         coarse for the posterior or does not reach it
+=======================  =====================================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+from numpy.typing import NDArray
+
+from crowdmetric.losses import Loss
+from crowdmetric.symmetric import as_array, as_numpy
+from crowdmetric.users.integrals import REACH, SIZES, Integral, grid_of, loadings_of, on_grid
+from crowdmetric.users.placed import along_line, around_modes
+from crowdmetric.users.propagation import propagated
+
+__all__ = ["Way", "checked", "integrate_people", "is_possible"]
+
+Array = Any
+
+# Dimensions up to which a grid can take the place of propagation.
+LARGEST_GRID = 3
+# A log-likelihood may exceed zero by rounding, in nats; in single precision by more.
+ROUNDING = {8: 1e-7, 4: 1e-3}
+# Grids of the law are trusted up to so many widths of the noise between nodes, and for posterior means no further from
+# the middle than so many standard deviations of the law, by dimension.
+COARSEST, FURTHEST = 2.5, {1: 2.0, 2: 4.0, 3: 4.0}
+
+
+class Way(IntEnum):
+    """How a person was integrated out."""
+
+    USUAL = 0
+    DAMPED = 1
+    PLACED = 2
+
+
+def integrate_people(
+    a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, largest_grid: int = LARGEST_GRID
+) -> Integral:
+    """Return the integrals of `checked`."""
+    return checked(a, E, S, y, weight, loss, largest_grid)[0]
+
+
+def checked(
+    a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, largest_grid: int = LARGEST_GRID
+) -> tuple[Integral, NDArray[np.int8]]:
+    """Return everybody's integral, and the `Way` (P,) that each was done.
+
+    Parameters
+    ----------
+    a, E, S, y, weight
+        As for `crowdmetric.users.integrals.on_grid`.
+    largest_grid
+        People whose answers span at most so many dimensions are integrated on a grid, others by propagation.
+
+    Returns
+    -------
+    Integral
+        Finite, with ``value ≤ 0`` and ``precision ≥ 0``.
+    """
+    arguments = (a, E, S, y, weight)
+    ways = np.zeros(a.shape[0], dtype=np.int8)
+    if E.shape[2] <= largest_grid:
+        integral = on_grid(*arguments, loss)
+        fine = is_possible(integral) & ~_is_out_of_reach(integral, E, S, loss)
+    else:
+        integral, settled = propagated(*arguments, loss)
+        fine = is_possible(integral) & settled
+        if not bool(array_namespace(a).all(fine)):
+            fine = _again(integral, fine, arguments, loss, ways)
+    if not bool(array_namespace(a).all(fine)):
+        _place(integral, fine, arguments, loss, ways)
+    xp = array_namespace(a)
+    return Integral(xp.clip(integral.value, None, 0.0), integral.slope, integral.bend, integral.precision), ways
+
+
+def is_possible(integral: Integral) -> Array:
+    """Return whether each integral (P,) is one that answers can have: finite, no likelihood above one."""
+    xp = array_namespace(integral.value)
+    finite = xp.isfinite(integral.value) & xp.all(xp.isfinite(integral.slope), axis=1)
+    finite = finite & xp.all(xp.isfinite(integral.bend), axis=(1, 2)) & xp.all(integral.precision >= 0.0, axis=1)
+    return finite & (integral.value <= ROUNDING[integral.value.itemsize])
+
+
+def _is_out_of_reach(integral: Integral, E: Array, S: Array, loss: Loss) -> Array:
+    """Return whose posteriors (P,) a grid of the law misses, or has too few nodes for."""
+    xp = array_namespace(S)
+    q = S.shape[1]
+    H = loadings_of(E, S)
+    steepest = getattr(loss, "beta", 1.0) * xp.max(xp.sqrt(xp.sum(H * H, axis=2)), axis=1)
+    mean = xp.sum(H * integral.slope[:, :, None], axis=1)
+    coarse = 2.0 * REACH / (SIZES[q][-1] - 1.0) * steepest > (1.0 if q == 1 else COARSEST)
+    return coarse | (xp.sum(mean * mean, axis=1) > FURTHEST[q] ** 2)
+
+
+def _again(integral: Integral, fine: Array, arguments: tuple[Array, ...], loss: Loss, ways: NDArray[np.int8]) -> Array:
+    """Propagate the others anew in half steps, into `integral`; return for whom that was enough, too."""
+    xp = array_namespace(fine)
+    others = xp.nonzero(~fine)[0]
+    a, E, S, y, weight = (x[others] for x in arguments)
+    slow, settled = propagated(a, E, S, y, weight, loss, damped=True)
+    enough = is_possible(slow) & settled
+    for field in fields(Integral):
+        part = getattr(integral, field.name)
+        part[others[enough]] = getattr(slow, field.name)[enough]
+    ways[_numbers(others[enough])] = Way.DAMPED
+    fine[others] = enough
+    return fine
+
+
+def _place(integral: Integral, fine: Array, arguments: tuple[Array, ...], loss: Loss, ways: NDArray[np.int8]) -> None:
+    """Integrate the others with nodes around their own posteriors, into `integral`."""
+    others = array_namespace(fine).nonzero(~fine)[0]
+    a, E, S, y, weight = (np.asarray(as_numpy(x[others]), dtype=np.float64) for x in arguments)
+    H, q = loadings_of(E, S), E.shape[2]
+    if q == 1:
+        placed = along_line(a, E, H, y, weight, loss)
+    else:
+        placed = around_modes(a, E, H, y, weight, loss, grid_of(q, SIZES[q][-1]) if q <= LARGEST_GRID else None)
+    for field in fields(Integral):
+        part = getattr(integral, field.name)
+        part[others] = as_array(getattr(placed, field.name), part)
+    ways[_numbers(others)] = Way.PLACED
+
+
+def _numbers(places: Array) -> NDArray[np.intp]:
+    """Return places among people as NumPy's numbers."""
+    return as_numpy(places).astype(np.intp)
