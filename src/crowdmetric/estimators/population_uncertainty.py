@@ -67,10 +67,15 @@ class Uncertainty:
 
     @property
     def scale_error(self) -> float:
-        """The standard deviation of the logarithm of the scale tr M / d; infinite where that may be negative."""
+        """The standard error of the logarithm of the scale tr M / d; infinite where that may be negative.
+
+        Half the width of the middle 68 % of the draws: a long tail of small scales does not count twice.
+        """
         d = self.symmetric.shape[0]
         scales = self.draws @ svec(np.eye(d)) / d
-        return float(np.log(scales).std(ddof=1)) if np.all(scales > 0) else float("inf")
+        if not np.all(scales > 0):
+            return float("inf")
+        return 0.5 * float(np.ptp(np.quantile(np.log(scales), [0.16, 0.84])))
 
 
 def uncertainty_of(
