@@ -78,7 +78,10 @@ def held(model: CrowdMetric, truth: np.ndarray, seed: int) -> tuple[list[float],
     found = find_directions(saved, items)
     true = {name: of(truth[None])[0] for name, of in numbers_of(saved, items, found.vectors).items()}
     kinds = [found.strength_intervals, found.share_intervals, found.weight_intervals, entries(model, LEVEL)]
-    x = items[np.random.default_rng(seed).integers(len(items), size=(2, PAIRS, 2))]
+    # pairs of different items
+    rng, N = np.random.default_rng(seed), len(items)
+    left = rng.integers(N, size=(2, PAIRS))
+    x = items[np.stack([left, (left + rng.integers(1, N, size=(2, PAIRS))) % N], axis=2)]
     delta = x[:, :, 0] - x[:, :, 1]
     far = np.sqrt(np.einsum("spi,ij,spj->sp", delta, truth, delta))
     kinds += [distances(model, x[0], LEVEL), distance_ratios(model, x[0], x[1], LEVEL)]

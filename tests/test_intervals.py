@@ -1,18 +1,24 @@
-"""How sure a metric is: forms by hand, intervals by sampling, verdicts in words, bad input."""
+"""How sure a metric is: draws from its posterior, intervals made of them, verdicts in words, bad input."""
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import ks_2samp
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from crowdmetric.design import matched_from_generator
-from crowdmetric.errors import DataError
+from crowdmetric.errors import CrowdmetricWarning, DataError, NotIdentifiedWarning
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric
-from crowdmetric.intervals import closer, distance_ratios, distances, entries
+from crowdmetric.intervals import closer, distance_ratios, distances, entries, intervals_from
+from crowdmetric.persist import load_model, save_model
 from crowdmetric.simulate import answer, sample_metric, simulate_crowd
+from crowdmetric.solvers.posterior import draw_around
 from crowdmetric.symmetric import smat, svec
 
 D = 3
@@ -23,12 +29,18 @@ def population() -> PopulationMetric:
     return PopulationMetric(CROWD.items, starts=1).fit(CROWD.pairs, CROWD.y, users=CROWD.users)
 
 
-def matched() -> MatchedMetric:
+def matched_crowd() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return pairs, answers, people and items."""
     rng = np.random.default_rng(0)
     ask = matched_from_generator(D, 3000, seed=0)
     u = rng.standard_normal((3000, D)) / np.sqrt(D)
     y = answer(ask.items, ask.pairs, u[ask.person], sample_metric(D, rng), seed=0)
-    return MatchedMetric(ask.items).fit(ask.pairs, y, users=ask.person)
+    return ask.pairs, y, ask.person, ask.items
+
+
+def matched() -> MatchedMetric:
+    pairs, y, person, items = matched_crowd()
+    return MatchedMetric(items).fit(pairs, y, users=person)
 
 
 MODELS = {"population": population, "matched": matched}
@@ -39,45 +51,131 @@ def model(request: pytest.FixtureRequest) -> Any:
     return MODELS[request.param]()
 
 
-def given(metric: np.ndarray, covariance: np.ndarray, items: Any) -> MatchedMetric:
+def given(metric: np.ndarray, draws: np.ndarray, items: Any = None) -> MatchedMetric:
     """Return a model that knows what it is told."""
     model = MatchedMetric(items)
-    model.metric_ = model.symmetric_metric_ = metric
-    model.metric_covariance_, model.n_features_in_ = covariance, len(metric)
+    model.metric_, model.metric_draws_, model.n_features_in_ = metric, svec(draws), len(metric)
     return model
 
 
-def draws(model: Any, n: int = 200_000) -> np.ndarray:
-    """Return metrics (n, d, d) from the Gaussian law that intervals are built on."""
+# ------------------------------------------------------------------------------------------------------------- draws
+
+
+def test_without_answers_shapes_are_those_of_wishart_matrices() -> None:
+    """Draws under no likelihood at all, against the prior's own definition."""
+    rng = np.random.default_rng(0)
+    for d in (2, 5):
+        p = d * (d + 1) // 2
+        ours = smat(draw_around(np.zeros(p), np.zeros((p, p)), svec(np.eye(d))))
+        G = rng.standard_normal((4000, d, d))
+        theirs = G @ G.transpose(0, 2, 1)
+        values = []
+        for M in (ours, theirs):
+            values.append(np.linalg.eigvalsh(M) / np.trace(M, axis1=1, axis2=2)[:, None])
+        for i in range(d):
+            assert ks_2samp(values[0][:, i], values[1][:, i]).pvalue > 1e-3
+
+
+def test_draws_have_the_moments_of_the_posterior() -> None:
+    """Two features: the same posterior by weighting a fine grid of draws from the prior."""
+    center, precision = svec(np.array([[1.5, 0.9], [0.9, 0.3]])), np.diag([20.0, 30.0, 15.0])
+    m = svec(np.array([[1.4, 0.55], [0.55, 0.25]]))
+    ours = draw_around(center, precision, m)
+    assert np.all(np.linalg.eigvalsh(smat(ours))[:, 0] > -1e-12)
     rng = np.random.default_rng(1)
-    return smat(rng.multivariate_normal(svec(model.symmetric_metric_), model.metric_covariance_, n, method="cholesky"))
+    G = rng.standard_normal((400_000, 2, 2))
+    shape = G @ G.transpose(0, 2, 1)
+    shape *= 2.0 / np.trace(shape, axis1=1, axis2=2)[:, None, None]
+    prior = svec(shape) * np.exp(rng.uniform(-1.5, 1.5, size=(400_000, 1)))
+    away = prior - center
+    weight = np.exp(-0.5 * np.einsum("np,pq,nq->n", away, precision, away))
+    weight /= weight.sum()
+    assert 1.0 / np.sum(weight**2) > 2000  # the yardstick itself is good enough
+    mean = weight @ prior
+    covariance = (prior - mean).T @ ((prior - mean) * weight[:, None])
+    error = np.sqrt(np.diag(covariance))
+    np.testing.assert_allclose(ours.mean(axis=0), mean, atol=0.12 * error.max())
+    np.testing.assert_allclose(ours.std(axis=0), error, rtol=0.12)
 
 
-def test_entries_are_estimate_and_standard_error(model: Any) -> None:
-    ours = entries(model, level=0.9)
-    np.testing.assert_array_equal(ours.estimate, model.symmetric_metric_)
-    np.testing.assert_allclose(ours.standard_error, model.standard_errors_)
-    np.testing.assert_allclose(ours.high - ours.low, 2 * 1.6448536 * model.standard_errors_, rtol=1e-6)
-    assert np.all(entries(model, level=0.99).high > ours.high)
-    assert np.mean(ours.contains(draws(model)), axis=0) == pytest.approx(np.full((D, D), 0.9), abs=0.005)
+def test_draws_are_metrics_and_the_same_every_time(model: Any) -> None:
+    assert model.metric_draws_.shape == (1000, 6)
+    assert np.linalg.eigvalsh(smat(model.metric_draws_)).min() > -1e-9
+    again = clone(model)
+    crowd = (CROWD.pairs, CROWD.y, CROWD.users) if isinstance(model, PopulationMetric) else matched_crowd()
+    again.fit(crowd[0], crowd[1], users=crowd[2])
+    np.testing.assert_array_equal(again.metric_draws_, model.metric_draws_)
+    np.testing.assert_allclose(np.diag(model.metric_covariance_) ** 0.5, svec(model.standard_errors_), rtol=1e-6)
+
+
+def test_draws_are_saved_with_the_model(model: Any, tmp_path: Path) -> None:
+    save_model(tmp_path / "m", model)
+    loaded = load_model(tmp_path / "m").estimator()
+    np.testing.assert_array_equal(loaded.metric_draws_, model.metric_draws_)
+    ours, theirs = (distances(which, PAIRS) for which in (model, loaded))
+    np.testing.assert_array_equal(ours.low, theirs.low)
+
+
+# --------------------------------------------------------------------------------------------------------- intervals
+
+
+def test_intervals_hold_their_share_and_the_estimate() -> None:
+    rng = np.random.default_rng(0)
+    draws = rng.standard_normal((1000, 5))
+    estimate = np.array([0.0, -3.0, 3.0, -1.8, 5.0])
+    sure = intervals_from(draws, estimate, 0.9)
+    assert np.all(sure.contains(estimate))
+    np.testing.assert_allclose(np.mean(sure.contains(draws), axis=0), 0.9, atol=0.003)
+    np.testing.assert_allclose([sure.low[0], sure.high[0]], np.quantile(draws[:, 0], [0.05, 0.95]), rtol=1e-12)
+    # at the edge the interval begins at the estimate, and ends sooner
+    assert sure.high[1] == pytest.approx(np.quantile(draws[:, 1], 0.9), abs=0.05)
+    assert sure.low[1] <= -3.0
+    assert sure.high[4] == 5.0
+    wide = intervals_from(draws, estimate, 0.99)
+    assert np.all(wide.low <= sure.low)
+    assert np.all(wide.high >= sure.high)
+
+
+def test_the_estimate_is_in_every_interval_of_small_problems() -> None:
+    """Whatever a fit says is in its own intervals: 45 posteriors of random estimates, and 5 fits to few people."""
+    rng = np.random.default_rng(0)
+    models: list[Any] = []
+    for number in range(45):
+        d = 1 + number % 3
+        L = rng.standard_normal((d, int(rng.integers(1, d + 1))))
+        G = rng.standard_normal((d * (d + 1) // 2,) * 2)
+        center, precision = svec(L @ L.T) + rng.standard_normal(len(G)), G @ G.T * 10.0 ** rng.uniform(-2, 2)
+        models.append(given(L @ L.T, smat(draw_around(center, precision, svec(L @ L.T))), rng.standard_normal((9, d))))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdmetricWarning)
+        for seed in range(5):
+            crowd = simulate_crowd(1 + seed % 3, None, None, users=25, comparisons=3, seed=seed)
+            models.append(PopulationMetric(crowd.items, starts=1).fit(crowd.pairs, crowd.y, users=crowd.users))
+    every = np.array([(i, j) for i in range(9) for j in range(i)])
+    for model in models:
+        for sure in (entries(model), distances(model, every), distance_ratios(model, every, every[:1])):
+            assert np.all(sure.contains(sure.estimate)[np.isfinite(sure.estimate)])
+        assert np.all(distances(model, every).low >= 0)
+        values = np.linalg.eigvalsh(smat(model.metric_draws_))
+        assert np.all(values[:, 0] >= -1e-9 * values[:, -1])
 
 
 PAIRS = np.array([[0, 1], [4, 5], [8, 9], [6, 6]])
 
 
-def test_squared_distances_by_hand_and_by_sampling(model: Any) -> None:
+def test_entries_and_distances_are_those_of_the_draws(model: Any) -> None:
+    ours = entries(model)
+    np.testing.assert_array_equal(ours.estimate, model.metric_)
+    np.testing.assert_allclose(ours.standard_error, model.standard_errors_, rtol=1e-6)
     delta = model.items[PAIRS[:3, 0]] - model.items[PAIRS[:3, 1]]
-    ours = distances(model, PAIRS[:3], squared=True)
-    np.testing.assert_allclose(ours.estimate, np.einsum("ti,ij,tj->t", delta, model.symmetric_metric_, delta))
-    sampled = np.einsum("ti,nij,tj->nt", delta, draws(model), delta)
-    np.testing.assert_allclose(ours.standard_error, sampled.std(axis=0), rtol=0.02)
+    squared = distances(model, PAIRS[:3], squared=True)
+    np.testing.assert_allclose(squared.estimate, np.einsum("ti,ij,tj->t", delta, model.metric_, delta))
+    drawn = np.einsum("ti,nij,tj->nt", delta, smat(model.metric_draws_), delta)
+    np.testing.assert_allclose(squared.standard_error, drawn.std(axis=0, ddof=1))
+    np.testing.assert_allclose(squared.contains(drawn).mean(axis=0), 0.9, atol=0.003)
     plain = distances(model, model.items[PAIRS[:3]])
-    np.testing.assert_allclose(plain.estimate**2, ours.estimate)
-    np.testing.assert_allclose(plain.low**2, ours.low)
-    np.testing.assert_allclose(plain.high**2, ours.high)
-    # a positive interval is wherever zero does not cut it
-    held = ours.contains(sampled).mean(axis=0)
-    assert np.all(held > 0.89)
+    np.testing.assert_allclose(plain.estimate**2, squared.estimate)
+    np.testing.assert_allclose(plain.high**2, squared.high, rtol=0.01)
 
 
 def test_an_item_is_no_distance_from_itself(model: Any) -> None:
@@ -89,29 +187,20 @@ def test_an_item_is_no_distance_from_itself(model: Any) -> None:
 def test_ratios_do_not_know_the_scale(model: Any) -> None:
     ours = distance_ratios(model, PAIRS[:2], PAIRS[1:3])
     delta = model.items[PAIRS[:3, 0]] - model.items[PAIRS[:3, 1]]
-    far = np.sqrt(np.einsum("ti,ij,tj->t", delta, model.symmetric_metric_, delta))
+    far = np.sqrt(np.einsum("ti,ij,tj->t", delta, model.metric_, delta))
     np.testing.assert_allclose(ours.estimate, far[:2] / far[1:])
-    # the derivative of the logarithm, by finite differences in every entry of M
-    a = svec(model.symmetric_metric_)
-
-    def log_ratio(x: np.ndarray) -> np.ndarray:
-        square = np.einsum("ti,ij,tj->t", delta, smat(x), delta)
-        return 0.5 * np.log(square[:2] / square[1:])
-
-    g = np.array([(log_ratio(a + h) - log_ratio(a - h)) / 2e-6 for h in 1e-6 * np.eye(a.size)]).T
-    variance = np.einsum("tp,pq,tq->t", g, model.metric_covariance_, g)
-    np.testing.assert_allclose(ours.standard_error, np.sqrt(variance), rtol=1e-4)
-    twice = given(2.0 * model.symmetric_metric_, 4.0 * model.metric_covariance_, model.items)
-    scaled = distance_ratios(twice, PAIRS[:2], PAIRS[1:3])
-    np.testing.assert_allclose(scaled.low, ours.low)
+    # every draw of a size of its own
+    sizes = np.exp(np.random.default_rng(0).standard_normal((len(model.metric_draws_), 1, 1)))
+    other = given(2.0 * model.metric_, sizes * smat(model.metric_draws_), model.items)
+    scaled = distance_ratios(other, PAIRS[:2], PAIRS[1:3])
+    np.testing.assert_allclose([scaled.low, scaled.high], [ours.low, ours.high])
     same = distance_ratios(model, PAIRS[:2], PAIRS[:2])
     np.testing.assert_allclose([same.low, same.high], 1.0)
-    one = distance_ratios(model, PAIRS[:2], PAIRS[1:2])
-    assert one.estimate[1] == pytest.approx(1.0)
+    assert distance_ratios(model, PAIRS[:2], PAIRS[1:2]).estimate[1] == pytest.approx(1.0)
 
 
-def test_a_distance_that_is_not_positive_has_no_ratio(model: Any) -> None:
-    odd = distance_ratios(model, PAIRS[3:], PAIRS[:1])
+def test_a_ratio_to_no_distance_is_not_known(model: Any) -> None:
+    odd = distance_ratios(model, PAIRS[:1], PAIRS[3:])
     assert np.isnan(odd.estimate[0])
     assert (odd.low[0], odd.high[0]) == (0.0, np.inf)
 
@@ -120,44 +209,43 @@ def test_closer_is_a_difference_of_squared_distances(model: Any) -> None:
     ours = closer(model, 0, 1, 2)
     squares = distances(model, [[0, 1], [0, 2]], squared=True).estimate
     assert ours.difference == pytest.approx(squares[1] - squares[0])
+    assert ours.low <= ours.difference <= ours.high
     back = closer(model, 0, 2, 1)
     assert back.difference == pytest.approx(-ours.difference)
     assert back.probability == pytest.approx(1.0 - ours.probability)
-    assert back.p_value == pytest.approx(ours.p_value)
-    x = model.items
-    sampled = draws(model)
-    to_b, to_c = (np.einsum("i,nij,j->n", x[0] - x[k], sampled, x[0] - x[k]) for k in (1, 2))
-    assert ours.probability == pytest.approx(np.mean(to_b < to_c), abs=0.005)
-    vectors = closer(model, x[0], x[1], x[2])
-    assert vectors.z == pytest.approx(ours.z)
-    assert (ours.low, ours.high) == pytest.approx(
-        (ours.difference - 1.6448536 * ours.standard_error, ours.difference + 1.6448536 * ours.standard_error)
-    )
+    x, drawn = model.items, smat(model.metric_draws_)
+    to_b, to_c = (np.einsum("i,nij,j->n", x[0] - x[k], drawn, x[0] - x[k]) for k in (1, 2))
+    assert ours.probability == pytest.approx(np.mean(to_b < to_c))
+    assert closer(model, x[0], x[1], x[2]).probability == pytest.approx(ours.probability)
 
 
 def test_verdicts_are_sentences(model: Any) -> None:
     x = model.items
-    sure = closer(model, x[0], x[0], x[0] + 1.0)
-    assert "a is closer to b than to c (z = " in sure.summary()
+    assert closer(model, x[0], x[0], x[0] + 1.0).summary() == "a is closer to b than to c (probability above 0.99)."
     assert "a is closer to c than to b" in closer(model, x[0], x[0] + 1.0, x[0]).summary()
     mirrored = closer(model, x[0], x[0] + 1.0, x[0] - 1.0)
-    assert (mirrored.z, mirrored.p_value, mirrored.probability) == (0.0, 1.0, 0.5)
+    assert (mirrored.difference, mirrored.probability) == (0.0, 0.5)
     assert "do not say whether a is closer to b or to c" in mirrored.summary()
     assert "%" in entries(model).summary()
     assert "more" in entries(model).summary(most=2)
 
 
-def test_what_no_answer_reaches_has_no_interval() -> None:
-    """Matched questions along one feature only say nothing about the others among themselves."""
-    covariance = np.diag([0.01, 0.01, np.inf])
-    model = given(np.eye(2), covariance, None)
-    squares: Any = distances(model, [[[0.0, 0.0], [1.0, 0.0]], [[0.0, 0.0], [1.0, 1.0]]], squared=True)
-    assert squares.standard_error[0] == pytest.approx(0.1)
-    assert squares.standard_error[1] == np.inf
-    assert squares.low[1] == 0.0
-    verdict = closer(model, [0.0, 0.0], [1.0, 0.0], [0.0, 1.0])
-    assert (verdict.z, verdict.p_value) == (0.0, 1.0)
-    assert "do not say whether" in verdict.summary()
+def test_what_no_answer_reaches_is_as_wide_as_the_prior() -> None:
+    """Matched questions along one feature only say nothing about the other."""
+    rng, people, M = np.random.default_rng(0), 1500, np.diag([1.0, 0.5])
+    items = np.zeros((4 * people, 2))
+    items[0::4, 0], items[1::4, 0] = 1.0, 0.0
+    items[2::4, 0], items[3::4, 0] = 2.0, 1.0
+    pairs = np.arange(4 * people).reshape(-1, 2)
+    users = np.repeat(np.arange(people), 2)
+    y = answer(items, pairs, rng.standard_normal((people, 2))[users], M, seed=0)
+    with pytest.warns(NotIdentifiedWarning):
+        model = MatchedMetric(items).fit(pairs, y, users=users)
+    sure = entries(model)
+    assert sure.contains(M).all()
+    assert sure.high[0, 0] - sure.low[0, 0] < 0.3
+    assert sure.high[1, 1] - sure.low[1, 1] > 0.8
+    assert np.isinf(model.standard_errors_[1, 1])
 
 
 def test_bad_input_gets_a_sentence(model: Any) -> None:

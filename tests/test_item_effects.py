@@ -131,7 +131,9 @@ def test_one_answer_has_the_probability_of_its_utilities() -> None:
             assert value == pytest.approx(table.weight[k] * expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("chart", [Chart(3, "psd", False, 4), Chart(3, "psd", True, 4, rank=2), Chart(3, "symmetric", True, 4)])
+@pytest.mark.parametrize(
+    "chart", [Chart(3, "psd", False, 4), Chart(3, "psd", True, 4, rank=2), Chart(3, "symmetric", True, 4)]
+)
 def test_charts_pass_utilities_through(chart: Chart) -> None:
     rng = np.random.default_rng(0)
     n = degrees_of_freedom(3) + 3 + (degrees_of_freedom(3) if chart.free else 1) + 4

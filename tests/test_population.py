@@ -20,7 +20,6 @@ from crowdmetric.losses import Logistic, Loss, Probit
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.simulate import answer, sample_metric, simulate_crowd
 from crowdmetric.solvers.charts import Chart
-from crowdmetric.solvers.priors import Ridges, penalty, shape_penalty
 from crowdmetric.solvers.population import (
     fit_law,
     fit_with_evidence,
@@ -28,12 +27,13 @@ from crowdmetric.solvers.population import (
     remembering,
     with_ridges,
 )
+from crowdmetric.solvers.priors import Ridges, penalty, shape_penalty
 from crowdmetric.solvers.scoring import Quadratic, minimise_by_scoring
 from crowdmetric.symmetric import degrees_of_freedom, relative_error, shape_error, smat, svec
 from crowdmetric.users.blocks import Answers, arrange
+from crowdmetric.users.expected import expected_information
 from crowdmetric.users.integrals import kernels
 from crowdmetric.users.people import places_of, posteriors
-from crowdmetric.users.expected import expected_information
 from crowdmetric.users.population import STRUCTURES, Law, PopulationBlock, Sums, blocks_of, integrate, sums_of
 
 each_structure = pytest.mark.parametrize("structure", STRUCTURES)
@@ -414,7 +414,9 @@ def test_the_expected_information_is_close_to_outer_products_of_many_people(stru
     y = np.where(rng.random(K * m) < 1.0 / (1.0 + np.exp(-psi)), 1.0, -1.0)
     blocks = blocks_of(arrange(answers_of(items, pairs, y, users)))
     outer = sum_of(blocks, structure, at, Logistic(), largest_grid=1).information
-    expected = sum_of(blocks, structure, at, Logistic(), expected=expected_information, largest_grid=1).information.total
+    expected = sum_of(
+        blocks, structure, at, Logistic(), expected=expected_information, largest_grid=1
+    ).information.total
     assert np.linalg.eigvalsh(expected)[0] > 0
     root = np.linalg.inv(np.linalg.cholesky(expected))
     ratios = np.linalg.eigvalsh(root @ outer @ root.T)  # 1 where both say the same of a direction

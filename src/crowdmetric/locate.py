@@ -77,7 +77,7 @@ class Located:
     items : (N, d) array or None
     loss : Loss
     effects, effect_covariance : (N,), (N, N) arrays or None
-        What everybody adds to the utilities of the items (`PopulationMetric.item_effects_`), and what is not known of it.
+        What everybody adds to the utilities of the items (`PopulationMetric.item_effects_`), and what is unknown of it.
     """
 
     users: NDArray[Any]

@@ -158,7 +158,9 @@ def parameters_of(options: Namespace, name: str) -> dict[str, Any]:
         )
     if options.question != "all" and (options.no_evaluate or options.no_report):
         left_out = "--no-evaluate" if options.no_evaluate else "--no-report"
-        raise UsageError(f"--for {options.question} is decided by hidden answers, which {left_out} leaves out; drop one")
+        raise UsageError(
+            f"--for {options.question} is decided by hidden answers, which {left_out} leaves out; drop one of them"
+        )
     if options.names is not None and (options.no_report or options.memory is not None):
         left_out = "--no-report leaves out" if options.no_report else "--memory does without"
         raise UsageError(f"--names says what the report calls items, and {left_out} a report; leave one of them out")

@@ -86,7 +86,8 @@ def best_of_starts(
         values = saved.value("values")
         ridges = Ridges(**{name: float(saved.value(name)) for name in vars(Ridges())})
     start = state if some is problem else state.point
-    return BestOfStarts(finished(problem, chart, problem.fit("fit", chart, start, ridges=ridges, **stopping), **stopping), values)
+    end = problem.fit("fit", chart, start, ridges=ridges, **stopping)
+    return BestOfStarts(finished(problem, chart, end, **stopping), values)
 
 
 def evidence_fit(problem: PopulationProblem, chart: Chart, **stopping: Any) -> PopulationFit:
@@ -178,5 +179,6 @@ def _another_end(
     stage, ridges = f"start {len(ends)}", ends[0].ridges
     end = problem.fit(stage, chart, start, ridges=ridges, **loosely)
     if end.objective > max(other.objective for other in ends) + AGREEMENT_KNOWN:
-        end = finished(problem, chart, problem.fit(f"{stage}, closely", chart, end.theta, ridges=ridges, **stopping), **stopping)
+        end = problem.fit(f"{stage}, closely", chart, end.theta, ridges=ridges, **stopping)
+        end = finished(problem, chart, end, **stopping)
     return end

@@ -159,8 +159,8 @@ def warnings_of(
         missing = diagnosis.dimensions - diagnosis.population_bounds[0]
         out = f", such as {diagnosis.population_out_of_reach}" if diagnosis.population_out_of_reach else ""
         texts.append(
-            f"Under this law of people these answers say nothing about {missing:,} of the {diagnosis.dimensions:,} degrees "
-            f"of freedom of the metric{out}; what is shown there is a convention."
+            f"Under this law of people these answers say nothing about {missing:,} of the {diagnosis.dimensions:,} "
+            f"degrees of freedom of the metric{out}; what is shown there is a convention."
         )
     texts += _undetermined(model, comparisons)
     if fitted.get("scale_error_", 0.0) > LOOSE_SCALE and not _is_near_zero(model, comparisons):

@@ -28,8 +28,9 @@ LogDensity = Callable[[Array], Array]
 
 # Chains, rounds of warming up, steps in each, and steps between draws that are kept.
 CHAINS, ROUNDS, STEPS, THIN = 100, 5, 20, 10
-# With more parameters the chains are too few to estimate a covariance from; only its mean is adapted.
-MOST_ADAPTED = 300
+# With more parameters steps are slow and chains too few to estimate a covariance from: fewer chains, and only the
+# mean of the reference is adapted.
+MOST_ADAPTED, FEW_CHAINS = 300, 20
 # After so many failures a bracket has shrunk to where the chain stands.
 MOST_SHRINKS = 60
 
@@ -46,10 +47,9 @@ class _Reference:
         lift = 1e-9 * np.trace(covariance) / len(mean) + 1e-300
         return _Reference(mean, cholesky(covariance + lift * np.eye(len(mean)), lower=True))
 
-    def log_density(self, x: Array) -> Array:
-        """Return the log density at x (C, n), up to a constant."""
-        white = solve_triangular(self.root, (x - self.mean).T, lower=True)
-        return np.asarray(-0.5 * np.sum(white * white, axis=0))
+    def white(self, x: Array) -> Array:
+        """Return points (C, n) as those of a standard Gaussian."""
+        return np.asarray(solve_triangular(self.root, (x - self.mean).T, lower=True).T)
 
 
 def draw_from(log_density: LogDensity, start: Array, covariance: Array, count: int, seed: int = 0) -> Array:
@@ -66,7 +66,8 @@ def draw_from(log_density: LogDensity, start: Array, covariance: Array, count: i
     """
     rng = np.random.default_rng(seed)
     reference = _Reference.of(start, covariance)
-    x = np.tile(start, (CHAINS, 1))
+    chains = CHAINS if len(start) <= MOST_ADAPTED else FEW_CHAINS
+    x = np.tile(start, (chains, 1))
     for _ in range(ROUNDS):
         kept = []
         for step in range(STEPS):
@@ -75,11 +76,11 @@ def draw_from(log_density: LogDensity, start: Array, covariance: Array, count: i
                 kept.append(x)
         seen = np.concatenate(kept)
         # chains are about as many independent points; the guess counts like as many as there are parameters
-        own, n = CHAINS if len(start) <= MOST_ADAPTED else 0, len(start)
-        spread = (own * np.cov(seen.T).reshape(n, n) + n * covariance) / (own + n)
+        own, n = chains if len(start) <= MOST_ADAPTED else 0, len(start)
+        spread = (own * np.cov(seen.T).reshape(n, n) + n * covariance) / (own + n) if own else covariance
         reference = _Reference.of(seen.mean(axis=0), spread)
     draws = []
-    for _ in range(-(-count // CHAINS)):
+    for _ in range(-(-count // chains)):
         for _ in range(THIN):
             x = _step(log_density, reference, x, rng)
         draws.append(x)
@@ -90,19 +91,20 @@ def _step(log_density: LogDensity, reference: _Reference, x: Array, rng: np.rand
     """Return every chain's next point (C, n)."""
     chains, n = x.shape
 
-    def beyond(points: Array) -> Array:
+    def beyond(points: Array, white: Array) -> Array:
         value = log_density(points)
-        return np.where(np.isnan(value), -np.inf, value) - reference.log_density(points)
+        return np.where(np.isnan(value), -np.inf, value) + 0.5 * np.sum(white * white, axis=1)
 
-    across, along = x - reference.mean, rng.standard_normal((chains, n)) @ reference.root.T
-    level = beyond(x) + np.log(rng.random(chains))
+    white_across, white_along = reference.white(x), rng.standard_normal((chains, n))
+    across, along = x - reference.mean, white_along @ reference.root.T
+    level = beyond(x, white_across) + np.log(rng.random(chains))
     angle: Array = np.asarray(rng.random(chains)) * 2.0 * np.pi
     low, high = angle - 2.0 * np.pi, angle.copy()
     new, moving = x.copy(), np.arange(chains)
     for _ in range(MOST_SHRINKS):
         a = angle[moving, None]
         trial = reference.mean + across[moving] * np.cos(a) + along[moving] * np.sin(a)
-        good = beyond(trial) > level[moving]
+        good = beyond(trial, white_across[moving] * np.cos(a) + white_along[moving] * np.sin(a)) > level[moving]
         new[moving[good]] = trial[good]
         moving = moving[~good]
         if not moving.size:

@@ -5,8 +5,8 @@ are kept nor how they are integrated out, plus the negative log prior of `crowdm
 
     f(θ) = −ℓ(M, μ, Σ, b) + prior(M, μ, Σ, b; ridges)
 
-The strengths of ridges come from the evidence (MacKay). Let A be the information with all ridges, at the optimum. Of the
-p − 1 parameters of the metric's shape, ``γ = (p − 1) − shape · tr(A⁻¹ P) / c²`` are determined by the answers, P being
+The strengths of ridges come from the evidence (MacKay). Let A be the information with all ridges, at the optimum. Of
+the p − 1 parameters of the metric's shape, ``γ = (p − 1) − shape · tr(A⁻¹ P) / c²`` are determined by the answers, P being
 the projector off the identity; then ``shape ← γ / ‖M/c − I‖²``. The same rule gives the ridges on the shape of people's
 covariance and on the items' utilities, ``γ_b = N − items · tr(A⁻¹)_b`` and ``items ← γ_b / ‖b‖²``.
 

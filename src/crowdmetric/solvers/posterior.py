@@ -41,6 +41,8 @@ MOST_DRAWS, LEAST_DRAWS, ENTRIES = 1000, 200, 60_000
 MOST_SIZES, APART, LEAST_APART, MOST_APART = 15, 1.5, 0.02, 0.4
 # Sizes whose density is smaller by more nats than this are left out; so are those further from the estimate, in log.
 NEGLIGIBLE, FARTHEST = 5.0, 4.0
+# With more parameters of the shape, one curvature stands for all sizes: products with many would take minutes.
+MOST_CURVED = 300
 # The start is drawn to the identity by this share, to be positive definite.
 LIFT = 0.2
 
@@ -237,6 +239,8 @@ def _interpolated(space: SizeAndShape, sizes: list[Expansion], T: Array) -> LogD
     ts = np.array([at.t for at in sizes])
     values = np.array([at.value for at in sizes])
     gradients, curvatures = np.stack([at.gradient for at in sizes]), [at.curvature for at in sizes]
+    if T.size > MOST_CURVED:
+        curvatures = [sizes[len(sizes) // 2].curvature]
     basis = space.basis
     weights_at: Callable[[Array], Array] = (
         CubicSpline(ts, np.eye(len(ts))) if len(ts) > 1 else lambda t: np.ones((t.size, 1))
@@ -249,7 +253,8 @@ def _interpolated(space: SizeAndShape, sizes: list[Expansion], T: Array) -> LogD
         out[near] = space.log_prior(x[near, 1:]) + weights @ values
         out[near] += np.einsum("ck,ck->c", weights, away @ gradients.T)
         for k, H in enumerate(curvatures):
-            out[near] -= 0.5 * weights[:, k] * np.einsum("cp,cp->c", away @ H, away)
+            share = weights[:, k] if len(curvatures) > 1 else 1.0
+            out[near] -= 0.5 * share * np.einsum("cp,cp->c", away @ H, away)
         return out
 
     return log_density

@@ -17,9 +17,9 @@ second line counts for M and log s by the chain rule.
 
 A few yes-or-no answers say less of a spread than the ψ's themselves would. The second line is therefore taken by the
 share that people's own scores bear out, along the direction in which Σ grows as a whole: the sum of squares of
-``2 tr(bend S)`` over the sum of ``2 tr(N S N S)``, of everybody together (`Information.total`). What is left is right but for a factor of up to three in single directions
-where people answer three questions each, and better with more: a curvature to step by and to weigh ridges with.
-Standard errors rest on second differences.
+``2 tr(bend S)`` over the sum of ``2 tr(N S N S)``, of everybody together (`Information.total`). What is left is right
+but for a factor of up to three in single directions where people answer three questions each, and better with more: a
+curvature to step by and to weigh ridges with.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _add_items(
 def _about_covariance(A: Array) -> Array:
     """Return ``½ Σ_k tr(A_k dΣ A_k dΣ)`` as a (p, p) matrix of svec Σ, for A (P, d, d).
 
-    Entry (ij, kl) is ``¼ Σ (A_ik A_jl + A_il A_jk)`` times both scales of svec (`symmetric_kronecker` of A with itself).
+    Entry (ij, kl) is ``¼ Σ (A_ik A_jl + A_il A_jk)`` times both scales of svec, as in `symmetric_kronecker`.
     """
     d = A.shape[1]
     flat = A.reshape(-1, d * d)

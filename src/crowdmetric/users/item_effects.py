@@ -6,9 +6,9 @@ nobody has seen. Here item i has a utility ``b_i ~ N(0, ω²)`` beside what its 
     a = ⟨Δ, M⟩ + ⟨δ, μ⟩ − (b_left − b_right)
 
 so that M and μ are judged by how well they do on *items*, of which there are few, and not on answers alone. An item
-without answers has b = 0 with variance ω², which predictions about it take into account. The b are parameters beside those of people's law, under a ridge 1/ω² that the evidence
-chooses (`crowdmetric.solvers.population`); a person's score in b_i is the sum of the slopes of their answers where i
-was on the right, minus those where it was on the left.
+without answers has b = 0 with variance ω², which predictions about it take into account. The b are parameters beside
+those of people's law, under a ridge 1/ω² that the evidence chooses (`crowdmetric.solvers.population`); a person's score
+in b_i is the sum of the slopes of their answers where i was on the right, minus those where it was on the left.
 """
 
 from __future__ import annotations
