@@ -380,7 +380,9 @@ def test_the_ridge_spares_multiples_of_the_identity_and_the_scale() -> None:
     np.testing.assert_allclose(found.gradient, numeric, atol=1e-7)
     assert np.linalg.eigvalsh(found.curvature)[0] > -1e-12
     nothing = shape_penalty(m, 0.0)
-    assert nothing.value == 0.0 and not nothing.gradient.any() and not nothing.curvature.any()
+    assert nothing.value == 0.0
+    assert not nothing.gradient.any()
+    assert not nothing.curvature.any()
 
 
 @each_structure

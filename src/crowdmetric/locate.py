@@ -111,7 +111,7 @@ class Located:
 
         Averaged over what is not known of the person, and of the utilities of the items.
         """
-        beside = 0.0
+        beside: Array | float = 0.0
         if self.effect_covariance is not None and np.ndim(pairs) == 2:
             beside = variance_of_differences(self.effect_covariance, read_pairs(pairs, self.items)[1])
         return self._sweep(pairs, lambda psi, variance: 1.0 - mean_probability(psi, variance + beside, self.loss))
