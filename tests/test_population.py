@@ -228,7 +228,8 @@ def test_posteriors_against_brute_force(loss: Loss) -> None:
 CHARTS = {
     "psd": Chart(3, "psd", False), "rank 2": Chart(3, "psd", False, rank=2), "symmetric": Chart(3, "symmetric", False),
     "identity": Chart(3, "identity", False), "free, no metric": Chart(3, "none", True),
-    "free": Chart(3, "psd", True), "free, symmetric": Chart(3, "symmetric", True), "free, identity": Chart(3, "identity", True),
+    "free": Chart(3, "psd", True), "free, symmetric": Chart(3, "symmetric", True),
+    "free, identity": Chart(3, "identity", True),
 }  # fmt: skip
 each_chart = pytest.mark.parametrize("chart", CHARTS.values(), ids=CHARTS)
 

@@ -12,8 +12,8 @@ or Σ is scaled: with one answer per person the scale is known so loosely that a
 ridge on people is for free ones; isotropic ones have ``Σ = 4s²M²``, whose shape the metric's ridge holds.
 
 The limit of noise is weak and fixed. Its three terms are the mean squares of what metric, mean and people's differences
-add to ψ for a usual pair of items, in units of the noise of an answer. Answers that are free of noise, or all alike, would
-have them grow without end; a prior of standard deviation 10 holds them where answers are all but noise-free, and takes
+add to ψ for a usual pair of items, in units of the noise of an answer. Answers that are free of noise, or all alike,
+would have them grow without end; a prior of standard deviation 10 holds them where answers are all but noise-free, and takes
 less than 0.02 nats where they are of size one or two.
 
 The last line says that people are spread about as far as the items are, within a few times. People very far away under
