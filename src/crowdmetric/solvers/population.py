@@ -7,8 +7,8 @@ are kept nor how they are integrated out, plus the negative log prior of `crowdm
 
 The strengths of ridges come from the evidence (MacKay). Let A be the information with all ridges, at the optimum. Of
 the p − 1 parameters of the metric's shape, ``γ = (p − 1) − shape · tr(A⁻¹ P) / c²`` are determined by the answers, P
-being the projector off the identity; then ``shape ← γ / ‖M/c − I‖²``. The same rule gives the ridges on the shape of people's
-covariance and on the items' utilities, ``γ_b = N − items · tr(A⁻¹)_b`` and ``items ← γ_b / ‖b‖²``.
+being the projector off the identity; then ``shape ← γ / ‖M/c − I‖²``. The same rule gives the ridges on the shape of
+people's covariance and on the items' utilities, ``γ_b = N − items · tr(A⁻¹)_b`` and ``items ← γ_b / ‖b‖²``.
 
 The ridge on the size is about one number, ``t = ‖cI‖ = √d c``, and only where people's covariance is free: with M = 0
 the model is then linear utilities with a crowd prior, a model in its own right, and the one to fall back on where the
