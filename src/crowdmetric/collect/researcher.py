@@ -161,7 +161,8 @@ class Researcher:
         )
         return {
             "state": get_meta(db, "state", OPEN), "started": sum(status.values()),
-            "finished": status.get("finished", 0), "screened": status.get("screened", 0), "failed": status.get("failed", 0), "here": here,
+            "finished": status.get("finished", 0), "screened": status.get("screened", 0),
+            "failed": status.get("failed", 0), "here": here,
             "left": status.get("started", 0) - here, "left_at": [tuple(map(int, row)) for row in left_at],
         }  # fmt: skip
 

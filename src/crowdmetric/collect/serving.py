@@ -25,7 +25,7 @@ from crowdmetric.collect.web import build_app
 from crowdmetric.collect.writer import Writer
 from crowdmetric.errors import DataError, missing_extra
 
-__all__ = ["Links", "listen", "prepare", "serve"]
+__all__ = ["Links", "listen", "make_app", "prepare", "serve"]
 
 # Seconds between summaries in the log.
 SUMMARY = 60.0
@@ -86,6 +86,41 @@ def links(study: Study, listening: socket.socket) -> Links:
     return Links(f"{base}/", f"{base}/researcher?key={study.secret.researcher}")
 
 
+def make_app(study: Study, version: int, *, verdicts: bool = True, ready: Callable[[], None] = lambda: None) -> Any:
+    """Return a study as an ASGI application, whose store is open while it runs."""
+    writer = Writer(open_store(study))
+    live = None
+    if study.settings.design.kind == "live":
+        hook = load_hook(study.settings.design.hook, study.folder, study.items, study.settings.study.questions)
+        live = LiveQuestions(hook, study.items.ids)
+    tally = Tally()
+    process = VerdictProcess(study) if verdicts else None
+    participants = Participants(study, writer, version, live)
+    researcher = Researcher(study, writer, tally, process)
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        writer.open()
+        if live is not None:
+            await participants.tell_everyone()
+        tasks = [asyncio.create_task(_summaries(tally, writer))]
+        if process is not None:
+            tasks.append(asyncio.create_task(process.watch()))
+        log_event("started", design_version=version)
+        ready()
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+            await writer.close()
+            log_event("stopped", **tally.summary())
+
+    return build_app(study, participants, researcher, tally, lifespan)
+
+
 def serve(
     study: Study,
     version: int,
@@ -100,37 +135,7 @@ def serve(
     except ImportError as error:
         raise missing_extra("uvicorn", "collect", "a study") from error
     with nullcontext() if study.database else serving(study.folder):
-        writer = Writer(open_store(study))
-        live = None
-        if study.settings.design.kind == "live":
-            hook = load_hook(study.settings.design.hook, study.folder, study.items, study.settings.study.questions)
-            live = LiveQuestions(hook, study.items.ids)
-        tally = Tally()
-        process = VerdictProcess(study) if verdicts else None
-        participants = Participants(study, writer, version, live)
-        researcher = Researcher(study, writer, tally, process)
-
-        @asynccontextmanager
-        async def lifespan(_: Any) -> AsyncIterator[None]:
-            writer.open()
-            if live is not None:
-                await participants.tell_everyone()
-            tasks = [asyncio.create_task(_summaries(tally, writer))]
-            if process is not None:
-                tasks.append(asyncio.create_task(process.watch()))
-            log_event("started", design_version=version)
-            ready(links(study, listening))
-            try:
-                yield
-            finally:
-                for task in tasks:
-                    task.cancel()
-                    with suppress(asyncio.CancelledError):
-                        await task
-                await writer.close()
-                log_event("stopped", **tally.summary())
-
-        app = build_app(study, participants, researcher, tally, lifespan)
+        app = make_app(study, version, verdicts=verdicts, ready=lambda: ready(links(study, listening)))
         config = uvicorn.Config(
             app, log_config=None, access_log=False, server_header=False, date_header=True, lifespan="on",
             timeout_keep_alive=75, timeout_graceful_shutdown=10, backlog=2048, ws="none",

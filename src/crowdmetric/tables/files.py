@@ -270,7 +270,8 @@ def _write_parquet_batches(batches: Iterator[Columns], path: Path) -> int:
     )
     with parquet.ParquetWriter(path, schema, write_page_checksum=True) as writer:
         for columns in chain([first], batches):
-            writer.write_table(arrow.table(_lists_for_text(columns), schema=schema))
+            cells = {name: column.tolist() if column.dtype.kind == "O" else column for name, column in columns.items()}
+            writer.write_table(arrow.table(cells, schema=schema))
             rows += len(next(iter(columns.values())))
     return rows
 

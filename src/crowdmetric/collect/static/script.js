@@ -27,6 +27,7 @@
 
   function swap(html) {
     page.innerHTML = html;
+    document.body.classList.add("still");
     var title = page.querySelector("h1");
     if (title) { title.focus({ preventScroll: true }); }
     window.scrollTo(0, 0);
@@ -83,6 +84,7 @@
     if (button) { event.preventDefault(); button.click(); }
   });
 
+  document.addEventListener("pointermove", function () { document.body.classList.remove("still"); });
   // a page that the browser kept from before may be out of date
   window.addEventListener("pageshow", function (event) { if (event.persisted) { location.reload(); } });
   ready();
