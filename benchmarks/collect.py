@@ -36,12 +36,12 @@ from crowdmetric.collect.serving import prepare
 from crowdmetric.collect.tokens import unsign
 from crowdmetric.collect.visitor import Visitor
 
-ITEMS, QUESTIONS = 60, 400
+ITEMS, QUESTIONS = 60, 60
 PAUSE, SPREAD = 0.75, 0.25
 
 
 def new_study(folder: Path, people: int, questions: int = QUESTIONS) -> Study:
-    """A study with a questionnaire of random pairs, so that no design is computed."""
+    """Return a study with a questionnaire of random pairs, so that no design is computed."""
     rng = np.random.default_rng(0)
     rows = "".join(
         f"{i},Item number {i},{rng.standard_normal():.3f},{rng.standard_normal():.3f}\n" for i in range(ITEMS)
@@ -94,7 +94,7 @@ class Server:
 
 
 def compare(study: Study, told: dict[tuple[str, int], str]) -> tuple[int, int, int]:
-    """Return how many answers clients were told of, how many of those are lost or different, and how many are double."""
+    """Return how many answers clients were told of, how many of them are lost or different, how many are double."""
     with sqlite3.connect(study.store) as db:
         stored: dict[tuple[str, int], str] = {}
         double = 0
@@ -120,12 +120,12 @@ async def _answer_for_a_while(
         page = await visitor.get("/go")
         while time.monotonic() < until and "position" in page.hidden:
             await asyncio.sleep(rng.uniform(PAUSE - SPREAD, PAUSE + SPREAD))
-            form = {**page.hidden, "choice": rng.choice(["left", "right"]), "ms": "700"}
+            form, asked = {**page.hidden, "choice": rng.choice(["left", "right"]), "ms": "700"}, page.asks
             clock = time.perf_counter()
             page = await visitor.post("/go", form, fragment=True)
             waits.append(time.perf_counter() - clock)
             seen[page.status] += 1
-            if page.status == 200 and "choice" in form and page.hidden.get("position") != form["position"]:
+            if page.status == 200 and asked and page.hidden.get("position") != form["position"]:
                 told[person, int(form["position"])] = form["choice"]
     await visitor.close()
     return seen
@@ -161,10 +161,11 @@ def load(people: int, seconds: float) -> None:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         answers, lost, double = compare(study, told)
         print(
-            f"{people} people, {took:.0f} s: {answers} answers acknowledged after commit ({answers / took:.0f} per second); "
-            f"server p50 {summary['p50_ms']} ms, p99 {summary['p99_ms']} ms; clients waited p50 "
-            f"{1e3 * np.quantile(waits, 0.5):.1f} ms, p99 {1e3 * np.quantile(waits, 0.99):.1f} ms; statuses {dict(seen)}; "
-            f"lost {lost}, doubled {double}; CPU seconds: clients {mine:.0f}, server {used.ru_utime + used.ru_stime:.0f}",
+            f"{people} people, {took:.0f} s: {answers} answers acknowledged after commit ({answers / took:.0f} per "
+            f"second); server p50 {summary['p50_ms']} ms, p99 {summary['p99_ms']} ms; clients waited p50 "
+            f"{1e3 * np.quantile(waits, 0.5):.1f} ms, p99 {1e3 * np.quantile(waits, 0.99):.1f} ms; statuses "
+            f"{dict(seen)}; lost {lost}, doubled {double}; CPU seconds: clients {mine:.0f}, server "
+            f"{used.ru_utime + used.ru_stime:.0f}",
             flush=True,
         )
 
@@ -193,7 +194,8 @@ class Stubborn:
             await self.visitor.post("/start", (await self.visitor.get("/")).hidden)
             self.person = unsign(self.study.secret.signing, "person", next(iter(self.visitor.cookies.values()))) or ""
         if self.form is None:
-            hidden = (await self.visitor.get("/go")).hidden
+            page = await self.visitor.get("/go")
+            hidden, self.asked = page.hidden, page.asks
             if "position" not in hidden:  # too fast just now, or at the end
                 await asyncio.sleep(0.2)
                 return
@@ -208,7 +210,9 @@ class Stubborn:
             await twin.close()
         page = await self.visitor.post("/go", self.form, True)
         if page.status == 200 and page.hidden.get("position") != self.form["position"]:
-            self.told[self.person, int(self.form["position"])] = self.form["choice"]
+            if self.asked:
+                self.told[self.person, int(self.form["position"])] = self.form["choice"]
+            self.asked = page.asks
             self.form = {**page.hidden, "choice": self.rng.choice(["left", "right"])} if page.asks else None
         else:
             await asyncio.sleep(0.1)
@@ -271,7 +275,7 @@ def kill(kills: int, people: int = 40) -> None:
 
 
 def export(answers: int) -> None:
-    """A large store, exported to Parquet while it is served."""
+    """Export a large store to Parquet while it is served."""
     with tempfile.TemporaryDirectory() as folder:
         study = new_study(Path(folder), 10)
         open_store(study).close()
@@ -279,8 +283,8 @@ def export(answers: int) -> None:
         with sqlite3.connect(study.store) as db:
             db.execute("PRAGMA synchronous = OFF")
             db.executemany(
-                "INSERT INTO answer (person, position, left_item, right_item, choice, purpose, response_ms, shown, answered,"
-                " version, place) VALUES (?, ?, ?, ?, ?, 'design', ?, ?, ?, 1, 0)",
+                "INSERT INTO answer (person, position, left_item, right_item, choice, purpose, response_ms, shown,"
+                " answered, version, place) VALUES (?, ?, ?, ?, ?, 'design', ?, ?, ?, 1, 0)",
                 ((f"{k // 20:024x}", k % 20, str(k % 59), "59", sides[k % 1000], k % 3000, 1.7e9 + k, 1.7e9 + k + 1)
                  for k in range(answers)),
             )  # fmt: skip
@@ -301,14 +305,15 @@ def export(answers: int) -> None:
         )  # fmt: skip
         summary = server.stop()
         print(
-            f"{answers} answers exported in {took:.0f} s (exit {code}) to {out.stat().st_size / 1e6:.0f} MB; peak memory "
-            f"{int(peak) / 1024:.0f} MB, of which {int(bare.stdout) / 1024:.0f} MB are the imports; server {summary['statuses']}",
+            f"{answers} answers exported in {took:.0f} s (exit {code}) to {out.stat().st_size / 1e6:.0f} MB; peak "
+            f"memory {int(peak) / 1024:.0f} MB, of which {int(bare.stdout) / 1024:.0f} MB are the imports; server "
+            f"{summary['statuses']}",
             flush=True,
         )
 
 
 def main() -> None:
-    """A short run of all three; options of each are on its own command line."""
+    """Run all three for a short while; each has options on its own command line."""
     load(300, 15.0)
     kill(5)
     export(500_000)

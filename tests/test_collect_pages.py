@@ -7,6 +7,7 @@ import io
 import logging
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 from collect_studies import begin, client_of, hidden, new_study, walk
-from crowdmetric.collect import check_study, findings, make_study, open_study
+from crowdmetric.collect import check_study, findings, make_study, open_study, participant
 from crowdmetric.collect.careless import Answered, reasons
 from crowdmetric.collect.exporting import csv_lines
 from crowdmetric.collect.findings import FILE
@@ -331,8 +332,6 @@ def _matched(folder: Path) -> Path:
 
 
 def test_a_store_that_fails_is_a_polite_page_that_keeps_the_answer(study, client, monkeypatch) -> None:
-    from crowdmetric.collect import participant
-
     page = begin(client)
 
     async def broken(self, operation):
@@ -512,7 +511,6 @@ def test_somebody_who_names_another_person_in_a_form_answers_for_themselves(stud
 
 
 def test_ids_cannot_be_guessed(study, client) -> None:
-    ids = set()
     for _ in range(20):
         client.cookies.clear()
         begin(client)
@@ -563,7 +561,7 @@ def test_items_are_always_escaped(tmp_path) -> None:
             assert "<script>alert" not in page.text
             assert "onerror=alert(1)>" not in page.text
             assert "<form action=//evil" not in page.text
-            assert "49" not in re.sub(r"[0-9a-f]{20,}", "", page.text)
+            assert "49" not in page.text
             page = client.post("/go", data={**hidden(page.text), "choice": "left"})
 
 
@@ -642,10 +640,6 @@ def test_a_spreadsheet_does_not_run_an_item_as_a_formula(tmp_path) -> None:
     study = new_study(tmp_path)
     with client_of(study) as client:
         walk(client, begin(client))
-    db = open_reader(study)
-    db.close()
-    import sqlite3
-
     with sqlite3.connect(study.store) as connection:
         connection.execute("UPDATE answer SET left_item = '=HYPERLINK(1)'")
     db = open_reader(study)

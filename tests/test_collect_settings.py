@@ -148,3 +148,7 @@ def test_a_damaged_secret_is_a_sentence(tmp_path: Path) -> None:
     (study.folder / "secret.json").write_text("{", encoding="utf-8")
     with pytest.raises(DataError, match="damaged"):
         read_secret(study.folder)
+
+
+def test_no_word_hides_behind_a_method_of_dict() -> None:
+    assert not set(WORDS) & set(dir(dict))

@@ -48,7 +48,13 @@ def _environment() -> Any:
 
 def render(template: str, **values: Any) -> str:
     """Return a page."""
-    return str(_environment().get_template(template).render(**values))
+    return str(_template(template).render(**values))
+
+
+@cache
+def _template(name: str) -> Any:
+    """Return a compiled template; asking Jinja2 for it each time would take a lock."""
+    return _environment().get_template(name)
 
 
 def paragraphs(text: str) -> list[str]:

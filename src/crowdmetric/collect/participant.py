@@ -87,7 +87,7 @@ class Participants:
         self.study, self.writer, self.version, self.live, self.clock = study, writer, version, live, clock
         self.settings, self.key = study.settings, study.secret.signing
         self.cookie = f"cm_{study.secret.study[:8]}"
-        self.languages = {"en", self.settings.study.language, *self.settings.words}
+        self._said = {name: self._say(name) for name in {self.settings.study.language, *self.settings.words}}
         self.starts = Limit(self.settings.server.starts_per_minute / 60, self.settings.server.starts_per_minute)
         self.requests = Limit(PERSON_RATE, PERSON_BURST)
 
@@ -333,21 +333,19 @@ class Participants:
         )  # fmt: skip
 
     def _page(self, ask: Ask, template: str, *, status: int = 200, **values: Any) -> Reply:
-        language = self._language(ask)
-        words = words_for(language, self.settings.words)
-        own = self.settings.words.get(language, {})
-        s = self.settings
+        return Reply(render(template, **self._said[self._language(ask)], fragment=ask.fragment, **values), status)
+
+    def _say(self, language: str) -> dict[str, Any]:
+        """Return every text of the study in a language."""
+        own, s = self.settings.words.get(language, {}), self.settings
         texts = {
             "title": own.get("title", s.study.title), "question": own.get("question", s.study.question),
             "consent": own.get("consent", s.pages.consent),
             "instructions": own.get("instructions_text", s.pages.instructions),
             "thanks": own.get("thanks", s.pages.thanks),
         }  # fmt: skip
-        body = render(
-            template, words=words, texts=texts, language=language, direction=direction_of(language),
-            fragment=ask.fragment, **values,
-        )  # fmt: skip
-        return Reply(body, status)
+        words = words_for(language, s.words)
+        return {"words": words, "texts": texts, "language": language, "direction": direction_of(language)}
 
     def _message(self, ask: Ask, name: str, *, status: int = 200) -> Reply:
         return self._page(ask, "message.html", name=name, status=status)
@@ -387,8 +385,7 @@ class Participants:
     def _language(self, ask: Ask) -> str:
         """Return the language of a page: asked for, chosen before, preferred by the browser, or the study's own."""
         wanted = (ask.query.get("lang", ""), ask.cookies.get(f"{self.cookie}_lang", ""), *ask.languages)
-        offered = {language.lower(): language for language in self.settings.words}
-        offered[self.settings.study.language.lower()] = self.settings.study.language
+        offered = {language.lower(): language for language in self._said}
         for language in wanted:
             for name in (language.lower(), language.lower().partition("-")[0]):
                 if name in offered:

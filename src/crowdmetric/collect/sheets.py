@@ -11,6 +11,7 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 __all__ = ["QUESTIONS", "Place", "Step", "make_steps", "read_steps", "repeats_of", "write_steps"]
 
@@ -129,6 +130,7 @@ def write_steps(steps: Sequence[Step]) -> str:
     return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
 
 
+@lru_cache(maxsize=8192)  # a sheet never changes, and is looked at with every answer
 def read_steps(text: str) -> tuple[Step, ...]:
     """Return the steps that `write_steps` wrote."""
     return tuple(Step(*row) for row in json.loads(text))
