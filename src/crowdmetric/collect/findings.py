@@ -94,11 +94,11 @@ def count(study: Study, db: Database, rows: Rows) -> dict[str, Any]:
 
 
 def _last_hours(hours: Counter[int]) -> list[list[Any]]:
-    """Return the hours since the first answer, at most 48 of them, each with its count."""
+    """Return the hours since the first answer, 12 to 48 of them, each with its count."""
     if not hours:
         return []
     last = max(hours)
-    first = max(min(hours), last - 47)
+    first = min(max(min(hours), last - 47), last - 11)
     return [[3600 * hour, hours[hour]] for hour in range(first, last + 1)]
 
 

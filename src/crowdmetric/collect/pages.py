@@ -15,6 +15,7 @@ __all__ = ["STATIC", "paragraphs", "render", "static_file"]
 STATIC = {
     "style.css": "text/css; charset=utf-8",
     "script.js": "text/javascript; charset=utf-8",
+    "refresh.js": "text/javascript; charset=utf-8",
     "researcher.css": "text/css; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
