@@ -671,8 +671,8 @@ def test_the_researchers_page_counts_pauses_and_closes(study, client) -> None:
     begin(client)
     researcher(client, study)
     page = client.get("/researcher")
-    assert re.search(r"Started</dt><dd>2", page.text)
-    assert re.search(r"Finished</dt><dd>1 ", page.text)
+    assert re.search(r"Started</span> <span class=\"value\">2", page.text)
+    assert re.search(r"Finished</span> <span class=\"value\">1 ", page.text)
     client.post("/researcher/state", data={"action": "pause"})
     assert WORDS["paused"] in client.get("/go").text
     client.post("/researcher/state", data={"action": "resume"})

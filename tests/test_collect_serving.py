@@ -74,7 +74,7 @@ def test_a_changed_design_is_a_new_version_and_the_same_one_is_not(tmp_path) -> 
 @pytest.mark.parametrize(("module", "call", "library"), [
     (web, lambda: web.build_app(None, None, None, None), "Starlette"),
     (serving, lambda: serving.serve(None, 1, None), "uvicorn"),
-    (pages, lambda: pages._environment.__wrapped__(), "Jinja2"),
+    (pages, pages._environment.__wrapped__, "Jinja2"),
 ])  # fmt: skip
 def test_a_missing_library_says_how_to_install_it(module, call, library, monkeypatch) -> None:
     def absent(name):
