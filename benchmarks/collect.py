@@ -3,7 +3,7 @@
 ::
 
     python -m benchmarks.collect load --people 2000 --seconds 30
-    python -m benchmarks.collect kill --kills 200
+    python -m benchmarks.collect kill --kills 200 --seconds 3000
     python -m benchmarks.collect export --answers 10000000
 
 Clients and server share the machine. Server times are the server's own, from the first byte of a request read to the
@@ -232,13 +232,15 @@ class Stubborn:
         writer.close()
 
 
-async def _under_fire(study: Study, kills: int, people: int) -> tuple[dict, int, int]:
+async def _under_fire(study: Study, kills: int, people: int, seconds: float) -> tuple[dict, int, int, int]:
     rng = random.Random(1)
     server = Server(study)
     port, told, stop = server.port, {}, asyncio.Event()
     crowd = [Stubborn(study, port, k, told) for k in range(people)]
     tasks = [asyncio.create_task(one.live(stop)) for one in crowd]
-    for _ in range(kills):
+    end, done = time.monotonic() + seconds, 0
+    while done < kills and time.monotonic() < end:
+        done += 1
         await asyncio.sleep(rng.uniform(0.2, 1.2))
         server.kill()
         server = await asyncio.to_thread(Server, study, port)
@@ -252,20 +254,20 @@ async def _under_fire(study: Study, kills: int, people: int) -> tuple[dict, int,
         resumed += page.status == 200 and (page.asks or "Thank you" in page.text)
         await one.visitor.close()
     server.stop()
-    return told, resumed, len(crowd)
+    return told, resumed, len(crowd), done
 
 
-def kill(kills: int, people: int = 40) -> None:
-    """`kill -9` at random moments, with 5 % of answers sent twice and 5 % cut off."""
+def kill(kills: int, seconds: float, people: int = 40) -> None:
+    """Kill -9 at random moments, with 5 % of answers sent twice and 5 % cut off; at most so often and so long."""
     with tempfile.TemporaryDirectory() as folder:
         study = new_study(Path(folder), people, questions=1000)
         clock = time.perf_counter()
-        told, resumed, everybody = asyncio.run(_under_fire(study, kills, people))
+        told, resumed, everybody, done = asyncio.run(_under_fire(study, kills, people, seconds))
         answers, lost, double = compare(study, told)
         with sqlite3.connect(study.store) as db:
             sound = db.execute("PRAGMA integrity_check").fetchone()[0]
         print(
-            f"{kills} × kill -9 in {time.perf_counter() - clock:.0f} s: {answers} answers acknowledged, {lost} lost, "
+            f"{done} × kill -9 in {time.perf_counter() - clock:.0f} s: {answers} answers acknowledged, {lost} lost, "
             f"{double} doubled, {resumed} of {everybody} people resumed, integrity {sound}",
             flush=True,
         )
@@ -315,7 +317,7 @@ def export(answers: int) -> None:
 def main() -> None:
     """Run all three for a short while; each has options on its own command line."""
     load(300, 15.0)
-    kill(5)
+    kill(5, 120.0)
     export(500_000)
 
 
@@ -330,6 +332,6 @@ if __name__ == "__main__":
     if options.what == "load":
         load(options.people, options.seconds)
     elif options.what == "kill":
-        kill(options.kills)
+        kill(options.kills, options.seconds)
     else:
         export(options.answers)
