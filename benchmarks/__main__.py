@@ -30,6 +30,7 @@ NAMES = {
     "discovery": "subspaces found among the items: how well, up to which noise, how fast, and what it costs the metric",
     "gpu": "ten million people and 384 features on a graphics card (needs PyTorch), against two cores",
     "design": "designed questionnaires against random pairs: promised and measured error at equal cost",
+    "collect": "a study under load, killed and exported (larger with python -m benchmarks.collect)",
     "streaming": "a population fit from Parquet under a memory limit, 1 and 2 million people (some minutes)",
     "real": "which model predicts real people, on eight sets of answers (takes options: real --help)",
     "scaling": "a pass over people as people, answers and features grow, on one thread and on two",

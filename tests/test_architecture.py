@@ -48,10 +48,11 @@ ROW = {
     "report": 9,
     "plots": 7,
     "progress": 9,
-    "commands": 10,
-    "__init__": 10,
-    "cli": 11,
-    "__main__": 12,
+    "collect": 10,
+    "commands": 11,
+    "__init__": 11,
+    "cli": 12,
+    "__main__": 13,
 }
 
 HEAVY = [
@@ -67,6 +68,10 @@ HEAVY = [
     "safetensors",
     "xlrd",
     "openpyxl",
+    "starlette",
+    "uvicorn",
+    "jinja2",
+    "psycopg",
 ]
 
 

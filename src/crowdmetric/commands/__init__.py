@@ -6,6 +6,7 @@
     simulate.py    a crowd with a known truth -> tables
     importing.py   Sushi, MovieLens, Jester as distributed -> tables
     diagnose.py    tables -> what they can teach
+    collect.py     items -> a study that people take, and its answers
     design.py      items -> what to ask whom, and how many people an error takes (plan)
     evaluate.py    tables -> which model predicts hidden answers best
     fit.py         tables -> a saved model
@@ -19,6 +20,7 @@
 from __future__ import annotations
 
 from crowdmetric.commands.base import Command, UsageError
+from crowdmetric.commands.collect import COLLECT
 from crowdmetric.commands.design import DESIGN, PLAN
 from crowdmetric.commands.diagnose import DIAGNOSE
 from crowdmetric.commands.evaluate import EVALUATE
@@ -35,5 +37,5 @@ __all__ = ["COMMANDS", "Command", "UsageError"]
 
 # In the order in which people meet them; `crowdmetric --help` lists them so.
 COMMANDS: tuple[Command, ...] = (
-    SIMULATE, IMPORT, PLAN, DESIGN, DIAGNOSE, EVALUATE, FIT, PREDICT, LOCATE, EXPORT, INFO, REPRODUCE,
+    SIMULATE, IMPORT, PLAN, DESIGN, COLLECT, DIAGNOSE, EVALUATE, FIT, PREDICT, LOCATE, EXPORT, INFO, REPRODUCE,
 )  # fmt: skip

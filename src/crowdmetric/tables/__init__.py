@@ -16,7 +16,15 @@ from __future__ import annotations
 
 from crowdmetric.tables.answers import CodedAnswers, OnBad, canonical_columns, code_answers
 from crowdmetric.tables.columns import Column, Columns, as_ids, unique_ids
-from crowdmetric.tables.files import read_columns, to_arrow, to_pandas, to_polars, write_columns, write_csv
+from crowdmetric.tables.files import (
+    read_columns,
+    to_arrow,
+    to_pandas,
+    to_polars,
+    write_batches,
+    write_columns,
+    write_csv,
+)
 from crowdmetric.tables.items import Items, read_items
 from crowdmetric.tables.sampling import is_drawn
 from crowdmetric.tables.scan import ComparisonScan
@@ -46,6 +54,7 @@ __all__ = [
     "to_pandas",
     "to_polars",
     "unique_ids",
+    "write_batches",
     "write_columns",
     "write_csv",
 ]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from itertools import islice
+from itertools import chain, islice
 from math import isnan
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -26,7 +26,7 @@ import numpy as np
 from crowdmetric.errors import DataError, missing_extra
 from crowdmetric.tables.columns import Column, Columns, as_column, objects, typed
 
-__all__ = ["read_columns", "to_arrow", "to_pandas", "to_polars", "write_columns", "write_csv"]
+__all__ = ["read_columns", "to_arrow", "to_pandas", "to_polars", "write_batches", "write_columns", "write_csv"]
 
 Handler = TypeVar("Handler")
 
@@ -231,6 +231,51 @@ def write_columns(columns: Mapping[str, Any], path: str | os.PathLike[str]) -> N
         write(table, temporary)
 
 
+def write_batches(batches: Iterable[Columns], path: str | os.PathLike[str]) -> int:
+    """Write batches of the same columns to a file, of which one is in memory at a time.
+
+    Formats as in `write_columns`; whole or not at all; at least one batch, which may be empty. Returns how many rows
+    were written. Every batch must have the types of the first.
+    """
+    path = Path(path)
+    write = format_of(path, _BATCH_WRITERS)
+    if not path.parent.is_dir():
+        raise DataError(f"there is no folder {path.parent} to write {path.name} in; create it first")
+    with _replacing(path) as temporary:
+        return write(iter(batches), temporary)
+
+
+def _write_csv_batches(batches: Iterator[Columns], path: Path, gzipped: bool = False) -> int:
+    rows = 0
+    with _open_csv(path, "wt", gzipped) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        for columns in batches:
+            if not rows and not file.tell():
+                writer.writerow(columns)
+            writer.writerows(zip(*map(_csv_cells, columns.values()), strict=True))
+            rows += len(next(iter(columns.values())))
+    return rows
+
+
+def _write_parquet_batches(batches: Iterator[Columns], path: Path) -> int:
+    parquet, arrow = _library("pyarrow.parquet", "writing Parquet"), _library("pyarrow", "writing Parquet")
+    rows = 0
+    first = next(batches)
+    text = arrow.string()
+    schema = arrow.schema(
+        [
+            (name, text if column.dtype.kind == "O" else arrow.from_numpy_dtype(column.dtype))
+            for name, column in first.items()
+        ]
+    )
+    with parquet.ParquetWriter(path, schema, write_page_checksum=True) as writer:
+        for columns in chain([first], batches):
+            cells = {name: column.tolist() if column.dtype.kind == "O" else column for name, column in columns.items()}
+            writer.write_table(arrow.table(cells, schema=schema))
+            rows += len(next(iter(columns.values())))
+    return rows
+
+
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name beside `path`, moved over it on success and removed on failure.
@@ -274,6 +319,14 @@ _WRITERS: dict[str, Callable[[Columns, Path], None]] = {
     ".csv.gz": partial(_write_csv, gzipped=True),
     ".parquet": _write_parquet,
     ".pq": _write_parquet,
+}
+
+
+_BATCH_WRITERS: dict[str, Callable[[Iterator[Columns], Path], int]] = {
+    ".csv": _write_csv_batches,
+    ".csv.gz": partial(_write_csv_batches, gzipped=True),
+    ".parquet": _write_parquet_batches,
+    ".pq": _write_parquet_batches,
 }
 
 

@@ -1,0 +1,43 @@
+"""A study that people can take: from a table of items to answers that can teach a metric.
+
+::
+
+    words.py              every fixed string, in English
+    settings.py           study.toml -> settings, every key checked
+    template.py           the study.toml to begin with
+    items.py              the items as people see them
+    sheets.py             what one person goes through, with sides, repeats and checks
+    schema.py             the tables of a store, and their versions
+    database.py           what a store needs of a database
+    sqlite_database.py    … in one file
+    postgres_database.py  … in PostgreSQL
+    operations.py         everything that happens to a store
+    writer.py             one writer with group commit
+    places.py             what a design, a file or a hook asks of each person
+    tokens.py             signed tokens
+    panels.py             Prolific, Connect, SONA, links of one's own
+    folder.py             a study as a folder
+    live.py               the hook for a design that learns while asking
+    exchange.py           a request and a reply, whatever the server
+    limits.py             how much one visitor may ask for
+    logs.py               structured logs without personal data
+    pages.py              templates -> pages (the one place for Jinja2)
+    participant.py        what people see and send
+    careless.py           who looks careless, by stated rules
+    pictures.py           small pictures as SVG
+    findings.py           what the answers show and teach so far, run in a process of its own
+    verdict_process.py    keeps the findings up to date
+    researcher.py         what the researcher sees and does
+    web.py                requests -> replies (the one place for Starlette)
+    serving.py            the server (the one place for uvicorn)
+    exporting.py          answers as a table, streamed
+    visitor.py            somebody without a browser, for rehearsals and load tests
+    rehearsal.py          simulated people through the real server
+"""
+
+from __future__ import annotations
+
+from crowdmetric.collect.folder import Study, check_study, make_study, open_study
+from crowdmetric.collect.settings import Settings
+
+__all__ = ["Settings", "Study", "check_study", "make_study", "open_study"]

@@ -1,0 +1,400 @@
+"""What people see and send: welcome, steps, end. Nothing of a person is stored before they agree."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from crowdmetric.collect.database import Database, StoreError
+from crowdmetric.collect.exchange import Ask, Cookie, Reply, redirect
+from crowdmetric.collect.folder import Study
+from crowdmetric.collect.limits import Limit
+from crowdmetric.collect.live import LiveQuestions
+from crowdmetric.collect.operations import (
+    FAILED,
+    FINISHED,
+    SCREENED,
+    STARTED,
+    Arrival,
+    Given,
+    Person,
+    answer,
+    fill_in,
+    find_person,
+    get_meta,
+    show,
+    start,
+    step_on,
+    visit,
+)
+from crowdmetric.collect.pages import render
+from crowdmetric.collect.panels import arrival_of, ending_of
+from crowdmetric.collect.sheets import Place, Step, make_steps
+from crowdmetric.collect.tokens import sign, unsign
+from crowdmetric.collect.words import direction_of, words_for
+from crowdmetric.collect.writer import Writer
+
+__all__ = ["OPEN", "Participants"]
+
+OPEN, PAUSED, CLOSED = "open", "paused", "closed"
+MONTH = 30 * 24 * 3600
+# Requests of one person: a fast clicker with the next question loaded in advance stays far below.
+PERSON_RATE, PERSON_BURST = 8.0, 24.0
+LONGEST_FIELD = 5_000
+LONGEST_RESPONSE_MS = 3_600_000
+CHOICES = ("left", "right")
+log = logging.getLogger("crowdmetric.collect")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Where a request found somebody: the state of the study, the person, and whether their answer came too late."""
+
+    state: str
+    person: Person | None
+    late: bool = False
+    wrong: Mapping[str, str] | None = None
+
+
+class Participants:
+    """The pages of a study.
+
+    Parameters
+    ----------
+    study : Study
+    writer : Writer
+    version : int
+        Of the design that new people are asked by.
+    live : LiveQuestions, optional
+    clock : function
+        Seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        writer: Writer,
+        version: int,
+        live: LiveQuestions | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.study, self.writer, self.version, self.live, self.clock = study, writer, version, live, clock
+        self.settings, self.key = study.settings, study.secret.signing
+        self.cookie = f"cm_{study.secret.study[:8]}"
+        self._said = {name: self._say(name) for name in {self.settings.study.language, *self.settings.words}}
+        self.starts = Limit(self.settings.server.starts_per_minute / 60, self.settings.server.starts_per_minute)
+        self.requests = Limit(PERSON_RATE, PERSON_BURST)
+
+    # -------------------------------------------------------------------------------------------------- requests
+
+    async def welcome(self, ask: Ask) -> Reply:
+        """Show what the study is; whoever has been here goes on where they were."""
+        arrival = arrival_of(self.settings.panel, ask.query, self.key)
+        language = (Cookie(f"{self.cookie}_lang", self._language(ask), MONTH),) if "lang" in ask.query else ()
+        if arrival is None:
+            if self._person(ask) is not None:
+                return redirect("go", *language)
+            return self._message(ask, "no_link", status=400)
+        known = None if arrival.panel_id is not None else self._person(ask)
+
+        def operation(db: Database) -> tuple[str, Person | None]:
+            person = show(db, known) if known is not None else find_person(db, arrival)
+            if person is None:
+                visit(db, None, "welcome", self.clock())
+            return get_meta(db, "state", OPEN), person
+
+        try:
+            state, person = await self.writer.run(operation)
+        except StoreError:
+            return self.trouble(ask, method="get")
+        if person is not None:
+            return redirect("go", self._cookie(person.id), *language)
+        if state != OPEN:
+            return self._message(ask, state)
+        ticket = sign(self.key, "arrival", json.dumps(arrival.__dict__))
+        page = self._page(ask, "welcome.html", ticket=ticket)
+        return replace(page, cookies=language)
+
+    async def begin(self, ask: Ask) -> Reply:
+        """Give somebody who agrees a place."""
+        told = unsign(self.key, "arrival", ask.form.get("ticket", ""))
+        if told is None or ask.cross_site:
+            return self._message(ask, "no_link", status=400)
+        if not self.starts.allows(ask.client):
+            return self._message(ask, "too_fast", status=429)
+        arrival = Arrival(**json.loads(told))
+        person_id = secrets.token_hex(12)
+        try:
+            pairs = await self.live.ask(person_id) if self.live is not None else ()
+            state, person = await self.writer.run(lambda db: self._start(db, arrival, person_id, pairs, ask.agent))
+        except StoreError:
+            return self.trouble(ask)
+        if state != OPEN:
+            return self._message(ask, state)
+        if person is None:
+            return self._ending(ask, "full", SCREENED, arrival.panel_id)
+        return redirect("go", self._cookie(person.id))
+
+    async def go(self, ask: Ask) -> Reply:
+        """Show the step somebody is at."""
+        person_id, refusal = self._admit(ask)
+        if person_id is None:
+            return refusal
+        try:
+            seen = await self.writer.run(lambda db: self._look(db, person_id, True))
+        except StoreError:
+            return self.trouble(ask, method="get")
+        return self._show(ask, seen)
+
+    async def submit(self, ask: Ask) -> Reply:
+        """Take what somebody sends from a step, once, and lead to the next."""
+        person_id, refusal = self._admit(ask)
+        if person_id is None:
+            return refusal
+        try:
+            position = int(ask.form.get("position", "")[:9])
+        except ValueError:
+            return redirect("go")
+        now = self.clock()
+        try:
+            seen = await self.writer.run(lambda db: self._take(db, person_id, position, ask, now))
+        except StoreError:
+            return self.trouble(ask)
+        if self.live is not None and seen.person is not None and seen.person.status == FINISHED and not seen.late:
+            await self._tell(self.live, seen.person.id)
+        if ask.fragment or seen.wrong or (seen.late and seen.person is not None):
+            return self._show(ask, seen)
+        return redirect("go")
+
+    # ------------------------------------------------------------------------------------------------ operations
+
+    def _start(
+        self, db: Database, arrival: Arrival, person_id: str, pairs: tuple[tuple[str, str], ...], agent: str
+    ) -> tuple[str, Person | None]:
+        state, now = get_meta(db, "state", OPEN), self.clock()
+        if state != OPEN:
+            return state, find_person(db, arrival)
+
+        def steps(place: Place) -> list[Step]:
+            if place.purpose == "live":
+                place = Place("design", pairs)
+            s = self.settings
+            return make_steps(
+                place, random.SystemRandom(), repeats=s.design.repeats, practice=s.practice.pairs,
+                checks=[(c.left, c.right, c.expect) for c in s.checks], screening=bool(s.screening),
+                instructions=bool(s.pages.instructions.strip()), survey=bool(s.survey),
+            )  # fmt: skip
+
+        person = start(
+            db, arrival, person_id, steps, version=self.version, most=self.settings.study.people,
+            alive_since=now - 60 * self.settings.design.give_back_minutes, at=now,
+            agent=agent[:300] if self.settings.privacy.keep_agent else None,
+        )  # fmt: skip
+        return state, person
+
+    def _look(self, db: Database, person_id: str, view: bool) -> Seen:
+        person = show(db, person_id)
+        state = get_meta(db, "state", OPEN)
+        if view and person is not None and state == OPEN:
+            page = person.step.page if person.step is not None else person.status
+            visit(db, person_id, page, self.clock(), person.position)
+        return Seen(state, person)
+
+    def _take(self, db: Database, person_id: str, position: int, ask: Ask, now: float) -> Seen:
+        """Take one step's form; what was on the page counts, even if the study was paused meanwhile."""
+        person = show(db, person_id)
+        step = person.step if person is not None else None
+        if person is None or step is None or position != person.position or get_meta(db, "state", OPEN) == CLOSED:
+            return replace(self._look(db, person_id, ask.fragment), late=True)
+        saved, wrong = self._save(db, person, step, ask, now)
+        if wrong:
+            return replace(self._look(db, person_id, False), wrong=wrong)
+        return replace(self._look(db, person_id, ask.fragment), late=not saved)
+
+    def _save(
+        self, db: Database, person: Person, step: Step, ask: Ask, now: float
+    ) -> tuple[bool, Mapping[str, str] | None]:
+        """Return whether the step was taken now, and what is wrong with the form."""
+        last = person.position + 1 == len(person.steps)
+        if step.asks:
+            given = self._given(ask.form, now)
+            if given is None:
+                return False, {"choice": "required"}
+            status = self._verdict(db, person, step, given) if last else STARTED
+            return answer(db, person.id, person.position, step, given, status=status), None
+        if step.page == "instructions":
+            return step_on(db, person.id, person.position, now, status=FINISHED if last else STARTED), None
+        values, wrong = self._fields(step.page, ask.form)
+        if wrong:
+            return False, wrong
+        status = STARTED
+        if step.page == "screening" and any(values[s.name] not in s.accept for s in self.settings.screening):
+            status = SCREENED
+        elif last:
+            status = self._verdict(db, person, None, None)
+        return fill_in(db, person.id, person.position, values, now, status=status), None
+
+    def _given(self, form: Mapping[str, str], now: float) -> Given | None:
+        choice = form.get("choice", "")
+        allowed = (*CHOICES, "tie") if self.settings.study.undecided else CHOICES
+        if choice not in allowed:
+            return None
+        ms = form.get("ms", "")
+        measured = int(ms) if ms.isascii() and ms.isdigit() and len(ms) < 9 else None
+        return Given(choice, measured if measured is None or measured <= LONGEST_RESPONSE_MS else None, now)
+
+    def _verdict(self, db: Database, person: Person, step: Step | None, given: Given | None) -> str:
+        """Return how somebody ends: finished, or failed if they missed too many checks."""
+        rows = db.run("SELECT position, choice FROM answer WHERE person = ? AND purpose = 'check'", person.id)
+        missed = sum(person.steps[int(position)].expect != choice for position, choice in rows)
+        if step is not None and given is not None and step.purpose == "check":
+            missed += step.expect != given.choice
+        return FAILED if missed >= self.settings.careless.failed_checks else FINISHED
+
+    def _fields(self, page: str, form: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+        """Return what was filled in, and what is wrong with it by name; answers outside the options are missing."""
+        values, wrong = {}, {}
+        if page == "screening":
+            for screen in self.settings.screening:
+                values[screen.name] = form.get(screen.name, "")
+                if values[screen.name] not in screen.options:
+                    wrong[screen.name] = "required"
+            return values, wrong
+        for entry in self.settings.survey:
+            value = form.get(entry.name, "").strip()[:LONGEST_FIELD]
+            if entry.kind == "choice" and value not in entry.options:
+                value = ""
+            if value and entry.kind == "number" and not _is_number(value):
+                wrong[entry.name] = "number_needed"
+            elif entry.required and not value:
+                wrong[entry.name] = "required"
+            if value:
+                values[entry.name] = value
+        return values, wrong
+
+    async def tell_everyone(self) -> None:
+        """Tell a live design about everybody who finished before."""
+        rows = await self.writer.run(lambda db: db.run("SELECT id FROM person WHERE status = 'finished'"))
+        for (person,) in rows if self.live is not None else []:
+            await self._tell(self.live, person)  # type: ignore[arg-type]  # it is not None here
+
+    async def _tell(self, live: LiveQuestions, person: str) -> None:
+        sql = (
+            "SELECT left_item, right_item, choice FROM answer WHERE person = ? AND purpose = 'design' ORDER BY position"
+        )
+        rows = await self.writer.run(lambda db: db.run(sql, person))
+        try:
+            await live.tell(person, [(a, b, c) for a, b, c in rows])
+        except Exception:  # a hook's mistake must not cost anybody their last page
+            log.exception("hook_failed")
+
+    # ------------------------------------------------------------------------------------------------------ pages
+
+    def _show(self, ask: Ask, seen: Seen) -> Reply:
+        person = seen.person
+        if person is None:
+            return self._message(ask, "no_person", status=404)
+        if person.status != STARTED:
+            page = {FINISHED: "done", FAILED: "done", SCREENED: "screened"}[person.status]
+            return self._ending(ask, page, person.status, person.panel_id)
+        if seen.state != OPEN:
+            return self._message(ask, seen.state)
+        step = person.step
+        assert step is not None
+        told: dict[str, Any] = {
+            "position": person.position,
+            "late": seen.late,
+            "wrong": dict(seen.wrong or {}),
+            "filled": ask.form,
+        }
+        if step.asks:
+            return self._question(ask, person, step, told)
+        if step.page == "instructions":
+            return self._page(ask, "instructions.html", following=person.steps[person.position + 1 :][:1], **told)
+        fields = self.settings.screening if step.page == "screening" else self.settings.survey
+        return self._page(ask, "form.html", fields=fields, page=step.page, **told)
+
+    def _question(self, ask: Ask, person: Person, step: Step, told: dict[str, Any]) -> Reply:
+        alike = [k for k, other in enumerate(person.steps) if other.page == step.page]
+        following = next((s for s in person.steps[person.position + 1 :][:1] if s.asks), None)
+        shown = self.study.items.shown
+        ahead = [shown.get(x) for x in (following.left, following.right)] if following else []
+        return self._page(
+            ask, "question.html", step=step, sides=[("left", shown.get(step.left)), ("right", shown.get(step.right))],
+            number=alike.index(person.position) + 1, total=len(alike), undecided=self.settings.study.undecided,
+            html_items=self.settings.study.html_items,
+            ahead=[n for s in ahead if s for n in (s.image, s.audio, s.video) if n is not None], **told,
+        )  # fmt: skip
+
+    def _page(self, ask: Ask, template: str, *, status: int = 200, **values: Any) -> Reply:
+        return Reply(render(template, **self._said[self._language(ask)], fragment=ask.fragment, **values), status)
+
+    def _say(self, language: str) -> dict[str, Any]:
+        """Return every text of the study in a language."""
+        own, s = self.settings.words.get(language, {}), self.settings
+        texts = {
+            "title": own.get("title", s.study.title), "question": own.get("question", s.study.question),
+            "consent": own.get("consent", s.pages.consent),
+            "instructions": own.get("instructions_text", s.pages.instructions),
+            "thanks": own.get("thanks", s.pages.thanks),
+        }  # fmt: skip
+        words = words_for(language, s.words)
+        return {"words": words, "texts": texts, "language": language, "direction": direction_of(language)}
+
+    def _message(self, ask: Ask, name: str, *, status: int = 200) -> Reply:
+        return self._page(ask, "message.html", name=name, status=status)
+
+    def _ending(self, ask: Ask, name: str, status: str, panel_id: str | None) -> Reply:
+        return self._page(ask, "message.html", name=name, ending=ending_of(self.settings.panel, status, panel_id))
+
+    def trouble(self, ask: Ask, method: str = "post") -> Reply:
+        """Ask to try again, with everything that was sent still in the page."""
+        target = "start" if "ticket" in ask.form else "go"
+        kept = ask.form if method == "post" else ask.query
+        target = target if method == "post" or not ask.query else "."
+        reply = self._page(ask, "trouble.html", kept=dict(kept), method=method, target=target, status=503)
+        return replace(reply, headers={"Retry-After": "2"})
+
+    def not_found(self, ask: Ask) -> Reply:
+        """Say that there is nothing at an address."""
+        return self._message(ask, "not_found", status=404)
+
+    # -------------------------------------------------------------------------------------------------- identity
+
+    def _admit(self, ask: Ask) -> tuple[str | None, Reply]:
+        """Return whose request this is; None and a refusal if nobody's, another site's, or one too many."""
+        person = self._person(ask)
+        if person is None or ask.cross_site:
+            return None, self._message(ask, "no_person", status=403)
+        if not self.requests.allows(person):
+            return None, self._message(ask, "too_fast", status=429)
+        return person, Reply()
+
+    def _person(self, ask: Ask) -> str | None:
+        return unsign(self.key, "person", ask.cookies.get(self.cookie, ""))
+
+    def _cookie(self, person: str) -> Cookie:
+        return Cookie(self.cookie, sign(self.key, "person", person), MONTH)
+
+    def _language(self, ask: Ask) -> str:
+        """Return the language of a page: asked for, chosen before, preferred by the browser, or the study's own."""
+        wanted = (ask.query.get("lang", ""), ask.cookies.get(f"{self.cookie}_lang", ""), *ask.languages)
+        offered = {language.lower(): language for language in self._said}
+        for language in wanted:
+            for name in (language.lower(), language.lower().partition("-")[0]):
+                if name in offered:
+                    return offered[name]
+        return self.settings.study.language
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return abs(float(text.replace(",", "."))) < 1e300
+    except ValueError:
+        return False

@@ -1,0 +1,71 @@
+"""Keeps `findings` up to date in a process of its own, which can never slow a participant.
+
+It runs at the lowest priority with one thread of linear algebra, never twice at once, at most every so often, and is
+ended if it takes too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import suppress
+from typing import Any
+
+from crowdmetric.collect.findings import FILE
+from crowdmetric.collect.folder import Study
+from crowdmetric.collect.logs import log_event
+
+__all__ = ["VerdictProcess", "read_findings"]
+
+# Seconds between two looks, and that one may take.
+EVERY, LONGEST = 20.0, 900.0
+ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")}
+
+
+def read_findings(study: Study) -> dict[str, Any]:
+    """Return what was found last; nothing if nothing was."""
+    try:
+        found: dict[str, Any] = json.loads((study.folder / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+class VerdictProcess:
+    """Starts the process when a researcher is watching; `wanted` is set by the researcher's page."""
+
+    def __init__(self, study: Study, every: float = EVERY) -> None:
+        self.study, self.every = study, every
+        self.wanted = asyncio.Event()
+        self.running = False
+
+    async def watch(self) -> None:
+        """Look whenever somebody wants to know, until cancelled."""
+        while True:
+            await self.wanted.wait()
+            self.wanted.clear()
+            await self._look()
+            await asyncio.sleep(self.every)
+
+    async def _look(self) -> None:
+        nice = ["nice", "-n", "15"] if os.name == "posix" else []
+        process = await asyncio.create_subprocess_exec(
+            *nice, sys.executable, "-m", "crowdmetric.collect.findings", str(self.study.folder),
+            env={**os.environ, **ONE_THREAD}, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        self.running = True
+        try:
+            _, told = await asyncio.wait_for(process.communicate(), LONGEST)
+            if process.returncode:
+                last = told.decode("utf-8", "replace").strip().splitlines()[-1:] or [""]
+                log_event("verdict_failed", error_type=last[0].partition(":")[0])
+        except TimeoutError:
+            log_event("verdict_took_too_long", seconds=LONGEST)
+        finally:
+            self.running = False
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
