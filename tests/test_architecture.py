@@ -23,6 +23,7 @@ ROW = {
     "folders": 1,
     "tables": 1,
     "comparisons": 2,
+    "judgements": 2,
     "losses": 2,
     "preprocess": 2,
     "subspaces": 3,
