@@ -2,7 +2,7 @@
 
 from crowdmetric._version import __version__
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric
+from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, SimilarityMetric, StitchedMetric
 from crowdmetric.judgements import Judgements
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Judgements",
     "MatchedMetric",
     "PopulationMetric",
+    "SimilarityMetric",
     "StitchedMetric",
     "__version__",
 ]

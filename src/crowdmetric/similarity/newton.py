@@ -42,6 +42,8 @@ LEAST_RIDGE, MOST_RIDGE = 1e-6, 1e6
 SHORTEST_STEP = 1e-6
 # Of the quadratic over the cone, in the end and on the way there.
 ACCURATE, INACCURATE = 1e-9, 1e-6
+# Tolerance, in nats, from which on the quadratic is solved accurately.
+PRECISE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def minimize(
     penalty = _penalty(objective, strengths)
     step = step or ConeStep(objective.structure, objective.covariance)
     theta, done = start, False
-    accuracy = ACCURATE if tolerance < ROUGH else INACCURATE
+    accuracy = ACCURATE if tolerance < PRECISE else INACCURATE
     value, g, H, floor = _local(objective, penalty, theta, prior)
     for iteration in range(1, max_iterations + 1):
         target = step.solve(theta, g, H, accuracy) if in_cone else theta - np.linalg.solve(H, g)
@@ -244,7 +246,7 @@ def _log_evidence(objective: Objective, theta: Array, value: float, A: Array, st
     """
     total = -value - 0.5 * float(np.linalg.slogdet(A)[1])
     for strength, P in zip(strengths, objective.structure.ridges, strict=True):
-        total += 0.5 * float(np.trace(P)) * float(np.log(strength))
+        total += 0.5 * float(np.trace(P)) * float(np.log(max(strength, 1e-300)))
     along = objective.structure.theta(np.eye(objective.items.shape[1]))
     unit = along / np.linalg.norm(along)
     return total + 0.5 * float(np.log(max(unit @ A @ unit, 1e-300)))

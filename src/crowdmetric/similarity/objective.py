@@ -97,8 +97,11 @@ class Objective:
         D = self.distances(theta)
         n = self.structure.size
         if self.is_kept:
-            F = self.__dict__["kept_rows"]
-            H: Array = F.T @ (self.likelihood.laplacian(self.questions, D) @ F)
+            F, L = self.__dict__["kept_rows"], self.likelihood.laplacian(self.questions, D)
+            used = np.flatnonzero(np.diff(L.indptr))
+            if 2 * used.size < len(F):  # one person's questions are about a few of the pairs
+                F, L = F[used], L[used][:, used]
+            H: Array = F.T @ (L @ F)
             return 0.5 * (H + H.T)
         H = np.zeros((n, n))
         slope = self.likelihood.beta * self.likelihood.link_slope(D)
