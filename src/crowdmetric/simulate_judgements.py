@@ -85,8 +85,9 @@ def simulate_judgements(
     asked = _distinct_rows(N, width, questions, rng)
     person = np.arange(questions) % people
     pairs = asked[:, np.array(ALTERNATIVES[kind])]
-    delta = X[pairs[..., 0]] - X[pairs[..., 1]]
-    D = np.einsum("tkd,tkd->tk", np.einsum("tkd,tde->tke", delta, own[person]) if people > 1 else delta @ own[0], delta)
+    D = np.empty(pairs.shape[:2])
+    for k in range(people):
+        D[person == k] = _squares(X, own[k], pairs[person == k])
     utility = -(D if link == "squared" else np.sqrt(np.maximum(D, 0.0)))
     chosen = np.argmax(utility + rng.gumbel(size=utility.shape), axis=1)
     lapses = rng.random(questions) < lapse
@@ -105,6 +106,15 @@ def _own_metrics(M: Array, people: int, spread: float, rng: np.random.Generator)
     turn = np.eye(d) + spread * 0.5 * (E + np.swapaxes(E, 1, 2)) / np.sqrt(d)
     own: Array = L @ turn @ turn @ L.T
     return own
+
+
+def _squares(X: Array, M: Array, pairs: NDArray[np.int64]) -> Array:
+    """Return the squared distances of pairs (T, k, 2), from one product of matrices: ``x_iᵀMx_i + … − 2x_iᵀMx_j``."""
+    gram = X @ M @ X.T
+    own = np.diag(gram)
+    i, j = pairs[..., 0], pairs[..., 1]
+    D: Array = np.maximum(own[i] + own[j] - 2.0 * gram[i, j], 0.0)
+    return D
 
 
 def _distinct_rows(N: int, width: int, T: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -269,9 +269,7 @@ class SimilarityMetric(CrowdMetric):
     def _fit_structure(self, items: Array, questions: Questions, likelihood: Likelihood) -> Choice:
         stopping: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
         if self.structure == "auto":
-            return choose_structure(
-                items, questions, likelihood, folds=self.folds, seed=self.random_state, **stopping
-            )
+            return choose_structure(items, questions, likelihood, folds=self.folds, seed=self.random_state, **stopping)
         objective = Objective(items, questions, likelihood, STRUCTURES[self.structure](items.shape[1]))
         fit = fit_with_evidence(objective, **stopping)
         return Choice.given(objective, fit)
@@ -315,7 +313,9 @@ class SimilarityMetric(CrowdMetric):
         self.standard_errors_ = smat(np.sqrt(np.maximum(np.diag(self.metric_covariance_), 0.0)))
 
     def _status(self, choice: Choice, own: OwnMetrics | None) -> str:
-        done = "Solved." if choice.fit.converged else f"Stopped after {self.max_iter} iterations; raise max_iter or tol."
+        done = (
+            "Solved." if choice.fit.converged else f"Stopped after {self.max_iter} iterations; raise max_iter or tol."
+        )
         parts = [done, choice.summary()]
         parts.append(f"The answers determine {self.determined_:.1f} shape parameters.")
         if not choice.objective.likelihood.is_convex:
@@ -408,7 +408,9 @@ class SimilarityMetric(CrowdMetric):
     def score(self, judgements: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> float:
         """Return the share of answers predicted rightly; without `y` arrays name the closer option first."""
         D, table = self._squares(judgements, users)
-        counts = table.counts if y is None else read_judgements(judgements, y, users, self.items, merge=False)[1][0].counts
+        counts = (
+            table.counts if y is None else read_judgements(judgements, y, users, self.items, merge=False)[1][0].counts
+        )
         weight = np.ones(len(counts)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         right = np.take_along_axis(counts, np.argmin(D, axis=1)[:, None], axis=1)[:, 0]
         return float(weight @ right / (weight @ counts.sum(axis=1)))

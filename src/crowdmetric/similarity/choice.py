@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 FACTORS = (1.0, 4.0, 16.0, 64.0)
 # Below so many items per group there is nothing to learn about other items.
 ITEMS_PER_GROUP = 2
+# A fit without a group of items stops when a step would gain less than this per answer, in nats.
+ENOUGH = 1e-5
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,13 @@ def left_out_items(questions: Questions, n_items: int, folds: int, seed: int) ->
 
 
 def choose_structure(
-    items: Array, questions: Questions, likelihood: Likelihood, *, folds: int, seed: int, tolerance: float,
+    items: Array,
+    questions: Questions,
+    likelihood: Likelihood,
+    *,
+    folds: int,
+    seed: int,
+    tolerance: float,
     max_iterations: int,
 ) -> Choice:
     """Return the best of identity, diagonal and full, the last with off-diagonal entries held as hard as helps."""
@@ -135,9 +143,7 @@ def choose_structure(
     assert best is not None
     chosen, objective, fit = best
     if splits:
-        fit = minimize(
-            objective, fit.strengths, fit.theta, tolerance=tolerance, max_iterations=max_iterations
-        )
+        fit = minimize(objective, fit.strengths, fit.theta, tolerance=tolerance, max_iterations=max_iterations)
     return Choice(objective, fit, chosen, tuple(tried), bool(splits))
 
 
@@ -151,7 +157,8 @@ def _left_out_score(
     """Return the mean log-likelihood of answers about items left out; NaN without splits."""
     total = answers = 0.0
     for known, new in splits:
-        fit = minimize(objective.about(known), strengths, start, tolerance=ROUGH, max_iterations=20)
+        enough = max(ROUGH, ENOUGH * known.n_answers)
+        fit = minimize(objective.about(known), strengths, start, tolerance=enough, max_iterations=20)
         total -= objective.about(new).value(fit.theta)
         answers += new.n_answers
     return total / answers if answers else float("nan")

@@ -57,12 +57,12 @@ class ConeStep:
             return free
         b = H @ theta - g
         rho = self.balance * float(np.trace(H) / max(np.trace(self.R), 1e-300))
-        factor = cho_factor(_regular(H + rho * self.R))
+        factor = cho_factor(_regular(H + rho * self.R), check_finite=False)
         z = self._project(theta)
         y = np.zeros_like(theta) if self.multiplier is None else self.multiplier / rho
         size = max(float(np.linalg.norm(b)), 1e-300)
         for iteration in range(1, MAX_ITERATIONS + 1):
-            x = cho_solve(factor, b + rho * (self.R @ (z - y)))
+            x = cho_solve(factor, b + rho * (self.R @ (z - y)), check_finite=False)
             ahead = RELAXED * x + (1.0 - RELAXED) * z
             before, z = z, self._project(ahead + y)
             y = y + ahead - z
@@ -75,7 +75,7 @@ class ConeStep:
             if iteration % REBALANCED == 0 and max(primal, dual) > IMBALANCE * min(primal, dual):
                 change = 2.0 if primal > dual else 0.5
                 rho, y, self.balance = rho * change, y / change, self.balance * change
-                factor = cho_factor(_regular(H + rho * self.R))
+                factor = cho_factor(_regular(H + rho * self.R), check_finite=False)
         self.multiplier = rho * y
         return z
 

@@ -11,7 +11,7 @@ by their standard deviations there, so that L-BFGS needs few passes however the 
 The ridge ½λ‖M − cI‖² is that of `newton` with one strength for all entries. In the principal axes the information is
 about diagonal, ``h_jk = κ v_j v_k`` for variances v, with κ from the curvature along a few random directions; then
 ``γ = Σ h_jk / (h_jk + λ)`` and ``λ ← γ / ‖M − cI‖²`` as there. With full rank and a convex likelihood the optimum is
-the convex one, which the certificate of `newton` shows, c being held.
+the convex one; `_excess` estimates how far it is.
 """
 
 from __future__ import annotations
@@ -57,10 +57,9 @@ class FactoredFit:
     ridge, determined
         τ = λc², and γ.
     gap
-        NaN: without curvature there is no certificate in nats; see `stationarity`.
-    stationarity
-        Most negative eigenvalue of the gradient in M relative to its largest: zero at a global optimum of a convex
-        problem, where the gradient lies in the cone.
+        NaN: without curvature there is no certificate; see `excess`.
+    excess
+        Estimated bound on how far the optimum of a convex problem is below, in nats per answer: see `_excess`.
     converged, iterations, status
         How the iteration ended.
     """
@@ -70,7 +69,7 @@ class FactoredFit:
     ridge: float
     determined: float
     gap: float
-    stationarity: float
+    excess: float
     converged: bool
     iterations: int
     status: str
@@ -176,17 +175,17 @@ def fit_factored(
     A, converged = result.x.reshape(A.shape), bool(result.success)
     M = _metric(A, deviations)
     value = likelihood.value(questions, turned.distances(turned.items @ (A / deviations[:, None])))
-    stationarity = _stationarity(turned, A, deviations, strength)
+    excess = _excess(turned, A, deviations, strength)
     iterations += int(result.nit)
     status = f"{'Solved' if converged else 'Stopped'} after {iterations} steps by gradients alone, rank {r}."
     if not converged:
         status += " Raise max_iter."
     status += " Standard errors were not found."
     if r == d and likelihood.is_convex:
-        status += f" The gradient leaves the cone by {stationarity:.1e} of its size (0 at the optimum)."
+        status += f" The optimum is at most about {excess:.1e} nats per answer better."
     c = float(np.trace(M)) / d
     return FactoredFit(
-        axes @ M @ axes.T, value, strength * c * c, determined, float("nan"), stationarity, converged, iterations, status
+        axes @ M @ axes.T, value, strength * c * c, determined, float("nan"), excess, converged, iterations, status
     )
 
 
@@ -227,10 +226,15 @@ def _descend(
     return minimize(function, A.ravel(), jac=True, method="L-BFGS-B", options=options)
 
 
-def _stationarity(turned: FactoredObjective, A: Array, deviations: Array, strength: float) -> float:
+def _excess(turned: FactoredObjective, A: Array, deviations: Array, strength: float) -> float:
+    """Return ``⟨G, M⟩ − λ_min(G) tr M`` per answer, in the coordinates that L is scaled to, G the gradient in M.
+
+    By convexity the optimum is at most so far below, as long as its trace is not above that of M.
+    """
     L = A / deviations[:, None]
     M = L @ L.T
     M[np.diag_indices_from(M)] -= np.trace(M) / len(M)
-    G = (turned.metric_slope(L) + strength * M) * np.outer(1.0 / deviations, 1.0 / deviations)
-    values = np.linalg.eigvalsh(0.5 * (G + G.T))
-    return float(max(0.0, -values[0]) / max(float(np.abs(values).max()), 1e-300))
+    G = (turned.metric_slope(L) + strength * M) / np.outer(deviations, deviations)
+    lowest = min(0.0, float(np.linalg.eigvalsh(0.5 * (G + G.T))[0]))
+    excess = float(np.sum((G @ A) * A)) - lowest * float(np.sum(A * A))
+    return max(0.0, excess) / turned.questions.n_answers

@@ -112,12 +112,13 @@ def minimize(
     value, gradient and curvature.
     """
     penalty = _penalty(objective, strengths)
-    step = step or ConeStep(objective.structure, objective.covariance)
+    if step is None and in_cone:
+        step = ConeStep(objective.structure, objective.covariance)
     theta, done = start, False
     accuracy = ACCURATE if tolerance < PRECISE else INACCURATE
     value, g, H, floor = _local(objective, penalty, theta, prior)
     for iteration in range(1, max_iterations + 1):
-        target = step.solve(theta, g, H, accuracy) if in_cone else theta - np.linalg.solve(H, g)
+        target = step.solve(theta, g, H, accuracy) if in_cone and step is not None else theta - np.linalg.solve(H, g)
         move = target - theta
         slope = float(g @ move)
         foretold = -(slope + 0.5 * float(move @ H @ move))
@@ -134,9 +135,7 @@ def minimize(
     determined = _determined(objective, H, strengths)
     plain = objective.value(theta)
     evidence = _log_evidence(objective, theta, value, H, strengths)
-    return Fit(
-        theta, plain, likelihood_curvature, tuple(strengths), determined, gap, done, iteration, evidence
-    )
+    return Fit(theta, plain, likelihood_curvature, tuple(strengths), determined, gap, done, iteration, evidence)
 
 
 def fit_with_evidence(
@@ -157,7 +156,9 @@ def fit_with_evidence(
     for _ in range(ROUNDS if ridges else 0):
         fit = minimize(objective, strengths, theta, step=step, tolerance=max(ROUGH, tolerance), max_iterations=8)
         theta, iterations = fit.theta, iterations + fit.iterations
-        wanted = [_wanted(P, gamma, theta, _scale(objective, theta)) for P, gamma in zip(ridges, fit.determined, strict=True)]
+        wanted = [
+            _wanted(P, gamma, theta, _scale(objective, theta)) for P, gamma in zip(ridges, fit.determined, strict=True)
+        ]
         settled = fit.converged and all(
             abs(np.log(new / old)) < SETTLED for new, old in zip(wanted, strengths, strict=True)
         )
@@ -186,7 +187,10 @@ def _penalty(objective: Objective, strengths: Sequence[float]) -> Array:
 
 
 def _local(
-    objective: Objective, penalty: Array, theta: Array, prior: Callable[[Array], tuple[float, Array, Array]] | None,
+    objective: Objective,
+    penalty: Array,
+    theta: Array,
+    prior: Callable[[Array], tuple[float, Array, Array]] | None,
     floor: float | None = None,
 ) -> tuple[float, Array, Array, float]:
     """Return f, its gradient and curvature, and t."""
@@ -205,8 +209,14 @@ def _local(
 
 
 def _line_search(
-    objective: Objective, penalty: Array, prior: Callable[[Array], tuple[float, Array, Array]] | None, floor: float,
-    theta: Array, move: Array, value: float, slope: float,
+    objective: Objective,
+    penalty: Array,
+    prior: Callable[[Array], tuple[float, Array, Array]] | None,
+    floor: float,
+    theta: Array,
+    move: Array,
+    value: float,
+    slope: float,
 ) -> float:
     """Return the longest of the steps 1, ½, ¼, … that lowers f enough."""
     alpha, noise = 1.0, 1e-13 * abs(value)

@@ -48,11 +48,6 @@ class Objective:
     likelihood: Likelihood
     structure: Structure
 
-    def __post_init__(self) -> None:
-        if self.is_kept and "kept_rows" not in self.__dict__:
-            pairs = self.questions.pairs
-            self.__dict__["kept_rows"] = self.structure.rows(self.items[pairs[:, 0]] - self.items[pairs[:, 1]])
-
     @property
     def is_kept(self) -> bool:
         """Whether F fits in memory."""
@@ -67,9 +62,16 @@ class Objective:
         return self._sharing(replace(self, likelihood=likelihood))
 
     def _sharing(self, other: Objective) -> Objective:
+        other.__dict__["covariance"] = self.covariance
         if self.is_kept:
-            other.__dict__["kept_rows"] = self.__dict__["kept_rows"]
+            other.__dict__["kept_rows"] = self.kept_rows
         return other
+
+    @cached_property
+    def kept_rows(self) -> Array:
+        """F (P, n), where it fits in memory."""
+        pairs = self.questions.pairs
+        return self.structure.rows(self.items[pairs[:, 0]] - self.items[pairs[:, 1]])
 
     @cached_property
     def covariance(self) -> Array:
@@ -97,7 +99,7 @@ class Objective:
         D = self.distances(theta)
         n = self.structure.size
         if self.is_kept:
-            F, L = self.__dict__["kept_rows"], self.likelihood.laplacian(self.questions, D)
+            F, L = self.kept_rows, self.likelihood.laplacian(self.questions, D)
             used = np.flatnonzero(np.diff(L.indptr))
             if 2 * used.size < len(F):  # one person's questions are about a few of the pairs
                 F, L = F[used], L[used][:, used]
@@ -119,7 +121,7 @@ class Objective:
     def _rows(self) -> Iterator[tuple[slice, Array]]:
         """Yield parts of F, and which pairs they are of."""
         if self.is_kept:
-            yield slice(None), self.__dict__["kept_rows"]
+            yield slice(None), self.kept_rows
             return
         for part, delta in self._deltas(self.structure.size):
             yield part, self.structure.rows(delta)

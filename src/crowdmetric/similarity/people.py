@@ -33,7 +33,7 @@ ROUNDS, SETTLED = 15, 0.05
 # The first guess of the strengths, in units of 1 / (mean eigenvalue)², and what counts as no difference at all.
 FIRST_GUESS, MOST_STRENGTH = 4.0, 1e6
 # Expected decrease, in nats, at which a person's fit stops.
-TOLERANCE = 1e-3
+TOLERANCE = 1e-2
 # Values of s at which the marginal likelihood is looked at, beside 0.
 FACTORS = np.geomspace(0.02, 5.0, 400)
 # Half of the 0.9 quantile of χ² with one degree of freedom: how much a profile may fall inside a 90 % interval.
@@ -110,7 +110,7 @@ def fit_people(objective: Objective, pooled: Fit, questions: Questions, n_people
         Lambda = _weighted(strengths, groups)
         people = []
         for k in there:
-            own[k], person = _fit_person(objective.about(answered[k]), theta, own[k], Lambda, step)
+            own[k], person = _fit_person(objective.about(answered[k]), theta, own[k], Lambda, None)
             people.append(person)
         theta = _crowd(people, Lambda, ridge, theta, step)
         wanted = _wanted(people, [own[k] - theta for k in there], strengths, groups, MOST_STRENGTH / scale**2)
@@ -119,6 +119,10 @@ def fit_people(objective: Objective, pooled: Fit, questions: Questions, n_people
         if done:
             break
     spread, interval, gain = _spread(people, theta, strengths, groups)
+    # the strengths are those of Gaussian people; only the metrics that are kept must be metrics
+    Lambda = _weighted(strengths, groups)
+    for k in there:
+        own[k] = _fit_person(objective.about(answered[k]), theta, theta, Lambda, step)[0]
     everybody = np.stack([own.get(k, theta) for k in range(n_people)])
     information = ridge + sum(_weight(person, _weighted(strengths, groups)) for person in people)
     return OwnMetrics(theta, everybody, tuple(strengths), information, spread, interval, gain, done, rounds)
@@ -144,17 +148,20 @@ def _ridge(objective: Objective, pooled: Fit) -> Array:
 
 
 def _fit_person(
-    objective: Objective, theta: Array, start: Array, Lambda: Array, step: ConeStep
+    objective: Objective, theta: Array, start: Array, Lambda: Array, step: ConeStep | None
 ) -> tuple[Array, _Person]:
-    """Return one person's posterior mode, and what their answers say there."""
+    """Return one person's posterior mode, in the cone if `step` is given, and what their answers say there."""
 
     def prior(x: Array) -> tuple[float, Array, Array]:
         pulled = Lambda @ (x - theta)
         return 0.5 * float((x - theta) @ pulled), pulled, Lambda
 
     none = [0.0] * len(objective.structure.ridges)
-    step.multiplier = None  # somebody else's
-    fit = minimize(objective, none, start, step=step, tolerance=TOLERANCE, max_iterations=20, prior=prior)
+    if step is not None:
+        step.multiplier = None  # it is somebody else's
+    fit = minimize(
+        objective, none, start, step=step, in_cone=step is not None, tolerance=TOLERANCE, max_iterations=20, prior=prior
+    )
     g = objective.slope(fit.theta)[1]
     return fit.theta, _Person(fit.curvature, fit.curvature @ fit.theta - g)
 

@@ -112,7 +112,9 @@ def _pooled(table: Judgements) -> Judgements:
     if table.n_people == 1:
         return table
     nobody = np.zeros(len(table), dtype=np.int64)
-    return Judgements(table.kind, table.items, table.counts, nobody, np.zeros(1, dtype=np.int64), table.item_ids).merged()
+    return Judgements(
+        table.kind, table.items, table.counts, nobody, np.zeros(1, dtype=np.int64), table.item_ids
+    ).merged()
 
 
 def _codes(pairs: NDArray[np.int64], n_items: int) -> NDArray[np.int64]:
