@@ -127,8 +127,8 @@ def predict_similarity(options: Namespace, model: SavedModel) -> None:
     estimator = model.estimator()
     if not isinstance(estimator, SimilarityMetric):
         raise UsageError(
-            f"{options.comparisons} holds similarity judgements, but {options.model} was fitted to comparisons; predict "
-            "with a model fitted to judgements"
+            f"{options.comparisons} holds similarity judgements, but {options.model} was fitted to comparisons; "
+            "predict with a model fitted to judgements"
         )
     table = read_columns(options.comparisons)
     columns = name_judgements(table)

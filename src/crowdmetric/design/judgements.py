@@ -69,8 +69,8 @@ def plan_judgements(
     values = np.linalg.eigvalsh(A)
     if values[0] <= 1e-12 * values[-1]:
         raise DataError(
-            "the planned questions do not reveal the whole metric, so that its error is not bounded; ask more questions "
-            "or about more items (diagnose_judgements says what is missing)"
+            "the planned questions do not reveal the whole metric, so that its error is not bounded; ask more "
+            "questions or about more items (diagnose_judgements says what is missing)"
         )
     error = float(np.sqrt(np.sum(1.0 / values)) / np.linalg.norm(theta))
     return JudgementPlan(judgements.n_answers, error)

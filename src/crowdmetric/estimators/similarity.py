@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any, Self
 
@@ -257,7 +258,7 @@ class SimilarityMetric(CrowdMetric):
             D = choice.objective.distances(choice.fit.theta)
             before = likelihood.lapse
             found = minimize_scalar(
-                lambda rate, D=D: replace(likelihood, lapse=rate).value(questions, D), bounds=(0.0, LARGEST_LAPSE),
+                partial(_value_with_lapse, likelihood, questions, D), bounds=(0.0, LARGEST_LAPSE),
                 method="bounded", options={"xatol": 1e-5},
             )  # fmt: skip
             likelihood = replace(likelihood, lapse=float(found.x) if found.x > 1e-4 else 0.0)
@@ -359,10 +360,10 @@ class SimilarityMetric(CrowdMetric):
 
     # ------------------------------------------------------------------------------------- predictions
 
-    def fit_transform(self, judgements: Any, y: Any = None, **fit_params: Any) -> Array:
+    def fit_transform(self, pairs: Any, y: Any = None, **fit_params: Any) -> Array:
         """Learn from the judgements and return the items in the new coordinates, (N, d)."""
-        self.fit(judgements, y, **fit_params)
-        return self.transform(read_judgements(judgements, y, None, self.items, merge=False)[0])
+        self.fit(pairs, y, **fit_params)
+        return self.transform(read_judgements(pairs, y, None, self.items, merge=False)[0])
 
     def _squares(self, judgements: Any, users: Any) -> tuple[Array, Judgements]:
         """Return the squared distances (T, k) of the pairs to choose from, in everybody's own metric if known."""
@@ -408,12 +409,16 @@ class SimilarityMetric(CrowdMetric):
     def score(self, judgements: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> float:
         """Return the share of answers predicted rightly; without `y` arrays name the closer option first."""
         D, table = self._squares(judgements, users)
-        counts = (
-            table.counts if y is None else read_judgements(judgements, y, users, self.items, merge=False)[1][0].counts
-        )
+        if y is not None:
+            table = read_judgements(judgements, y, users, self.items, merge=False)[1][0]
+        counts = table.counts
         weight = np.ones(len(counts)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         right = np.take_along_axis(counts, np.argmin(D, axis=1)[:, None], axis=1)[:, 0]
         return float(weight @ right / (weight @ counts.sum(axis=1)))
+
+
+def _value_with_lapse(likelihood: Likelihood, questions: Questions, D: Array, lapse: float) -> float:
+    return replace(likelihood, lapse=lapse).value(questions, D)
 
 
 def _people(tables: tuple[Judgements, ...]) -> NDArray[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ __all__ = ["read_judgements"]
 
 Array = NDArray[np.float64]
 
-MAKERS = {3: Judgements.from_triplets, 4: Judgements.from_quadruplets}
+MAKERS: dict[int, Callable[..., Judgements]] = {3: Judgements.from_triplets, 4: Judgements.from_quadruplets}
 
 
 def read_judgements(
@@ -77,7 +77,8 @@ def _distinct_vectors(array: NDArray[Any], items: ArrayLike | None) -> tuple[Arr
     vectors = check_items(array.reshape(-1, array.shape[2]))
     if items is not None and vectors.shape[1] != np.shape(items)[1]:
         raise DataError(
-            f"judgements hold vectors of {vectors.shape[1]} features, but items have {np.shape(items)[1]}; use one space"
+            f"judgements hold vectors of {vectors.shape[1]} features, but items have {np.shape(items)[1]}; "
+            "use one space"
         )
     distinct, rows = np.unique(vectors, axis=0, return_inverse=True)
     return distinct, rows.reshape(array.shape[:2]).astype(np.int64)

@@ -256,7 +256,7 @@ def evaluate_similarity(
             results.append(_result(X, judgements, split, model, masks, cluster, options))
             if after_fit is not None:
                 after_fit(f"{split}: {model}")
-    notes = ()
+    notes: tuple[str, ...] = ()
     if looks_ranked(judgements):
         notes = (
             "The judgements of one person about one anchor never contradict each other, as if cut from a ranking: they "
@@ -290,9 +290,8 @@ def _result(
 def _fit(X: Array, judgements: Judgements, model: str, options: dict[str, Any]) -> SimilarityMetric:
     if model == "embedding":  # coordinates of items are a metric of which item it is
         N = len(X)
-        return SimilarityMetric(np.eye(N), rank=min(EMBEDDING_RANK, N), link=options.get("link", "squared")).fit(
-            judgements
-        )
+        link = options.get("link", "squared")
+        return SimilarityMetric(np.eye(N), rank=min(EMBEDDING_RANK, N), link=link).fit(judgements)
     given = {"uncertainty": False} | options | SIMILARITY_MODELS[model]
     return SimilarityMetric(X, **given).fit(judgements)
 

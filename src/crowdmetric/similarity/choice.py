@@ -44,12 +44,15 @@ class Candidate:
         Mean log-likelihood of an answer about items left out; NaN where that cannot be found.
     log_evidence
         Of the fit to all answers.
+    scores
+        The same as `score`, for each group of items left out.
     """
 
     structure: str
     factor: float
     score: float
     log_evidence: float
+    scores: tuple[float, ...] = ()
 
     def summary(self) -> str:
         """Return it in a few words."""
@@ -127,19 +130,13 @@ def choose_structure(
     for name in ("identity", "diagonal", "full"):
         objective = Objective(items, questions, likelihood, STRUCTURES[name](d))
         step = ConeStep(objective.structure, objective.covariance)
-        stopping = {"tolerance": max(tolerance, ROUGH) if splits else tolerance, "max_iterations": max_iterations}
-        fit = fit_with_evidence(objective, step=step, **stopping)
-        last = -np.inf
-        for factor in FACTORS if name == "full" and splits else (1.0,):
-            strengths = (*fit.strengths[:1], *(factor * strength for strength in fit.strengths[1:]))
-            score = _left_out_score(objective, strengths, fit.theta, splits)
-            candidate = Candidate(name, factor, score, fit.log_evidence)
-            tried.append(candidate)
-            if best is None or _merit(candidate) > _merit(best[0]):
-                best = candidate, objective, Fit(**(fit.__dict__ | {"strengths": strengths}))
-            if score <= last:
-                break
-            last = score
+        enough = max(tolerance, ROUGH) if splits else tolerance
+        fit = fit_with_evidence(objective, step=step, tolerance=enough, max_iterations=max_iterations)
+        found = _candidates(objective, fit, splits)
+        tried += [candidate for candidate, _ in found]
+        candidate, strengths = _hardest_of_the_best(found)
+        if best is None or _merit(candidate) > _merit(best[0]):
+            best = candidate, objective, Fit(**(fit.__dict__ | {"strengths": strengths}))
     assert best is not None
     chosen, objective, fit = best
     if splits:
@@ -147,18 +144,45 @@ def choose_structure(
     return Choice(objective, fit, chosen, tuple(tried), bool(splits))
 
 
+def _candidates(
+    objective: Objective, fit: Fit, splits: list[tuple[Questions, Questions]]
+) -> list[tuple[Candidate, tuple[float, ...]]]:
+    """Return one structure with its strengths, off-diagonal entries held harder and harder while that helps."""
+    found: list[tuple[Candidate, tuple[float, ...]]] = []
+    for factor in FACTORS if splits and len(fit.strengths) > 1 else (1.0,):
+        strengths = (*fit.strengths[:1], *(factor * strength for strength in fit.strengths[1:]))
+        scores, weights = _left_out_scores(objective, strengths, fit.theta, splits)
+        score = float(np.average(scores, weights=weights)) if splits else float("nan")
+        found.append((Candidate(objective.structure.name, factor, score, fit.log_evidence, tuple(scores)), strengths))
+        if len(found) > 1 and score <= found[-2][0].score:
+            break
+    return found
+
+
+def _hardest_of_the_best(
+    found: list[tuple[Candidate, tuple[float, ...]]],
+) -> tuple[Candidate, tuple[float, ...]]:
+    """Return the candidate held hardest of those that are within one standard error of the best."""
+    best = max(found, key=lambda pair: _merit(pair[0]))
+    for candidate, strengths in reversed(found):
+        behind = np.subtract(best[0].scores, candidate.scores)
+        if behind.size > 1 and behind.mean() <= behind.std(ddof=1) / np.sqrt(behind.size):
+            return candidate, strengths
+    return best
+
+
 def _merit(candidate: Candidate) -> float:
     return candidate.log_evidence if np.isnan(candidate.score) else candidate.score
 
 
-def _left_out_score(
+def _left_out_scores(
     objective: Objective, strengths: tuple[float, ...], start: Array, splits: list[tuple[Questions, Questions]]
-) -> float:
-    """Return the mean log-likelihood of answers about items left out; NaN without splits."""
-    total = answers = 0.0
+) -> tuple[list[float], list[float]]:
+    """Return the mean log-likelihood of answers about each group of items left out, and how many there are."""
+    scores, answers = [], []
     for known, new in splits:
         enough = max(ROUGH, ENOUGH * known.n_answers)
         fit = minimize(objective.about(known), strengths, start, tolerance=enough, max_iterations=20)
-        total -= objective.about(new).value(fit.theta)
-        answers += new.n_answers
-    return total / answers if answers else float("nan")
+        answers.append(new.n_answers)
+        scores.append(-objective.about(new).value(fit.theta) / new.n_answers)
+    return scores, answers

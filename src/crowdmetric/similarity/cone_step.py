@@ -6,7 +6,8 @@
 
 by the alternating direction method of multipliers. Its metric is ``ρ R`` with R the shape that the curvature would
 have for Gaussian items of the same covariance (`Structure.scaling`), so that few iterations are needed however the
-features are correlated. The multiplier and the balance ρ are kept between steps: the next Newton step starts where this one ended.
+features are correlated. The multiplier and the balance ρ are kept between steps: the next Newton
+step starts where this one ended.
 """
 
 from __future__ import annotations

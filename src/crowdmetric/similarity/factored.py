@@ -17,6 +17,7 @@ the convex one; `_excess` estimates how far it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -208,7 +209,7 @@ def _start(turned: FactoredObjective, deviations: Array, r: int, seed: int) -> A
 
 def _descend(
     turned: FactoredObjective, A: Array, deviations: Array, strength: float, accuracy: float, steps: int
-) -> object:
+) -> Any:
     """Return the result of L-BFGS on the penalized objective, per answer."""
     answers = turned.questions.n_answers
 

@@ -114,16 +114,20 @@ def minimize(
     penalty = _penalty(objective, strengths)
     if step is None and in_cone:
         step = ConeStep(objective.structure, objective.covariance)
-    theta, done = start, False
+    theta, done, steps = start, False, 0
     accuracy = ACCURATE if tolerance < PRECISE else INACCURATE
     value, g, H, floor = _local(objective, penalty, theta, prior)
-    for iteration in range(1, max_iterations + 1):
+    while steps < max_iterations:
+        steps += 1
         target = step.solve(theta, g, H, accuracy) if in_cone and step is not None else theta - np.linalg.solve(H, g)
         move = target - theta
         slope = float(g @ move)
         foretold = -(slope + 0.5 * float(move @ H @ move))
         if foretold < tolerance:
             done = True
+            if in_cone and tolerance < PRECISE:  # one more step costs little and makes the certificate tight
+                theta = target
+                value, g, H, floor = _local(objective, penalty, theta, prior, floor)
             break
         alpha = _line_search(objective, penalty, prior, floor, theta, move, value, slope)
         if alpha < SHORTEST_STEP:
@@ -135,7 +139,7 @@ def minimize(
     determined = _determined(objective, H, strengths)
     plain = objective.value(theta)
     evidence = _log_evidence(objective, theta, value, H, strengths)
-    return Fit(theta, plain, likelihood_curvature, tuple(strengths), determined, gap, done, iteration, evidence)
+    return Fit(theta, plain, likelihood_curvature, tuple(strengths), determined, gap, done, steps, evidence)
 
 
 def fit_with_evidence(
@@ -254,9 +258,9 @@ def _log_evidence(objective: Objective, theta: Array, value: float, A: Array, st
 
     The last term takes out what every structure pays for the scale, so that structures can be compared.
     """
-    total = -value - 0.5 * float(np.linalg.slogdet(A)[1])
+    total: float = -value - 0.5 * float(np.linalg.slogdet(A)[1])
     for strength, P in zip(strengths, objective.structure.ridges, strict=True):
         total += 0.5 * float(np.trace(P)) * float(np.log(max(strength, 1e-300)))
     along = objective.structure.theta(np.eye(objective.items.shape[1]))
     unit = along / np.linalg.norm(along)
-    return total + 0.5 * float(np.log(max(unit @ A @ unit, 1e-300)))
+    return total + 0.5 * float(np.log(max(float(unit @ A @ unit), 1e-300)))

@@ -105,8 +105,9 @@ def fit_people(objective: Objective, pooled: Fit, questions: Questions, n_people
     there = [k for k in range(n_people) if answered[k].asked]
     theta, own = pooled.theta, {k: pooled.theta for k in there}
     people: list[_Person] = []
-    done = False
-    for rounds in range(1, ROUNDS + 1):
+    done, rounds = False, 0
+    while not done and rounds < ROUNDS:
+        rounds += 1
         Lambda = _weighted(strengths, groups)
         people = []
         for k in there:
@@ -116,8 +117,6 @@ def fit_people(objective: Objective, pooled: Fit, questions: Questions, n_people
         wanted = _wanted(people, [own[k] - theta for k in there], strengths, groups, MOST_STRENGTH / scale**2)
         done = all(abs(np.log(new / old)) < SETTLED for new, old in zip(wanted, strengths, strict=True))
         strengths = wanted
-        if done:
-            break
     spread, interval, gain = _spread(people, theta, strengths, groups)
     # the strengths are those of Gaussian people; only the metrics that are kept must be metrics
     Lambda = _weighted(strengths, groups)

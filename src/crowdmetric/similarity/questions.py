@@ -74,7 +74,7 @@ class Questions:
 
     def split_by_items(self, group: NDArray[np.bool_]) -> tuple[Questions, Questions]:
         """Return the questions about none of a group (N,) of items, and those about at least one."""
-        touches = [group[self.items_of(block)].any(axis=1) for block in self.asked]
+        touches: list[NDArray[np.bool_]] = [np.asarray(group[self.items_of(block)].any(axis=1)) for block in self.asked]
         return self._where([~t for t in touches]), self._where(touches)
 
     def of_person(self, person: int) -> Questions:

@@ -6,6 +6,8 @@ answers leave some direction undetermined, or would be explained without any dou
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,7 +39,7 @@ def symmetric_fit(objective: Objective, fit: Fit, own: OwnMetrics | None) -> tup
             full = fit_with_evidence(objective, tolerance=TOLERANCE)
             start, strengths = full.theta, full.strengths
         none = (0.0,) * len(structure.ridges)
-        options = {"in_cone": False, "tolerance": TOLERANCE, "max_iterations": 30}
+        options: dict[str, Any] = {"in_cone": False, "tolerance": TOLERANCE, "max_iterations": 30}
         free = minimize(objective, none, start, **options) if _determined(objective.curvature(start)) else None
         if free is None or not free.converged or not _determined(free.curvature):
             free = minimize(objective, strengths, start, **options)
