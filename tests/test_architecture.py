@@ -42,6 +42,7 @@ ROW = {
     "theory": 8,
     "design": 9,
     "intervals": 8,
+    "agreement": 8,
     "locate": 8,
     "evaluate": 8,
     "persist": 8,

@@ -149,9 +149,10 @@ def _candidates(
 ) -> list[tuple[Candidate, tuple[float, ...]]]:
     """Return one structure with its strengths, off-diagonal entries held harder and harder while that helps."""
     found: list[tuple[Candidate, tuple[float, ...]]] = []
+    starts = [fit.theta for _ in splits]
     for factor in FACTORS if splits and len(fit.strengths) > 1 else (1.0,):
         strengths = (*fit.strengths[:1], *(factor * strength for strength in fit.strengths[1:]))
-        scores, weights = _left_out_scores(objective, strengths, fit.theta, splits)
+        scores, weights = _left_out_scores(objective, strengths, starts, splits)
         score = float(np.average(scores, weights=weights)) if splits else float("nan")
         found.append((Candidate(objective.structure.name, factor, score, fit.log_evidence, tuple(scores)), strengths))
         if len(found) > 1 and score <= found[-2][0].score:
@@ -176,13 +177,17 @@ def _merit(candidate: Candidate) -> float:
 
 
 def _left_out_scores(
-    objective: Objective, strengths: tuple[float, ...], start: Array, splits: list[tuple[Questions, Questions]]
+    objective: Objective, strengths: tuple[float, ...], starts: list[Array], splits: list[tuple[Questions, Questions]]
 ) -> tuple[list[float], list[float]]:
-    """Return the mean log-likelihood of answers about each group of items left out, and how many there are."""
+    """Return the mean log-likelihood of answers about each group of items left out, and how many there are.
+
+    `starts` has where to begin for each group, and is given where the fit ended: the next strengths begin there.
+    """
     scores, answers = [], []
-    for known, new in splits:
+    for place, (known, new) in enumerate(splits):
         enough = max(ROUGH, ENOUGH * known.n_answers)
-        fit = minimize(objective.about(known), strengths, start, tolerance=enough, max_iterations=20)
+        fit = minimize(objective.about(known), strengths, starts[place], tolerance=enough, max_iterations=20)
+        starts[place] = fit.theta
         answers.append(new.n_answers)
         scores.append(-objective.about(new).value(fit.theta) / new.n_answers)
     return scores, answers
