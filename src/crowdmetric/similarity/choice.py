@@ -132,7 +132,7 @@ def choose_structure(
         step = ConeStep(objective.structure, objective.covariance)
         enough = max(tolerance, ROUGH) if splits else tolerance
         fit = fit_with_evidence(objective, step=step, tolerance=enough, max_iterations=max_iterations)
-        found = _candidates(objective, fit, splits)
+        found = _candidates(objective, fit, splits, step)
         tried += [candidate for candidate, _ in found]
         candidate, strengths = _hardest_of_the_best(found)
         if best is None or _merit(candidate) > _merit(best[0]):
@@ -145,14 +145,14 @@ def choose_structure(
 
 
 def _candidates(
-    objective: Objective, fit: Fit, splits: list[tuple[Questions, Questions]]
+    objective: Objective, fit: Fit, splits: list[tuple[Questions, Questions]], step: ConeStep
 ) -> list[tuple[Candidate, tuple[float, ...]]]:
     """Return one structure with its strengths, off-diagonal entries held harder and harder while that helps."""
     found: list[tuple[Candidate, tuple[float, ...]]] = []
     starts = [fit.theta for _ in splits]
     for factor in FACTORS if splits and len(fit.strengths) > 1 else (1.0,):
         strengths = (*fit.strengths[:1], *(factor * strength for strength in fit.strengths[1:]))
-        scores, weights = _left_out_scores(objective, strengths, starts, splits)
+        scores, weights = _left_out_scores(objective, strengths, starts, splits, step)
         score = float(np.average(scores, weights=weights)) if splits else float("nan")
         found.append((Candidate(objective.structure.name, factor, score, fit.log_evidence, tuple(scores)), strengths))
         if len(found) > 1 and score <= found[-2][0].score:
@@ -177,7 +177,11 @@ def _merit(candidate: Candidate) -> float:
 
 
 def _left_out_scores(
-    objective: Objective, strengths: tuple[float, ...], starts: list[Array], splits: list[tuple[Questions, Questions]]
+    objective: Objective,
+    strengths: tuple[float, ...],
+    starts: list[Array],
+    splits: list[tuple[Questions, Questions]],
+    step: ConeStep,
 ) -> tuple[list[float], list[float]]:
     """Return the mean log-likelihood of answers about each group of items left out, and how many there are.
 
@@ -186,7 +190,7 @@ def _left_out_scores(
     scores, answers = [], []
     for place, (known, new) in enumerate(splits):
         enough = max(ROUGH, ENOUGH * known.n_answers)
-        fit = minimize(objective.about(known), strengths, starts[place], tolerance=enough, max_iterations=20)
+        fit = minimize(objective.about(known), strengths, starts[place], step=step, tolerance=enough, max_iterations=20)
         starts[place] = fit.theta
         answers.append(new.n_answers)
         scores.append(-objective.about(new).value(fit.theta) / new.n_answers)

@@ -131,6 +131,9 @@ class Likelihood:
             rows += [i, j, i, j]
             columns += [i, j, j, i]
             weights += [w, w, -w, -w]
-        slope = sparse.diags(self.beta * self.link_slope(D))
-        L = sparse.coo_matrix((np.concatenate(weights), (np.concatenate(rows), np.concatenate(columns))), shape=(P, P))
-        return (slope @ L.tocsr() @ slope).tocsr()
+        places = np.concatenate(rows), np.concatenate(columns)
+        L = self.beta**2 * sparse.csr_matrix((np.concatenate(weights), places), shape=(P, P))
+        if self.link == "squared":
+            return L
+        slope = sparse.diags(self.link_slope(D))
+        return (slope @ L @ slope).tocsr()
