@@ -34,11 +34,11 @@ Array = NDArray[np.float64]
 # Share of all pairs of items from which on distances are found by one product of matrices.
 DENSE = 0.1
 # Rounds in which the strength of the ridge and the metric are found in turn, and the change at which it has settled.
-ROUNDS, SETTLED = 6, 0.2
+ROUNDS, SETTLED = 4, 0.3
 # L-BFGS: remembered steps, relative decrease at which it stops on the way and in the end.
-MEMORY, ROUGH, FINE = 10, 1e-5, 1e-8
+MEMORY, ROUGH, FINE = 10, 1e-4, 1e-7
 # Steps of a round on the way.
-ROUGH_STEPS = 15
+ROUGH_STEPS = 10
 # Random directions along which the curvature is measured.
 PROBES = 8
 # Variances below this share of the mean count as this in the scaling of L.
