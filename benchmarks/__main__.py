@@ -35,6 +35,7 @@ NAMES = {
     "real": "which model predicts real people, on eight sets of answers (takes options: real --help)",
     "scaling": "a pass over people as people, answers and features grow, on one thread and on two",
     "cluster": "a population fit on a Dask cluster of one and of two workers (needs dask.distributed)",
+    "similarity": "similarity judgements: real people, time, coverage, promised error (some minutes)",
     "stitching": "stage 2 alone in 200 dimensions with 25,000 lines",
 }
 

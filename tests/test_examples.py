@@ -59,6 +59,12 @@ def test_a_layer_on_an_embedding_finds_the_crowds_neighbours(capsys) -> None:
     assert "a layer from 384 to 3 numbers" in capsys.readouterr().out
 
 
+def test_judgements_align_an_embedding(capsys) -> None:
+    accuracy = run("similarity_head")
+    assert accuracy["chosen"] > accuracy["euclid"] + 0.1
+    assert "the head maps 64 numbers to 3" in capsys.readouterr().out
+
+
 def test_every_example_is_run_here_or_by_the_demo_and_is_in_the_readme() -> None:
     tested = Path(__file__).read_text(encoding="utf-8")
     readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")

@@ -2,6 +2,16 @@
 
 from crowdmetric._version import __version__
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric
+from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, SimilarityMetric, StitchedMetric
+from crowdmetric.judgements import Judgements
 
-__all__ = ["Comparisons", "IdealPointMetric", "MatchedMetric", "PopulationMetric", "StitchedMetric", "__version__"]
+__all__ = [
+    "Comparisons",
+    "IdealPointMetric",
+    "Judgements",
+    "MatchedMetric",
+    "PopulationMetric",
+    "SimilarityMetric",
+    "StitchedMetric",
+    "__version__",
+]

@@ -22,9 +22,9 @@ from crowdmetric.tables import (
     Source,
     canonical_columns,
     code_answers,
+    known_items,
     matching_files,
     read_columns,
-    read_items,
     to_arrow,
     to_pandas,
     to_polars,
@@ -142,7 +142,7 @@ class Comparisons:
         for name in ("user", "left", "right"):
             if name not in columns:
                 raise DataError(f"{name} is missing; who compared which two items is needed in every row")
-        known = _known_items(items, n_items, item_ids)
+        known = known_items(items, n_items, item_ids)
         return cls(*code_answers(columns, known, user_ids, on_bad))
 
     @classmethod
@@ -174,7 +174,7 @@ class Comparisons:
             As in `from_arrays`.
         """
         columns = canonical_columns(read_columns(table), {"user": user, "left": left, "right": right})
-        known = _known_items(items, n_items, item_ids)
+        known = known_items(items, n_items, item_ids)
         return cls(*code_answers(columns, known, user_ids, on_bad))
 
     @classmethod
@@ -414,22 +414,7 @@ def _scan(
     on_bad: OnBad = "drop",
     scratch: str | os.PathLike[str] | None = None,
 ) -> ComparisonScan:
-    known = _known_items(items, n_items, item_ids)
+    known = known_items(items, n_items, item_ids)
     if known is None:
         raise DataError("a scan must know the items before it reads the answers; pass items=, n_items= or item_ids=")
     return ComparisonScan(source, known, {"user": user, "left": left, "right": right}, on_bad, scratch)
-
-
-def _known_items(items: Any, n_items: int | None, item_ids: Any) -> Column | None:
-    """Return the ids ``(N,)`` that comparisons may name, or None if they were not given."""
-    options = {"items": items, "n_items": n_items, "item_ids": item_ids}
-    given = [name for name, value in options.items() if value is not None]
-    if len(given) > 1:
-        raise DataError(f"{' and '.join(given)} both say which items there are; give one of them")
-    if items is not None:
-        return read_items(items).ids
-    if item_ids is not None:
-        return unique_ids(item_ids, "item_ids")
-    if n_items is not None and n_items < 1:
-        raise DataError(f"n_items is {n_items}, but comparisons need at least one item")
-    return None if n_items is None else np.arange(n_items, dtype=np.int64)

@@ -365,7 +365,7 @@ def _parameters(estimator: CrowdMetric) -> tuple[dict[str, Any], list[str]]:
     """Return the constructor's parameters that JSON can hold, and the names of those left out."""
     parameters = estimator.get_params(deep=False)
     parameters.pop("items")
-    loss = parameters["loss"]
+    loss = parameters.get("loss", "logistic")  # a similarity metric has no choice of losses
     if not isinstance(loss, str):
         parameters["loss"], parameters["beta"] = _name_of_loss(loss), getattr(loss, "beta", 1.0)
     parameters = {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}

@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 
 from crowdmetric.commands.base import Command, note
 from crowdmetric.commands.scans import scan_answers
+from crowdmetric.commands.similarity import diagnose_similarity, holds_judgements
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.identifiability import diagnose, plan_diagnosis
 from crowdmetric.progress import show_progress
@@ -23,6 +24,9 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> None:
+    if options.memory is None and holds_judgements(options.comparisons):
+        diagnose_similarity(options)
+        return
     items = read_items(options.items)
     answers: Comparisons | ComparisonScan
     if options.memory is None:

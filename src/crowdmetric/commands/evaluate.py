@@ -10,6 +10,7 @@ from typing import Any
 from crowdmetric.commands.base import Command, UsageError, note
 from crowdmetric.commands.item_tables import read_labels
 from crowdmetric.commands.scans import scan_answers
+from crowdmetric.commands.similarity import evaluate_judgements, holds_judgements
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import MissingExtraError
 from crowdmetric.evaluate import MODELS, SPLITS, Evaluation, evaluate, plan_evaluation
@@ -53,6 +54,9 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> None:
+    if options.memory is None and holds_judgements(options.comparisons):
+        evaluate_judgements(options)
+        return
     models = None if options.models is None else [name.strip() for name in options.models.split(",") if name.strip()]
     if options.labels is None and models is not None and "stitched" in models:
         raise UsageError("--models stitched needs --labels, which say which subspace an item lies in")

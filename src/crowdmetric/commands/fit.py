@@ -16,6 +16,7 @@ from crowdmetric.commands.fit_choice import choose_estimator, choose_law, popula
 from crowdmetric.commands.fit_findings import diagnosed, evaluated, saved_as
 from crowdmetric.commands.fit_options import ESTIMATORS, add_arguments, parameters_of, preprocessing_of, ridge_of
 from crowdmetric.commands.item_tables import read_labels, read_names
+from crowdmetric.commands.similarity import fit_similarity, holds_judgements
 from crowdmetric.commands.streamed import fit_streamed, fit_telling
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.folders import check_target
@@ -29,6 +30,9 @@ __all__ = ["FIT"]
 
 
 def _run(options: Namespace) -> None:
+    if holds_judgements(options.comparisons):
+        fit_similarity(options)
+        return
     options.ridge = ridge_of(options.ridge)
     name, reason = choose_estimator(options)
     parameters = parameters_of(options, name)

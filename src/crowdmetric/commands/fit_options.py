@@ -13,6 +13,8 @@ from crowdmetric.estimators.population import INTEGRATIONS
 from crowdmetric.losses import LOSSES, get_loss
 from crowdmetric.persist import REPORT
 from crowdmetric.preprocess import ItemMap
+from crowdmetric.similarity.likelihood import LINKS
+from crowdmetric.similarity.structures import STRUCTURES as STRUCTURES_OF_A_METRIC
 from crowdmetric.solvers.bounds import BOUNDS
 from crowdmetric.stitch import METHODS
 from crowdmetric.users.population import STRUCTURES
@@ -51,6 +53,11 @@ PASSED = {
     "memory": "memory",
     "checkpoint": "checkpoint",
     "seed": "random_state",
+    # of similarity judgements; the other estimators refuse them
+    "structure": "structure",
+    "link": "link",
+    "lapse": "lapse",
+    "own": "people",
 }
 
 
@@ -109,6 +116,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--tolerance", type=float, metavar="X", help="mismatch of matched questions (default: 1e-5)")
     add("--constraint", choices=CONSTRAINTS, help="of a matched or population metric (default: psd)")
     add("--ridge", metavar="X", help="penalty: a number, or (population, the default there) 'evidence'; 0: none")
+    add("--structure", choices=("auto", *STRUCTURES_OF_A_METRIC), help="of a metric from judgements (default: auto)")
+    add("--link", choices=(*LINKS, "auto"), help="whether people compare squared distances or distances, of judgements")
+    add("--lapse", metavar="X", help="share of judgements given without looking: a number, 'estimate' or 'checks'")
+    add("--own", action="store_true", default=None, help="everybody's own metric, from judgements of several people")
     add("--tol", type=float, help="gap at which to stop (default: 1e-8 certified; population: 1e-4 nats)")
     add("--max-iter", type=int, metavar="N", help="iterations at most (default: 200)")
     add("--seed", type=int, help="of folds that choose bounds, and of starts (default: 0)")

@@ -10,6 +10,7 @@ import numpy as np
 
 from crowdmetric.commands.aligned import NAMES, align
 from crowdmetric.commands.base import Command, note
+from crowdmetric.commands.similarity import holds_judgements, predict_similarity
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError, DroppedRowsWarning, ModelFileError
 from crowdmetric.estimators.base import CrowdMetric
@@ -30,6 +31,9 @@ def _run(options: Namespace) -> None:
     model = load_model(options.model)
     if model.items is None:
         raise ModelFileError(f"{options.model} was saved without items; fit it to a catalogue of items")
+    if holds_judgements(options.comparisons):
+        predict_similarity(options, model)
+        return
     estimator = model.estimator()
     table = canonical_columns(read_columns(options.comparisons), NAMES)
     known_items, known_users = align(table, model)

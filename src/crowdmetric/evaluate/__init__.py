@@ -14,6 +14,7 @@
     verdict.py      sentences that follow, and the rules behind them
     evaluation.py   the table, differences and their errors
     run.py          fit and score
+    similarity.py   the same for similarity judgements
 """
 
 from __future__ import annotations
@@ -26,11 +27,19 @@ from crowdmetric.evaluate.models import MODELS
 from crowdmetric.evaluate.popularity import BradleyTerry
 from crowdmetric.evaluate.quadratic import PooledQuadratic
 from crowdmetric.evaluate.run import evaluate, plan_evaluation
+from crowdmetric.evaluate.similarity import (
+    SIMILARITY_MODELS,
+    SIMILARITY_SPLITS,
+    SimilarityEvaluation,
+    evaluate_similarity,
+)
 from crowdmetric.evaluate.splits import SPLITS, Plan, Split, split
 from crowdmetric.evaluate.verdict import Difference
 
 __all__ = [
     "MODELS",
+    "SIMILARITY_MODELS",
+    "SIMILARITY_SPLITS",
     "SPLITS",
     "BradleyTerry",
     "CrowdModel",
@@ -42,8 +51,10 @@ __all__ = [
     "Plan",
     "PooledQuadratic",
     "Result",
+    "SimilarityEvaluation",
     "Split",
     "evaluate",
+    "evaluate_similarity",
     "plan_evaluation",
     "split",
 ]

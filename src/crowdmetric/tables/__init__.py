@@ -6,6 +6,7 @@
     files.py      CSV, Parquet, pandas, Polars and Arrow <-> columns
     items.py      columns -> items with ids and features
     answers.py    columns -> coded answers, and a count of what could not be used
+    judged.py     columns -> coded similarity judgements
     sources.py    files larger than memory -> batches of columns
     spool.py      coded answers grouped by person, on disk
     scan.py       the two together: answers that stay on disk
@@ -25,7 +26,8 @@ from crowdmetric.tables.files import (
     write_columns,
     write_csv,
 )
-from crowdmetric.tables.items import Items, read_items
+from crowdmetric.tables.items import Items, known_items, read_items
+from crowdmetric.tables.judged import CodedJudgements, code_judgements, has_answers, judgement_kind, name_judgements
 from crowdmetric.tables.sampling import is_drawn
 from crowdmetric.tables.scan import ComparisonScan
 from crowdmetric.tables.sources import CsvSource, DatasetSource, ParquetSource, Source, matching_files
@@ -33,6 +35,7 @@ from crowdmetric.tables.spool import SpoolChunk
 
 __all__ = [
     "CodedAnswers",
+    "CodedJudgements",
     "Column",
     "Columns",
     "ComparisonScan",
@@ -46,8 +49,13 @@ __all__ = [
     "as_ids",
     "canonical_columns",
     "code_answers",
+    "code_judgements",
+    "has_answers",
     "is_drawn",
+    "judgement_kind",
+    "known_items",
     "matching_files",
+    "name_judgements",
     "read_columns",
     "read_items",
     "to_arrow",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -30,7 +30,17 @@ __all__ = [
     "Sieve",
     "canonical_columns",
     "code_answers",
+    "code_known",
+    "distinct",
     "find_column",
+    "found_items",
+    "numbers_of",
+    "places_of",
+    "present_ids",
+    "read_choice",
+    "read_probability",
+    "read_response",
+    "read_weight",
     "relevant_columns",
     "sift_answers",
 ]
@@ -126,11 +136,13 @@ def _check_winners(columns: Columns, others: list[str | None]) -> None:
 class Sieve:
     """Which of T rows are kept; a row that is not counts once, under the first reason found.
 
-    `first` is the number of the first row in the whole table, where it is read in pieces.
+    `first` is the number of the first row in the whole table, where it is read in pieces; `what` is what a row is
+    called in messages.
     """
 
-    def __init__(self, n: int, first: int = 0) -> None:
+    def __init__(self, n: int, first: int = 0, what: str = "comparisons") -> None:
         self.keep = np.ones(n, dtype=bool)
+        self.what = what
         self.first, self.n, self.earlier = first, n, 0
         self.dropped: Counter[str] = Counter()
         self._examples: dict[str, str] = {}
@@ -163,17 +175,17 @@ class Sieve:
         total, n = self.dropped.total(), self.n
         if not self.kept:
             raise DataError(
-                f"none of the {n} comparisons can be used: {counts}; correct the table"
+                f"none of the {n} {self.what} can be used: {counts}; correct the table"
                 if n
-                else "the table of comparisons has no rows; at least one was expected"
+                else f"the table of {self.what} has no rows; at least one was expected"
             )
         if total and on_bad == "raise":
             raise DataError(
-                f"{total} of {n} comparisons cannot be used: {counts}; correct them, or leave them out with "
+                f"{total} of {n} {self.what} cannot be used: {counts}; correct them, or leave them out with "
                 "on_bad='drop'"
             )
         if total:
-            message = f"{total} of {n} comparisons cannot be used and are dropped: {counts}"
+            message = f"{total} of {n} {self.what} cannot be used and are dropped: {counts}"
             # By default, points at the caller of Comparisons.from_arrays or from_table.
             warnings.warn(message, DroppedRowsWarning, stacklevel=stacklevel)
 
@@ -201,17 +213,17 @@ def code_answers(columns: Columns, item_ids: Column | None, user_ids: Any, on_ba
 
 def sift_answers(columns: Columns, item_ids: Column | None, user_ids: Any, sieve: Sieve) -> CodedAnswers:
     """Return the rows that pass the sieve, in numbers; see `code_answers`."""
-    user, left, right = (_present_ids(columns[name], name, sieve) for name in ("user", "left", "right"))
+    user, left, right = (present_ids(columns[name], name, sieve) for name in ("user", "left", "right"))
     responses, shares = _read_answers(columns, sieve)
-    weight = _read_weight(columns.get("weight"), sieve)
+    weight = read_weight(columns.get("weight"), sieve)
     _reject_self_comparisons(left, right, sieve)
     people = None if user_ids is None else unique_ids(user_ids, "user_ids")
-    user = user if people is None else _code_known(user, people, "user", sieve)
-    items = _found_items(left, right, sieve) if item_ids is None else item_ids
-    left, right = (_code_known(side, items, "item", sieve) for side in (left, right))
+    user = user if people is None else code_known(user, people, "user", sieve)
+    items = found_items([left, right], sieve) if item_ids is None else item_ids
+    left, right = (code_known(side, items, "item", sieve) for side in (left, right))
     if people is None:
-        people = _distinct(user[sieve.keep])
-        user = _places(user, people)
+        people = distinct(user[sieve.keep])
+        user = places_of(user, people)
     # Rows left out may hold anything, even infinities; they get the weight 0.
     weights = np.where(sieve.keep, weight, 0.0)[:, None] * np.where(sieve.keep[:, None], shares, 0.0)
     row, side = np.nonzero(weights)  # row by row, so that the two halves of a tie stay together
@@ -227,23 +239,26 @@ def sift_answers(columns: Columns, item_ids: Column | None, user_ids: Any, sieve
     )
 
 
-def _present_ids(column: Column, name: str, sieve: Sieve) -> Column:
+def present_ids(column: Column, name: str, sieve: Sieve) -> Column:
+    """Return a column of ids, whole numbers or text; rows without one are rejected."""
     ids, missing = as_ids(column, name)
     sieve.reject(missing, "missing value", expected=f"{name} is empty there")
     return ids
 
 
-def _read_weight(column: Column | None, sieve: Sieve) -> Floats:
+def read_weight(column: Column | None, sieve: Sieve) -> Floats:
+    """Return the weights, 1 where there is no column of them; rows that weigh nothing are rejected."""
     if column is None:
         return np.ones(len(sieve.keep))
-    weight = _numbers(column, "weight", "weights must be numbers")
+    weight = numbers_of(column, "weight", "weights must be numbers")
     bad = ~(np.isfinite(weight) & (weight >= 0))
     sieve.reject(bad, "negative or non-finite weight", weight, "a weight is positive and finite")
     sieve.reject(weight == 0, "zero weight", expected="such a row says nothing")
     return weight
 
 
-def _numbers(column: Column, name: str, expected: str) -> Floats:
+def numbers_of(column: Column, name: str, expected: str) -> Floats:
+    """Return a column as numbers; text is an error that says what was expected."""
     if column.dtype.kind not in "if":
         example = next((value for value in column if value is not None), None)
         raise DataError(f"{name} holds {plain(example)!r}, but {expected}")
@@ -274,15 +289,15 @@ def _read_answers(columns: Columns, sieve: Sieve) -> tuple[Floats, Floats]:
         )
     column = columns[given[0]]
     if given == ["response"]:
-        response = _read_response(column, sieve)
+        response = read_response(column, sieve)
         return response[:, None], np.ones((len(response), 1))
-    left = _read_choice(column, sieve) if given == ["choice"] else _read_probability(column, sieve)
+    left = read_choice(column, sieve) if given == ["choice"] else read_probability(column, sieve)
     return np.broadcast_to([-1.0, 1.0], (len(left), 2)), np.column_stack([left, 1 - left])
 
 
-def _read_response(column: Column, sieve: Sieve) -> Floats:
+def read_response(column: Column, sieve: Sieve) -> Floats:
     """Return the response of each row, −1, +1 or real."""
-    response = _numbers(
+    response = numbers_of(
         column,
         "response",
         "responses are −1 (left preferred), +1 (right preferred) or real numbers; name the column choice "
@@ -299,7 +314,7 @@ def _read_response(column: Column, sieve: Sieve) -> Floats:
     return response
 
 
-def _read_choice(column: Column, sieve: Sieve) -> Floats:
+def read_choice(column: Column, sieve: Sieve) -> Floats:
     """Return left's share of each row: 1, 0 or, for a tie, ½; NaN where the choice cannot be read."""
     if column.dtype.kind == "b":
         raise DataError("choice holds True and False, which do not say left or right; use 0 (left) and 1 (right)")
@@ -317,8 +332,9 @@ def _read_choice(column: Column, sieve: Sieve) -> Floats:
     return share
 
 
-def _read_probability(column: Column, sieve: Sieve) -> Floats:
-    share = _numbers(column, "probability", "the probability of preferring left must be a number in [0, 1]")
+def read_probability(column: Column, sieve: Sieve) -> Floats:
+    """Return left's share of each row, a probability."""
+    share = numbers_of(column, "probability", "the probability of preferring left must be a number in [0, 1]")
     sieve.reject(np.isnan(share), "missing value", expected="probability is empty there")
     sieve.reject((share < 0) | (share > 1), "probability outside [0, 1]", share)
     return share
@@ -331,39 +347,40 @@ def _is_text(ids: Column) -> bool:
     return ids.dtype.kind in "OU"
 
 
-def _distinct(ids: Column) -> Column:
+def distinct(ids: Column) -> Column:
+    """Return the distinct ids, sorted."""
     return np.array(sorted(set(ids.tolist()))) if _is_text(ids) else np.unique(ids)
 
 
-def _found_items(left: Column, right: Column, sieve: Sieve) -> Column:
-    """Return the items that rows name, in the absence of a list: row numbers 0…N−1, or distinct text."""
-    found = np.concatenate([left[sieve.keep], right[sieve.keep]])
+def found_items(named: Sequence[Column], sieve: Sieve) -> Column:
+    """Return the items that columns name, in the absence of a list: row numbers 0…N−1, or distinct text."""
+    found = np.concatenate([column[sieve.keep] for column in named])
     if _is_text(found):
-        return _distinct(found)
+        return distinct(found)
     largest = int(found.max(initial=-1))
     if largest >= MOST_UNNAMED_ITEMS:
         raise DataError(
-            f"comparisons name item {largest}, but without a list of items integers are row numbers, and "
+            f"{sieve.what} name item {largest}, but without a list of items integers are row numbers, and "
             f"{largest + 1} items are hardly meant; pass items= or item_ids= if they are ids, else n_items="
         )
     return np.arange(largest + 1)
 
 
-def _code_known(ids: Column, known: Column, what: str, sieve: Sieve) -> Ints:
+def code_known(ids: Column, known: Column, what: str, sieve: Sieve) -> Ints:
     """Return the place of each id in `known`, and reject the rows whose id is not there."""
     if _is_text(ids) != _is_text(known) and sieve.keep.any():
         here, there = plain(ids[np.argmax(sieve.keep)]), plain(known[0])
         raise DataError(
-            f"comparisons name {what}s like {here!r}, but the {what} ids are like {there!r}; nothing is "
+            f"{sieve.what} name {what}s like {here!r}, but the {what} ids are like {there!r}; nothing is "
             "guessed: convert one of the two, so that both are integers or both text"
         )
-    codes = _places(ids, known)
+    codes = places_of(ids, known)
     ends = f", {plain(known[0])!r}…{plain(known[-1])!r}" if len(known) else ""
     sieve.reject(codes < 0, f"unknown {what}", ids, f"there are {len(known)} {what}s{ends}")
     return codes
 
 
-def _places(ids: Column, known: Column) -> Ints:
+def places_of(ids: Column, known: Column) -> Ints:
     """Return ``codes (T,)`` with ``known[codes] == ids``, −1 where there is none."""
     if _is_text(ids) or _is_text(known):
         place = {name: number for number, name in enumerate(known.tolist())}

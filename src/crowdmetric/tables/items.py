@@ -17,7 +17,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.tables.columns import Column, Columns, listed, plain, unique_ids
 from crowdmetric.tables.files import READERS, existing_file, format_of, is_frame, named_columns, read_columns
 
-__all__ = ["Items", "read_items"]
+__all__ = ["Items", "known_items", "read_items"]
 
 ID_COLUMNS = ("item_id", "item", "id")
 # Columns that say what items are called, where they hold text.
@@ -77,6 +77,21 @@ def read_items(source: Any, id_column: str | None = None) -> Items:
         ids = unique_ids(ids, "names that stand in for ids of the items", "add a column item_id")
     _reject_gaps(ids, features, list(columns))
     return Items(ids, features, list(columns), names)
+
+
+def known_items(items: Any, n_items: int | None, item_ids: Any) -> Column | None:
+    """Return the ids ``(N,)`` that answers may name, or None if they were not given."""
+    options = {"items": items, "n_items": n_items, "item_ids": item_ids}
+    given = [name for name, value in options.items() if value is not None]
+    if len(given) > 1:
+        raise DataError(f"{' and '.join(given)} both say which items there are; give one of them")
+    if items is not None:
+        return read_items(items).ids
+    if item_ids is not None:
+        return unique_ids(item_ids, "item_ids")
+    if n_items is not None and n_items < 1:
+        raise DataError(f"n_items is {n_items}, but at least one item is needed")
+    return None if n_items is None else np.arange(n_items, dtype=np.int64)
 
 
 def _pop_names(columns: Columns) -> Column | None:

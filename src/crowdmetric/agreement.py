@@ -1,0 +1,100 @@
+"""Whether the metric by which people compare is the metric by which they choose.
+
+That people judge similarity and form preferences by one metric is an assumption. With a fit of each kind it can be
+tested. Let ``m_1, m_2`` be svec of two symmetric fits with covariances ``C_1, C_2``. Each kind of answer has a noise of
+its own, so that metrics can agree only up to a scale s > 0, and ::
+
+    W = min_s (m_2 − s m_1)ᵀ (C_2 + s² C_1)⁻¹ (m_2 − s m_1)
+
+is χ² with p − 1 degrees of freedom if ``M_2 = s M_1`` (Wald; the two kinds of answers being independent).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize_scalar
+from scipy.stats import chi2
+from sklearn.utils.validation import check_is_fitted
+
+from crowdmetric.errors import DataError
+from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.symmetric import svec
+
+__all__ = ["Agreement", "agreement"]
+
+Array = NDArray[np.float64]
+
+# Scales between which the best one is looked for, relative to the ratio of the two sizes.
+WIDEST = 50.0
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Whether two metrics are one, up to a scale.
+
+    Attributes
+    ----------
+    statistic, degrees_of_freedom, p_value
+        W, and how likely a larger one is if the metrics agree.
+    scale : float
+        s: the second metric is about s times the first.
+    similarity : float
+        Cosine of the angle between the two metrics as vectors; 1: the same shape.
+    """
+
+    statistic: float
+    degrees_of_freedom: int
+    p_value: float
+    scale: float
+    similarity: float
+
+    def summary(self, level: float = 0.05) -> str:
+        """Return the verdict in one sentence."""
+        sure = f"χ² = {self.statistic:.1f} with {self.degrees_of_freedom} degrees of freedom, p = {self.p_value:.2g}"
+        if self.p_value < level:
+            return f"The two metrics differ in shape ({sure}; cosine {self.similarity:.2f})."
+        return f"The answers do not tell the two metrics apart ({sure}; cosine {self.similarity:.2f})."
+
+
+def agreement(first: CrowdMetric, second: CrowdMetric) -> Agreement:
+    """Test whether two fitted models have one metric up to a scale.
+
+    Parameters
+    ----------
+    first, second : SimilarityMetric, PopulationMetric or MatchedMetric
+        Fitted with standard errors to the same features, on different answers.
+    """
+    (one, C1), (two, C2) = _fit_of(first), _fit_of(second)
+    if one.size != two.size:
+        raise DataError(f"the metrics have {one.size} and {two.size} parameters; fit both to the same features")
+    known = np.isfinite(np.diag(C1)) & np.isfinite(np.diag(C2))
+    if known.sum() < 2:
+        raise DataError("the two fits have fewer than two entries in common that both know; ask more questions")
+    one, two, C1, C2 = one[known], two[known], C1[np.ix_(known, known)], C2[np.ix_(known, known)]
+
+    def distance(log_scale: float) -> float:
+        s = float(np.exp(log_scale))
+        apart, covariance = two - s * one, C2 + s * s * C1
+        return float(apart @ cho_solve(cho_factor(covariance), apart))
+
+    middle = float(np.log(np.linalg.norm(two) / max(float(np.linalg.norm(one)), 1e-300)))
+    reach = float(np.log(WIDEST))
+    best: Any = minimize_scalar(distance, bounds=(middle - reach, middle + reach), method="bounded")
+    freedom = int(known.sum()) - 1
+    cosine = float(one @ two / max(float(np.linalg.norm(one) * np.linalg.norm(two)), 1e-300))
+    return Agreement(float(best.fun), freedom, float(chi2.sf(best.fun, freedom)), float(np.exp(best.x)), cosine)
+
+
+def _fit_of(model: CrowdMetric) -> tuple[Array, Array]:
+    """Return svec of the symmetric fit (p,) and its covariance (p, p)."""
+    check_is_fitted(model)
+    if not (hasattr(model, "symmetric_metric_") and hasattr(model, "metric_covariance_")):
+        raise DataError(
+            f"{type(model).__name__} does not say how sure it is of the metric; fit it with uncertainty=True"
+        )
+    return svec(model.symmetric_metric_), model.metric_covariance_

@@ -1,0 +1,430 @@
+"""`SimilarityMetric`: a metric from judgements of similarity, "which is more like this?".
+
+The class is the story of a fit; `crowdmetric.similarity` has the mathematics: the layout (`questions`), how answers
+scatter (`likelihood`), what a metric may look like (`structures`), the fit (`newton`), the choice of a structure
+(`choice`), the fit by gradients alone (`factored`) and people who differ (`people`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from functools import partial
+from time import perf_counter
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize_scalar
+from sklearn.utils.validation import check_is_fitted
+
+from crowdmetric.engines.threads import one_thread_each
+from crowdmetric.errors import ConvergenceWarning, DataError
+from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.estimators.inputs import positive_number
+from crowdmetric.estimators.similarity_inputs import read_judgements
+from crowdmetric.judgements import Judgements
+from crowdmetric.similarity.choice import Choice, choose_structure
+from crowdmetric.similarity.factored import FactoredFit, fit_factored
+from crowdmetric.similarity.likelihood import LINKS, Likelihood
+from crowdmetric.similarity.newton import fit_with_evidence
+from crowdmetric.similarity.objective import Objective
+from crowdmetric.similarity.people import OwnMetrics, fit_people
+from crowdmetric.similarity.questions import Questions, questions_of
+from crowdmetric.similarity.structures import STRUCTURES, Structure
+from crowdmetric.similarity.uncertainty import symmetric_fit
+from crowdmetric.solvers.solution import Solution
+from crowdmetric.symmetric import degrees_of_freedom, smat
+
+__all__ = ["SimilarityMetric"]
+
+Array = NDArray[Any]
+
+# Parameters of a full metric up to which curvature is used (d ≤ 44); beyond, gradients alone.
+LARGEST_NEWTON = 1_000
+# Rounds in which a lapse rate and a metric are found in turn, and the change at which the rate has settled.
+LAPSE_ROUNDS, LAPSE_SETTLED = 8, 1e-3
+LARGEST_LAPSE = 0.5
+PEOPLE = ("shared", "own")
+# Found only by some fits, and taken away before the next one.
+NOT_ALWAYS_FOUND = (
+    "standard_errors_", "symmetric_metric_", "metric_covariance_", "person_metrics_", "people_spread_",
+    "people_spread_interval_", "people_differ_", "candidates_", "determined_",
+)  # fmt: skip
+
+
+class SimilarityMetric(CrowdMetric):
+    """Learn a metric from similarity judgements: triplets, odd-one-outs and quadruplets.
+
+    Of the pairs that a question offers, the one of the smallest distance is the most likely to be called the closest:
+    ``Pr[j] ∝ exp(−β d²_M(pair j))``, a logistic model for two pairs and a softmax for three. The log-likelihood is
+    concave in M, so that the optimum over positive semi-definite matrices is found and certified.
+
+    Parameters
+    ----------
+    items : (N, d) array
+        Item vectors; shared, not copied. Features in different units should be standardized first
+        (`crowdmetric.preprocess.ItemMap`).
+    structure : {'auto', 'full', 'diagonal', 'identity'}, default 'auto'
+        Auto: whichever predicts judgements about items left out best, with off-diagonal entries drawn to zero as hard
+        as helps there; by evidence where there are too few items to leave some out.
+    rank : int, optional
+        Largest rank of the metric. The fit is then by gradients alone, without standard errors.
+    link : {'squared', 'distance', 'auto'}, default 'squared'
+        Whether people compare squared distances or distances. The latter often predicts probabilities better, but the
+        problem is then no longer convex: there is no certificate. Auto: by evidence.
+    lapse : None, float, 'estimate' or 'checks', default None
+        Share of answers given without looking: none, given, estimated (not convex), or as check questions say.
+    people : {'shared', 'own'}, default 'shared'
+        One metric for all, or everybody's own, shrunk to the crowd's as hard as the evidence asks for.
+    beta : float, default 1.0
+        Sharpness of the answers. Only βM is identified: a larger β gives a smaller metric of the same shape.
+    uncertainty : bool, default True
+        Whether to find standard errors, which takes a second fit without the cone.
+    folds : int, default 5
+        Groups of items that are left out in turn to choose a structure.
+    tol : float, default 1e-8
+        Stop when a step would gain less log-likelihood (in nats, over all answers).
+    max_iter : int, default 200
+    random_state : int, default 0
+        Of the groups of items, and of the start of a fit of low rank.
+
+    Attributes
+    ----------
+    metric_, components_, objective_, solution_
+        See `CrowdMetric`.
+    users_ : (K,) array
+        Who answered; with people='own', in the order of `person_metrics_`.
+    structure_, link_, lapse_ : str, str, float
+        What was chosen, given or estimated.
+    candidates_ : list of str
+        With structure='auto': what was tried, and the mean log-likelihood of answers about items left out.
+    log_likelihood_ : float
+        Of all answers, at the metric found.
+    ridge_ : float
+        Strength τ of the ridge ``½τ‖M/c − I‖²``, c = tr M / d, on the metric's diagonal (its off-diagonal entries
+        have a strength of their own); zero where there is none.
+    determined_ : float
+        How many shape parameters the answers determine.
+    standard_errors_, symmetric_metric_, metric_covariance_ : (d, d), (d, d), (p, p) arrays
+        Of the entries of the metric; the fit without the cone, around which intervals are built; and the covariance
+        of its svec. With people='own' they count that people differ.
+    person_metrics_ : (K, d, d) array
+        With people='own': everybody's metric.
+    people_spread_, people_spread_interval_, people_differ_ : float, (2,) array, bool
+        With people='own': how much people's metrics differ from the crowd's, relative to it, with a 90 % interval,
+        and whether one metric is not enough.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric import SimilarityMetric
+    >>> from crowdmetric.simulate_judgements import simulate_judgements
+    >>> from crowdmetric.symmetric import shape_error
+    >>> study = simulate_judgements(30, 3, 5000, seed=0)
+    >>> model = SimilarityMetric(study.items).fit(study.judgements)
+    >>> shape_error(model.metric_, study.metric) < 0.15
+    True
+    >>> model.predict([[0, 1, 2]]).shape
+    (1,)
+    """
+
+    loss = "logistic"
+
+    def __init__(
+        self,
+        items: ArrayLike | None = None,
+        *,
+        structure: str = "auto",
+        rank: int | None = None,
+        link: str = "squared",
+        lapse: float | str | None = None,
+        people: str = "shared",
+        beta: float = 1.0,
+        uncertainty: bool = True,
+        folds: int = 5,
+        tol: float = 1e-8,
+        max_iter: int = 200,
+        random_state: int = 0,
+    ) -> None:
+        self.items = items
+        self.structure = structure
+        self.rank = rank
+        self.link = link
+        self.lapse = lapse
+        self.people = people
+        self.beta = beta
+        self.uncertainty = uncertainty
+        self.folds = folds
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    # ------------------------------------------------------------------------------------- the fit
+
+    def fit(self, judgements: Any, y: Any = None, users: Any = None) -> Self:
+        """Learn the metric.
+
+        Parameters
+        ----------
+        judgements : Judgements, sequence of Judgements, (T, 3) or (T, 4) int array, (T, 3, d) or (T, 4, d) array
+            Arrays hold rows of items, or the vectors: anchor, closer, farther; or the closer pair, then the other one.
+        y : (T,) array, optional
+            With arrays: −1 where the first option (or pair) is closer, +1 where the second is; None: all −1.
+        users : (T,) array, optional
+            With arrays: who answered.
+        """
+        clock = perf_counter()
+        self._check()
+        items, tables = read_judgements(judgements, y, users, self.items, merge=True)
+        questions = questions_of(tables)
+        centre = items[np.unique(questions.pairs)].mean(axis=0)
+        size = float(np.sqrt(np.mean(np.sum((items[np.unique(questions.pairs)] - centre) ** 2, axis=1)))) or 1.0
+        inside = (items - centre) / size
+        for name in NOT_ALWAYS_FOUND:
+            self.__dict__.pop(name, None)
+        if self.rank is not None or degrees_of_freedom(items.shape[1]) > LARGEST_NEWTON:
+            return self._fit_by_gradients(inside, questions, tables, size, clock)
+        with one_thread_each():  # matrices are small: threads would only wait for each other
+            choice, likelihood = self._fit_likelihood(inside, questions, tables)
+            own = self._fit_people(choice, tables) if self.people == "own" else None
+            self._describe(choice, likelihood, own, size)
+            if self.uncertainty:
+                self._describe_uncertainty(choice, own, size)
+        theta = choice.fit.theta if own is None else own.theta
+        metric = choice.objective.structure.metric(theta) / size**2
+        people = _people(tables)
+        status = self._status(choice, own)
+        gap = choice.fit.gap / questions.n_answers
+        solution = Solution(
+            status, choice.fit.converged, choice.fit.value / questions.n_answers, gap, choice.fit.iterations,
+            perf_counter() - clock,
+        )  # fmt: skip
+        if not choice.fit.converged:
+            warnings.warn(status, ConvergenceWarning, stacklevel=2)
+        self._finish(metric, people, None, solution)
+        return self
+
+    def _check(self) -> None:
+        positive_number(self.beta, "beta")
+        positive_number(self.tol, "tol")
+        allowed = {
+            "structure": ("auto", *STRUCTURES), "link": (*LINKS, "auto"), "people": PEOPLE,
+        }  # fmt: skip
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                raise DataError(f"{name}={getattr(self, name)!r} is not known; choose {', '.join(map(repr, values))}")
+        for name, least in (("folds", 2), ("max_iter", 1), ("random_state", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise DataError(f"{name}={value!r} is not a whole number of at least {least}")
+        lapse = self.lapse
+        number = isinstance(lapse, int | float) and not isinstance(lapse, bool) and 0.0 <= lapse < 1.0
+        if not (lapse is None or lapse in ("estimate", "checks") or number):
+            raise DataError(f"lapse={lapse!r} is not None, a share below 1, 'estimate' or 'checks'")
+
+    def _fit_likelihood(
+        self, items: Array, questions: Questions, tables: tuple[Judgements, ...]
+    ) -> tuple[Choice, Likelihood]:
+        """Return the best fit, over links and lapse rates where those are open."""
+        lapse = self._given_lapse(tables)
+        links = LINKS if self.link == "auto" else (self.link,)
+        fits = []
+        for link in links:
+            likelihood = Likelihood(self.beta, link, 0.0 if lapse is None else lapse)
+            choice = self._fit_structure(items, questions, likelihood)
+            if lapse is None:
+                choice, likelihood = self._fit_lapse(items, questions, choice, likelihood)
+            fits.append((choice, likelihood))
+        return max(fits, key=lambda pair: pair[0].fit.log_evidence)
+
+    def _given_lapse(self, tables: tuple[Judgements, ...]) -> float | None:
+        """Return the lapse rate, or None where it is to be estimated."""
+        if self.lapse == "estimate":
+            return None
+        if self.lapse != "checks":
+            return 0.0 if self.lapse is None else float(self.lapse)
+        rates = [table.checks.lapse_rate for table in tables if table.checks is not None]
+        known = [rate for rate in rates if not np.isnan(rate)]
+        if not known:
+            raise DataError("lapse='checks' needs check questions, and there are none; use lapse='estimate' or None")
+        return min(float(np.mean(known)), LARGEST_LAPSE)
+
+    def _fit_lapse(
+        self, items: Array, questions: Questions, choice: Choice, likelihood: Likelihood
+    ) -> tuple[Choice, Likelihood]:
+        """Find a lapse rate and the metric in turn."""
+        for _ in range(LAPSE_ROUNDS):
+            D = choice.objective.distances(choice.fit.theta)
+            before = likelihood.lapse
+            found = minimize_scalar(
+                partial(_value_with_lapse, likelihood, questions, D), bounds=(0.0, LARGEST_LAPSE),
+                method="bounded", options={"xatol": 1e-5},
+            )  # fmt: skip
+            likelihood = replace(likelihood, lapse=float(found.x) if found.x > 1e-4 else 0.0)
+            if abs(likelihood.lapse - before) < LAPSE_SETTLED:
+                break
+            choice = self._fit_structure(items, questions, likelihood)
+        return choice, likelihood
+
+    def _fit_structure(self, items: Array, questions: Questions, likelihood: Likelihood) -> Choice:
+        stopping: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
+        if self.structure == "auto":
+            return choose_structure(items, questions, likelihood, folds=self.folds, seed=self.random_state, **stopping)
+        objective = Objective(items, questions, likelihood, STRUCTURES[self.structure](items.shape[1]))
+        fit = fit_with_evidence(objective, **stopping)
+        return Choice.given(objective, fit)
+
+    def _fit_people(self, choice: Choice, tables: tuple[Judgements, ...]) -> OwnMetrics:
+        if len(tables) > 1:
+            raise DataError("people='own' takes one table of judgements; fit each kind on its own")
+        if tables[0].n_people < 2:
+            raise DataError("people='own' needs judgements of at least two people; add the column person")
+        # the same pairs in the same order: rows of the design can be shared
+        return fit_people(choice.objective, choice.fit, questions_of(tables, by_person=True), tables[0].n_people)
+
+    # ------------------------------------------------------------------------------------- what was found
+
+    def _describe(self, choice: Choice, likelihood: Likelihood, own: OwnMetrics | None, size: float) -> None:
+        structure, fit = choice.objective.structure, choice.fit
+        self.structure_, self.link_, self.lapse_ = structure.name, likelihood.link, likelihood.lapse
+        self.log_likelihood_ = -fit.value
+        scale = float(np.trace(structure.metric(fit.theta))) / choice.objective.items.shape[1]
+        self.ridge_ = fit.strengths[0] * scale**2 if fit.strengths else 0.0
+        self.determined_ = float(sum(fit.determined))
+        if choice.candidates:
+            self.candidates_ = [f"{c.summary()}: {c.score:.4f}" for c in choice.candidates]
+        if own is not None:
+            self.person_metrics_ = np.stack([structure.metric(theta) for theta in own.own]) / size**2
+            self.people_spread_, self.people_differ_ = own.spread, own.differ
+            self.people_spread_interval_ = np.array(own.interval)
+
+    def _describe_uncertainty(self, choice: Choice, own: OwnMetrics | None, size: float) -> None:
+        """Set the symmetric fit and its covariance, in the items' own units.
+
+        A structure that was chosen rather than given is not known to be true: the full metric is fitted then.
+        """
+        objective: Objective = choice.objective
+        if self.structure == "auto" and objective.structure.name != "full" and own is None:
+            full: Structure = STRUCTURES["full"](objective.items.shape[1])
+            objective = replace(objective, structure=full)
+        symmetric, covariance = symmetric_fit(objective, choice.fit, own)
+        self.symmetric_metric_ = symmetric / size**2
+        self.metric_covariance_ = covariance / size**4
+        self.standard_errors_ = smat(np.sqrt(np.maximum(np.diag(self.metric_covariance_), 0.0)))
+
+    def _status(self, choice: Choice, own: OwnMetrics | None) -> str:
+        done = (
+            "Solved." if choice.fit.converged else f"Stopped after {self.max_iter} iterations; raise max_iter or tol."
+        )
+        parts = [done, choice.summary()]
+        parts.append(f"The answers determine {self.determined_:.1f} shape parameters.")
+        if not choice.objective.likelihood.is_convex:
+            parts.append("The problem is not convex under these options, so there is no certificate.")
+        if own is not None:
+            parts.append(own.summary())
+        return " ".join(parts)
+
+    # ------------------------------------------------------------------------------------- by gradients alone
+
+    def _fit_by_gradients(
+        self, items: Array, questions: Questions, tables: tuple[Judgements, ...], size: float, clock: float
+    ) -> Self:
+        d = items.shape[1]
+        if self.rank is not None and not 1 <= self.rank <= d:
+            raise DataError(f"rank={self.rank} is not between 1 and the {d} features")
+        refused = {"people": ("shared",), "structure": ("auto", "full"), "link": LINKS}
+        for name, values in refused.items():
+            if getattr(self, name) not in values:
+                raise DataError(
+                    f"{name}={getattr(self, name)!r} is not possible with rank={self.rank} and {d} features, where the "
+                    f"fit is by gradients alone; choose {' or '.join(map(repr, values))}, or reduce the features"
+                )
+        lapse = self._given_lapse(tables)
+        if lapse is None:
+            raise DataError("lapse='estimate' is not possible where the fit is by gradients alone; give a number")
+        likelihood = Likelihood(self.beta, self.link, lapse)
+        found: FactoredFit = fit_factored(
+            items, questions, likelihood, self.rank, max_iterations=self.max_iter, seed=self.random_state
+        )
+        self.structure_, self.link_, self.lapse_ = "full", self.link, lapse
+        self.log_likelihood_, self.ridge_, self.determined_ = -found.value, found.ridge, found.determined
+        solution = Solution(
+            found.status, found.converged, found.value / questions.n_answers, found.gap / questions.n_answers,
+            found.iterations, perf_counter() - clock,
+        )  # fmt: skip
+        if not found.converged:
+            warnings.warn(found.status, ConvergenceWarning, stacklevel=3)
+        self._finish(found.metric / size**2, _people(tables), None, solution)
+        return self
+
+    # ------------------------------------------------------------------------------------- predictions
+
+    def fit_transform(self, pairs: Any, y: Any = None, **fit_params: Any) -> Array:
+        """Learn from the judgements and return the items in the new coordinates, (N, d)."""
+        self.fit(pairs, y, **fit_params)
+        return self.transform(read_judgements(pairs, y, None, self.items, merge=False)[0])
+
+    def _squares(self, judgements: Any, users: Any) -> tuple[Array, Judgements]:
+        """Return the squared distances (T, k) of the pairs to choose from, in everybody's own metric if known."""
+        check_is_fitted(self)
+        items, tables = read_judgements(judgements, None, users, self.items, merge=False)
+        if len(tables) != 1:
+            raise DataError(f"{len(tables)} tables of judgements were given; predict them one by one")
+        table = tables[0]
+        pairs = table.pairs
+        delta = items[pairs[..., 0]] - items[pairs[..., 1]]
+        D: Array = np.einsum("tkd,tkd->tk", delta @ self.metric_, delta)
+        named = users is not None or isinstance(judgements, Judgements)
+        if named and hasattr(self, "person_metrics_"):
+            known, place = self._find(table.person_ids[table.person])
+            own = np.einsum("tkd,tde,tke->tk", delta[known], self.person_metrics_[place[known]], delta[known])
+            D[known] = own
+        return D, table
+
+    def _likelihood(self) -> Likelihood:
+        return Likelihood(self.beta, self.link_, self.lapse_)
+
+    def decision_function(self, judgements: Any, users: Any = None) -> Array:
+        """Return ``ψ = f(d²) of the first pair − that of the second`` (T,): negative where the first is closer.
+
+        f is the link. For odd-one-outs, f(d²) of the three pairs, (T, 3): the smallest is the most likely.
+        """
+        D, table = self._squares(judgements, users)
+        linked = self._likelihood().linked(D)
+        return linked if table.n_alternatives > 2 else linked[:, 0] - linked[:, 1]
+
+    def predict(self, judgements: Any, users: Any = None) -> NDArray[Any]:
+        """Return the expected answers (T,): −1 where the first option (or pair) is closer, +1 where the second is.
+
+        For odd-one-outs, the place 0, 1 or 2 of the odd item.
+        """
+        psi = self.decision_function(judgements, users)
+        return np.argmin(psi, axis=1) if psi.ndim == 2 else np.where(psi > 0, 1, -1)
+
+    def predict_proba(self, judgements: Any, users: Any = None) -> Array:
+        """Return the probability of each alternative, (T, 2) or, for odd-one-outs, (T, 3)."""
+        return self._likelihood().probabilities(self._squares(judgements, users)[0])
+
+    def score(self, judgements: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> float:
+        """Return the share of answers predicted rightly; without `y` arrays name the closer option first."""
+        D, table = self._squares(judgements, users)
+        if y is not None:
+            table = read_judgements(judgements, y, users, self.items, merge=False)[1][0]
+        counts = table.counts
+        weight = np.ones(len(counts)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        right = np.take_along_axis(counts, np.argmin(D, axis=1)[:, None], axis=1)[:, 0]
+        return float(weight @ right / (weight @ counts.sum(axis=1)))
+
+
+def _value_with_lapse(likelihood: Likelihood, questions: Questions, D: Array, lapse: float) -> float:
+    return replace(likelihood, lapse=lapse).value(questions, D)
+
+
+def _people(tables: tuple[Judgements, ...]) -> NDArray[Any]:
+    """Return who answered, of all tables."""
+    if len(tables) == 1:
+        return tables[0].person_ids
+    kinds = {table.person_ids.dtype.kind for table in tables}
+    ids = [table.person_ids if len(kinds) == 1 else table.person_ids.astype(str) for table in tables]
+    return np.unique(np.concatenate(ids))

@@ -1,0 +1,346 @@
+"""Which model predicts similarity judgements best: what is hidden, baselines, and a ceiling.
+
+==========  =====================================  ===================================================================
+split       what is hidden                         what it says
+==========  =====================================  ===================================================================
+items       questions about at least one item of   how well the metric carries over to *new items*: the figure to quote
+            a group, in turn
+questions   a fifth of the questions, in turn      how well other questions about known items are predicted
+people      all answers of a fifth of the people   how well new people are predicted
+==========  =====================================  ===================================================================
+
+Models: ``euclid`` (the identity, with the best scale), ``diagonal``, ``full``, ``chosen`` (structure='auto'), ``own``
+(everybody's own metric; not for new people) and ``embedding`` (coordinates of items without features, as in stochastic
+triplet embedding: what is possible where items are known; not for new items).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import process_time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.errors import DataError
+from crowdmetric.estimators.similarity import SimilarityMetric
+from crowdmetric.evaluate.scores import LEAST, clustered
+from crowdmetric.judgements import Judgements
+
+__all__ = [
+    "SIMILARITY_MODELS",
+    "SIMILARITY_SPLITS",
+    "Ceiling",
+    "SimilarityEvaluation",
+    "SimilarityResult",
+    "ceiling_of",
+    "evaluate_similarity",
+    "looks_ranked",
+    "similarity_folds",
+]
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+SIMILARITY_SPLITS = {"items": "New items", "questions": "New questions", "people": "New people"}
+SIMILARITY_MODELS: dict[str, dict[str, Any]] = {
+    "euclid": {"structure": "identity"},
+    "diagonal": {"structure": "diagonal"},
+    "full": {"structure": "full"},
+    "chosen": {"structure": "auto"},
+    "own": {"structure": "auto", "people": "own"},
+    "embedding": {},
+}
+# Dimensions of an embedding without features.
+EMBEDDING_RANK = 8
+# Closed triples of comparisons from which on the absence of any cycle means that they were cut from rankings.
+CLOSED_TRIPLES = 50
+# Groups of comparisons that are looked at for that.
+MOST_GROUPS = 2_000
+
+
+@dataclass(frozen=True)
+class SimilarityResult:
+    """How one model did on one split: means over hidden answers, and the sums they come from.
+
+    Attributes
+    ----------
+    split, model : str
+    log_loss, accuracy : float
+    log_loss_error, accuracy_error : float
+        Standard errors, clustered by person, or by the first item of a question where only one person is known.
+    n_answers : float
+    seconds : float
+        Of processor time, for all folds.
+    sums : (4, C) array
+        Per cluster: log-likelihood, right answers, and answers (twice).
+    """
+
+    split: str
+    model: str
+    log_loss: float
+    accuracy: float
+    log_loss_error: float
+    accuracy_error: float
+    n_answers: float
+    seconds: float
+    sums: Array
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """What the best possible model reaches where answers were repeated, between two bounds.
+
+    Attributes
+    ----------
+    n_answers : float
+        Answers to questions that were answered at least twice.
+    low, high : float
+        Accuracy of the majority of the *other* answers, and of the majority of all of them.
+    """
+
+    n_answers: float
+    low: float
+    high: float
+
+    def summary(self) -> str:
+        """Return it in one sentence."""
+        if not self.n_answers:
+            return "No question was answered twice, so that the best possible accuracy is not known."
+        return (
+            f"Repeated answers ({self.n_answers:,g}) agree so often that the best possible accuracy is between "
+            f"{self.low:.1%} and {self.high:.1%}."
+        )
+
+
+@dataclass(frozen=True)
+class SimilarityEvaluation:
+    """The table of results, the ceiling, and what to beware of."""
+
+    results: tuple[SimilarityResult, ...]
+    ceiling: Ceiling
+    notes: tuple[str, ...]
+
+    def result(self, split: str, model: str) -> SimilarityResult:
+        """Return one cell of the table."""
+        for found in self.results:
+            if (found.split, found.model) == (split, model):
+                return found
+        raise DataError(f"{model!r} was not evaluated on split {split!r}")
+
+    def difference(self, split: str, model: str, other: str) -> tuple[float, float]:
+        """Return by how much the log-loss of `model` is above that of `other` per answer, and the standard error."""
+        one, two = self.result(split, model).sums, self.result(split, other).sums
+        return clustered(two[0] - one[0], one[2])
+
+    def findings(self) -> list[str]:
+        """Return what follows, a sentence each."""
+        found = []
+        for split in dict.fromkeys(r.split for r in self.results):
+            models = {r.model for r in self.results if r.split == split}
+            if {"chosen", "euclid"} <= models:
+                gain, error = self.difference(split, "euclid", "chosen")
+                word = "better than" if gain > 2 * error else "worse than" if gain < -2 * error else "no better than"
+                found.append(
+                    f"{SIMILARITY_SPLITS[split]}: the learned metric is {word} Euclidean distance, by "
+                    f"{gain:.3f} ± {error:.3f} nats per answer."
+                )
+            if {"own", "chosen"} <= models:
+                gain, error = self.difference(split, "chosen", "own")
+                word = "help" if gain > 2 * error else "do not help"
+                found.append(
+                    f"{SIMILARITY_SPLITS[split]}: metrics of people's own {word} ({gain:.3f} ± {error:.3f} nats)."
+                )
+        return [*found, self.ceiling.summary(), *self.notes]
+
+    def summary(self) -> str:
+        """Return a readable table per split, and what follows."""
+        parts = []
+        for split in dict.fromkeys(r.split for r in self.results):
+            rows = [r for r in self.results if r.split == split]
+            lines = [
+                f"{SIMILARITY_SPLITS[split]}: {rows[0].n_answers:,g} hidden answers",
+                f"  {'':<12}accuracy           log-loss",
+            ]
+            lines += [
+                f"  {r.model:<12}{r.accuracy:.4f} ± {r.accuracy_error:.4f}    {r.log_loss:.4f} ± {r.log_loss_error:.4f}"
+                for r in rows
+            ]
+            parts.append("\n".join(lines))
+        return "\n\n".join([*parts, "\n".join(self.findings())])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain Python values, for JSON."""
+        names = ("split", "model", "log_loss", "accuracy", "log_loss_error", "accuracy_error", "n_answers", "seconds")
+        rows = [{name: _plain(getattr(r, name)) for name in names} for r in self.results]
+        ceiling = {name: _plain(getattr(self.ceiling, name)) for name in ("n_answers", "low", "high")}
+        return {"results": rows, "ceiling": ceiling, "findings": self.findings()}
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+# ------------------------------------------------------------------------------------------ what is hidden
+
+
+def similarity_folds(judgements: Judgements, split: str, folds: int, seed: int) -> list[tuple[Mask, Mask]]:
+    """Return masks (T,) of what is learned from and what is hidden, one pair per fold."""
+    rng = np.random.default_rng(seed)
+    if split == "items":
+        group = rng.permutation(judgements.n_items) % folds
+        hidden = [(group[judgements.items] == fold).any(axis=1) for fold in range(folds)]
+    elif split == "questions":
+        _, question = np.unique(judgements.items, axis=0, return_inverse=True)
+        group = rng.permutation(int(question.max()) + 1) % folds
+        hidden = [group[question.ravel()] == fold for fold in range(folds)]
+    elif split == "people":
+        if judgements.n_people < folds:
+            raise DataError(f"{judgements.n_people} people cannot be dealt into {folds} groups; leave this split out")
+        group = rng.permutation(judgements.n_people) % folds
+        hidden = [group[judgements.person] == fold for fold in range(folds)]
+    else:
+        raise DataError(f"split {split!r} is not known; choose {', '.join(map(repr, SIMILARITY_SPLITS))}")
+    pairs = [(~mask, mask) for mask in hidden]
+    if not all(learned.any() and mask.any() for learned, mask in pairs):
+        raise DataError(f"split {split!r} leaves nothing to learn from, or nothing to predict; use fewer folds")
+    return pairs
+
+
+# ------------------------------------------------------------------------------------------ fit and score
+
+
+def evaluate_similarity(
+    items: Any,
+    judgements: Judgements,
+    models: Sequence[str] | None = None,
+    *,
+    splits: Sequence[str] | None = None,
+    folds: int = 5,
+    seed: int = 0,
+    after_fit: Callable[[str], None] | None = None,
+    **options: Any,
+) -> SimilarityEvaluation:
+    """Return how well models predict judgements that were hidden from them.
+
+    Parameters
+    ----------
+    items : (N, d) array
+    judgements : Judgements
+    models : names of `SIMILARITY_MODELS`, optional
+        All but ``own`` by default, and that too where there are several people.
+    splits : names of `SIMILARITY_SPLITS`, optional
+        New items and new questions by default, and new people where there are enough.
+    folds, seed : int
+    after_fit : function of a str, optional
+        Told after every fit.
+    **options
+        Of every `SimilarityMetric`, such as ``link='distance'``.
+    """
+    X, judgements = np.asarray(items, dtype=np.float64), judgements.merged()
+    several = judgements.n_people >= 2
+    models = list(models or [name for name in SIMILARITY_MODELS if name != "own" or several])
+    unknown = [name for name in models if name not in SIMILARITY_MODELS]
+    if unknown:
+        raise DataError(f"model {unknown[0]!r} is not known; choose {', '.join(map(repr, SIMILARITY_MODELS))}")
+    splits = list(splits or ["items", "questions", *(["people"] if judgements.n_people >= folds else [])])
+    cluster = judgements.person if several else judgements.items[:, 0]
+    results = []
+    for split in splits:
+        for model in models:
+            if (split, model) in {("items", "embedding"), ("people", "own")}:
+                continue
+            masks = similarity_folds(judgements, split, folds, seed)
+            results.append(_result(X, judgements, split, model, masks, cluster, options))
+            if after_fit is not None:
+                after_fit(f"{split}: {model}")
+    notes: tuple[str, ...] = ()
+    if looks_ranked(judgements):
+        notes = (
+            "The judgements of one person about one anchor never contradict each other, as if cut from a ranking: they "
+            "are not independent, errors are too small, and new questions are easier than they seem. Quote new items.",
+        )
+    return SimilarityEvaluation(tuple(results), ceiling_of(judgements), notes)
+
+
+def _result(
+    X: Array, judgements: Judgements, split: str, model: str, masks: list[tuple[Mask, Mask]], cluster: Any,
+    options: dict[str, Any],
+) -> SimilarityResult:  # fmt: skip
+    clock = process_time()
+    n = int(cluster.max()) + 1
+    sums = np.zeros((3, n))
+    for learned, hidden in masks:
+        fitted = _fit(X, judgements.take(learned), model, options)
+        asked = judgements.take(hidden)
+        p = np.clip(fitted.predict_proba(asked), LEAST, 1.0)
+        log_p = np.einsum("tk,tk->t", asked.counts, np.log(p))
+        best = p == p.max(axis=1, keepdims=True)  # a draw is a share of an answer
+        right = np.einsum("tk,tk->t", asked.counts, best / best.sum(axis=1, keepdims=True))
+        for row, each in enumerate((log_p, right, asked.counts.sum(axis=1))):
+            sums[row] += np.bincount(cluster[hidden], each, n)
+    (likelihood, error), (accuracy, accuracy_error) = clustered(sums[0], sums[2]), clustered(sums[1], sums[2])
+    return SimilarityResult(
+        split, model, -likelihood, accuracy, error, accuracy_error, float(sums[2].sum()), process_time() - clock, sums
+    )
+
+
+def _fit(X: Array, judgements: Judgements, model: str, options: dict[str, Any]) -> SimilarityMetric:
+    if model == "embedding":  # coordinates of items are a metric of which item it is
+        N = len(X)
+        link = options.get("link", "squared")
+        return SimilarityMetric(np.eye(N), rank=min(EMBEDDING_RANK, N), link=link).fit(judgements)
+    given = {"uncertainty": False} | options | SIMILARITY_MODELS[model]
+    return SimilarityMetric(X, **given).fit(judgements)
+
+
+# ------------------------------------------------------------------------------------------ what bounds it
+
+
+def ceiling_of(judgements: Judgements) -> Ceiling:
+    """Return between what the best possible accuracy lies, from questions that were answered more than once.
+
+    The majority of all answers knows each answer itself, which is too good; the majority of the others knows less than
+    the truth does.
+    """
+    nobody = np.zeros(len(judgements), dtype=np.int64)
+    pooled = Judgements(
+        judgements.kind, judgements.items, judgements.counts, nobody, np.zeros(1, dtype=np.int64), judgements.item_ids
+    ).merged()
+    counts = pooled.counts[pooled.counts.sum(axis=1) >= 2]
+    total = float(counts.sum())
+    if not total:
+        return Ceiling(0.0, float("nan"), float("nan"))
+    right = 0.0
+    for chosen in range(counts.shape[1]):
+        others = counts.copy()
+        others[:, chosen] -= 1.0
+        best = others == others.max(axis=1, keepdims=True)
+        right += float(counts[:, chosen] @ (best[:, chosen] / best.sum(axis=1)))
+    return Ceiling(total, right / total, float(counts.max(axis=1).sum()) / total)
+
+
+def looks_ranked(judgements: Judgements) -> bool:
+    """Return whether one person's triplets about one anchor are free of cycles, as those cut from a ranking are.
+
+    Of three options compared two by two, random answers make a cycle once in four times.
+    """
+    if judgements.kind != "triplet":
+        return False
+    code = judgements.person * judgements.n_items + judgements.items[:, 0]
+    order = np.argsort(code, kind="stable")
+    edges = np.flatnonzero(np.diff(code[order])) + 1
+    groups = [rows for rows in np.split(order, edges) if len(rows) >= 3]
+    closed = cycles = 0.0
+    for rows in groups[:MOST_GROUPS]:
+        options, place = np.unique(judgements.items[rows, 1:], return_inverse=True)
+        left, right = place.reshape(-1, 2).T
+        prefers = judgements.counts[rows, 0] > judgements.counts[rows, 1]
+        A = np.zeros((len(options), len(options)))
+        A[np.where(prefers, left, right), np.where(prefers, right, left)] = 1.0
+        E = np.maximum(A, A.T)
+        closed += np.trace(E @ E @ E) / 6.0
+        cycles += np.trace(A @ A @ A) / 3.0
+    return closed >= CLOSED_TRIPLES and cycles == 0

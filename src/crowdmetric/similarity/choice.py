@@ -1,0 +1,197 @@
+"""Which structure of a metric predicts judgements about items that nobody was asked about.
+
+Evidence counts every answer as independent given the metric. Where few items were asked about very often, that is
+wrong: a rich metric then learns what is particular to those items, and does harm on others. So the structure, and how
+hard off-diagonal entries are drawn to zero, are chosen by *items left out*: items are dealt into groups, and the
+questions about none of a group predict those about at least one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.similarity.cone_step import ConeStep
+from crowdmetric.similarity.likelihood import Likelihood
+from crowdmetric.similarity.newton import ROUGH, Fit, fit_with_evidence, minimize
+from crowdmetric.similarity.objective import Objective
+from crowdmetric.similarity.questions import Questions
+from crowdmetric.similarity.structures import STRUCTURES
+
+__all__ = ["Candidate", "Choice", "choose_structure", "left_out_items"]
+
+Array = NDArray[np.float64]
+
+# Factors on the evidence's strength on off-diagonal entries, tried in turn while they help.
+FACTORS = (1.0, 4.0, 16.0, 64.0)
+# Below so many items per group there is nothing to learn about other items.
+ITEMS_PER_GROUP = 2
+# A fit without a group of items stops when a step would gain less than this per answer, in nats.
+ENOUGH = 1e-5
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A structure with its strengths, and how it did.
+
+    Attributes
+    ----------
+    structure, factor
+        Its name, and the factor on the evidence's strength on off-diagonal entries.
+    score
+        Mean log-likelihood of an answer about items left out; NaN where that cannot be found.
+    log_evidence
+        Of the fit to all answers.
+    scores
+        The same as `score`, for each group of items left out.
+    """
+
+    structure: str
+    factor: float
+    score: float
+    log_evidence: float
+    scores: tuple[float, ...] = ()
+
+    def summary(self) -> str:
+        """Return it in a few words."""
+        harder = "" if self.factor == 1.0 else f", off-diagonal entries held {self.factor:g} times as hard"
+        return f"{self.structure}{harder}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen fit, and what it was chosen from.
+
+    Attributes
+    ----------
+    objective, fit
+        Of the chosen structure, on all answers.
+    chosen
+        Which of `candidates`.
+    candidates
+        Everything that was tried.
+    by_items
+        Whether items left out decided; otherwise the evidence did.
+    """
+
+    objective: Objective
+    fit: Fit
+    chosen: Candidate
+    candidates: tuple[Candidate, ...]
+    by_items: bool
+
+    @classmethod
+    def given(cls, objective: Objective, fit: Fit) -> Choice:
+        """Return a structure that was asked for, not chosen."""
+        chosen = Candidate(objective.structure.name, 1.0, float("nan"), fit.log_evidence)
+        return cls(objective, fit, chosen, (), by_items=False)
+
+    def summary(self) -> str:
+        """Return what was chosen and why, in one sentence."""
+        if not self.candidates:
+            return f"The metric is {self.chosen.summary()}, as asked for."
+        why = "it predicts judgements about items left out best" if self.by_items else "the evidence prefers it"
+        return f"The metric is {self.chosen.summary()}: {why}."
+
+
+def left_out_items(questions: Questions, n_items: int, folds: int, seed: int) -> list[NDArray[np.bool_]]:
+    """Return masks (N,) of the items to leave out in turn; none where the questions do not allow it."""
+    used = np.unique(questions.pairs)
+    if len(used) < ITEMS_PER_GROUP * folds:
+        return []
+    place = np.random.default_rng(seed).permutation(len(used)) % folds
+    groups = []
+    for fold in range(folds):
+        group = np.zeros(n_items, dtype=bool)
+        group[used[place == fold]] = True
+        groups.append(group)
+    splits = [questions.split_by_items(group) for group in groups]
+    return groups if all(known.asked and new.asked for known, new in splits) else []
+
+
+def choose_structure(
+    items: Array,
+    questions: Questions,
+    likelihood: Likelihood,
+    *,
+    folds: int,
+    seed: int,
+    tolerance: float,
+    max_iterations: int,
+) -> Choice:
+    """Return the best of identity, diagonal and full, the last with off-diagonal entries held as hard as helps."""
+    d = items.shape[1]
+    groups = left_out_items(questions, len(items), folds, seed)
+    splits = [questions.split_by_items(group) for group in groups]
+    best: tuple[Candidate, Objective, Fit] | None = None
+    tried: list[Candidate] = []
+    for name in ("identity", "diagonal", "full"):
+        objective = Objective(items, questions, likelihood, STRUCTURES[name](d))
+        step = ConeStep(objective.structure, objective.covariance)
+        enough = max(tolerance, ROUGH) if splits else tolerance
+        fit = fit_with_evidence(objective, step=step, tolerance=enough, max_iterations=max_iterations)
+        found = _candidates(objective, fit, splits, step)
+        tried += [candidate for candidate, _ in found]
+        candidate, strengths = _hardest_of_the_best(found)
+        if best is None or _merit(candidate) > _merit(best[0]):
+            best = candidate, objective, Fit(**(fit.__dict__ | {"strengths": strengths}))
+    assert best is not None
+    chosen, objective, fit = best
+    if splits:
+        fit = minimize(objective, fit.strengths, fit.theta, tolerance=tolerance, max_iterations=max_iterations)
+    return Choice(objective, fit, chosen, tuple(tried), bool(splits))
+
+
+def _candidates(
+    objective: Objective, fit: Fit, splits: list[tuple[Questions, Questions]], step: ConeStep
+) -> list[tuple[Candidate, tuple[float, ...]]]:
+    """Return one structure with its strengths, off-diagonal entries held harder and harder while that helps."""
+    found: list[tuple[Candidate, tuple[float, ...]]] = []
+    starts = [fit.theta for _ in splits]
+    for factor in FACTORS if splits and len(fit.strengths) > 1 else (1.0,):
+        strengths = (*fit.strengths[:1], *(factor * strength for strength in fit.strengths[1:]))
+        scores, weights = _left_out_scores(objective, strengths, starts, splits, step)
+        score = float(np.average(scores, weights=weights)) if splits else float("nan")
+        found.append((Candidate(objective.structure.name, factor, score, fit.log_evidence, tuple(scores)), strengths))
+        if len(found) > 1 and score <= found[-2][0].score:
+            break
+    return found
+
+
+def _hardest_of_the_best(
+    found: list[tuple[Candidate, tuple[float, ...]]],
+) -> tuple[Candidate, tuple[float, ...]]:
+    """Return the candidate held hardest of those that are within one standard error of the best."""
+    best = max(found, key=lambda pair: _merit(pair[0]))
+    for candidate, strengths in reversed(found):
+        behind = np.subtract(best[0].scores, candidate.scores)
+        if behind.size > 1 and behind.mean() <= behind.std(ddof=1) / np.sqrt(behind.size):
+            return candidate, strengths
+    return best
+
+
+def _merit(candidate: Candidate) -> float:
+    return candidate.log_evidence if np.isnan(candidate.score) else candidate.score
+
+
+def _left_out_scores(
+    objective: Objective,
+    strengths: tuple[float, ...],
+    starts: list[Array],
+    splits: list[tuple[Questions, Questions]],
+    step: ConeStep,
+) -> tuple[list[float], list[float]]:
+    """Return the mean log-likelihood of answers about each group of items left out, and how many there are.
+
+    `starts` has where to begin for each group, and is given where the fit ended: the next strengths begin there.
+    """
+    scores, answers = [], []
+    for place, (known, new) in enumerate(splits):
+        enough = max(ROUGH, ENOUGH * known.n_answers)
+        fit = minimize(objective.about(known), strengths, starts[place], step=step, tolerance=enough, max_iterations=20)
+        starts[place] = fit.theta
+        answers.append(new.n_answers)
+        scores.append(-objective.about(new).value(fit.theta) / new.n_answers)
+    return scores, answers

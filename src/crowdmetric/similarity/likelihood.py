@@ -1,0 +1,139 @@
+"""The likelihood of judgements as a function of the squared distances of pairs.
+
+Of k pairs with squared distances D the person calls pair j the closest with probability ::
+
+    q_j = (1 − ε) p_j + ε / k,      p = softmax(u),      u = −β f(D)
+
+where ε is the lapse rate (answers given without looking) and f the *link*: ``f(D) = D`` ("squared") or ``f(D) = √D``
+("distance"). For k = 2 that is the logistic model ``σ(β(f(D_2) − f(D_1)))``. Under the squared link without lapses
+minus the log-likelihood is convex in D, and so in a metric, which D is linear in; otherwise it is not.
+
+The derivatives in u have row sums of zero, so that the expected curvature of a question is a graph Laplacian on its
+pairs, with edge weights ``w_jl = n (s_j p_l + s_l p_j − p_j p_l Σs)``, ``s_j = (1 − ε)² p_j² / q_j`` (``n p_j p_l``
+without lapses). Summed over questions it is the Laplacian of one sparse graph on pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from crowdmetric.similarity.questions import Asked, Questions
+
+__all__ = ["LINKS", "Likelihood"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+LINKS = ("squared", "distance")
+# Under the distance link squared distances below this, for items of size one, count as this: √D has no slope at zero.
+LEAST_SQUARE = 1e-8
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """How answers depend on squared distances.
+
+    Attributes
+    ----------
+    beta, lapse
+        β > 0, and ε in [0, 1).
+    link
+        'squared' or 'distance'.
+    """
+
+    beta: float = 1.0
+    link: str = "squared"
+    lapse: float = 0.0
+
+    @property
+    def is_convex(self) -> bool:
+        """Whether minus the log-likelihood is convex in the distances."""
+        return self.link == "squared" and self.lapse == 0.0
+
+    # -------------------------------------------------------------------------------------- the link
+
+    def linked(self, D: Array) -> Array:
+        """Return ``f(D)``."""
+        return D if self.link == "squared" else np.sqrt(np.maximum(D, LEAST_SQUARE))
+
+    def link_slope(self, D: Array) -> Array:
+        """Return ``f'(D)``."""
+        return np.ones_like(D) if self.link == "squared" else 0.5 / np.sqrt(np.maximum(D, LEAST_SQUARE))
+
+    # -------------------------------------------------------------------------------------- one question
+
+    def probabilities(self, D: Array) -> Array:
+        """Return q (T, k) from the squared distances (T, k) of the pairs to choose from."""
+        return self._lapsed(self._softmax(-self.beta * self.linked(D)))
+
+    def _softmax(self, u: Array) -> Array:
+        e = np.exp(u - u.max(axis=-1, keepdims=True))
+        share: Array = e / e.sum(axis=-1, keepdims=True)
+        return share
+
+    def _lapsed(self, p: Array) -> Array:
+        return p if self.lapse == 0.0 else (1.0 - self.lapse) * p + self.lapse / p.shape[-1]
+
+    def _log(self, u: Array) -> Array:
+        """Return log q (T, k), accurate also where q is tiny."""
+        if self.lapse > 0.0:
+            return np.log(self._lapsed(self._softmax(u)))
+        top = u.max(axis=-1, keepdims=True)
+        logs: Array = u - top - np.log(np.exp(u - top).sum(axis=-1, keepdims=True))
+        return logs
+
+    def log_likelihood(self, asked: Asked, D: Array) -> Array:
+        """Return ``Σ_j n_j log q_j`` (T,) of every question, from the squared distances D (P,) of all pairs."""
+        return np.einsum("tk,tk->t", asked.counts, self._log(-self.beta * self.linked(D)[asked.index]))
+
+    # -------------------------------------------------------------------------------------- all questions
+
+    def value(self, questions: Questions, D: Array) -> float:
+        """Return minus the log-likelihood."""
+        return -float(sum(self.log_likelihood(asked, D).sum() for asked in questions.asked))
+
+    def slope(self, questions: Questions, D: Array) -> tuple[float, Array]:
+        """Return minus the log-likelihood and its derivative (P,) in D."""
+        value, gradient = 0.0, np.zeros(D.size)
+        f = self.linked(D)
+        for asked in questions.asked:
+            u = -self.beta * f[asked.index]
+            logs = self._log(u)
+            value -= float(np.einsum("tk,tk->", asked.counts, logs))
+            p = np.exp(logs) if self.lapse == 0.0 else self._softmax(u)
+            r = asked.counts if self.lapse == 0.0 else asked.counts * (1.0 - self.lapse) * p / np.exp(logs)
+            step = p * r.sum(axis=1, keepdims=True) - r  # dvalue/du
+            gradient += np.bincount(asked.index.ravel(), step.ravel(), D.size)
+        return value, -self.beta * self.link_slope(D) * gradient
+
+    def edges(self, questions: Questions, D: Array) -> Iterator[tuple[Indices, Indices, Array]]:
+        """Yield (i, j, w): pairs of pairs and the weight of their edge in the expected curvature in u."""
+        f = self.linked(D)
+        for asked in questions.asked:
+            p = self._softmax(-self.beta * f[asked.index])
+            s = (1.0 - self.lapse) ** 2 * p * p / self._lapsed(p)
+            n, total = asked.counts.sum(axis=1), s.sum(axis=1)
+            for j, l in combinations(range(p.shape[1]), 2):  # noqa: E741 - the letters of the formula
+                w = n * (s[:, j] * p[:, l] + s[:, l] * p[:, j] - p[:, j] * p[:, l] * total)
+                yield asked.index[:, j], asked.index[:, l], w
+
+    def laplacian(self, questions: Questions, D: Array) -> sparse.csr_matrix:
+        """Return the expected curvature (P, P) in D: ``β² diag(f') Lap diag(f')``, sparse."""
+        P = D.size
+        rows, columns, weights = [], [], []
+        for i, j, w in self.edges(questions, D):
+            rows += [i, j, i, j]
+            columns += [i, j, j, i]
+            weights += [w, w, -w, -w]
+        places = np.concatenate(rows), np.concatenate(columns)
+        L = self.beta**2 * sparse.csr_matrix((np.concatenate(weights), places), shape=(P, P))
+        if self.link == "squared":
+            return L
+        slope = sparse.diags(self.link_slope(D))
+        return (slope @ L @ slope).tocsr()

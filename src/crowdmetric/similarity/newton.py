@@ -1,0 +1,266 @@
+"""The fit: Newton's method over a cone of metrics, with ridges whose strengths come from the evidence.
+
+::
+
+    minimize   f(θ) = −ℓ(θ) + ½ Σ_r λ_r ‖P_r θ‖² + ½ t ‖θ‖²      over the cone of a structure
+
+P_r are the structure's ridges: one draws the diagonal entries of the metric towards each other, one the off-diagonal
+entries to zero. Together they draw the metric's *shape* towards the identity, as in `crowdmetric.solvers.population`,
+where ``τ = λ c²`` with ``c = tr M / d``; with λ rather than τ held fixed the penalty is convex. The strengths are
+MacKay's: at the optimum ``γ_r = rank P_r − λ_r tr(A⁻¹ P_r)`` parameters are determined by the answers, with A the
+curvature of f, and ``λ_r ← γ_r / ‖P_r θ‖²``. t is a share of 1e-8 of the curvature: what no answer sees stays at zero.
+
+**Certificate.** Where −ℓ is convex, its tangent is below it. With G the gradient of f without the last term, ::
+
+    gap = ⟨G, θ⟩ + ½ t ‖θ‖² + ‖(−G)₊‖² / 2t
+
+bounds the distance to the optimum: (−G)₊ is what of −G lies in the cone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.similarity.cone_step import ConeStep
+from crowdmetric.similarity.objective import Objective
+
+__all__ = ["Fit", "fit_with_evidence", "minimize", "start_for"]
+
+Array = NDArray[np.float64]
+
+FLOOR = 1e-8
+# Rounds of refitting until the strengths have settled, and the change of their logarithms at which they have.
+ROUNDS, SETTLED = 12, 0.1
+# Expected decrease, in nats, at which fits on the way there stop.
+ROUGH = 0.05
+# Strengths between which the evidence chooses, in units of 1 / (mean eigenvalue)².
+LEAST_RIDGE, MOST_RIDGE = 1e-6, 1e6
+SHORTEST_STEP = 1e-6
+# Of the quadratic over the cone, in the end and on the way there.
+ACCURATE, INACCURATE = 1e-9, 1e-6
+# Tolerance, in nats, from which on the quadratic is solved accurately.
+PRECISE = 1e-4
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Where a fit ended.
+
+    Attributes
+    ----------
+    theta
+        (n,) in the cone.
+    value
+        Minus the log-likelihood there, without ridges.
+    curvature
+        (n, n) of minus the log-likelihood, without ridges.
+    strengths
+        λ of each ridge.
+    determined
+        γ of each ridge: how many of its parameters the answers determine.
+    gap
+        Certified bound on how far f is above its minimum, in nats; NaN where it is not convex.
+    converged, iterations
+        Whether a further step would gain less than the tolerance, and how many there were.
+    """
+
+    theta: Array
+    value: float
+    curvature: Array
+    strengths: tuple[float, ...]
+    determined: tuple[float, ...]
+    gap: float
+    converged: bool
+    iterations: int
+
+    @property
+    def log_evidence(self) -> float:
+        """Laplace's approximation to the log of the answers' probability, the scale aside (it is in every structure).
+
+        ``−f + ½ Σ_r rank_r log λ_r − ½ log det A`` up to a constant per parameter, see `_log_evidence`.
+        """
+        return self._log_evidence
+
+    _log_evidence: float = float("nan")
+
+
+def start_for(objective: Objective) -> Array:
+    """Return the multiple of the identity under which squared distances differ by about one: a cautious start."""
+    unit = objective.structure.theta(np.eye(objective.items.shape[1]))
+    D = objective.distances(unit)
+    return unit / max(float(D.mean()), 1e-300) / objective.likelihood.beta
+
+
+def minimize(
+    objective: Objective,
+    strengths: Sequence[float],
+    start: Array,
+    *,
+    step: ConeStep | None = None,
+    in_cone: bool = True,
+    tolerance: float = 1e-8,
+    max_iterations: int = 100,
+    prior: Callable[[Array], tuple[float, Array, Array]] | None = None,
+) -> Fit:
+    """Minimize f from `start`.
+
+    `step` may be given to reuse what an earlier fit learned about the cone. `prior` is a further convex penalty: its
+    value, gradient and curvature.
+    """
+    penalty = _penalty(objective, strengths)
+    if step is None and in_cone:
+        step = ConeStep(objective.structure, objective.covariance)
+    theta, done, steps = start, False, 0
+    accuracy = ACCURATE if tolerance < PRECISE else INACCURATE
+    value, g, H, floor = _local(objective, penalty, theta, prior)
+    while steps < max_iterations:
+        steps += 1
+        target = step.solve(theta, g, H, accuracy) if in_cone and step is not None else theta - np.linalg.solve(H, g)
+        move = target - theta
+        slope = float(g @ move)
+        foretold = -(slope + 0.5 * float(move @ H @ move))
+        if foretold < tolerance:
+            done = True
+            if in_cone and tolerance < PRECISE:  # one more step costs little and makes the certificate tight
+                theta = target
+                value, g, H, floor = _local(objective, penalty, theta, prior, floor)
+            break
+        alpha = _line_search(objective, penalty, prior, floor, theta, move, value, slope)
+        if alpha < SHORTEST_STEP:
+            break  # rounding allows no more
+        theta = theta + alpha * move
+        value, g, H, floor = _local(objective, penalty, theta, prior, floor)
+    likelihood_curvature = H - penalty - floor * np.eye(len(H)) - (0.0 if prior is None else prior(theta)[2])
+    gap = _gap(objective, g, theta, floor) if in_cone and objective.likelihood.is_convex else float("nan")
+    determined = _determined(objective, H, strengths)
+    plain = objective.value(theta)
+    evidence = _log_evidence(objective, theta, value, H, strengths)
+    return Fit(theta, plain, likelihood_curvature, tuple(strengths), determined, gap, done, steps, evidence)
+
+
+def fit_with_evidence(
+    objective: Objective,
+    start: Array | None = None,
+    *,
+    step: ConeStep | None = None,
+    tolerance: float = 1e-8,
+    max_iterations: int = 100,
+) -> Fit:
+    """Fit with the strengths that the evidence asks for, refitting until they have settled."""
+    theta = start_for(objective) if start is None else start
+    step = step or ConeStep(objective.structure, objective.covariance)
+    ridges = objective.structure.ridges
+    scale = _scale(objective, theta)
+    strengths = [1.0 / scale**2] * len(ridges)
+    iterations = 0
+    for _ in range(ROUNDS if ridges else 0):
+        fit = minimize(objective, strengths, theta, step=step, tolerance=max(ROUGH, tolerance), max_iterations=8)
+        theta, iterations = fit.theta, iterations + fit.iterations
+        wanted = [
+            _wanted(P, gamma, theta, _scale(objective, theta)) for P, gamma in zip(ridges, fit.determined, strict=True)
+        ]
+        settled = fit.converged and all(
+            abs(np.log(new / old)) < SETTLED for new, old in zip(wanted, strengths, strict=True)
+        )
+        if settled:
+            break
+        strengths = wanted
+    fit = minimize(objective, strengths, theta, step=step, tolerance=tolerance, max_iterations=max_iterations)
+    return Fit(**(fit.__dict__ | {"iterations": iterations + fit.iterations}))
+
+
+def _wanted(P: Array, determined: float, theta: Array, scale: float) -> float:
+    wanted = determined / max(float(theta @ P @ theta), 1e-300)
+    return float(np.clip(wanted, LEAST_RIDGE / scale**2, MOST_RIDGE / scale**2))
+
+
+def _scale(objective: Objective, theta: Array) -> float:
+    metric = objective.structure.metric(theta)
+    return max(float(np.trace(metric)) / len(metric), 1e-12)
+
+
+def _penalty(objective: Objective, strengths: Sequence[float]) -> Array:
+    """Return ``Σ_r λ_r P_r`` (n, n)."""
+    n = objective.structure.size
+    parts = [strength * P for strength, P in zip(strengths, objective.structure.ridges, strict=True)]
+    return np.sum(parts, axis=0) if parts else np.zeros((n, n))
+
+
+def _local(
+    objective: Objective,
+    penalty: Array,
+    theta: Array,
+    prior: Callable[[Array], tuple[float, Array, Array]] | None,
+    floor: float | None = None,
+) -> tuple[float, Array, Array, float]:
+    """Return f, its gradient and curvature, and t."""
+    value, g = objective.slope(theta)
+    H = objective.curvature(theta) + penalty
+    if floor is None:
+        floor = FLOOR * float(np.max(np.diag(H), initial=1e-300))
+    pulled = penalty @ theta + floor * theta
+    value += 0.5 * float(theta @ pulled)
+    g = g + pulled
+    H[np.diag_indices_from(H)] += floor
+    if prior is not None:
+        more, slope, bend = prior(theta)
+        value, g, H = value + more, g + slope, H + bend
+    return value, g, H, floor
+
+
+def _line_search(
+    objective: Objective,
+    penalty: Array,
+    prior: Callable[[Array], tuple[float, Array, Array]] | None,
+    floor: float,
+    theta: Array,
+    move: Array,
+    value: float,
+    slope: float,
+) -> float:
+    """Return the longest of the steps 1, ½, ¼, … that lowers f enough."""
+    alpha, noise = 1.0, 1e-13 * abs(value)
+    while alpha >= SHORTEST_STEP:
+        there = theta + alpha * move
+        new = objective.value(there) + 0.5 * float(there @ (penalty @ there + floor * there))
+        if prior is not None:
+            new += prior(there)[0]
+        if new <= value + 1e-4 * alpha * slope + noise:
+            return alpha
+        alpha *= 0.5
+    return 0.0
+
+
+def _gap(objective: Objective, g: Array, theta: Array, floor: float) -> float:
+    """Return ``⟨G, θ⟩ + ½ t‖θ‖² + ‖(−G)₊‖²/2t`` from the gradient g of all of f."""
+    G = g - floor * theta
+    negative = objective.structure.negative(G)
+    return max(0.0, float(G @ theta + 0.5 * floor * (theta @ theta) + (negative @ negative) / (2.0 * floor)))
+
+
+def _determined(objective: Objective, A: Array, strengths: Sequence[float]) -> tuple[float, ...]:
+    """Return ``γ_r = rank P_r − λ_r tr(A⁻¹ P_r)``."""
+    if not strengths:
+        return ()
+    inverse = np.linalg.inv(A)
+    return tuple(
+        float(np.clip(np.trace(P) - strength * np.sum(inverse * P), 0.0, np.trace(P)))
+        for strength, P in zip(strengths, objective.structure.ridges, strict=True)
+    )
+
+
+def _log_evidence(objective: Objective, theta: Array, value: float, A: Array, strengths: Sequence[float]) -> float:
+    """Return ``−f + ½ Σ_r rank_r log λ_r − ½ log det A + ½ log a``, a the curvature along the metric itself.
+
+    The last term takes out what every structure pays for the scale, so that structures can be compared.
+    """
+    total: float = -value - 0.5 * float(np.linalg.slogdet(A)[1])
+    for strength, P in zip(strengths, objective.structure.ridges, strict=True):
+        total += 0.5 * float(np.trace(P)) * float(np.log(max(strength, 1e-300)))
+    along = objective.structure.theta(np.eye(objective.items.shape[1]))
+    unit = along / np.linalg.norm(along)
+    return total + 0.5 * float(np.log(max(float(unit @ A @ unit), 1e-300)))

@@ -1,0 +1,137 @@
+"""Minus the log-likelihood of judgements as a function of a metric's parameters θ, with gradient and curvature.
+
+Squared distances are linear in θ, ``D = F θ`` with one row of F (P, n) per distinct pair, so that ::
+
+    gradient  = Fᵀ g                 g (P,) the derivative in D
+    curvature = Fᵀ Lap F             Lap (P, P) the sparse Laplacian of `likelihood`
+
+For a full metric ``Fᵀ g = svec(Xᵀ Lap(G) X)`` with the items × items matrix G of residuals; with few distinct pairs F
+itself is kept, because the curvature needs it anyway. Where F would be too large, curvature is summed over edges in
+chunks: ``Σ w (F_i − F_j)(F_i − F_j)ᵀ``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.similarity.likelihood import Likelihood
+from crowdmetric.similarity.questions import Questions
+from crowdmetric.similarity.structures import Structure
+
+__all__ = ["Objective"]
+
+Array = NDArray[np.float64]
+
+# Numbers in F up to which it is kept (8 bytes each), and in a chunk of it.
+KEPT, CHUNK = 30_000_000, 2_000_000
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Minus the log-likelihood of questions about items (N, d).
+
+    Attributes
+    ----------
+    items
+        (N, d).
+    questions, likelihood, structure
+        What was asked and answered, how answers scatter, and what a metric may look like.
+    """
+
+    items: Array
+    questions: Questions
+    likelihood: Likelihood
+    structure: Structure
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether F fits in memory."""
+        return len(self.questions.pairs) * self.structure.size <= KEPT
+
+    def about(self, questions: Questions) -> Objective:
+        """Return the objective of other questions about the same pairs; F is shared."""
+        return self._sharing(replace(self, questions=questions))
+
+    def under(self, likelihood: Likelihood) -> Objective:
+        """Return the objective under another likelihood; F is shared."""
+        return self._sharing(replace(self, likelihood=likelihood))
+
+    def _sharing(self, other: Objective) -> Objective:
+        other.__dict__["covariance"] = self.covariance
+        if self.is_kept:
+            other.__dict__["kept_rows"] = self.kept_rows
+        return other
+
+    @cached_property
+    def kept_rows(self) -> Array:
+        """F (P, n), where it fits in memory."""
+        pairs = self.questions.pairs
+        return self.structure.rows(self.items[pairs[:, 0]] - self.items[pairs[:, 1]])
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Mean of δδᵀ / 2 over the pairs (d, d): about the covariance of the items."""
+        chunks = [(delta.T @ delta) for _, delta in self._deltas(self.items.shape[1])]
+        return np.sum(chunks, axis=0) / (2.0 * len(self.questions.pairs))
+
+    # -------------------------------------------------------------------------------------- derivatives
+
+    def distances(self, theta: Array) -> Array:
+        """Return ``D = F θ`` (P,)."""
+        return np.concatenate([F @ theta for _, F in self._rows()])
+
+    def value(self, theta: Array) -> float:
+        """Return minus the log-likelihood."""
+        return self.likelihood.value(self.questions, self.distances(theta))
+
+    def slope(self, theta: Array) -> tuple[float, Array]:
+        """Return minus the log-likelihood and its gradient (n,)."""
+        value, g = self.likelihood.slope(self.questions, self.distances(theta))
+        return value, np.sum([F.T @ g[part] for part, F in self._rows()], axis=0)
+
+    def curvature(self, theta: Array) -> Array:
+        """Return the expected second derivative (n, n): the Fisher information."""
+        D = self.distances(theta)
+        n = self.structure.size
+        if self.is_kept:
+            F, L = self.kept_rows, self.likelihood.laplacian(self.questions, D)
+            used = np.flatnonzero(np.diff(L.indptr))
+            if 2 * used.size < len(F):  # one person's questions are about a few of the pairs
+                F, L = F[used], L[used][:, used]
+            H: Array = F.T @ (L @ F)
+            return 0.5 * (H + H.T)
+        H = np.zeros((n, n))
+        slope = self.likelihood.beta * self.likelihood.link_slope(D)
+        step = max(1, CHUNK // n)
+        for i, j, w in self.likelihood.edges(self.questions, D):
+            for start in range(0, len(w), step):
+                one, two, part = i[start : start + step], j[start : start + step], w[start : start + step]
+                contrast = self._rows_of(one) * slope[one, None] - self._rows_of(two) * slope[two, None]
+                contrast *= np.sqrt(np.maximum(part, 0.0))[:, None]
+                H += contrast.T @ contrast
+        return H
+
+    # -------------------------------------------------------------------------------------- rows of F
+
+    def _rows(self) -> Iterator[tuple[slice, Array]]:
+        """Yield parts of F, and which pairs they are of."""
+        if self.is_kept:
+            yield slice(None), self.kept_rows
+            return
+        for part, delta in self._deltas(self.structure.size):
+            yield part, self.structure.rows(delta)
+
+    def _deltas(self, width: int) -> Iterator[tuple[slice, Array]]:
+        step = max(1, CHUNK // width)
+        for start in range(0, len(self.questions.pairs), step):
+            pairs = self.questions.pairs[start : start + step]
+            yield slice(start, start + step), self.items[pairs[:, 0]] - self.items[pairs[:, 1]]
+
+    def _rows_of(self, index: NDArray[np.intp]) -> Array:
+        pairs = self.questions.pairs[index]
+        return self.structure.rows(self.items[pairs[:, 0]] - self.items[pairs[:, 1]])

@@ -1,0 +1,144 @@
+"""Judgements as choices among pairs: the one layout that every kind of judgement shares.
+
+A question offers k pairs of items, and the chosen one is the closest. Distances are needed of *distinct pairs* only,
+so that a pass over T answers to questions about P pairs costs ``O(T + P)`` beside the distances themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.errors import DataError
+from crowdmetric.judgements import Judgements
+
+__all__ = ["Asked", "Questions", "questions_of"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# Up to so many items, distinct pairs are found in a table of all pairs instead of by sorting.
+TABLED_ITEMS = 5_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Questions with the same number of alternatives.
+
+    Attributes
+    ----------
+    index
+        (T, k) rows of `Questions.pairs`: the pairs to choose from.
+    counts
+        (T, k) how often each was chosen as the closest.
+    person
+        (T,) who answered.
+    """
+
+    index: Indices
+    counts: Array
+    person: Indices
+
+    def take(self, rows: Any) -> Asked:
+        """Return some of the rows."""
+        return Asked(self.index[rows], self.counts[rows], self.person[rows])
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Distinct pairs of items, and the questions that choose among them.
+
+    Attributes
+    ----------
+    pairs
+        (P, 2) row numbers of items, the smaller first.
+    asked
+        One `Asked` per number of alternatives.
+    """
+
+    pairs: Indices
+    asked: tuple[Asked, ...]
+
+    @property
+    def n_answers(self) -> float:
+        """How many answers there are."""
+        return float(sum(block.counts.sum() for block in self.asked))
+
+    def items_of(self, block: Asked) -> Indices:
+        """Return the items (T, 2k) that each question of a block is about."""
+        return self.pairs[block.index].reshape(len(block.index), -1)
+
+    def split_by_items(self, group: NDArray[np.bool_]) -> tuple[Questions, Questions]:
+        """Return the questions about none of a group (N,) of items, and those about at least one."""
+        touches: list[NDArray[np.bool_]] = [np.asarray(group[self.items_of(block)].any(axis=1)) for block in self.asked]
+        return self._where([~t for t in touches]), self._where(touches)
+
+    def of_person(self, person: int) -> Questions:
+        """Return the questions that one person answered."""
+        return self._where([block.person == person for block in self.asked])
+
+    def _where(self, masks: Sequence[NDArray[np.bool_]]) -> Questions:
+        kept = tuple(block.take(mask) for block, mask in zip(self.asked, masks, strict=True) if mask.any())
+        return replace(self, asked=kept)
+
+
+def questions_of(judgements: Sequence[Judgements], *, by_person: bool = False) -> Questions:
+    """Return the questions of some judgements about the same items.
+
+    Where it does not matter who answered, the answers of different people to one question are added up.
+    """
+    n_items = judgements[0].n_items
+    for table in judgements[1:]:
+        if table.n_items != n_items:
+            raise DataError(
+                f"the judgements are about {n_items} and {table.n_items} items; read all from the same catalog"
+            )
+    tables = [table if by_person else _pooled(table) for table in judgements]
+    codes = [_codes(table.pairs, n_items) for table in tables]
+    distinct, places = _distinct(codes, n_items)
+    blocks: dict[int, list[Asked]] = {}
+    for table, index in zip(tables, places, strict=True):
+        block = Asked(index, table.counts, table.person.astype(np.intp))
+        blocks.setdefault(table.n_alternatives, []).append(block)
+    pairs = np.column_stack([distinct // n_items, distinct % n_items]).astype(np.intp)
+    return Questions(pairs, tuple(_joined(blocks[k]) for k in sorted(blocks)))
+
+
+def _pooled(table: Judgements) -> Judgements:
+    if table.n_people == 1:
+        return table
+    nobody = np.zeros(len(table), dtype=np.int64)
+    return Judgements(
+        table.kind, table.items, table.counts, nobody, np.zeros(1, dtype=np.int64), table.item_ids
+    ).merged()
+
+
+def _codes(pairs: NDArray[np.int64], n_items: int) -> NDArray[np.int64]:
+    """Return one number (T, k) per pair, whichever item comes first."""
+    low, high = np.minimum(pairs[..., 0], pairs[..., 1]), np.maximum(pairs[..., 0], pairs[..., 1])
+    return low * n_items + high
+
+
+def _distinct(codes: Sequence[NDArray[np.int64]], n_items: int) -> tuple[NDArray[np.int64], list[Indices]]:
+    """Return the distinct codes (P,), sorted, and the place of every code among them."""
+    if n_items > TABLED_ITEMS:
+        distinct, places = np.unique(np.concatenate([c.ravel() for c in codes]), return_inverse=True)
+        ends = np.cumsum([c.size for c in codes])[:-1]
+        parts = np.split(places.ravel(), ends)
+        return distinct, [part.reshape(c.shape).astype(np.intp) for part, c in zip(parts, codes, strict=True)]
+    seen = np.zeros(n_items * n_items, dtype=bool)
+    for each in codes:
+        seen[each.ravel()] = True
+    distinct = np.flatnonzero(seen)
+    place = np.cumsum(seen, dtype=np.int64) - 1
+    return distinct, [place[c].astype(np.intp) for c in codes]
+
+
+def _joined(blocks: Sequence[Asked]) -> Asked:
+    if len(blocks) == 1:
+        return blocks[0]
+    return Asked(*(np.concatenate([getattr(b, name) for b in blocks]) for name in ("index", "counts", "person")))

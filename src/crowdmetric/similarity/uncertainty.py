@@ -1,0 +1,75 @@
+"""How sure a similarity fit is of its metric: a fit over all symmetric matrices, and its information.
+
+Neither the boundary of the cone nor shrinkage then bends intervals (`crowdmetric.intervals` builds them). Where the
+answers leave some direction undetermined, or would be explained without any doubt, the ridges of the fit are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.similarity.newton import Fit, fit_with_evidence, minimize
+from crowdmetric.similarity.objective import Objective
+from crowdmetric.similarity.people import OwnMetrics
+from crowdmetric.symmetric import svec
+
+__all__ = ["symmetric_fit"]
+
+Array = NDArray[np.float64]
+
+# Information relative to its scale below which a direction counts as undetermined.
+UNDETERMINED = 1e-6
+TOLERANCE = 1e-4
+
+
+def symmetric_fit(objective: Objective, fit: Fit, own: OwnMetrics | None) -> tuple[Array, Array]:
+    """Return the symmetric fit (d, d), and the covariance (p, p) of its svec.
+
+    With everybody's own metric the crowd's estimate is kept, with the information that counts how people differ.
+    """
+    structure = objective.structure
+    if own is not None:
+        theta, information = own.theta, own.information
+    else:
+        start, strengths = fit.theta, fit.strengths
+        if start.size != structure.size:  # the structure was chosen, the full one is to be judged
+            full = fit_with_evidence(objective, tolerance=TOLERANCE)
+            start, strengths = full.theta, full.strengths
+        none = (0.0,) * len(structure.ridges)
+        options: dict[str, Any] = {"in_cone": False, "tolerance": TOLERANCE, "max_iterations": 30}
+        free = minimize(objective, none, start, **options) if _determined(objective.curvature(start)) else None
+        if free is None or not free.converged or not _determined(free.curvature):
+            free = minimize(objective, strengths, start, **options)
+        theta = free.theta
+        information = free.curvature + sum(
+            (strength * P for strength, P in zip(free.strengths, structure.ridges, strict=True)),
+            start=np.zeros_like(free.curvature),
+        )
+    return structure.metric(theta), _embedded(objective, _inverse(information))
+
+
+def _determined(information: Array) -> bool:
+    """Return whether every direction is determined by the answers alone."""
+    scale = 1.0 / np.sqrt(np.maximum(np.diag(information), 1e-300))
+    values = np.linalg.eigvalsh(information * scale[:, None] * scale)
+    return bool(values[0] > UNDETERMINED * values[-1])
+
+
+def _inverse(information: Array) -> Array:
+    scale = 1.0 / np.sqrt(np.maximum(np.diag(information), 1e-300))
+    values, vectors = np.linalg.eigh(information * scale[:, None] * scale)
+    values = np.maximum(values, 1e-12 * values[-1])
+    inverse: Array = (vectors / values) @ vectors.T * scale[:, None] * scale
+    return inverse
+
+
+def _embedded(objective: Objective, covariance: Array) -> Array:
+    """Return the covariance (p, p) of svec M from that of θ: M is linear in θ."""
+    structure = objective.structure
+    if structure.name == "full":
+        return covariance
+    J = np.stack([svec(structure.metric(unit)) for unit in np.eye(structure.size)], axis=1)
+    return J @ covariance @ J.T

@@ -1,0 +1,128 @@
+"""Similarity judgements with a known truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdmetric.errors import DataError
+from crowdmetric.judgements import KINDS, Judgements
+from crowdmetric.simulate import sample_metric
+from crowdmetric.symmetric import check_metric
+from crowdmetric.tables.judged import ALTERNATIVES
+
+__all__ = ["SimulatedStudy", "simulate_judgements"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SimulatedStudy:
+    """Items (N, d), judgements of them, and the true metrics: the crowd's (d, d) and everybody's (K, d, d)."""
+
+    items: Array
+    judgements: Judgements
+    metric: Array
+    person_metrics: Array
+
+    def summary(self) -> str:
+        """Return what was simulated."""
+        N, d = self.items.shape
+        return f"{N} items of {d} features; {self.judgements.summary()}"
+
+
+def simulate_judgements(
+    items: int | ArrayLike,
+    dimension: int | None,
+    questions: int,
+    *,
+    kind: str = "triplet",
+    metric: ArrayLike | None = None,
+    people: int = 1,
+    spread: float = 0.0,
+    beta: float = 4.0,
+    lapse: float = 0.0,
+    link: str = "squared",
+    seed: int = 0,
+) -> SimulatedStudy:
+    """Return judgements of random questions about random or given items.
+
+    Parameters
+    ----------
+    items : int or (N, d) array
+        How many to draw from N(0, I/d), or the items.
+    dimension : int or None
+        d, where items are to be drawn.
+    questions : int
+        How many, shared out among people.
+    kind : {'triplet', 'odd_one_out', 'quadruplet'}
+    metric : (d, d) array, optional
+        The true M; drawn by default.
+    people, spread : int, float
+        How many people, and how much their metrics differ: ``M_k = L (I + spread·E_k)² Lᵀ`` with M = LLᵀ.
+    beta, lapse, link
+        As in `crowdmetric.SimilarityMetric`; M is the metric for β = 1, so that it is multiplied by `beta`.
+    """
+    rng = np.random.default_rng(seed)
+    if kind not in KINDS:
+        raise DataError(f"kind={kind!r} is not known; choose {', '.join(map(repr, KINDS))}")
+    if link not in ("squared", "distance"):
+        raise DataError(f"link={link!r} is not known; choose 'squared' or 'distance'")
+    if isinstance(items, int | np.integer):
+        if dimension is None:
+            raise DataError("dimension is missing; give the number of features of the items to draw")
+        X: Array = rng.standard_normal((int(items), dimension)) / np.sqrt(dimension)
+    else:
+        X = np.asarray(items, dtype=np.float64)
+    N, d = X.shape
+    width = len(KINDS[kind])
+    if width > N:
+        raise DataError(f"{N} items are too few for {kind} judgements, which need {width}")
+    M = beta * (sample_metric(d, rng) if metric is None else check_metric(metric, d, "metric"))
+    own = _own_metrics(M, people, spread, rng)
+    asked = _distinct_rows(N, width, questions, rng)
+    person = np.arange(questions) % people
+    pairs = asked[:, np.array(ALTERNATIVES[kind])]
+    D = np.empty(pairs.shape[:2])
+    for k in range(people):
+        D[person == k] = _squares(X, own[k], pairs[person == k])
+    utility = -(D if link == "squared" else np.sqrt(np.maximum(D, 0.0)))
+    chosen = np.argmax(utility + rng.gumbel(size=utility.shape), axis=1)
+    lapses = rng.random(questions) < lapse
+    chosen[lapses] = rng.integers(0, pairs.shape[1], int(lapses.sum()))
+    counts = np.eye(pairs.shape[1])[chosen]
+    judgements = Judgements(kind, asked, counts, person, np.arange(people), np.arange(N)).merged()
+    return SimulatedStudy(X, judgements, M, own)
+
+
+def _own_metrics(M: Array, people: int, spread: float, rng: np.random.Generator) -> Array:
+    """Return everybody's metric (K, d, d)."""
+    d = len(M)
+    values, vectors = np.linalg.eigh(M)
+    L = vectors * np.sqrt(np.maximum(values, 0.0))
+    E = rng.standard_normal((people, d, d))
+    turn = np.eye(d) + spread * 0.5 * (E + np.swapaxes(E, 1, 2)) / np.sqrt(d)
+    own: Array = L @ turn @ turn @ L.T
+    return own
+
+
+def _squares(X: Array, M: Array, pairs: NDArray[np.int64]) -> Array:
+    """Return the squared distances of pairs (T, k, 2), from one product of matrices: ``x_iᵀMx_i + … − 2x_iᵀMx_j``."""
+    gram = X @ M @ X.T
+    own = np.diag(gram)
+    i, j = pairs[..., 0], pairs[..., 1]
+    D: Array = np.maximum(own[i] + own[j] - 2.0 * gram[i, j], 0.0)
+    return D
+
+
+def _distinct_rows(N: int, width: int, T: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return T rows of distinct items, (T, width), all equally likely."""
+    rows = rng.integers(0, N, (T, width))
+    while True:
+        ordered = np.sort(rows, axis=1)
+        again = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+        if not again.size:
+            return rows
+        rows[again] = rng.integers(0, N, (again.size, width))

@@ -1,0 +1,90 @@
+"""The commands on similarity judgements, which their columns tell from comparisons."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crowdmetric.cli import main
+from crowdmetric.simulate_judgements import simulate_judgements
+from crowdmetric.tables import read_columns, write_columns
+
+
+@pytest.fixture(scope="module", params=["triplet", "odd_one_out", "quadruplet"])
+def tables(request, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp(request.param)
+    study = simulate_judgements(25, 3, 1500, kind=request.param, people=3, seed=0)
+    features = {f"f{j}": column for j, column in enumerate(study.items.T)}
+    write_columns({"item_id": np.arange(25), **features}, folder / "items.csv")
+    study.judgements.write(folder / "judgements.csv")
+    assert main(["fit", str(folder / "items.csv"), str(folder / "judgements.csv"), "--out", str(folder / "model")]) == 0
+    return folder
+
+
+def test_fit_says_what_it_uses_and_why(tables, tmp_path, capsys) -> None:
+    code = main(
+        ["fit", str(tables / "items.csv"), str(tables / "judgements.csv"), "--structure", "diagonal",
+         "--out", str(tmp_path / "model"), "--json"]
+    )  # fmt: skip
+    out, err = capsys.readouterr()
+    assert code == 0
+    assert "using SimilarityMetric, because" in err
+    found = json.loads(out)
+    assert found["estimator"] == "SimilarityMetric"
+    assert found["parameters"]["structure"] == "diagonal"
+    assert found["data"]["people"] == 3
+
+
+def test_predict_answers_in_the_order_asked(tables, capsys) -> None:
+    capsys.readouterr()
+    assert main(["predict", str(tables / "model"), str(tables / "judgements.csv")]) == 0
+    out, err = capsys.readouterr()
+    rows = list(csv.DictReader(io.StringIO(out)))
+    asked = read_columns(tables / "judgements.csv")
+    assert len(rows) == len(asked["person"])
+    assert "accuracy 0." in err
+    first = "anchor" if "anchor" in asked else "a"
+    assert [int(row[first]) for row in rows] == asked[first].tolist()
+
+
+def test_predict_needs_no_answers(tables, tmp_path, capsys) -> None:
+    asked = read_columns(tables / "judgements.csv")
+    write_columns({name: column[:5] for name, column in asked.items() if not name.startswith("n_")}, tmp_path / "q.csv")
+    capsys.readouterr()
+    assert main(["predict", str(tables / "model"), str(tmp_path / "q.csv")]) == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 6
+    assert "accuracy" not in err
+
+
+def test_diagnose_and_evaluate_know_judgements(tables, capsys) -> None:
+    files = [str(tables / "items.csv"), str(tables / "judgements.csv")]
+    assert main(["diagnose", *files]) == 0
+    assert "reveal 6 of 6 degrees of freedom" in capsys.readouterr().out
+    assert main(["evaluate", *files, "--models", "euclid,chosen", "--split", "items", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row["model"] for row in found["results"]} == {"euclid", "chosen"}
+
+
+@pytest.mark.parametrize("option", [["--metric-bound", "3"], ["--estimator", "matched"], ["--memory", "1GB"]])
+def test_options_without_use_are_refused(option, tables, tmp_path, capsys) -> None:
+    files = [str(tables / "items.csv"), str(tables / "judgements.csv")]
+    with pytest.raises(SystemExit) as end:
+        main(["fit", *files, "--out", str(tmp_path / "model"), *option])
+    assert end.value.code == 2
+    assert "has no use with similarity judgements" in capsys.readouterr().err
+
+
+def test_similarity_options_are_refused_for_comparisons(tmp_path, capsys) -> None:
+    write_columns({"item_id": [0, 1], "f0": [0.0, 1.0]}, tmp_path / "items.csv")
+    write_columns({"user": [0], "left": [0], "right": [1], "choice": [0]}, tmp_path / "answers.csv")
+    files = [str(tmp_path / "items.csv"), str(tmp_path / "answers.csv")]
+    with pytest.raises(SystemExit) as end:
+        main(["fit", *files, "--out", str(tmp_path / "model"), "--link", "distance"])
+    assert end.value.code == 2
+    assert "--link has no use" in capsys.readouterr().err

@@ -1,0 +1,412 @@
+"""A metric from similarity judgements: derivatives, the optimum, invariances, choices and people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from crowdmetric import Judgements, SimilarityMetric, intervals
+from crowdmetric.design.judgements import answers_needed, plan_judgements
+from crowdmetric.errors import DataError
+from crowdmetric.evaluate import evaluate_similarity
+from crowdmetric.evaluate.similarity import looks_ranked
+from crowdmetric.identifiability.judgements import diagnose_judgements
+from crowdmetric.persist import load_model, save_model
+from crowdmetric.similarity.factored import FactoredObjective
+from crowdmetric.similarity.likelihood import LINKS, Likelihood
+from crowdmetric.similarity.newton import minimize, start_for
+from crowdmetric.similarity.objective import Objective
+from crowdmetric.similarity.questions import questions_of
+from crowdmetric.similarity.structures import STRUCTURES, Full
+from crowdmetric.simulate_judgements import simulate_judgements
+from crowdmetric.symmetric import relative_error, shape_error, smat, svec
+from crowdmetric.tables import read_columns
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+KINDS = ["triplet", "odd_one_out", "quadruplet"]
+
+each_kind = pytest.mark.parametrize("kind", KINDS)
+each_link = pytest.mark.parametrize("link", LINKS)
+each_lapse = pytest.mark.parametrize("lapse", [0.0, 0.1])
+each_structure = pytest.mark.parametrize("structure", STRUCTURES)
+
+
+def study(kind: str = "triplet", questions: int = 400, d: int = 3, seed: int = 0, **options):
+    return simulate_judgements(12, d, questions, kind=kind, seed=seed, **options)
+
+
+def objective_of(kind: str, likelihood: Likelihood, structure: str = "full", **options) -> Objective:
+    found = study(kind, **options)
+    d = found.items.shape[1]
+    return Objective(found.items, questions_of([found.judgements]), likelihood, STRUCTURES[structure](d))
+
+
+# ------------------------------------------------------------------------------------------ derivatives
+
+
+@each_kind
+@each_link
+@each_lapse
+@each_structure
+def test_gradients_agree_with_differences(kind, link, lapse, structure) -> None:
+    objective = objective_of(kind, Likelihood(1.3, link, lapse), structure)
+    rng = np.random.default_rng(1)
+    L = rng.standard_normal((3, 3))
+    theta = objective.structure.theta(2.0 * L @ L.T + np.eye(3))
+    value, gradient = objective.slope(theta)
+    assert value == pytest.approx(objective.value(theta), rel=1e-12)
+    for j in range(theta.size):
+        step = 1e-5 * np.eye(theta.size)[j]
+        difference = (objective.value(theta + step) - objective.value(theta - step)) / 2e-5
+        assert gradient[j] == pytest.approx(difference, rel=1e-5, abs=1e-5)
+
+
+@each_kind
+def test_curvature_is_the_second_derivative_where_the_problem_is_convex(kind) -> None:
+    objective = objective_of(kind, Likelihood())
+    theta = svec(2.0 * np.eye(3))
+    H = objective.curvature(theta)
+    for j in range(theta.size):
+        step = 1e-5 * np.eye(theta.size)[j]
+        difference = (objective.slope(theta + step)[1] - objective.slope(theta - step)[1]) / 2e-5
+        np.testing.assert_allclose(H[j], difference, rtol=1e-5, atol=1e-5)
+
+
+@each_kind
+@each_link
+@each_lapse
+def test_curvature_is_the_expected_outer_product_of_scores(kind, link, lapse) -> None:
+    """Fisher information: the mean over answers drawn from the model, written out question by question."""
+    likelihood = Likelihood(1.0, link, lapse)
+    objective = objective_of(kind, likelihood, questions=40)
+    theta = svec(3.0 * np.eye(3))
+    H, wanted = objective.curvature(theta), np.zeros((6, 6))
+    D = objective.distances(theta)
+    for asked in objective.questions.asked:
+        q = likelihood.probabilities(D[asked.index])
+        for t in range(len(asked.index)):
+            for chosen in range(q.shape[1]):
+                one = np.eye(q.shape[1])[[chosen]]
+                alone = objective.questions.__class__(
+                    objective.questions.pairs, (type(asked)(asked.index[[t]], one, asked.person[[t]]),)
+                )
+                score = objective.about(alone).slope(theta)[1]
+                wanted += asked.counts[t].sum() * q[t, chosen] * np.outer(score, score)
+    np.testing.assert_allclose(H, wanted, rtol=1e-8, atol=1e-10)
+
+
+@each_kind
+def test_curvature_does_not_depend_on_whether_rows_are_kept(kind, monkeypatch) -> None:
+    kept = objective_of(kind, Likelihood(link="distance"))
+    theta = svec(np.eye(3))
+    want = kept.curvature(theta), kept.slope(theta)[1]
+    monkeypatch.setattr("crowdmetric.similarity.objective.KEPT", 0)
+    chunked = objective_of(kind, Likelihood(link="distance"))
+    np.testing.assert_allclose(chunked.curvature(theta), want[0], rtol=1e-10)
+    np.testing.assert_allclose(chunked.slope(theta)[1], want[1], rtol=1e-10)
+
+
+@each_kind
+@pytest.mark.parametrize("dense", [True, False])
+def test_the_laplacian_gradient_is_the_gradient(kind, dense, monkeypatch) -> None:
+    monkeypatch.setattr("crowdmetric.similarity.factored.DENSE", 0.0 if dense else 10.0)
+    objective = objective_of(kind, Likelihood())
+    factored = FactoredObjective(objective.items, objective.questions, objective.likelihood)
+    assert factored.is_dense == dense
+    L = np.random.default_rng(0).standard_normal((3, 2))
+    value, G = objective.slope(svec(L @ L.T))
+    np.testing.assert_allclose(svec(factored.metric_slope(L)), G, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(factored.slope(L)[1], 2.0 * smat(G) @ L, rtol=1e-9, atol=1e-9)
+    assert factored.slope(L)[0] == pytest.approx(value)
+
+
+# ------------------------------------------------------------------------------------------ the optimum
+
+
+@each_kind
+def test_the_certified_optimum_is_that_of_an_independent_solver(kind) -> None:
+    cvxpy = pytest.importorskip("cvxpy", reason="CVXPY judges the optimum")
+    low = np.diag([3.0, 0.0, 0.0])  # a metric of rank one: the cone is active
+    objective = objective_of(kind, Likelihood(), metric=low, beta=1.0, questions=200)
+    fit = minimize(objective, (0.5, 0.5), start_for(objective))
+    assert fit.gap < 1e-5 * objective.questions.n_answers
+    M = cvxpy.Variable((3, 3), PSD=True)
+    X, pairs = objective.items, objective.questions.pairs
+    squares = [cvxpy.quad_form(X[i] - X[j], M) for i, j in pairs]
+    total = 0
+    for asked in objective.questions.asked:
+        for index, counts in zip(asked.index, asked.counts, strict=True):
+            utilities = cvxpy.hstack([-squares[p] for p in index])
+            total += counts.sum() * cvxpy.log_sum_exp(utilities) - counts @ utilities
+    ridge = cvxpy.sum_squares(M - cvxpy.trace(M) / 3 * np.eye(3))
+    problem = cvxpy.Problem(cvxpy.Minimize(total + 0.25 * ridge))
+    problem.solve(solver="CLARABEL")
+    theta = fit.theta
+    P = sum(objective.structure.ridges)
+    reached = objective.value(theta) + 0.25 * theta @ P @ theta
+    assert -1e-4 < reached - problem.value < fit.gap + 1e-4
+    np.testing.assert_allclose(smat(theta), M.value, atol=2e-3)
+
+
+def test_the_optimum_over_all_structures_is_certified() -> None:
+    found = study(questions=2000)
+    for structure in STRUCTURES:
+        model = SimilarityMetric(found.items, structure=structure).fit(found.judgements)
+        assert model.solution_.converged
+        assert model.solution_.gap < 1e-6
+        assert model.structure_ == structure
+        assert np.linalg.eigvalsh(model.metric_)[0] >= -1e-9
+
+
+@each_kind
+def test_a_fit_by_gradients_finds_the_same_metric(kind) -> None:
+    found = study(kind, questions=6000)
+    model = SimilarityMetric(found.items, structure="full").fit(found.judgements)
+    by_gradients = SimilarityMetric(found.items, rank=3).fit(found.judgements)
+    assert relative_error(by_gradients.metric_, model.metric_) < 0.02
+    assert by_gradients.solution_.objective == pytest.approx(model.solution_.objective, abs=1e-3)
+
+
+# ------------------------------------------------------------------------------------------ invariances
+
+
+@each_kind
+def test_the_order_in_which_a_question_is_asked_does_not_matter(kind) -> None:
+    found = study(kind).judgements
+    order = {"triplet": [0, 2, 1], "odd_one_out": [2, 0, 1], "quadruplet": [3, 2, 1, 0]}[kind]
+    counts = {"triplet": [1, 0], "odd_one_out": [2, 0, 1], "quadruplet": [1, 0]}[kind]
+    turned = Judgements(
+        kind, found.items[:, order], found.counts[:, counts], found.person, found.person_ids, found.item_ids
+    )
+    items = study(kind).items
+    one, two = (SimilarityMetric(items).fit(table) for table in (found, turned))
+    np.testing.assert_allclose(one.metric_, two.metric_, rtol=1e-10)
+    np.testing.assert_allclose(one.predict_proba(found), two.predict_proba(turned)[:, np.argsort(counts)], rtol=1e-9)
+
+
+def test_permuted_features_shifted_and_scaled_items_give_the_same_distances() -> None:
+    found = study(questions=1500)
+    model = SimilarityMetric(found.items, structure="full").fit(found.judgements)
+    order = [2, 0, 1]
+    moved = SimilarityMetric(10.0 * found.items[:, order] + 7.0, structure="full").fit(found.judgements)
+    np.testing.assert_allclose(100.0 * moved.metric_, model.metric_[np.ix_(order, order)], rtol=1e-5, atol=1e-6)
+
+
+def test_rotated_items_give_the_rotated_metric_without_ridges_of_the_axes() -> None:
+    found = study(questions=4000, seed=3)
+    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0]
+    questions = questions_of([found.judgements])
+    fits = [
+        minimize(Objective(X, questions, Likelihood(), Full(3)), (1.0, 1.0), svec(np.eye(3)))
+        for X in (found.items, found.items @ turn)
+    ]
+    np.testing.assert_allclose(smat(fits[1].theta), turn.T @ smat(fits[0].theta) @ turn, rtol=1e-4, atol=1e-4)
+
+
+def test_beta_only_scales_the_metric() -> None:
+    found = study(questions=1500)
+    one, two = (SimilarityMetric(found.items, beta=b, structure="full").fit(found.judgements) for b in (1.0, 2.0))
+    np.testing.assert_allclose(one.metric_, 2.0 * two.metric_, rtol=1e-3, atol=1e-3)
+
+
+def test_vectors_row_numbers_and_tables_mean_the_same() -> None:
+    found = study(questions=800)
+    rows = found.judgements.items[found.judgements.counts[:, 0] == 1][:300]
+    model = SimilarityMetric(found.items, structure="full")
+    one = clone(model).fit(rows).metric_
+    two = clone(model).fit(rows[:, [0, 2, 1]], y=np.ones(len(rows))).metric_
+    three = SimilarityMetric(structure="full").fit(found.items[rows]).metric_
+    np.testing.assert_allclose(one, two)
+    np.testing.assert_allclose(one, three, rtol=1e-6, atol=1e-8)
+    quads = SimilarityMetric(found.items, structure="full").fit(rows[:, [0, 1, 0, 2]]).metric_
+    np.testing.assert_allclose(one, quads, rtol=1e-6, atol=1e-8)
+
+
+# ------------------------------------------------------------------------------------------ what is found
+
+
+@each_kind
+@each_link
+def test_the_truth_is_found(kind, link) -> None:
+    found = simulate_judgements(40, 4, 12_000, kind=kind, link=link, beta=20.0 if link == "distance" else 4.0, seed=1)
+    model = SimilarityMetric(found.items, link=link).fit(found.judgements)
+    assert shape_error(model.metric_, found.metric) < 0.1
+    assert relative_error(model.metric_, found.metric) < 0.15
+
+
+def test_several_kinds_teach_one_metric() -> None:
+    tables = [study(kind, questions=2000, metric=np.diag([4.0, 1.0, 0.5])).judgements for kind in KINDS]
+    model = SimilarityMetric(study().items, structure="full").fit(tables)
+    alone = SimilarityMetric(study().items, structure="full").fit(tables[0])
+    assert np.linalg.norm(model.standard_errors_) < 0.8 * np.linalg.norm(alone.standard_errors_)
+
+
+def test_a_simple_truth_is_left_simple() -> None:
+    simple = study(questions=300, d=6, metric=np.eye(6))
+    model = SimilarityMetric(simple.items).fit(simple.judgements)
+    assert model.structure_ == "identity"
+    bent = simulate_judgements(40, 4, 20_000, seed=2)
+    assert SimilarityMetric(bent.items).fit(bent.judgements).structure_ == "full"
+
+
+def test_lapses_are_estimated_or_taken_from_checks() -> None:
+    found = simulate_judgements(30, 3, 20_000, lapse=0.2, beta=12.0, seed=0)
+    model = SimilarityMetric(found.items, lapse="estimate", structure="full").fit(found.judgements)
+    assert model.lapse_ == pytest.approx(0.2, abs=0.03)
+    blind = SimilarityMetric(found.items, structure="full").fit(found.judgements)
+    assert relative_error(model.metric_, found.metric) < 0.5 * relative_error(blind.metric_, found.metric)
+    with pytest.raises(DataError, match="needs check questions"):
+        SimilarityMetric(found.items, lapse="checks").fit(found.judgements)
+
+
+def test_the_evidence_chooses_the_link() -> None:
+    for link in LINKS:
+        found = simulate_judgements(40, 3, 20_000, link=link, beta=60.0 if link == "distance" else 6.0, seed=4)
+        assert SimilarityMetric(found.items, link="auto", structure="full").fit(found.judgements).link_ == link
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
+    inside = []
+    for seed in range(12):
+        found = simulate_judgements(40, 4, 4000, seed=seed)
+        model = SimilarityMetric(found.items, structure="full").fit(found.judgements)
+        inside.append(intervals.entries(model, 0.9).contains(found.metric)[np.triu_indices(4)].mean())
+    assert 0.82 < np.mean(inside) < 0.97
+
+
+def test_people_who_differ_are_told_from_people_who_do_not() -> None:
+    verdicts = []
+    for seed in range(4):
+        same = simulate_judgements(30, 3, 6000, people=20, seed=seed)
+        model = SimilarityMetric(same.items, people="own", structure="full").fit(same.judgements)
+        verdicts.append("One metric is enough" in model.solution_.status)
+        assert verdicts[-1] != model.people_differ_
+        assert model.people_spread_ < 0.1
+    assert sum(verdicts) >= 3  # a test at the level of 5 %
+    different = simulate_judgements(30, 3, 12_000, people=20, spread=0.8, seed=0)
+    own = SimilarityMetric(different.items, people="own", structure="full").fit(different.judgements)
+    shared = SimilarityMetric(different.items, structure="full").fit(different.judgements)
+    assert own.people_differ_
+    low, high = own.people_spread_interval_
+    assert 0 < low < own.people_spread_ < high
+    errors = [relative_error(own.person_metrics_[k], different.person_metrics[k]) for k in range(20)]
+    pooled = [relative_error(shared.metric_, different.person_metrics[k]) for k in range(20)]
+    assert np.mean(errors) < 0.7 * np.mean(pooled)
+    assert own.score(different.judgements) > shared.score(different.judgements)
+    # somebody unknown is judged by the crowd's metric
+    stranger = Judgements.from_triplets([[0, 1, 2]], person=["nobody"], n_items=30)
+    np.testing.assert_allclose(own.predict_proba(stranger), SimilarityMetric.predict_proba(own, [[0, 1, 2]]))
+
+
+def test_predictions_are_of_the_shapes_promised() -> None:
+    found = study("odd_one_out")
+    model = SimilarityMetric(found.items).fit(found.judgements)
+    p = model.predict_proba(found.judgements)
+    assert p.shape == (len(found.judgements), 3)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    assert set(model.predict(found.judgements)) <= {0, 1, 2}
+    triplets = model.predict([[0, 1, 2], [0, 2, 1]])
+    assert triplets[0] == -triplets[1]
+    near = model.pair_distance([[0, 1]])[0] < model.pair_distance([[0, 2]])[0]
+    assert (triplets[0] == -1) == near
+    assert model.transform(found.items).shape == found.items.shape
+
+
+def test_models_are_saved_whole(tmp_path) -> None:
+    found = study()
+    model = SimilarityMetric(found.items).fit(found.judgements)
+    save_model(tmp_path / "model", model)
+    again = load_model(tmp_path / "model").estimator()
+    np.testing.assert_allclose(again.predict_proba(found.judgements), model.predict_proba(found.judgements))
+
+
+# ------------------------------------------------------------------------------------------ before and after
+
+
+def test_diagnosis_counts_what_can_be_learned() -> None:
+    found = study(questions=2000, d=4)
+    assert diagnose_judgements(found.items, found.judgements).identified
+    flat = np.column_stack([found.items, found.items[:, 0] + found.items[:, 1]])
+    seen = diagnose_judgements(flat, found.judgements)
+    assert (seen.rank, seen.dimensions) == (10, 15)
+    assert "Remedy" in seen.summary()
+
+
+def test_the_promised_error_is_the_measured_one() -> None:
+    X, M = study(d=4).items, np.diag([6.0, 3.0, 2.0, 1.0])
+    plan = answers_needed(X, 0.1, M)
+    errors, promised = [], []
+    for seed in range(30):
+        found = simulate_judgements(X, None, round(plan.answers), metric=M, beta=1.0, seed=seed)
+        promised.append(plan_judgements(X, found.judgements, M).error)
+        model = SimilarityMetric(X, structure="full").fit(found.judgements)
+        errors.append(np.linalg.norm(model.symmetric_metric_ - M) / np.linalg.norm(M))
+    measured = float(np.sqrt(np.mean(np.square(errors))))
+    assert measured == pytest.approx(0.1, rel=0.2)
+    assert measured == pytest.approx(np.mean(promised), rel=0.2)
+
+
+def test_evaluation_tells_a_learned_metric_from_none() -> None:
+    found = simulate_judgements(40, 3, 6000, people=6, seed=0)
+    result = evaluate_similarity(found.items, found.judgements, ["euclid", "chosen", "embedding"], folds=3)
+    for split in ("items", "questions", "people"):
+        gain, error = result.difference(split, "euclid", "chosen")
+        assert gain > 3 * error
+    with pytest.raises(DataError, match="was not evaluated"):
+        result.result("items", "embedding")
+    assert "New items: the learned metric is better than" in result.summary()
+    assert result.to_dict()["results"]
+
+
+def test_rankings_are_recognised() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(12)
+    rows = [(a, b, c) for a in range(12) for b in range(12) for c in range(b) if len({a, b, c}) == 3]
+    closer = [abs(x[a] - x[b]) < abs(x[a] - x[c]) for a, b, c in rows]
+    assert looks_ranked(Judgements.from_triplets(rows, [0 if near else 1 for near in closer]))
+    noisy = rng.integers(0, 2, len(rows))
+    assert not looks_ranked(Judgements.from_triplets(rows, noisy))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"structure": "round"}, "structure='round' is not known"),
+        ({"link": "cubic"}, "link='cubic' is not known"),
+        ({"lapse": 1.5}, "lapse=1.5"),
+        ({"people": "own"}, "at least two people"),
+        ({"rank": 9}, "rank=9 is not between 1 and the 3 features"),
+        ({"rank": 1, "structure": "diagonal"}, "by gradients alone"),
+        ({"beta": 0.0}, "beta=0.0"),
+        ({"folds": 1}, "folds=1"),
+    ],
+)
+def test_bad_options_are_a_sentence(options, sentence) -> None:
+    found = study()
+    with pytest.raises(DataError, match=sentence):
+        SimilarityMetric(found.items, **options).fit(found.judgements)
+
+
+def test_bad_judgements_are_a_sentence() -> None:
+    found = study()
+    with pytest.raises(DataError, match="about 12 items, but items has 5 rows"):
+        SimilarityMetric(found.items[:5]).fit(found.judgements)
+    with pytest.raises(DataError, match="judgements have shape"):
+        SimilarityMetric(found.items).fit(np.zeros((4, 2)))
+    with pytest.raises(DataError, match="row numbers"):
+        SimilarityMetric(found.items).fit(np.full((4, 3), 0.5))
+
+
+def test_real_people_are_predicted_better_than_by_euclid() -> None:
+    if not (DATA / "materials").exists():
+        pytest.skip("no shared/data/materials beside the project")
+    columns = read_columns(DATA / "materials" / "items.csv")
+    X = np.column_stack([column for name, column in columns.items() if name != "item"])
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    judgements = Judgements.read(DATA / "materials" / "triplets.csv.gz", n_items=len(X))
+    found = evaluate_similarity(X, judgements, ["euclid", "full"], splits=["items"])
+    assert found.result("items", "full").log_loss < 0.505
+    assert found.result("items", "euclid").log_loss > 0.545
