@@ -36,6 +36,7 @@ NAMES = {
     "scaling": "a pass over people as people, answers and features grow, on one thread and on two",
     "cluster": "a population fit on a Dask cluster of one and of two workers (needs dask.distributed)",
     "similarity": "similarity judgements: real people, time, coverage, promised error (some minutes)",
+    "small_problems": "random small problems through every estimator: what is impossible, unordered or slow is listed",
     "stitching": "stage 2 alone in 200 dimensions with 25,000 lines",
 }
 

@@ -1,0 +1,123 @@
+"""Random small problems through every estimator: impossible values, unordered models, warnings and slow fits, counted.
+
+1 to 5 features of scales 1e-3 … 1e3, some constant, yes/no or repeated; 2 to 30 items, 1 to 50 people, 1 to 10 answers
+each that follow a metric without noise, are drawn at random, or are all alike. A row per problem that falls short, then
+the counts. Deterministic: the number of a problem is its seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric import Comparisons, IdealPointMetric, MatchedMetric, PopulationMetric
+from crowdmetric.errors import CrowdmetricError, CrowdmetricWarning
+from crowdmetric.evaluate import CrowdModel
+
+Array = NDArray[Any]
+Problem = tuple[Array, Comparisons]
+
+# A nested model may be better by this many nats: the larger one is held by ridges that the smaller does not have.
+NESTED = 0.5
+SECONDS = 20.0
+
+ESTIMATORS: dict[str, Callable[[Array], Any]] = {
+    "population": lambda X: PopulationMetric(X, jobs=1, uncertainty=False),
+    "population, free": lambda X: PopulationMetric(X, covariance="free", jobs=1, uncertainty=False),
+    "population, item effects": lambda X: PopulationMetric(X, item_effects=True, jobs=1, uncertainty=False),
+    "population, symmetric": lambda X: PopulationMetric(X, constraint="symmetric", jobs=1, uncertainty=False),
+    "population, intervals": lambda X: PopulationMetric(X, jobs=1),
+    "ideal point": IdealPointMetric,
+    "matched": MatchedMetric,
+    "identity": lambda X: CrowdModel("identity", "identity", "isotropic"),
+    "linear": lambda X: CrowdModel("linear", "none", "free"),
+}
+# A model, and one that is nested in it.
+NESTED_IN = (("population", "identity"), ("population, symmetric", "population"))
+
+
+def problem(seed: int) -> Problem | None:
+    """Return items and answers, None where chance left nothing to compare."""
+    rng = np.random.default_rng(seed)
+    d, N, K, m = rng.integers(1, 6), rng.integers(2, 31), rng.integers(1, 51), rng.integers(1, 11)
+    X = rng.standard_normal((N, d)) * 10.0 ** rng.uniform(-3, 3, size=d)
+    for j in range(d):
+        kind = rng.integers(6)
+        if kind == 0:
+            X[:, j] = X[0, j]
+        elif kind == 1:
+            X[:, j] = np.sign(X[:, j])
+        elif kind == 2 and j:
+            X[:, j] = X[:, j - 1]
+    pairs, users = rng.integers(N, size=(K * m, 2)), np.repeat(np.arange(K), m)
+    G, spread = rng.standard_normal((d, d)), X.std(axis=0)
+    U = X.mean(axis=0) + rng.standard_normal((K, d)) * spread
+    near, far = (np.sum((((X[pairs[:, side]] - U[users]) / (spread + 1e-9)) @ G) ** 2, axis=1) for side in (0, 1))
+    y = {0: np.where(near > far, 1, -1), 1: rng.choice([-1, 1], size=K * m), 2: np.ones(K * m, dtype=int)}
+    kept = pairs[:, 0] != pairs[:, 1]
+    if not kept.any():
+        return None
+    return X, Comparisons.from_arrays(users[kept], pairs[kept], y[int(rng.integers(3))][kept], n_items=int(N))
+
+
+def faults(make: Callable[[Array], Any], X: Array, answers: Comparisons) -> tuple[list[str], float | None]:
+    """Return what is wrong with one fit, and its log-likelihood; an error of ours, which says why, is an answer."""
+    clock = time.process_time()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.simplefilter("ignore", CrowdmetricWarning)
+            model = make(X)
+            fitted = model.fit(X, answers) if isinstance(model, CrowdModel) else model.fit(answers)
+    except CrowdmetricError:
+        return [], None
+    except Exception as error:
+        return [f"{type(error).__name__}: {error}"], None
+    M = fitted.metric if isinstance(model, CrowdModel) else fitted.metric_
+    value = getattr(fitted, "log_likelihood", getattr(fitted, "log_likelihood_", None))
+    found = [] if np.all(np.isfinite(M)) else ["the metric is not finite"]
+    if getattr(model, "constraint", "psd") == "psd" and np.linalg.eigvalsh(M)[0] < -1e-9 * np.abs(M).max():
+        found.append("the metric is not positive semi-definite")
+    if value is not None and not value <= 1e-9:
+        found.append(f"log-likelihood {value:.3g}")
+    if not getattr(getattr(fitted, "solution_", None), "converged", True):
+        found.append("not converged")
+    if time.process_time() - clock > SECONDS:
+        found.append(f"{time.process_time() - clock:.0f} s")
+    return found, value
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--problems", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0)
+    options = parser.parse_args()
+    short, made, clock = 0, 0, time.process_time()
+    for seed in range(options.first, options.first + options.problems):
+        drawn = problem(seed)
+        if drawn is None:
+            continue
+        made += 1
+        X, answers = drawn
+        rows, values = [], {}
+        for name, make in ESTIMATORS.items():
+            found, values[name] = faults(make, X, answers)
+            rows += [f"{name}: {text}" for text in found]
+        for larger, smaller in NESTED_IN:
+            a, b = values[larger], values[smaller]
+            if a is not None and b is not None and a < b - NESTED:
+                rows.append(f"{larger} is {b - a:.2f} nats below {smaller}")
+        short += bool(rows)
+        for row in rows:
+            print(f"problem {seed} ({X.shape[0]} × {X.shape[1]}, {len(answers)} answers): {row}", flush=True)
+    print(f"{short} of {made} problems fall short; {time.process_time() - clock:.0f} CPU seconds")
+
+
+if __name__ == "__main__":
+    main()
