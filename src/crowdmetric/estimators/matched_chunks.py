@@ -20,6 +20,7 @@ from crowdmetric.estimators.inputs import Rows, check_scan
 from crowdmetric.estimators.population_chunks import Kept
 from crowdmetric.losses import Loss
 from crowdmetric.tables import ComparisonScan, SpoolChunk
+from crowdmetric.users.blocks import Answers
 from crowdmetric.users.matched import ConditionalLikelihood, Sets, find_sets
 
 __all__ = ["Found", "MatchedCrowd", "MatchedOptions", "matched_in_memory", "matched_on_disk"]
@@ -131,10 +132,12 @@ class SetsOnDisk:
 def _terms(
     items: Array, pairs: Array, person: Array, response: Array, weight: Array, options: MatchedOptions, centre: Array
 ) -> tuple[Sets, ConditionalLikelihood]:
-    sets = find_sets(
-        items, pairs, person, tolerance=options.tolerance, largest=options.largest, usable=weight > 0
-    )  # fmt: skip
-    return sets, ConditionalLikelihood(items, pairs, sets, response, weight, options.beta, centre)
+    """Return a person's sets and their likelihood; an answer given twice is one of twice the weight, not a set."""
+    nobody = np.zeros(int(person.max(initial=-1)) + 1, dtype=np.intp)
+    own = Answers(items, pairs, response, weight, person, nobody, 1).merged()
+    usable = own.weight > 0
+    sets = find_sets(items, own.pairs, own.person, tolerance=options.tolerance, largest=options.largest, usable=usable)
+    return sets, ConditionalLikelihood(items, own.pairs, sets, own.response, own.weight, options.beta, centre)
 
 
 def _bytes(part: Any) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from crowdmetric.losses import Loss
+from crowdmetric.losses import Logistic, Loss
 from crowdmetric.symmetric import as_array, as_numpy
 from crowdmetric.users.integrals import REACH, SIZES, Integral, grid_of, loadings_of, on_grid
 from crowdmetric.users.placed import along_line, around_modes
@@ -32,8 +32,10 @@ __all__ = ["Way", "checked", "integrate_people", "is_possible"]
 
 Array = Any
 
-# Dimensions up to which a grid can take the place of propagation.
+# By default people whose answers span at most so many dimensions are integrated on a grid.
 LARGEST_GRID = 3
+# Nodes along an axis of a grid that is laid around a person's own posterior: they need not resolve the law.
+PLACED_NODES = {2: 81, 3: 33}
 # A log-likelihood may exceed zero by rounding, in nats; in single precision by more.
 ROUNDING = {8: 1e-7, 4: 1e-3}
 # Grids of the law are trusted up to so many widths of the noise between nodes, and for posterior means no further from
@@ -80,7 +82,7 @@ def checked(
         fine = is_possible(integral) & ~_is_out_of_reach(integral, E, S, loss)
     else:
         integral, settled = propagated(*arguments, loss)
-        fine = is_possible(integral) & settled
+        fine = is_possible(integral) & settled & _is_likely_enough(integral, *arguments, loss)
         if not bool(array_namespace(a).all(fine)):
             fine = _again(integral, fine, arguments, loss, ways)
     if not bool(array_namespace(a).all(fine)):
@@ -95,6 +97,21 @@ def is_possible(integral: Integral) -> Array:
     finite = xp.isfinite(integral.value) & xp.all(xp.isfinite(integral.slope), axis=1)
     finite = finite & xp.all(xp.isfinite(integral.bend), axis=(1, 2)) & xp.all(integral.precision >= 0.0, axis=1)
     return finite & (integral.value <= ROUNDING[integral.value.itemsize])
+
+
+def _is_likely_enough(integral: Integral, a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss) -> Array:
+    """Return whether each log-likelihood (P,) is at least what Jensen's inequality says.
+
+    ``log E[Π f^ω] ≥ −Σ_i ω_i E[ℓ(ψ_i)]`` under the law, ψ_i ~ N(a_i, s_i²), and ``E[ℓ(ψ_i)] ≤ ℓ(a_i) + ½β²s_i²``, the
+    curvature of a logistic or probit loss being at most β²; for logistic answers, whose slope is at most β, also
+    ``≤ ℓ(a_i) + βs_i/√(2π)``.
+    """
+    xp = array_namespace(a)
+    H, beta = loadings_of(E, S), getattr(loss, "beta", 1.0)
+    square = beta**2 * xp.sum(H * H, axis=2)
+    more = 0.4 * xp.sqrt(square) if isinstance(loss, Logistic) else 0.5 * square
+    least = -xp.sum(weight * (loss.value_slope_curvature(a, y)[0] + more), axis=1)
+    return integral.value >= least - 1e-3 * (1.0 + xp.abs(least))
 
 
 def _is_out_of_reach(integral: Integral, E: Array, S: Array, loss: Loss) -> Array:
@@ -114,7 +131,7 @@ def _again(integral: Integral, fine: Array, arguments: tuple[Array, ...], loss: 
     others = xp.nonzero(~fine)[0]
     a, E, S, y, weight = (x[others] for x in arguments)
     slow, settled = propagated(a, E, S, y, weight, loss, damped=True)
-    enough = is_possible(slow) & settled
+    enough = is_possible(slow) & settled & _is_likely_enough(slow, a, E, S, y, weight, loss)
     for field in fields(Integral):
         part = getattr(integral, field.name)
         part[others[enough]] = getattr(slow, field.name)[enough]
@@ -131,7 +148,7 @@ def _place(integral: Integral, fine: Array, arguments: tuple[Array, ...], loss: 
     if q == 1:
         placed = along_line(a, E, H, y, weight, loss)
     else:
-        placed = around_modes(a, E, H, y, weight, loss, grid_of(q, SIZES[q][-1]) if q <= LARGEST_GRID else None)
+        placed = around_modes(a, E, H, y, weight, loss, grid_of(q, PLACED_NODES[q]) if q in PLACED_NODES else None)
     for field in fields(Integral):
         part = getattr(integral, field.name)
         part[others] = as_array(getattr(placed, field.name), part)

@@ -30,7 +30,7 @@ FAR, WIDE, UNLIKELY = 1.5, 8.0, 0.3
 DEPTH, PEAK_HALVINGS = 28.0, 60
 PEAK_FINENESS, FEWEST_PEAK_NODES, MOST_PEAK_NODES = 0.7, 40, 1280
 # As in `placed`.
-LINE_DEPTH, LINE_HALVINGS, CROWDED_REACH, CROWDED_STEP = 26.0, 100, 3.0, 0.03
+LINE_DEPTH, LINE_HALVINGS, END, CROWDED_REACH, CROWDED_STEP = 22.0, 100, 2.0, 3.0, 0.02
 # Nats below its peak at which a density is near enough to it.
 NEAR_PEAK = 0.1
 NOISE_REACH, NOISE_STEP, STRETCH = 32.0, 0.5, 0.25
@@ -212,7 +212,9 @@ def _height(a: Array, h: Array, y: Array, weight: Array, beta: float, t: float) 
 
 
 @compiled
-def _peak_and_ends(a: Array, h: Array, y: Array, weight: Array, beta: float) -> tuple[float, float, float]:
+def _peak_and_ends(
+    a: Array, h: Array, y: Array, weight: Array, beta: float, sharpest: float
+) -> tuple[float, float, float]:
     """Return where L is highest, but for a few hundredths of a nat, and how far to both sides it loses `LINE_DEPTH`."""
     _, rise = _height(a, h, y, weight, beta, 0.0)
     low, high, peak = min(rise, 0.0), max(rise, 0.0), 0.0
@@ -230,7 +232,7 @@ def _peak_and_ends(a: Array, h: Array, y: Array, weight: Array, beta: float) -> 
     for side in range(2):
         sign = 2.0 * side - 1.0
         low, high = 0.0, sqrt(2.0 * LINE_DEPTH)
-        while high - low > 0.02 * high:
+        while high - low > min(0.02 * high, END / sharpest):
             middle = 0.5 * (low + high)
             if _height(a, h, y, weight, beta, peak + sign * middle)[0] > floor:
                 low = middle
@@ -253,11 +255,11 @@ def logistic_along_line(
         for i in range(m):
             if weight[p, i] != 0.0:
                 sharpest = max(sharpest, beta * abs(h[i]) * max(weight[p, i], 1.0))
-        peak, left, right = _peak_and_ends(a[p], h, y[p], weight[p], beta)
+        peak, left, right = _peak_and_ends(a[p], h, y[p], weight[p], beta, sharpest)
         highest, _ = _height(a[p], h, y[p], weight[p], beta, peak)
         reach = log(sharpest * (right - left)) + CROWDED_REACH
         n = int(2.0 * reach / CROWDED_STEP) + 1
-        total, square = 0.0, 0.0
+        total, square, moved = 0.0, 0.0, 0.0
         first[:] = 0.0
         second[:] = 0.0
         for k in range(n):
@@ -276,6 +278,7 @@ def logistic_along_line(
             share = exp(log_joint) * small / ((1.0 + small) * (1.0 + small))
             total += share
             square += share * pull * pull
+            moved += share * (t * t - 1.0)
             for i in range(m):
                 if weight[p, i] != 0.0:
                     first[i] += share * r[i]
@@ -288,6 +291,12 @@ def logistic_along_line(
                 precision[p, i] = beta * beta * weight[p, i] * second[i] / total
                 curvature += E[p, i, 0] * E[p, i, 0] * precision[p, i]
         bend[p, 0, 0] = 0.5 * (square / total - curvature)
+        if sharpest > 1.0:  # the same by parts, without the difference of two large numbers
+            scale, length = 0.0, 0.0
+            for i in range(m):
+                scale += H[p, i, 0] * E[p, i, 0]
+                length += E[p, i, 0] * E[p, i, 0]
+            bend[p, 0, 0] = 0.5 * moved / total * (length / scale) ** 2
     return value, slope, bend, precision
 
 

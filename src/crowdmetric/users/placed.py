@@ -21,14 +21,17 @@ Array = NDArray[np.float64]
 # One person's value, slope, bend and precision.
 One = tuple[float, Array, Array, Array]
 
-# A line ends where its density has lost so many nats, found by so many halvings; nodes crowd towards both ends, the
-# only places where a log-concave density can be sharp beside its width.
-DEPTH, HALVINGS, CROWDED_REACH, CROWDED_STEP = 26.0, 100, 3.0, 0.03
+# A line ends where its density has lost so many nats, but for so many widths of the noise. Nodes crowd towards both
+# ends, the only places where a log-concave density can be sharp beside its width: as near as this many units of the
+# logarithm below the noise, so far apart in the logarithm of the distance from an end.
+DEPTH, HALVINGS, END, CROWDED_REACH, CROWDED_STEP = 22.0, 100, 2.0, 3.0, 0.02
 # Placing laws are this much wider than the normal law at the mode, which may be narrower than the posterior.
 WIDER = 2.0
 # Points of quasi-Monte Carlo.
 POINTS = 1 << 13
-NEWTON_STEPS = 200
+# Steps of Newton's method at most; it begins where ψ spreads over so many widths of the noise, which it narrows by so
+# much at a time.
+NEWTON_STEPS, GENTLE, SHARPER = 100, 10.0, 4.0
 
 
 def at_nodes(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss, t: Array, log_weight: Array) -> One:
@@ -71,6 +74,8 @@ def line_of(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss) -
     def height(t: float) -> float:
         return float(-0.5 * t * t - weight @ loss.value_slope_curvature(a + h * t, y)[0])
 
+    sharpness = np.abs(h) * np.maximum(weight, 1.0) * (weight > 0.0)
+    sharpest = max(getattr(loss, "beta", 1.0) * float(np.max(sharpness)), 1.0)
     first = rise(0.0)
     low, high = min(first, 0.0), max(first, 0.0)
     for _ in range(HALVINGS):
@@ -81,18 +86,24 @@ def line_of(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss) -
     ends = []
     for sign in (-1.0, 1.0):
         low, high = 0.0, float(np.sqrt(2.0 * DEPTH))
-        while high - low > 0.01 * high:
+        while high - low > min(0.02 * high, END / sharpest):
             middle = 0.5 * (low + high)
             low, high = (middle, high) if height(peak + sign * middle) > floor else (low, middle)
         ends.append(sign * high)
     width = ends[1] - ends[0]
-    sharpest = getattr(loss, "beta", 1.0) * float(np.max(np.abs(h) * np.maximum(weight, 1.0) * (weight > 0.0)))
-    reach = np.log(max(sharpest, 1.0) * width) + CROWDED_REACH
+    reach = np.log(sharpest * width) + CROWDED_REACH
     u = np.arange(-reach, reach, CROWDED_STEP)
     along = expit(u)
     t = peak + ends[0] + width * along
     step = np.log(width * CROWDED_STEP) + np.log(along) + np.log(expit(-u))
-    return at_nodes(a, E, H, y, weight, loss, t[:, None], step - 0.5 * np.log(2.0 * np.pi))
+    log_weight = step - 0.5 * np.log(2.0 * np.pi)
+    value, slope, bend, precision = at_nodes(a, E, H, y, weight, loss, t[:, None], log_weight)
+    if sharpest > 1.0:
+        # by parts, ½(E[t²] − 1)/S: without the difference of two large numbers
+        root = float(H[:, 0] @ E[:, 0]) / float(E[:, 0] @ E[:, 0])
+        log_joint = log_weight - 0.5 * t * t - loss.value_slope_curvature(a + np.outer(t, h), y)[0] @ weight
+        bend = np.full((1, 1), 0.5 * float(np.exp(log_joint - value) @ (t * t - 1.0)) / root**2)
+    return value, slope, bend, precision
 
 
 def around_modes(
@@ -121,28 +132,41 @@ def _around(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss, z
 
 
 def _mode(a: Array, H: Array, y: Array, weight: Array, loss: Loss) -> tuple[Array, Array]:
-    """Return the mode (q,) of t and a triangular root (q, q) of the covariance there, by Newton's method."""
-    t, identity = np.zeros(H.shape[1]), np.eye(H.shape[1])
+    """Return the mode (q,) of t and a triangular root (q, q) of the covariance there.
+
+    By Newton's method on ``½t² + Σ_i ω_i ℓ(s ψ_i)/s`` with s growing to one: where ψ spreads over many widths of the
+    noise, ℓ is nearly a hinge, on which Newton's method from afar would go astray.
+    """
+    t, steepest = np.zeros(H.shape[1]), getattr(loss, "beta", 1.0) * float(np.max(np.linalg.norm(H, axis=1)))
+    stages = int(np.ceil(np.log(max(steepest / GENTLE, 1.0)) / np.log(SHARPER)))
+    for stage in range(stages, -1, -1):
+        t, hessian = _newton(t, a, H, y, weight, loss, SHARPER ** float(-stage))
+    inverse = np.linalg.inv(hessian)
+    return t, np.asarray(np.linalg.cholesky(0.5 * (inverse + inverse.T)), dtype=np.float64)
+
+
+def _newton(t: Array, a: Array, H: Array, y: Array, weight: Array, loss: Loss, s: float) -> tuple[Array, Array]:
+    """Return the minimizer (q,) of ``½t² + Σ_i ω_i ℓ(s ψ_i)/s`` and the second derivatives there, from t on."""
+    identity = np.eye(t.size)
 
     def all_of(t: Array) -> tuple[float, Array, Array]:
-        cost, slope, curvature = loss.value_slope_curvature(a + H @ t, y)
-        hessian = identity + H.T @ ((weight * curvature)[:, None] * H)
-        return float(weight @ cost + 0.5 * t @ t), t + H.T @ (weight * slope), hessian
+        cost, slope, curvature = loss.value_slope_curvature(s * (a + H @ t), y)
+        hessian = identity + H.T @ ((s * weight * curvature)[:, None] * H)
+        return float(weight @ cost / s + 0.5 * t @ t), t + H.T @ (weight * slope), hessian
 
     value, gradient, hessian = all_of(t)
     for _ in range(NEWTON_STEPS):
         step = np.linalg.solve(hessian, gradient)
-        if gradient @ step < 1e-16 * (1.0 + abs(value)):
+        gain = float(gradient @ step)
+        if gain < 1e-16 * (1.0 + abs(value)):
             break
         size = 1.0
-        while size > 1e-12:
-            new = all_of(t - size * step)
-            if new[0] <= value - 1e-4 * size * (gradient @ step):
-                break
+        new = all_of(t - step)
+        while size > 1e-12 and not new[0] <= value - 1e-4 * size * gain:
             size *= 0.5
+            new = all_of(t - size * step)
         t, (value, gradient, hessian) = t - size * step, new
-    inverse = np.linalg.inv(hessian)
-    return t, np.asarray(np.linalg.cholesky(0.5 * (inverse + inverse.T)), dtype=np.float64)
+    return t, hessian
 
 
 def _everybody(parts: Iterable[One]) -> Integral:
