@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
+from typing import Any
 
 import numpy as np
 
@@ -32,12 +33,16 @@ Fitted = tuple[CrowdMetric, np.ndarray]
 
 
 def population(
-    d: int, n: int | None, r: int | None, users: int, comparisons: int, stretch: float = 1.0, **options: str
-) -> Callable[[int], Fitted]:
-    """Return a function of a seed that simulates and fits; the first feature is multiplied by `stretch`."""
+    d: int, n: int | None, r: int | None, users: int, comparisons: int, stretch: float = 1.0,
+    crowd_of: dict[str, Any] | None = None, **options: str,
+) -> Callable[[int], Fitted]:  # fmt: skip
+    """Return a function of a seed that simulates and fits.
+
+    The first feature is multiplied by `stretch`; `crowd_of` is told to `simulate_crowd`.
+    """
 
     def fit(seed: int) -> Fitted:
-        crowd = simulate_crowd(d, n, r, users, comparisons, seed=seed)
+        crowd = simulate_crowd(d, n, r, users, comparisons, seed=seed, **(crowd_of or {}))
         units = np.ones(d)
         units[0] = stretch
         model = PopulationMetric(crowd.items * units, starts=1, **options)  # type: ignore[arg-type]
@@ -59,11 +64,16 @@ def matched(d: int, people: int) -> Callable[[int], Fitted]:
     return fit
 
 
+DIAGONAL = np.diag([4.0, 2.0, 1.0, 0.5, 0.25, 0.1])
 SIZES = ((100, 5), (300, 6), (4_000, 2))
 SETTINGS: dict[str, Callable[[int], Fitted]] = {
     **{f"d={d}, {users:,} × {m}": population(d, None, None, users, m) for d in (3, 6, 10) for users, m in SIZES},
     **{f"d=6, {users:,} × {m}, a feature × 3": population(6, None, None, users, m, 3.0) for users, m in SIZES},
     "d=3, 100 × 5, a feature × 3": population(3, None, None, 100, 5, 3.0),
+    # truths that are not drawn from the law that intervals believe in
+    "d=6, 100 × 5, a round metric": population(6, None, None, 100, 5, crowd_of={"metric": 1.5 * np.eye(6)}),
+    "d=6, 100 × 5, a diagonal metric": population(6, None, None, 100, 5, crowd_of={"metric": DIAGONAL}),
+    "d=6, 100 × 5, clusters of people": population(6, None, None, 100, 5, crowd_of={"people": "clusters"}),
     "d=5, 1,000 × 8, free covariance": population(5, None, None, 1_000, 8, covariance="free"),
     "d=10, 80 lines, 80 × 8": population(10, 80, 1, 80, 8),
     "d=5, matched 5,000 × 2": matched(5, 5_000),
@@ -99,7 +109,7 @@ def held(model: CrowdMetric, truth: np.ndarray, seed: int) -> tuple[list[float],
     return shares, float(np.concatenate(outside).mean())
 
 
-def measure(name: str, runs: int, first: int = 1000) -> None:
+def measure(name: str, runs: int, first: int = 5000) -> None:
     """Print one line of the table."""
     clock = process_time()
     table, outside = [], []
