@@ -16,9 +16,12 @@ from crowdmetric.errors import DataError
 from crowdmetric.estimators import MatchedMetric, PopulationMetric
 from crowdmetric.locate import Located, locate
 from crowdmetric.losses import Logistic, Probit
-from crowdmetric.persist import save_model
+from crowdmetric.persist import load_model, save_model
 from crowdmetric.simulate import answer, simulate_crowd
+from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.integrals import expected_information
+from crowdmetric.users.people import posteriors
+from crowdmetric.users.population import Law, blocks_of
 
 CROWD = simulate_crowd(2, None, None, users=800, comparisons=3, seed=0)
 ITEMS = np.random.default_rng(0).standard_normal((12, 2))
@@ -237,3 +240,35 @@ def test_from_a_shell(model: PopulationMetric, tmp_path: Path, capsys: pytest.Ca
     assert [cells["next_left"], cells["next_right"]] == [names[i] for i in question.pairs[0]]
     assert main(["locate", str(tmp_path / "model"), str(tmp_path / "new.csv"), "--out", str(tmp_path / "o.csv")]) == 0
     assert (tmp_path / "o.csv").read_text().startswith("user,ideal_f0")
+
+
+def test_a_model_that_was_saved_without_covariances_says_so(tmp_path: Path) -> None:
+    """With very many features no covariances are kept, and None is not saved: a loaded model lacks the attribute."""
+    fitted = PopulationMetric(CROWD.items, starts=1, uncertainty=False).fit(CROWD.pairs, CROWD.y, users=CROWD.users)
+    fitted.pseudo_ideal_covariances_ = None
+    save_model(tmp_path / "model", fitted)
+    for model in (fitted, load_model(tmp_path / "model").estimator()):
+        with pytest.raises(DataError, match="does not keep the covariances of its 800 people; give answers"):
+            locate(model)
+        found = locate(model, CROWD.pairs[:4], CROWD.y[:4], users=np.zeros(4, dtype=int))
+        assert np.all(np.isfinite(found.pseudo_ideal_points))
+
+
+def test_a_model_on_grids_places_people_on_grids() -> None:
+    """Where the fit says that people were integrated out on a grid, so are those whom it places."""
+    few = slice(0, 120)
+    model = PopulationMetric(CROWD.items, integration="grid", starts=1, jobs=1, uncertainty=False)
+    model.fit(CROWD.pairs[few], CROWD.y[few], users=CROWD.users[few])
+    there = locate(model, CROWD.pairs[few], CROWD.y[few], users=CROWD.users[few])
+    np.testing.assert_allclose(there.pseudo_ideal_points, model.pseudo_ideal_points_, atol=1e-9)
+    law = Law(model.metric_, model.pseudo_ideal_mean_, model.pseudo_ideal_covariance_)
+    users, person = np.unique(CROWD.users[few], return_inverse=True)
+    answers = Answers(
+        CROWD.items, CROWD.pairs[few].astype(np.intp), CROWD.y[few].astype(float), np.ones(120), person,
+        np.zeros(users.size, dtype=np.intp), 1,
+    )  # fmt: skip
+    grid, propagated = (
+        posteriors(blocks_of(arrange(answers)), law, Logistic(1.0), users.size, largest)[0] for largest in (3, 1)
+    )
+    np.testing.assert_allclose(grid, model.pseudo_ideal_points_, atol=1e-6)
+    assert np.max(np.abs(propagated - grid)) > 1e-5

@@ -648,7 +648,7 @@ def test_log_likelihood_is_that_of_the_law() -> None:
     total = sum(float(integrate(block, law, Logistic()).value.sum()) for block in blocks)
     assert total == pytest.approx(model.log_likelihood_, abs=1e-5)
     assert model.objective_ == pytest.approx(-total / BASE.y.size)
-    mean, covariance = posteriors(blocks, law, Logistic(), 500)
+    mean, covariance = posteriors(blocks, law, Logistic(), 500, largest_grid=3)
     np.testing.assert_allclose(model.pseudo_ideal_points_, mean, atol=1e-6)
     np.testing.assert_allclose(model.pseudo_ideal_covariances_, covariance, atol=1e-6)
     assert np.linalg.eigvalsh(covariance).min() > 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import gc
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -791,3 +794,27 @@ def test_control_c_in_a_fit_leaves_the_checkpoint_and_nothing_else(
     assert not list((tmp_path / "scratch").iterdir())
     left = {"items.npy", "answers.parquet", "scratch"} | ({"state.npz"} if estimator == "population" else set())
     assert {path.name for path in tmp_path.iterdir()} == left
+
+
+def test_nothing_depends_on_asserts(tmp_path: Path) -> None:
+    """``python -O`` leaves asserts out: a scan must be read all the same, and its weights counted."""
+    path = tmp_path / "answers.csv"
+    path.write_text("user,left,right,choice,weight\n" + "".join(f"{k},0,1,left,{k + 1}\n" for k in range(4)))
+    script = (
+        "import sys; from argparse import Namespace; from crowdmetric.comparisons import Comparisons;"
+        "from crowdmetric.commands.scans import scan_answers; from crowdmetric.tables import Items; import numpy as np;"
+        f"scan = Comparisons.scan_csv({str(path)!r}, n_items=2);"
+        "print(sys.flags.optimize, scan.total_weight, scan.is_binary, scan.used.sum(), len(scan.dropped))"
+    )
+    out = subprocess.run([sys.executable, "-O", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert out.split() == ["1", "10.0", "True", "2", "0"]
+
+
+def test_no_assert_does_anything_but_assert() -> None:
+    """Every assert in the library names what it checks, and calls nothing."""
+    source = Path(spool.__file__).parents[1]
+    for path in source.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Assert):
+                plain = isinstance(node.test, ast.Compare) and not any(isinstance(n, ast.Call) for n in ast.walk(node))
+                assert plain, f"{path}:{node.lineno}"

@@ -27,7 +27,7 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.inputs import check_items, read_pairs, read_rows
-from crowdmetric.estimators.population_integration import largest_grid
+from crowdmetric.estimators.population_integration import largest_grid_after
 from crowdmetric.losses import Loss
 from crowdmetric.users.blocks import arrange
 from crowdmetric.users.integrals import expected_information, mean_probability
@@ -245,7 +245,7 @@ def locate(
                 f"the model does not keep the covariances of its {model.users_.size:,} people; give answers"
             )
         return Located(model.users_, model.pseudo_ideal_points_, spreads, law.metric, items, loss, effects, unknown)
-    rows = read_rows(pairs, y, users, sample_weight, model.items, loss)
+    rows = read_rows(pairs, y, users, sample_weight, model.items, loss, everybody=True)
     if rows.items.shape[1] != law.metric.shape[0]:
         raise DataError(
             f"pairs hold {rows.items.shape[1]} features, but the metric has {law.metric.shape[0]}; use one space"
@@ -253,6 +253,7 @@ def locate(
     if isinstance(pairs, Comparisons) or np.ndim(pairs) == 2:  # items as vectors are new
         law = replace(law, effects=effects)
     answers = rows.jointly().merged()
-    blocks, grid = blocks_of(arrange(answers), answers.pairs), largest_grid(model.integration)
+    blocks = blocks_of(arrange(answers), answers.pairs)
+    grid = largest_grid_after(model.integration, getattr(model, "integration_", ""))
     mean, covariance = posteriors(blocks, law, loss, rows.users.size, grid)
     return Located(rows.users, mean, covariance, law.metric, items, loss, effects, unknown)

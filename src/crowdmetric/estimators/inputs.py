@@ -163,8 +163,21 @@ def read_pairs(pairs: Any, items: ArrayLike | None) -> tuple[Array, Indices]:
     return catalogue, array.astype(np.intp, copy=False)
 
 
-def read_rows(pairs: Any, y: Any, users: Any, sample_weight: Any, items: ArrayLike | None, loss: Loss) -> Rows:
-    """Return validated rows from what `fit` was given; a scan is read into memory."""
+def read_rows(
+    pairs: Any,
+    y: Any,
+    users: Any,
+    sample_weight: Any,
+    items: ArrayLike | None,
+    loss: Loss,
+    *,
+    everybody: bool = False,
+) -> Rows:
+    """Return validated rows from what `fit` was given; a scan is read into memory.
+
+    A row of weight zero is as if it were not there, and so is whoever is named by no other row, unless `everybody` is
+    asked for; those whom Comparisons list stay.
+    """
     if isinstance(pairs, ComparisonScan):
         pairs = Comparisons.from_scan(pairs)
     if isinstance(pairs, Comparisons):
@@ -191,21 +204,18 @@ def read_rows(pairs: Any, y: Any, users: Any, sample_weight: Any, items: ArrayLi
         names, person = _people(users, T)
         rows = Rows(catalogue, numbers, response, weight, person, names)
     _check_answers(rows, loss)
-    return _weighed(rows, renumber=not isinstance(pairs, Comparisons))
+    return _weighed(rows, everybody=everybody or isinstance(pairs, Comparisons))
 
 
-def _weighed(rows: Rows, *, renumber: bool) -> Rows:
-    """Return the rows that have a weight: one of weight zero is as if it were not there.
-
-    With `renumber`, so is whoever is named by no other row; those whom Comparisons list stay.
-    """
+def _weighed(rows: Rows, *, everybody: bool) -> Rows:
+    """Return the rows that have a weight, with everybody or with those who are named by one of them."""
     keep = rows.weight > 0
     if np.all(keep):
         return rows
     if not np.any(keep):
         raise DataError("every comparison has weight zero; there is nothing to learn from. Give some a positive weight")
     users, person = rows.users, rows.person[keep]
-    if renumber:
+    if not everybody:
         named, person = np.unique(person, return_inverse=True)
         users = users[named]
     return Rows(rows.items, rows.pairs[keep], rows.response[keep], rows.weight[keep], person.astype(np.intp), users)

@@ -14,7 +14,7 @@ from crowdmetric.solvers.population import PopulationFit, with_ridges
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.users.population import LARGEST_GRID
 
-__all__ = ["INTEGRATIONS", "Integrated", "check_integration", "largest_grid"]
+__all__ = ["INTEGRATIONS", "Integrated", "check_integration", "largest_grid", "largest_grid_after"]
 
 INTEGRATIONS = ("auto", "grid", "propagation")
 # An approximate integral may move no entry of the metric by more standard errors than this.
@@ -49,6 +49,11 @@ class Integrated:
 def largest_grid(integration: str) -> int:
     """Return in how many dimensions a grid is used at first: a line, where propagation would not be faster."""
     return LARGEST_GRID if integration == "grid" else 1
+
+
+def largest_grid_after(integration: str, words: str) -> int:
+    """Return the same after a fit that was asked for `integration` and says what it did (`Integrated.words`)."""
+    return LARGEST_GRID if integration == "grid" or words.endswith("on a grid") else 1
 
 
 def check_integration(

@@ -30,7 +30,9 @@ FAR, WIDE, UNLIKELY = 1.5, 8.0, 0.3
 DEPTH, PEAK_HALVINGS = 28.0, 60
 PEAK_FINENESS, FEWEST_PEAK_NODES, MOST_PEAK_NODES = 0.7, 40, 1280
 # As in `placed`.
-LINE_DEPTH, LINE_HALVINGS, END, CROWDED_REACH, CROWDED_STEP = 22.0, 100, 2.0, 3.0, 0.02
+LINE_DEPTH, LINE_HALVINGS, END, CROWDED_REACH, CROWDED_STEP, LIGHTEST = 22.0, 100, 2.0, 3.0, 0.04, 0.1
+# An answer that is so many nats from being certain is certain: its other outcome is rounding.
+CERTAIN = 40.0
 # Nats below its peak at which a density is near enough to it.
 NEAR_PEAK = 0.1
 NOISE_REACH, NOISE_STEP, STRETCH = 32.0, 0.5, 0.25
@@ -205,6 +207,8 @@ def _height(a: Array, h: Array, y: Array, weight: Array, beta: float, t: float) 
     for i in range(a.size):
         if weight[i] != 0.0:
             z = beta * y[i] * (a[i] + h[i] * t)
+            if z > CERTAIN:
+                continue
             small = exp(-abs(z))
             value -= weight[i] * (max(-z, 0.0) + log(1.0 + small))
             rise += weight[i] * beta * y[i] * h[i] * (1.0 if z < 0.0 else small) / (1.0 + small)
@@ -251,19 +255,21 @@ def logistic_along_line(
     value, slope, bend, precision = np.empty(P), np.zeros((P, m)), np.zeros((P, 1, 1)), np.zeros((P, m))
     r, first, second = np.empty(m), np.empty(m), np.empty(m)
     for p in range(P):
-        h, sharpest = H[p, :, 0], 1.0
+        h, sharpest, lightest = H[p, :, 0], 1.0, 1.0
         for i in range(m):
             if weight[p, i] != 0.0:
                 sharpest = max(sharpest, beta * abs(h[i]) * max(weight[p, i], 1.0))
+                lightest = min(lightest, weight[p, i])
+        gap = CROWDED_STEP * max(lightest, LIGHTEST)
         peak, left, right = _peak_and_ends(a[p], h, y[p], weight[p], beta, sharpest)
         highest, _ = _height(a[p], h, y[p], weight[p], beta, peak)
         reach = log(sharpest * (right - left)) + CROWDED_REACH
-        n = int(2.0 * reach / CROWDED_STEP) + 1
+        n = int(2.0 * reach / gap) + 1
         total, square, moved = 0.0, 0.0, 0.0
         first[:] = 0.0
         second[:] = 0.0
         for k in range(n):
-            u = -reach + k * CROWDED_STEP
+            u = -reach + k * gap
             small = exp(-abs(u))
             along = (small if u < 0.0 else 1.0) / (1.0 + small)
             t = peak + left + (right - left) * along
@@ -271,8 +277,11 @@ def logistic_along_line(
             for i in range(m):
                 if weight[p, i] != 0.0:
                     z = beta * y[p, i] * (a[p, i] + h[i] * t)
-                    e = exp(-abs(z))
-                    log_joint -= weight[p, i] * (max(-z, 0.0) + log(1.0 + e))
+                    r[i] = 0.0
+                    if z > CERTAIN:
+                        continue
+                    e = exp(-abs(z)) if z > -CERTAIN else 0.0
+                    log_joint -= weight[p, i] * (max(-z, 0.0) + (log(1.0 + e) if e > 0.0 else 0.0))
                     r[i] = (1.0 if z < 0.0 else e) / (1.0 + e)
                     pull += beta * y[p, i] * weight[p, i] * E[p, i, 0] * r[i]
             share = exp(log_joint) * small / ((1.0 + small) * (1.0 + small))
@@ -280,10 +289,10 @@ def logistic_along_line(
             square += share * pull * pull
             moved += share * (t * t - 1.0)
             for i in range(m):
-                if weight[p, i] != 0.0:
+                if weight[p, i] != 0.0 and r[i] != 0.0:
                     first[i] += share * r[i]
                     second[i] += share * r[i] * (1.0 - r[i])
-        value[p] = highest + log(total * CROWDED_STEP * (right - left)) - HALF_LOG_TWO_PI
+        value[p] = highest + log(total * gap * (right - left)) - HALF_LOG_TWO_PI
         curvature = 0.0
         for i in range(m):
             if weight[p, i] != 0.0:

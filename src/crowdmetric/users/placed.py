@@ -23,8 +23,9 @@ One = tuple[float, Array, Array, Array]
 
 # A line ends where its density has lost so many nats, but for so many widths of the noise. Nodes crowd towards both
 # ends, the only places where a log-concave density can be sharp beside its width: as near as this many units of the
-# logarithm below the noise, so far apart in the logarithm of the distance from an end.
-DEPTH, HALVINGS, END, CROWDED_REACH, CROWDED_STEP = 22.0, 100, 2.0, 3.0, 0.02
+# logarithm below the noise, so far apart in the logarithm of the distance from an end; nearer, where an answer of small
+# weight makes the density fall more slowly than its noise is wide, but not more than for this one.
+DEPTH, HALVINGS, END, CROWDED_REACH, CROWDED_STEP, LIGHTEST = 22.0, 100, 2.0, 3.0, 0.04, 0.1
 # Placing laws are this much wider than the normal law at the mode, which may be narrower than the posterior.
 WIDER = 2.0
 # Points of quasi-Monte Carlo.
@@ -92,10 +93,11 @@ def line_of(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss) -
         ends.append(sign * high)
     width = ends[1] - ends[0]
     reach = np.log(sharpest * width) + CROWDED_REACH
-    u = np.arange(-reach, reach, CROWDED_STEP)
+    gap = CROWDED_STEP * min(1.0, max(float(np.min(weight[weight > 0.0], initial=1.0)), LIGHTEST))
+    u = np.arange(-reach, reach, gap)
     along = expit(u)
     t = peak + ends[0] + width * along
-    step = np.log(width * CROWDED_STEP) + np.log(along) + np.log(expit(-u))
+    step = np.log(width * gap) + np.log(along) + np.log(expit(-u))
     log_weight = step - 0.5 * np.log(2.0 * np.pi)
     value, slope, bend, precision = at_nodes(a, E, H, y, weight, loss, t[:, None], log_weight)
     if sharpest > 1.0:
