@@ -79,7 +79,7 @@ def test_default_fits_converge(crowd) -> None:
 
 @pytest.mark.filterwarnings("ignore::crowdmetric.errors.NotIdentifiedWarning")
 def test_answers_without_noise_end_at_a_finite_size() -> None:
-    """The size is not identified there: a prior holds it where answers are all but noise-free, and a warning says so."""
+    """The size is not identified: a prior holds it where answers are all but noise-free, and a warning says so."""
     rng = np.random.default_rng(0)
     X, U = rng.standard_normal((30, 3)), rng.standard_normal((60, 3))
     users, pairs = np.repeat(np.arange(60), 6), rng.integers(30, size=(360, 2))
