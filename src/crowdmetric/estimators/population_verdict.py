@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, NotIdentifiedWarning
 from crowdmetric.solvers.population import NO_METRIC, PopulationFit
+from crowdmetric.solvers.priors import NOISE_FREE
 from crowdmetric.symmetric import degrees_of_freedom, svec
 
 __all__ = ["AGREEMENT", "BIASED", "LOOSE_SCALE", "NOT_CONVERGED", "Doubt", "doubts_about", "has_no_metric", "status_of"]
@@ -20,8 +21,8 @@ Array = NDArray[Any]
 AGREEMENT = 0.05
 # A standard error of log scale beyond which the scale is not known.
 LOOSE_SCALE = 0.5
-# Where people differ this many times more than answers scatter, answers are as good as noiseless.
-NOISELESS = 20.0
+# Where people differ this many times more than answers scatter, a prior and not the answers decides by how much.
+NOISELESS = NOISE_FREE
 # Questions look chosen for people beyond this z-score.
 BIASED = 4.0
 # Share of the shape's parameters that the answers should determine, or it is said how many they do.
