@@ -93,8 +93,8 @@ def agreement(first: CrowdMetric, second: CrowdMetric) -> Agreement:
 def _fit_of(model: CrowdMetric) -> tuple[Array, Array]:
     """Return svec of the symmetric fit (p,) and its covariance (p, p)."""
     check_is_fitted(model)
-    if not (hasattr(model, "symmetric_metric_") and hasattr(model, "metric_covariance_")):
+    if not (hasattr(model, "symmetric_metric_") and hasattr(model, "symmetric_covariance_")):
         raise DataError(
             f"{type(model).__name__} does not say how sure it is of the metric; fit it with uncertainty=True"
         )
-    return svec(model.symmetric_metric_), model.metric_covariance_
+    return svec(model.symmetric_metric_), model.symmetric_covariance_

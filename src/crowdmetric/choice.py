@@ -165,7 +165,8 @@ def choose_by_hidden_answers(
 
     A law's *regret* is how far it is behind the best of the laws, in nats per answer, on the worst of the splits that
     the question is about. The law of the smallest regret is taken, or a simpler one whose regret is larger by less than
-    0.001. `given` are parameters that the user has settled: laws with others are left out.
+    0.001. `given` are parameters that the user has settled: laws with others are left out. Where one law is left there
+    is nothing to choose, and no reason.
     """
     splits = [split for split in QUESTIONS[question] if split in evaluation.splits]
     settled = {name: value for name, value in (given or {}).items() if name in ("covariance", "item_effects")}
@@ -184,7 +185,7 @@ def choose_by_hidden_answers(
     how = (
         f"on hidden answers ({asked}) no other predicts better by more than {max(regret[chosen], 5e-5):.4f} nats each"
         if len(laws) > 1
-        else "that is what was asked for"
+        else ""
     )
     others = [
         f"{law} for {_asked(split)}"

@@ -83,14 +83,16 @@ def choose_law(
     if evaluation is None:
         chosen, reasons = _by_evidence(options, features, answers, parameters)
     else:
-        law = choose_by_hidden_answers(evaluation, parameters, options.question)
+        law = choose_by_hidden_answers(evaluation, parameters, getattr(options, "for") or "all")
         chosen = {**parameters, **LAWS[str(law.value)]}
         some = "utilities" if chosen["item_effects"] else "no utilities"
+        what = {
+            "covariance": f"the covariance of people is {chosen['covariance']}",
+            "item_effects": f"items have {some} of their own beside their features",
+        }
+        left_open = " and ".join(text for name, text in what.items() if name not in parameters)
         caution = f"; {law.caution}" if law.caution else ""
-        reasons = [
-            f"the covariance of people is {chosen['covariance']} and items have {some} of their own beside their "
-            f"features ({law.value}), because {law.reason}{caution}"
-        ]
+        reasons = [f"{left_open} ({law.value}), because {law.reason}{caution}"] if law.reason else []
     for reason in reasons:
         note(options, reason)
     return chosen, reasons

@@ -76,9 +76,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add(
         "--for",
-        dest="question",
         choices=QUESTIONS,
-        default="all",
         help="what the model is for: the law of people and items is chosen by hidden answers to that (default: all)",
     )
     add("--estimator", choices=ESTIMATORS, help="default: stitched with --labels or --discover, else population")
@@ -167,10 +165,11 @@ def parameters_of(options: Namespace, name: str) -> dict[str, Any]:
         raise UsageError(
             "--labels says which subspace an item lies in, so there is nothing to --discover; leave one out"
         )
-    if options.question != "all" and (options.no_evaluate or options.no_report):
+    question = getattr(options, "for")
+    if question is not None and (options.no_evaluate or options.no_report):
         left_out = "--no-evaluate" if options.no_evaluate else "--no-report"
         raise UsageError(
-            f"--for {options.question} is decided by hidden answers, which {left_out} leaves out; drop one of them"
+            f"--for {question} is decided by hidden answers, which {left_out} leaves out; drop one of them"
         )
     if options.names is not None and (options.no_report or options.memory is not None):
         left_out = "--no-report leaves out" if options.no_report else "--memory does without"

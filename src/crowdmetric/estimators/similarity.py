@@ -33,8 +33,9 @@ from crowdmetric.similarity.people import OwnMetrics, fit_people
 from crowdmetric.similarity.questions import Questions, questions_of
 from crowdmetric.similarity.structures import STRUCTURES, Structure
 from crowdmetric.similarity.uncertainty import symmetric_fit
+from crowdmetric.solvers.posterior import draw_around, number_of_draws
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.symmetric import degrees_of_freedom, smat
+from crowdmetric.symmetric import degrees_of_freedom, project_psd, smat, svec
 
 __all__ = ["SimilarityMetric"]
 
@@ -48,7 +49,8 @@ LARGEST_LAPSE = 0.5
 PEOPLE = ("shared", "own")
 # Found only by some fits, and taken away before the next one.
 NOT_ALWAYS_FOUND = (
-    "standard_errors_", "symmetric_metric_", "metric_covariance_", "person_metrics_", "people_spread_",
+    "standard_errors_", "symmetric_metric_", "symmetric_covariance_", "metric_covariance_", "metric_draws_",
+    "person_metrics_", "people_spread_",
     "people_spread_interval_", "people_differ_", "candidates_", "determined_",
 )  # fmt: skip
 
@@ -106,9 +108,11 @@ class SimilarityMetric(CrowdMetric):
         have a strength of their own); zero where there is none.
     determined_ : float
         How many shape parameters the answers determine.
-    standard_errors_, symmetric_metric_, metric_covariance_ : (d, d), (d, d), (p, p) arrays
-        Of the entries of the metric; the fit without the cone, around which intervals are built; and the covariance
-        of its svec. With people='own' they count that people differ.
+    metric_draws_, standard_errors_, metric_covariance_ : (n, p), (d, d), (p, p) arrays
+        svec of metrics drawn from the posterior, from which intervals are made; standard deviations of the entries and
+        covariance of svec over them. With people='own' they count that people differ.
+    symmetric_metric_, symmetric_covariance_ : (d, d), (p, p) arrays
+        The fit without the cone, and the covariance of its svec.
     person_metrics_ : (K, d, d) array
         With people='own': everybody's metric.
     people_spread_, people_spread_interval_, people_differ_ : float, (2,) array, bool
@@ -309,9 +313,18 @@ class SimilarityMetric(CrowdMetric):
             full: Structure = STRUCTURES["full"](objective.items.shape[1])
             objective = replace(objective, structure=full)
         symmetric, covariance = symmetric_fit(objective, choice.fit, own)
-        self.symmetric_metric_ = symmetric / size**2
-        self.metric_covariance_ = covariance / size**4
-        self.standard_errors_ = smat(np.sqrt(np.maximum(np.diag(self.metric_covariance_), 0.0)))
+        if objective.structure.name == "full":
+            estimate = svec(choice.objective.structure.metric(choice.fit.theta))
+            draws = draw_around(svec(symmetric), np.linalg.pinv(covariance, hermitian=True), estimate)
+        else:  # a structure that was given: entries outside it are known to be zero
+            rng, count = np.random.default_rng(0), number_of_draws(symmetric.shape[0])
+            drawn = rng.multivariate_normal(svec(symmetric), covariance, size=count, method="eigh")
+            draws = svec(project_psd(smat(drawn)))
+        self.symmetric_metric_, self.symmetric_covariance_ = symmetric / size**2, covariance / size**4
+        self.metric_draws_ = draws / size**2
+        p = draws.shape[1]
+        self.metric_covariance_ = np.cov(self.metric_draws_.T).reshape(p, p)
+        self.standard_errors_ = smat(self.metric_draws_.std(axis=0, ddof=1))
 
     def _status(self, choice: Choice, own: OwnMetrics | None) -> str:
         done = (
