@@ -329,7 +329,7 @@ def _data(fitted: Mapping[str, Any], n_items: int, comparisons: Comparisons | Co
         return counts
     if isinstance(comparisons, ComparisonScan):  # whose people the model does not keep
         counts["people"] = comparisons.n_users
-    total = comparisons.total_weight if isinstance(comparisons, ComparisonScan) else comparisons.weight.sum()
+    total = comparisons.total_weight if isinstance(comparisons, ComparisonScan) else comparisons.n_answers
     # a tie is two rows of half a weight, and one answer
     return counts | {"answers": round(float(total)), "dropped": comparisons.dropped}
 
