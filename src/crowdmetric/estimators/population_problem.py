@@ -137,7 +137,7 @@ class PopulationProblem:
         if self.by_outer_products is not None:
             return not self.by_outer_products
         parameters = self.structure.layout(self.d).size
-        return self.n_people < PEOPLE_PER_PARAMETER * parameters and not isinstance(self.engine, TorchEngine)
+        return self.n_people < PEOPLE_PER_PARAMETER * parameters
 
     def fit(self, stage: str, chart: Chart, start: Array | ScoringState, **options: Any) -> PopulationFit:
         """Maximize the penalized likelihood (`fit_law`), from where a checkpoint has left this stage if it has."""

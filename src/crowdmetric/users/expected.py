@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from crowdmetric.symmetric import degrees_of_freedom, outer_difference, svec_indices
+from crowdmetric.symmetric import as_numpy, degrees_of_freedom, outer_difference, svec_indices
 from crowdmetric.users.integrals import Integral, loadings_of
 from crowdmetric.users.population import Law, PopulationBlock, Structure
 
@@ -68,9 +68,12 @@ class Information:
 def expected_information(
     block: PopulationBlock, structure: Structure, integral: Integral, law: Law, natural: Array
 ) -> Information:
-    """Return the expected information of the people of a block about natural parameters."""
-    layout = structure.layout(block.span.shape[2])
-    B, E, precision = block.span, block.loadings, np.maximum(integral.precision, 0.0)
+    """Return the expected information of the people of a block about natural parameters.
+
+    Computed with NumPy wherever the arrays are: it is for few people.
+    """
+    layout, block = structure.layout(block.span.shape[2]), block.on(as_numpy)
+    B, E, precision = block.span, block.loadings, np.maximum(as_numpy(integral.precision), 0.0)
     S = B @ law.covariance @ B.transpose(0, 2, 1)
     H = loadings_of(E, S)
     weighted = precision[:, :, None] * H  # diag(τ) H, (P, m, q)
@@ -88,7 +91,7 @@ def expected_information(
     less = across @ E
     N = N - less.transpose(0, 2, 1) @ less
     NS = N @ S
-    seen = float(np.sum((2.0 * np.sum(integral.bend * S, axis=(1, 2))) ** 2))
+    seen = float(np.sum((2.0 * np.sum(as_numpy(integral.bend) * S, axis=(1, 2))) ** 2))
     foretold = 2.0 * float(np.sum(NS * NS.transpose(0, 2, 1)))
     of_spread = structure.spread_jacobian(natural, layout.d)
     spreads = of_spread.T @ _about_covariance(B.transpose(0, 2, 1) @ N @ B) @ of_spread
