@@ -21,8 +21,8 @@ Array = NDArray[Any]
 AGREEMENT = 0.05
 # A standard error of log scale beyond which the scale is not known.
 LOOSE_SCALE = 0.5
-# Where people differ this many times more than answers scatter, a prior and not the answers decides by how much.
-NOISELESS = NOISE_FREE
+# Where people differ this many times more than answers scatter, the prior holds them, and not the answers alone.
+NOISELESS = 1.5 * NOISE_FREE
 # Questions look chosen for people beyond this z-score.
 BIASED = 4.0
 # Share of the shape's parameters that the answers should determine, or it is said how many they do.

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from crowdmetric.symmetric import as_numpy, degrees_of_freedom, outer_difference, svec_indices
+from crowdmetric.symmetric import as_numpy, outer_difference, svec_indices
 from crowdmetric.users.integrals import Integral, loadings_of
 from crowdmetric.users.population import Law, PopulationBlock, Structure
 
@@ -144,5 +144,4 @@ def _about_covariance(A: Array) -> Array:
     rows, columns, scale = svec_indices(d)
     i, j, k, l = rows[:, None], columns[:, None], rows[None, :], columns[None, :]  # noqa: E741 - letters of the formula
     total = products[i, k, j, l] + products[i, l, j, k]
-    assert total.shape[0] == degrees_of_freedom(d)
     return 0.25 * scale[:, None] * scale[None, :] * total
