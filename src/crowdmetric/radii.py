@@ -281,8 +281,10 @@ def _units(answers: Sequence[Answers]) -> tuple[float, float]:
     """Return the sizes of A and w at which a typical ψ is one: 1 over the typical ``‖δ‖‖s‖`` and ``‖δ‖``."""
     delta = np.concatenate([np.linalg.norm(a.items[a.pairs[:, 0]] - a.items[a.pairs[:, 1]], axis=1) for a in answers])
     total = np.concatenate([np.linalg.norm(a.items[a.pairs[:, 0]] + a.items[a.pairs[:, 1]], axis=1) for a in answers])
-    size = float(np.median(delta * total))
-    return 1.0 / size if size > 0 else 1.0, 1.0 / float(np.median(delta))
+    # where most pairs are of items with equal features, the others tell the size
+    sizes = (float(np.median(x[x > 0])) if np.any(x > 0) else 1.0 for x in (delta * total, delta))
+    of_metric, of_people = (1.0 / size for size in sizes)
+    return of_metric, of_people
 
 
 class _Trial:

@@ -299,7 +299,7 @@ def _shape_determined(fit: PopulationFit, place: slice, strength: float) -> floa
 
 
 def _pseudo_inverse(A: Array) -> Array:
-    scale = 1.0 / np.sqrt(np.maximum(np.diag(A), 1e-300))
+    scale = 1.0 / np.sqrt(np.maximum(np.diag(A), 1e-100))
     inverse: Array = np.linalg.pinv(A * scale[:, None] * scale, hermitian=True) * scale[:, None] * scale
     return inverse
 
