@@ -14,7 +14,7 @@ ridge on people is for free ones; isotropic ones have ``Σ = 4s²M²``, whose sh
 The limit of noise is weak and fixed. Its three terms are the mean squares of what metric, mean and people's differences
 add to ψ for a usual pair of items, in units of the noise of an answer. Answers that are free of noise, or all alike,
 would have them grow without end; a prior of standard deviation 10 holds them where answers are all but noise-free, and
-takes less than 0.02 nats where they are of size one or two.
+takes at most 0.02 nats from each where it is of size one or two.
 
 The last line says that people are spread about as far as the items are, within a few times. People very far away under
 a very small metric have linear utilities; without the line nothing would tell how far, nor how small.
