@@ -17,7 +17,7 @@ from crowdmetric.choice import Trials, choose_covariance, choose_item_effects
 from crowdmetric.simulate import responses
 from crowdmetric.symmetric import shape_error
 
-# features, items, people, answers a person
+# features, items, people, answers per person
 SIZES = ((3, 20, 300, 5), (3, 60, 1000, 4), (4, 40, 1000, 6), (6, 30, 500, 8), (3, 20, 1500, 8))
 PEOPLE = ("isotropic", "clusters", "stretched")
 SPREADS = (0.0, 0.6)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from crowdmetric.engines.torch_engine import TorchEngine
-from crowdmetric.estimators.low_rank import NUMBERS
+from crowdmetric.fits.many_features import NUMBERS
 from crowdmetric.losses import Logistic
-from crowdmetric.solvers.low_rank import fit_low_rank, start_of
+from crowdmetric.solvers.quasi_newton import fit_low_rank, start_of
 from crowdmetric.symmetric import relative_error, shape_error
-from crowdmetric.users.first_order import LowRank, Questions, moment_matrix, value_and_gradient
+from crowdmetric.users.first_order import EqualQuestions, LowRank, moment_matrix, value_and_gradient
 
 
 def _crowd(engine: TorchEngine, d: int, k: int, n_items: int, people: int, seed: int) -> Any:
@@ -40,7 +40,7 @@ def _crowd(engine: TorchEngine, d: int, k: int, n_items: int, people: int, seed:
         psi = ((left - right) * (left + right - 2.0 * person)).sum(1)
         coin = torch.rand(size, **like)
         y = torch.where(coin < torch.sigmoid(psi), 1.0, -1.0).to(engine.dtype)
-        chunks.append(Questions(pair[0][:, None], pair[1][:, None], y[:, None], torch.ones_like(y)[:, None]))
+        chunks.append(EqualQuestions(pair[0][:, None], pair[1][:, None], y[:, None], torch.ones_like(y)[:, None]))
     return items, chunks, L @ L.T
 
 
@@ -117,7 +117,9 @@ def _against_two_cores(items: Any, chunks: Any, at: LowRank, options: Any) -> No
     """Time the same pass with two threads of this machine's processor, on a part of the people."""
     engine = TorchEngine("cpu", options.dtype)
     engine.torch.set_num_threads(2)
-    part = [Questions(*(getattr(chunks[0], name)[:200_000].cpu() for name in ("left", "right", "response", "weight")))]
+    part = [
+        EqualQuestions(*(getattr(chunks[0], name)[:200_000].cpu() for name in ("left", "right", "response", "weight")))
+    ]
     here = items.cpu()
     full = _time(lambda: value_and_gradient(here, part, at, Logistic()), engine, 2)
     none = _time(lambda: value_and_gradient(here, [], at, Logistic()), engine, 2)

@@ -25,7 +25,7 @@ def questions(people: int, mismatch: float, rng: np.random.Generator) -> tuple[n
 
 
 def fit(people: int, law: str, seed: int, mismatch: float = 0.0, shift: float = 0.0) -> tuple[float, float, float]:
-    """Return relative error, shape error and size of the metric learnt, relative to the true one's."""
+    """Return relative error, shape error and size of the metric learned, relative to the true one's."""
     rng = np.random.default_rng(seed)
     M, u = sample_metric(D, rng), PEOPLE[law](people, D, rng) + shift * rng.standard_normal(D) / np.sqrt(D)
     items, pairs = questions(people, mismatch, rng)
@@ -37,7 +37,7 @@ def fit(people: int, law: str, seed: int, mismatch: float = 0.0, shift: float = 
 
 
 def main() -> None:
-    print(f"d = {D}, beta = 1, two answers a person: relative error (median of 5 runs, 1 run with 100,000)")
+    print(f"d = {D}, beta = 1, two answers per person: relative error (median of 5 runs, 1 run with 100,000)")
     for people, runs in ((4_000, 5), (20_000, 5), (100_000, 1)):
         errors = {law: np.median([fit(people, law, seed)[0] for seed in range(runs)]) for law in PEOPLE}
         print(f"  {people:>7,} people: " + ", ".join(f"{law} {error:.3f}" for law, error in errors.items()), flush=True)

@@ -12,7 +12,7 @@ from time import perf_counter, process_time
 
 import numpy as np
 
-# features, answers a person, people; what changes against the first line of its part of the table
+# features, answers per person, people; what changes against the first line of its part of the table
 CASES = [
     (10, 1, 25_000), (10, 1, 50_000), (10, 1, 100_000), (10, 1, 200_000),
     (10, 2, 50_000), (10, 4, 20_000), (10, 8, 10_000),
@@ -28,11 +28,11 @@ def pass_over(d: int, answers: int, people: int, jobs: int | None) -> tuple[floa
     """Return the seconds of the processor and of the clock that a pass takes; `jobs` None: on a graphics card."""
     from crowdmetric.engines.local import LocalEngine  # noqa: PLC0415
     from crowdmetric.engines.torch_engine import TorchEngine  # noqa: PLC0415
-    from crowdmetric.estimators.inputs import read_rows  # noqa: PLC0415
-    from crowdmetric.estimators.population_chunks import crowd_in_memory  # noqa: PLC0415
-    from crowdmetric.estimators.population_problem import PopulationProblem  # noqa: PLC0415
+    from crowdmetric.fits.crowd import crowd_in_memory  # noqa: PLC0415
+    from crowdmetric.fits.problem import PopulationProblem  # noqa: PLC0415
+    from crowdmetric.inputs import read_rows  # noqa: PLC0415
     from crowdmetric.losses import Logistic  # noqa: PLC0415
-    from crowdmetric.solvers.charts import Chart  # noqa: PLC0415
+    from crowdmetric.solvers.parametrization import Parametrization  # noqa: PLC0415
     from crowdmetric.users.population import STRUCTURES  # noqa: PLC0415
 
     rng = np.random.default_rng(0)
@@ -44,7 +44,7 @@ def pass_over(d: int, answers: int, people: int, jobs: int | None) -> tuple[floa
     card = TorchEngine("cuda") if jobs is None else None
     crowd = crowd_in_memory(rows, card.blocks if card else 1)
     problem = PopulationProblem.of(crowd, STRUCTURES["isotropic"], Logistic(), card or LocalEngine(jobs))
-    chart = Chart(d, d, False)
+    chart = Parametrization(d, d, False)
     natural = chart.natural(chart.theta(2.0 * np.eye(d), np.zeros(d), np.log([1.0 / np.sqrt(d)])))
     problem.total(natural)  # compiles the loops
     seconds = []

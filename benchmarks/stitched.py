@@ -18,7 +18,7 @@ import numpy as np
 from crowdmetric.losses import get_loss
 from crowdmetric.simulate import Crowd, simulate_crowd
 from crowdmetric.solvers.barrier import solve_barrier
-from crowdmetric.solvers.lines import solve_bounded
+from crowdmetric.solvers.line_subspaces import solve_bounded
 from crowdmetric.stitch import stitch
 from crowdmetric.symmetric import relative_error
 from crowdmetric.users.blocks import Answers, arrange

@@ -45,11 +45,11 @@ def main() -> dict[str, float]:
     comparisons = Comparisons.from_table(answers, user="visitor", left="first", right="second", items=items)
     print(comparisons.summary())
     model = PopulationMetric(items.features).fit(comparisons)
-    print("\nhow much people care, as shares; learnt and true:")
-    for name, learnt, true in zip(items.feature_names, np.diag(model.metric_), np.diag(CARE), strict=True):
-        print(f"  {name}  {learnt / np.trace(model.metric_):5.1%}  {true / np.trace(CARE):5.1%}")
-    errors = {"learnt": shape_error(model.metric_, CARE), "plain": shape_error(np.eye(4), CARE)}
-    print(f"error up to scale: {errors['learnt']:.2f}, of plain distance {errors['plain']:.2f}")
+    print("\nhow much people care, as shares; learned and true:")
+    for name, learned, true in zip(items.feature_names, np.diag(model.metric_), np.diag(CARE), strict=True):
+        print(f"  {name}  {learned / np.trace(model.metric_):5.1%}  {true / np.trace(CARE):5.1%}")
+    errors = {"learned": shape_error(model.metric_, CARE), "plain": shape_error(np.eye(4), CARE)}
+    print(f"error up to scale: {errors['learned']:.2f}, of plain distance {errors['plain']:.2f}")
     return errors
 
 

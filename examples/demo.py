@@ -1,4 +1,4 @@
-"""Real pictures, a simulated crowd, a known truth, and eight answers a person.
+"""Real pictures, a simulated crowd, a known truth, and eight answers per person.
 
 The items are scikit-learn's 1,797 handwritten digits. A person has in mind how they write one of the ten
 digits and is asked, ten times, which of two pictures of that digit is closer to it. The crowd looks at the
@@ -122,22 +122,22 @@ def agreement(items: Digits, metric: Array, truth: Array, count: int = 10) -> fl
     return float(np.mean(found))
 
 
-def draw(path: Path, items: Digits, truth: Array, learnt: Array, plain: Array) -> None:
+def draw(path: Path, items: Digits, truth: Array, learned: Array, plain: Array) -> None:
     """Write the picture: where the crowd looks, the metrics, and the neighbours of one digit."""
     figure = new_figure(10.5, 7.2)
     top, bottom = figure.subfigures(2, 1, height_ratios=[1.0, 1.12])
-    scaled = np.sum(learnt * truth) / np.sum(learnt**2) * learnt
+    scaled = np.sum(learned * truth) / np.sum(learned**2) * learned
     axes = top.subplots(1, 4)
     looks = [np.einsum("dp,de,ep->p", items.components, M, items.components).reshape(8, 8) for M in (truth, scaled)]
     limit = max(look.max() for look in looks)
-    for ax, look, title in zip(axes, looks, ("where the crowd looks", "where we learnt it looks"), strict=False):
+    for ax, look, title in zip(axes, looks, ("where the crowd looks", "where we learned it looks"), strict=False):
         image = draw_map(ax, look, title, limit=limit)
     top.colorbar(image, ax=list(axes[:2]), shrink=0.6, label="weight of a pixel", location="bottom")
     limit = float(max(np.abs(truth).max(), np.abs(scaled).max()))
-    for ax, M, title in zip(axes[2:], (truth, scaled), ("true metric", "learnt metric, rescaled"), strict=True):
+    for ax, M, title in zip(axes[2:], (truth, scaled), ("true metric", "learned metric, rescaled"), strict=True):
         image = draw_metric(ax, M, title, limit=limit)
     top.colorbar(image, ax=list(axes[2:]), shrink=0.6, label="entry of M", location="bottom")
-    draw_neighbours(bottom, items, {"the crowd": truth, "learnt": learnt, "Euclidean": plain})
+    draw_neighbours(bottom, items, {"the crowd": truth, "learned": learned, "Euclidean": plain})
     save_figure(figure, path)
 
 
@@ -176,7 +176,7 @@ def run(people: int = 6000, seed: int = 0, folder: Path = Path("demo-output")) -
     introduce(items, people)
     X, plain = items.features, np.trace(truth) / DIMENSIONS * np.eye(DIMENSIONS)
     models = {
-        "learnt": PopulationMetric(X),
+        "learned": PopulationMetric(X),
         "stitched": StitchedMetric(X, subspaces=items.digits, rank=RANK, tol=1e-6),
         "Euclidean": IdealPointMetric(X, fixed_metric=plain, tol=1e-6),
     }
@@ -186,8 +186,8 @@ def run(people: int = 6000, seed: int = 0, folder: Path = Path("demo-output")) -
             model.fit(**answers.part(held_out=False))
         numbers[name] = measure(model, items, truth, answers)
     folder.mkdir(parents=True, exist_ok=True)
-    draw(folder / "demo.png", items, truth, models["learnt"].metric_, plain)
-    report(numbers, models["learnt"])
+    draw(folder / "demo.png", items, truth, models["learned"].metric_, plain)
+    report(numbers, models["learned"])
     print(f"{perf_counter() - clock:.1f} s in all; the picture is {folder / 'demo.png'}")
     return numbers
 
@@ -202,8 +202,8 @@ def measure(model: Any, items: Digits, truth: Array, answers: Answers) -> dict[s
     }
 
 
-def report(numbers: dict[str, dict[str, float]], learnt: PopulationMetric) -> None:
-    """Print what was learnt beside the best multiple of the identity, which is to have learnt nothing."""
+def report(numbers: dict[str, dict[str, float]], learned: PopulationMetric) -> None:
+    """Print what was learned beside the best multiple of the identity, which is to have learned nothing."""
     print(f"{'':<44}" + "".join(f"{name:>12}" for name in numbers))
     rows = {
         "error": ("relative error of the metric", ".3f"),
@@ -214,10 +214,10 @@ def report(numbers: dict[str, dict[str, float]], learnt: PopulationMetric) -> No
     for key, (name, form) in rows.items():
         print(f"{name:<44}" + "".join(f"{of_model[key]:>12{form}}" for of_model in numbers.values()))
     print(
-        "\nLearnt: PopulationMetric, which integrates people out and is told nothing of digits. Stitched: the paper's"
+        "\nLearned: PopulationMetric, which integrates people out and is told nothing of digits. Stitched: the paper's"
         "\ndivide and conquer, a metric for each digit and then one, its bounds chosen from the answers. Euclidean:"
         "\nthe best multiple of the identity, its size taken from the truth; people placed under it."
-        f"\n{learnt.solution_.status}"
+        f"\n{learned.solution_.status}"
     )
 
 

@@ -1,4 +1,4 @@
-"""A learnt metric as a linear layer on top of a sentence embedding: write it, load it anywhere, search with it.
+"""A learned metric as a linear layer on top of a sentence embedding: write it, load it anywhere, search with it.
 
 384 numbers an item stand for a sentence embedding. They vary in eight directions, of which people care about three;
 items and crowd are simulated.
@@ -56,10 +56,11 @@ def main() -> dict[str, float]:
     wanted = ten_nearest(meaning @ np.sqrt(care))
     shared = {
         name: float(np.mean([np.isin(a, b).mean() for a, b in zip(wanted, ten_nearest(space), strict=True)]))
-        for name, space in {"learnt": vectors, "plain": embeddings}.items()
+        for name, space in {"learned": vectors, "plain": embeddings}.items()
     }
     print(
-        f"of the ten nearest for the crowd, the layer finds {shared['learnt']:.0%}, the embedding {shared['plain']:.0%}"
+        f"of the ten nearest for the crowd, the layer finds {shared['learned']:.0%}, "
+        f"the embedding {shared['plain']:.0%}"
     )
     return shared
 

@@ -1,4 +1,4 @@
-"""Tell wines apart by neighbours that a crowd finds similar: a learnt metric inside a scikit-learn pipeline.
+"""Tell wines apart by neighbours that a crowd finds similar: a learned metric inside a scikit-learn pipeline.
 
 The 178 wines are scikit-learn's: three principal directions of what was measured, and beside them two numbers that
 nobody tastes (made up: say, how the bottle looks). The crowd is simulated too. People taste the three directions and
@@ -40,7 +40,7 @@ def main() -> dict[str, float]:
     model = PopulationMetric(wines).fit(pairs, y, users=people)
 
     found = {}
-    for name, steps in {"plain": [], "learnt": [FrozenEstimator(model)]}.items():
+    for name, steps in {"plain": [], "learned": [FrozenEstimator(model)]}.items():
         neighbours = make_pipeline(*steps, KNeighborsClassifier(n_neighbors=3))
         clusters = make_pipeline(*steps, KMeans(3, n_init=10, random_state=0))
         found[name] = float(cross_val_score(neighbours, wines, grower, cv=5).mean())

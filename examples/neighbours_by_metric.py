@@ -40,9 +40,9 @@ def main() -> dict[str, float]:
     wanted = neighbours(reduced @ np.sqrt(truth))
     shared = {
         name: float(np.mean([len(set(a) & set(b)) / 10 for a, b in zip(wanted, neighbours(space), strict=True)]))
-        for name, space in {"learnt": vectors, "plain": reduced}.items()
+        for name, space in {"learned": vectors, "plain": reduced}.items()
     }
-    print(f"of the ten nearest by the crowd's metric, {shared['learnt']:.0%} are nearest by the learnt one")
+    print(f"of the ten nearest by the crowd's metric, {shared['learned']:.0%} are nearest by the learned one")
     print(f"and {shared['plain']:.0%} by plain distance")
     return shared
 

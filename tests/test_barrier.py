@@ -14,10 +14,10 @@ from crowdmetric.losses import LOSSES, Hinge, Logistic, Loss, get_loss
 from crowdmetric.simulate import simulate_crowd
 from crowdmetric.solvers.barrier import BarrierResult, solve_barrier
 from crowdmetric.solvers.bounds import BOUNDS
-from crowdmetric.users import sweep
+from crowdmetric.users import block_steps
+from crowdmetric.users.block_steps import people_of
 from crowdmetric.users.blocks import Answers, People, arrange, join
-from crowdmetric.users.bounded import BoundedBlock, Sums
-from crowdmetric.users.sweep import people_of
+from crowdmetric.users.bounded import BarrierSums, BoundedBlock
 
 each_loss = pytest.mark.parametrize("loss", LOSSES)
 each_norm = pytest.mark.parametrize("norm", BOUNDS)
@@ -341,7 +341,7 @@ def test_compiled_people_out_of_focus_are_left_alone(loss: Loss) -> None:
     full, part = (people_of(block, loss, radius, mu) for _ in range(2))
     part.focus(seen)
     dA = np.tile(0.05 * np.eye(2), (4, 1, 1))
-    sums = [Sums.zeros(4, 2), Sums.zeros(4, 2)]
+    sums = [BarrierSums.zeros(4, 2), BarrierSums.zeros(4, 2)]
     for twin, into in zip((full, part), sums, strict=True):
         twin.first = twin.linearise(A, mu)
         twin.eliminate(into)
@@ -375,7 +375,7 @@ def everything_at(
     block: BoundedBlock, A: np.ndarray | None, mu: np.ndarray, dA: np.ndarray | None, r: int
 ) -> dict[str, np.ndarray]:
     """All that a block says at (A, w), and of the step that goes with dA."""
-    sums = Sums.zeros(2, r)
+    sums = BarrierSums.zeros(2, r)
     merit, gap = block.linearise(A, mu)
     block.eliminate(sums)
     slope, longest = block.direction(dA)
@@ -384,7 +384,7 @@ def everything_at(
 
 def test_hinge_slacks_survive_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slacks of 1e-12 recomputed from ψ once changed sign, and took the whole batch down with them."""
-    monkeypatch.setattr(sweep, "LARGEST_COMPILED_RANK", 0)
+    monkeypatch.setattr(block_steps, "LARGEST_COMPILED_RANK", 0)
     crowd = simulate_crowd(10, 20, 3, users=80, comparisons=10, seed=0)
     answers = Answers(
         np.einsum("ndr,nd->nr", crowd.bases[crowd.labels], crowd.items), crowd.pairs, crowd.y.astype(float),
@@ -392,3 +392,18 @@ def test_hinge_slacks_survive_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
     result = solve_barrier(arrange(answers), get_loss("hinge"), np.full(20, 4.0), np.full(20, 6.0))
     assert np.all(result.converged)
+
+
+def test_a_point_too_close_to_the_boundary_finds_back() -> None:
+    """One feature a hundred times as wide as the others: μ fell too fast, and steps of 1e-3 followed to the end."""
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((23, 5)) * [1.0, 1.0, 1e-6, 3.0, 470.0] + [0.0, 0.0, -10.0, 0.0, -215.0]
+    X[:, 1] = X[:, 0]
+    people, m = 40, 8
+    pairs = np.array([rng.choice(23, 2, replace=False) for _ in range(people * m)])
+    answers = Answers(
+        X, pairs, rng.choice([-1.0, 1.0], people * m), np.ones(people * m), np.repeat(np.arange(people), m),
+        np.zeros(people, dtype=np.intp), 1,
+    )  # fmt: skip
+    result = solve_barrier(arrange(answers), get_loss("logistic"), np.array([2.7e-5]), np.array([2.8e-4]))
+    assert result.converged[0]

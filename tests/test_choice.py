@@ -77,7 +77,7 @@ def test_a_free_covariance_is_not_tried_where_no_fit_has_one(rng) -> None:
     assert trials.people > trials.wanted
     choice = choose_covariance(trials)
     assert (choice.value, trials.freest) == ("isotropic", "isotropic")
-    assert "not for so many features" in choice.reason
+    assert "not for that many features" in choice.reason
 
 
 # ------------------------------------------------------------------------------------------- item effects

@@ -55,13 +55,13 @@ def test_every_engine_saves_the_same_model(engine: str, fit: Run, tmp_path: Path
 def test_without_a_graphics_card_torch_falls_back_with_a_sentence(fit: Run) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra: gpu)")
     if torch.cuda.is_available():
-        pytest.skip("there is a graphics card, so nothing is missing")
+        pytest.skip("there is a GPU, so nothing is missing")
     code, said = fit("--engine", "torch")
     assert code == 0
-    assert "no graphics card was found; working on the processor" in said
+    assert "no GPU was found; working on the CPU" in said
     code, said = fit("--engine", "torch:cuda")
     assert code == 1
-    assert "PyTorch sees no graphics card" in said
+    assert "PyTorch sees no GPU" in said
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from crowdmetric.collect.exporting import csv_lines
 from crowdmetric.collect.findings import FILE
 from crowdmetric.collect.folder import open_reader, read_secret
 from crowdmetric.collect.limits import Limit
-from crowdmetric.collect.logs import LOG, JsonLines, Tally
+from crowdmetric.collect.logs import LOG, JsonLines, RequestTally
 from crowdmetric.collect.panels import arrival_of, ending_of, personal_links
 from crowdmetric.collect.pictures import bars, heat_map, intervals
 from crowdmetric.collect.settings import Careless, Panel
@@ -754,7 +754,7 @@ def test_pictures_escape_their_text() -> None:
 
 
 def test_the_tally_knows_quantiles() -> None:
-    tally = Tally()
+    tally = RequestTally()
     for k in range(100):
         tally.add("GET /", 200, 0.001 if k < 98 else 0.1)
     assert tally.quantile(0.5) == pytest.approx(1.0, rel=0.08)

@@ -139,7 +139,7 @@ def test_practice_and_checks_name_items_that_exist(tmp_path: Path) -> None:
 def test_a_study_is_not_made_over_another(tmp_path: Path) -> None:
     study = new_study(tmp_path)
     (tmp_path / "items.csv").write_text("item_id,a\n1,2\n2,3\n", encoding="utf-8")
-    with pytest.raises(DataError, match="go on with it by crowdmetric collect"):
+    with pytest.raises(DataError, match="continue it with crowdmetric collect"):
         make_study(tmp_path / "items.csv", study.folder)
 
 

@@ -199,7 +199,7 @@ def test_people_without_answers_stay_and_others_are_dropped() -> None:
     assert table.user_ids.tolist() == [5, 3, 1]
     assert table.user.tolist() == [2, 2]
     assert table.dropped == {"unknown user": 1}
-    assert "answers a person  min 0, median 0, max 2" in table.summary()
+    assert "answers per person  min 0, median 0, max 2" in table.summary()
 
 
 def test_one_person_and_one_answer_are_enough() -> None:
@@ -307,7 +307,7 @@ def test_a_row_with_several_defects_counts_once() -> None:
         ({}, {"user_ids": ["1", "2"]}, "name users like 1, but the user ids are like '1'"),
         ({}, {"item_ids": [0, 1, 1]}, "item_ids must differ .*such as 1"),
         ({}, {"user_ids": [1, None]}, "user_ids has 1 missing values"),
-        ({}, {"n_items": 0}, "n_items is 0"),
+        ({}, {"n_items": 0}, "n_items=0 is not a whole number of at least 1"),
         ({}, {"n_items": 3, "item_ids": [0, 1, 2]}, "n_items and item_ids both say which items there are"),
         ({}, {"on_bad": "ignore"}, "on_bad is 'ignore', but must be 'drop' or 'raise'"),
         ({"user": [], "left": [], "right": [], "choice": []}, {}, "has no rows"),
@@ -441,12 +441,12 @@ def test_the_summary_says_what_there_is() -> None:
         table = Comparisons.from_table(rows, n_items=1234)
     assert table.summary().splitlines() == [
         "5 rows by 2 people on 1,234 items",
-        "  answers a person  min 1, median 2.5, max 4",
-        "  items used        3 of 1,234",
-        "  responses         −1 or +1",
-        "  ties              1",
-        "  duplicates        1",
-        "  dropped           1 (1 self-comparison)",
+        "  answers per person  min 1, median 2.5, max 4",
+        "  items used          3 of 1,234",
+        "  responses           −1 or +1",
+        "  ties                1",
+        "  duplicates          1",
+        "  dropped             1 (1 self-comparison)",
     ]
     assert repr(table) == "<Comparisons: 5 rows, 2 people, 1234 items>"
 

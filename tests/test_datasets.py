@@ -128,6 +128,33 @@ def answers_of(data: Dataset) -> set[tuple]:
     return {(user, left, right) if y < 0 else (user, right, left) for user, left, right, y in sides}
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "euc_jp", "shift_jis"])
+@pytest.mark.parametrize("header", ["", "id\tname\tstyle\tmajor\tminor\theavy\teaten\tprice\tsold\n"])
+def test_sushi_is_read_as_mirrors_have_it(sushi, encoding, header) -> None:
+    """A line of column names, and the names of set A in Japanese."""
+    expected = answers_of(load_sushi(sushi, answers="a", pairs=None))
+    japanese = {"ebi": "海老", "anago": "穴子", "maguro": "まぐろ", "ika": "いか", "uni": "うに", "ikura": "いくら",
+                "tamago": "玉子", "toro": "とろ", "tekka_maki": "鉄火巻", "kappa_maki": "かっぱ巻"}  # fmt: skip
+    text = (sushi / "sushi3.idata").read_text(encoding="utf-8")
+    cells = [line.split("\t") for line in text.splitlines()]
+    rows = ["\t".join([cell[0], japanese.get(cell[1], cell[1]), *cell[2:]]) for cell in cells]
+    (sushi / "sushi3.idata").write_bytes((header + "\n".join(rows) + "\n").encode(encoding))
+    found = load_sushi(sushi, answers="a", pairs=None)
+    assert answers_of(found) == expected
+    assert "いくら" in found.item_names.tolist()
+
+
+def test_sushi_of_other_names_goes_by_the_numbers_of_the_original(sushi) -> None:
+    rows = [f"{i}\tkind {i}\t{int(i not in (26, 29))}\t0\t1\t1\t1.5\t2.25\t0.5" for i in range(100)]
+    write(sushi / "sushi3.idata", "\n".join(rows) + "\n")
+    write(sushi / "sushi3a.5000.10.order", "10 1\n0 2 5 8\n0 2 9 0\n")
+    assert answers_of(load_sushi(sushi, answers="a", pairs=None)) == {(100, 6, 26), (101, 29, 0)}
+    rows[26] = rows[26].replace("kind 26\t0", "kind 26\t1")
+    write(sushi / "sushi3.idata", "\n".join(rows) + "\n")
+    with pytest.raises(DataError, match="has no 'ebi', which is in set A"):
+        load_sushi(sushi, answers="a")
+
+
 def test_sushi_rankings_become_pairs(sushi) -> None:
     data = load_sushi(sushi, pairs=None)
     assert answers_of(data) == {(100, 5, 11), (100, 5, 2), (100, 11, 2), (101, 10, 1), (101, 10, 0), (101, 1, 0)}
@@ -370,7 +397,7 @@ def test_jester_takes_embeddings_in_place_of_words(tmp_path) -> None:
     data = load_jester(tmp_path, features=tmp_path / "embedding.npz", pairs=None)
     assert answers_of(data) == LAUGHS
     assert data.item_names[0] == "joke 1"
-    with pytest.raises(DataError, match="no features but their words"):
+    with pytest.raises(DataError, match="whose words are their only features"):
         load_jester(tmp_path)
     with pytest.raises(DataError, match="of none of the 3 items"):
         load_jester(tmp_path, features={"item_id": [70, 80], "f": [0.0, 1.0]})

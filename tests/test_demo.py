@@ -31,12 +31,12 @@ def result(demo, tmp_path_factory):
 
 def test_numbers_are_shares_and_errors(result) -> None:
     numbers, _ = result
-    assert list(numbers) == ["learnt", "stitched", "Euclidean"]
+    assert list(numbers) == ["learned", "stitched", "Euclidean"]
     for found in numbers.values():
         assert 0.3 < found["accuracy"] < 1.0
         assert 0.3 < found["neighbours"] < 1.0
         assert 0.0 < found["shape"] <= found["error"] + 1e-12
-    assert numbers["learnt"]["shape"] < numbers["stitched"]["shape"] < numbers["Euclidean"]["shape"] < 1.0
+    assert numbers["learned"]["shape"] < numbers["stitched"]["shape"] < numbers["Euclidean"]["shape"] < 1.0
 
 
 def test_the_picture_is_there(result) -> None:

@@ -11,10 +11,10 @@ from scipy.special import expit
 
 from crowdmetric.cli import main
 from crowdmetric.identifiability import diagnose, implicit, verdict
+from crowdmetric.identifiability.answer_map import read_rows
 from crowdmetric.identifiability.assignment import check_assignment, disjoint_questions
-from crowdmetric.identifiability.people import Tally
+from crowdmetric.identifiability.person_spans import SpanTally
 from crowdmetric.identifiability.questions import read_questions
-from crowdmetric.identifiability.rows import read_rows
 from crowdmetric.identifiability.spectrum import common_spectrum, decompose, negligible_of, sum_up
 from crowdmetric.simulate import simulate_crowd
 from crowdmetric.symmetric import smat, svec
@@ -184,7 +184,7 @@ def test_products_alone_tell_what_the_whole_matrix_does(name: str, way: str, mon
     monkeypatch.setattr(implicit, "SKETCH", most)
     crowd = simulate_crowd(*CROWDS[name], seed=0)
     questions = read_questions(crowd.items, crowd.pairs, crowd.users)
-    sums, tally = sum_up(questions), Tally()
+    sums, tally = sum_up(questions), SpanTally()
     own, everybody = read_rows(questions, tally)
     assert (tally.silent, tally.spare, tally.span) == (sums.tally.silent, sums.tally.spare, sums.tally.span)
     dense = [decompose(sums.S, negligible_of(sums.tally), questions.unit), common_spectrum(sums.common, questions.unit)]
@@ -214,7 +214,7 @@ def test_products_alone_tell_what_the_whole_matrix_does(name: str, way: str, mon
 def test_some_people_stand_for_all_without_any_solve(monkeypatch) -> None:
     crowd = simulate_crowd(*CROWDS["planes, some"], seed=0)
     questions = read_questions(crowd.items, crowd.pairs, crowd.users)
-    own, _ = read_rows(questions, Tally())
+    own, _ = read_rows(questions, SpanTally())
     assert own is not None
     assert own.own_rank == 480
     monkeypatch.setattr(implicit, "DIRECT", 100)
@@ -228,7 +228,7 @@ def test_some_people_stand_for_all_without_any_solve(monkeypatch) -> None:
 def test_the_operator_and_its_adjoint_belong_together() -> None:
     crowd = simulate_crowd(5, 4, 2, users=3, comparisons=4, seed=0)
     questions = read_questions(crowd.items, crowd.pairs, crowd.users)
-    own, everybody = read_rows(questions, Tally())
+    own, everybody = read_rows(questions, SpanTally())
     sums = sum_up(questions)
     assert own is not None
     for rows in (own, everybody):

@@ -21,15 +21,16 @@ from sklearn.base import clone
 from crowdmetric import PopulationMetric
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.dask_engine import DaskEngine
+from crowdmetric.engines.folding import fold
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import DataError, SolverError
-from crowdmetric.estimators.inputs import read_rows
-from crowdmetric.estimators.low_rank import asked_in_memory, fit_low_rank_law
+from crowdmetric.fits.many_features import asked_in_memory, fit_low_rank_law
+from crowdmetric.inputs import read_rows
 from crowdmetric.losses import Logistic
 from crowdmetric.simulate import Crowd, simulate_crowd
 from crowdmetric.tables import spool
-from crowdmetric.users.first_order import LowRank, Questions, value_and_gradient
+from crowdmetric.users.first_order import EqualQuestions, LowRank, value_and_gradient
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -271,8 +272,8 @@ def test_torch_gives_the_likelihood_of_numpy(m: int, dtype: str) -> None:
     )  # fmt: skip
     at = LowRank(0.4 * rng.standard_normal((5, 2)), 0.1 * rng.standard_normal(5), -1.0)
     engine = TorchEngine("cpu", dtype)
-    here = value_and_gradient(items, [Questions(*arrays)], at, Logistic())
-    there = value_and_gradient(engine.asarray(items), [Questions(*map(engine.asarray, arrays))], at, Logistic())
+    here = value_and_gradient(items, [EqualQuestions(*arrays)], at, Logistic())
+    there = value_and_gradient(engine.asarray(items), [EqualQuestions(*map(engine.asarray, arrays))], at, Logistic())
     close = 1e-4 if dtype == "float32" else 1e-8
     np.testing.assert_allclose(there[0], here[0], rtol=close)
     np.testing.assert_allclose(there[1], here[1], rtol=0, atol=close * np.abs(here[1]).max())
@@ -318,10 +319,10 @@ def test_probit_answers_are_not_for_torch() -> None:
 def test_torch_says_what_is_not_there() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra: gpu)")
     if torch.cuda.is_available():
-        pytest.skip("there is a graphics card, so nothing is missing")
-    with pytest.raises(DataError, match="PyTorch sees no graphics card"):
+        pytest.skip("there is a GPU, so nothing is missing")
+    with pytest.raises(DataError, match="PyTorch sees no GPU"):
         TorchEngine("cuda")
-    assert "no graphics card was found" in TorchEngine().fallback
+    assert "no GPU was found" in TorchEngine().fallback
     with pytest.raises(DataError, match="dtype='float16' is unknown"):
         TorchEngine("cpu", "float16")
 
@@ -332,3 +333,34 @@ def test_a_cluster_is_not_left_idle_without_a_word(cluster: Any) -> None:
     pairs = np.arange(20).reshape(-1, 2)
     with pytest.raises(DataError, match="a cluster is for fits by scoring, which 80 features rule out"):
         PopulationMetric(items, engine=DaskEngine(cluster)).fit(pairs, np.tile([-1, 1], 5), users=np.arange(10))
+
+
+class Counting:
+    """This process, and how many chunks it has seen: an engine that nobody here knows."""
+
+    has_own_arrays, is_double, is_remote, blocks = False, True, False, 1
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def sum(self, function: Any, jobs: Any) -> Any:
+        self.seen += len(jobs)
+        return fold(map(function, jobs), len(jobs))
+
+
+def test_an_engine_of_ones_own_is_used() -> None:
+    crowd = simulate_crowd(2, None, None, users=200, comparisons=2, seed=0)
+    engine = Counting()
+    options: dict[str, Any] = {"starts": 1, "uncertainty": False}
+    ours = PopulationMetric(crowd.items, engine=engine, **options).fit(crowd.pairs, crowd.y, users=crowd.users)
+    plain = PopulationMetric(crowd.items, **options).fit(crowd.pairs, crowd.y, users=crowd.users)
+    assert engine.seen > 0
+    np.testing.assert_allclose(ours.metric_, plain.metric_, rtol=1e-10)
+
+
+def test_an_engine_that_does_not_say_what_it_can_do_is_refused() -> None:
+    class Half:
+        def sum(self, function: Any, jobs: Any) -> Any: ...
+
+    with pytest.raises(DataError, match="it has no has_own_arrays, is_double, is_remote, blocks"):
+        PopulationMetric(np.eye(2), engine=Half()).fit([[0, 1]], [1], users=[0])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from scipy.special import expit, ndtr
@@ -20,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning, NotIdentifiedError
-from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric
+from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric, TasteMetric
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.losses import LOSSES, Logistic, get_loss
 from crowdmetric.simulate import Crowd, simulate_crowd
@@ -82,7 +84,14 @@ def expected_failures(estimator: CrowdMetric) -> dict[str, str]:
 
 
 @parametrize_with_checks(
-    [IdealPointMetric(), StitchedMetric(), IdealPointMetric(loss="squared"), PopulationMetric(), MatchedMetric()],
+    [
+        IdealPointMetric(),
+        StitchedMetric(),
+        IdealPointMetric(loss="squared"),
+        PopulationMetric(),
+        MatchedMetric(),
+        TasteMetric(),
+    ],
     expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_conventions(estimator, check) -> None:
@@ -579,7 +588,11 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         changed(users=CROWD.users[1:]),
         r"users has shape \(179,\), but there are 180.*one person each",
     ),
-    "NaN users": ({}, changed(users=with_entry(CROWD.users, np.nan)), r"users holds NaN; drop those comparisons or"),
+    "NaN users": (
+        {},
+        changed(users=with_entry(CROWD.users, np.nan)),
+        r"users names nobody in 1 comparisons, first in row 3; drop those comparisons or",
+    ),
     "negative weight": ({}, changed(sample_weight=-np.ones(T)), r"sample_weight must not be negative"),
     "no weight": ({}, changed(sample_weight=np.zeros(T)), r"some of it must be positive"),
     "unknown loss": ({"loss": "exp"}, changed(), r"loss is 'exp', but it must be one of 'logistic', 'probit'"),
@@ -616,7 +629,7 @@ BAD_STITCHED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "too few labels": (
         {"subspaces": CROWD.labels[:-1]},
         changed(),
-        r"subspaces has shape \(359,\), but there are 360 items; give one label an item",
+        r"subspaces has shape \(359,\), but there are 360 items; give one label per item",
     ),
     "half labels": (
         {"subspaces": CROWD.labels + 0.5},
@@ -648,7 +661,7 @@ BAD_STITCHED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "bounds": (
         {"metric_bound": [1.0, 2.0]},
         changed(),
-        r"metric_bound has shape \(2,\), but there are 6 subspaces; give one number, or one a subspace",
+        r"metric_bound has shape \(2,\), but there are 6 subspaces; give one number, or one per subspace",
     ),
     "across only": (
         {},
@@ -707,3 +720,24 @@ def test_items_outside_the_subspaces_are_counted() -> None:
         model = fitted(MODELS["stitched"], subspaces=labels)
     assert model.n_across_ == 30
     assert len(model.bases_) == 5
+
+
+def test_names_of_features_are_kept() -> None:
+    frame = pd.DataFrame(CROWD.items, columns=[f"feature {j}" for j in range(CROWD.items.shape[1])])
+    named = IdealPointMetric(frame, metric_bound=5.0, ideal_bound=3.0).fit(CROWD.pairs, CROWD.y, CROWD.users)
+    plain = IdealPointMetric(CROWD.items, metric_bound=5.0, ideal_bound=3.0).fit(CROWD.pairs, CROWD.y, CROWD.users)
+    assert list(named.feature_names_in_) == list(frame.columns)
+    assert not hasattr(plain, "feature_names_in_")
+    assert len(named.get_feature_names_out()) == frame.shape[1]
+    assert list(named.labelled_metric().columns) == list(named.labelled_metric().index) == list(frame.columns)
+    assert list(plain.labelled_metric().columns)[:2] == ["f0", "f1"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(named.transform(frame), plain.transform(CROWD.items))
+        np.testing.assert_array_equal(named.pair_distance(CROWD.pairs), plain.pair_distance(CROWD.pairs))
+
+
+def test_forgotten_users_are_said_at_once() -> None:
+    pairs, y = np.tile(CROWD.pairs, (50, 1)), np.tile(CROWD.y, 50)
+    with pytest.raises(DataError, match=r"users is missing, so that all .* answers would be one person's"):
+        PopulationMetric(CROWD.items).fit(pairs, y)

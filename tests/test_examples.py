@@ -21,23 +21,23 @@ def test_discovering_subspaces_costs_little(capsys) -> None:
     assert "12 subspaces of dimension 2" in capsys.readouterr().out
 
 
-def test_the_learnt_index_finds_the_crowds_neighbours(capsys) -> None:
+def test_the_learned_index_finds_the_crowds_neighbours(capsys) -> None:
     shared = run("neighbours_by_metric")
-    assert shared["learnt"] > shared["plain"] + 0.05
+    assert shared["learned"] > shared["plain"] + 0.05
     assert "6 of 64 principal directions" in capsys.readouterr().out
 
 
 def test_clicks_on_pages_of_two_become_a_metric(capsys) -> None:
     pytest.importorskip("polars")
     errors = run("clicks_to_metric")
-    assert errors["learnt"] < 0.15 < errors["plain"]
+    assert errors["learned"] < 0.15 < errors["plain"]
     assert "3,000 rows by 1,500 people on 300 items" in capsys.readouterr().out
 
 
 def test_neighbours_and_clusters_in_a_pipeline_are_the_crowds() -> None:
     found = run("knn_pipeline")
-    assert found["learnt"] > found["plain"]
-    assert found["learnt clusters"] > found["plain clusters"] + 0.5
+    assert found["learned"] > found["plain"]
+    assert found["learned clusters"] > found["plain clusters"] + 0.5
 
 
 def test_the_best_questions_place_people_sooner_than_random_ones(capsys) -> None:
@@ -55,7 +55,7 @@ def test_a_layer_on_an_embedding_finds_the_crowds_neighbours(capsys) -> None:
     pytest.importorskip("faiss")
     pytest.importorskip("safetensors")
     shared = run("embedding_head")
-    assert shared["learnt"] > shared["plain"] + 0.3
+    assert shared["learned"] > shared["plain"] + 0.3
     assert "a layer from 384 to 3 numbers" in capsys.readouterr().out
 
 

@@ -10,20 +10,20 @@ import pytest
 from crowdmetric import PopulationMetric
 from crowdmetric.errors import DataError
 from crowdmetric.losses import Logistic, Probit
-from crowdmetric.solvers.low_rank import fit_low_rank, start_of
+from crowdmetric.solvers.quasi_newton import fit_low_rank, start_of
 from crowdmetric.symmetric import shape_error, svec
 from crowdmetric.users.blocks import Answers, arrange, padded_rows
-from crowdmetric.users.first_order import LowRank, Questions, moment_matrix, value_and_gradient
+from crowdmetric.users.first_order import EqualQuestions, LowRank, moment_matrix, value_and_gradient
 from crowdmetric.users.population import STRUCTURES, blocks_of, sums_of
 
 
-def crowd(m: int, people: int = 200, d: int = 6, seed: int = 0) -> tuple[np.ndarray, Questions]:
+def crowd(m: int, people: int = 200, d: int = 6, seed: int = 0) -> tuple[np.ndarray, EqualQuestions]:
     rng = np.random.default_rng(seed)
     items = rng.standard_normal((300, d)) / np.sqrt(d)
     left = rng.integers(0, 300, (people, m))
     right = (left + rng.integers(1, 300, (people, m))) % 300
     y = rng.choice([-1.0, 1.0], (people, m))
-    return items, Questions(left, right, y, np.ones((people, m)))
+    return items, EqualQuestions(left, right, y, np.ones((people, m)))
 
 
 def somewhere(d: int = 6, k: int = 3, seed: int = 1) -> LowRank:
@@ -72,7 +72,7 @@ def test_it_is_the_likelihood_of_the_scoring_fit(m: int) -> None:
 def test_chunks_add_up() -> None:
     items, questions = crowd(2)
     parts = [
-        Questions(*(getattr(questions, name)[chosen] for name in ("left", "right", "response", "weight")))
+        EqualQuestions(*(getattr(questions, name)[chosen] for name in ("left", "right", "response", "weight")))
         for chosen in (slice(0, 50), slice(50, None))
     ]
     whole, in_parts = (value_and_gradient(items, chunks, somewhere(), Logistic()) for chunks in ([questions], parts))
@@ -82,7 +82,7 @@ def test_chunks_add_up() -> None:
 
 def test_padding_changes_nothing() -> None:
     items, questions = crowd(2)
-    longer = Questions(
+    longer = EqualQuestions(
         *(np.concatenate([getattr(questions, n), getattr(questions, n)[:, :1]], axis=1) for n in ("left", "right")),
         np.concatenate([questions.response, np.ones((200, 1))], axis=1),
         np.concatenate([questions.weight, np.zeros((200, 1))], axis=1),

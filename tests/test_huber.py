@@ -10,7 +10,7 @@ from sklearn.linear_model import HuberRegressor
 
 from crowdmetric.errors import DataError
 from crowdmetric.solvers.huber import HuberResult, solve_huber, solve_huber_stack
-from crowdmetric.solvers.rows import DenseRows, gram
+from crowdmetric.solvers.linear_maps import DenseRows, gram
 from crowdmetric.symmetric import smat
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "golden"

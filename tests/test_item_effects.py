@@ -12,14 +12,14 @@ import pytest
 
 from crowdmetric import Comparisons, PopulationMetric
 from crowdmetric.errors import DataError
-from crowdmetric.estimators.population_uncertainty import inverse_information
 from crowdmetric.evaluate import CrowdModel, evaluate
 from crowdmetric.evaluate.models import choose_models
+from crowdmetric.fits.uncertainty import inverse_information
 from crowdmetric.locate import locate
 from crowdmetric.losses import Logistic
 from crowdmetric.persist import load_model, save_model
-from crowdmetric.solvers.charts import Chart
-from crowdmetric.solvers.population import fit_with_evidence, with_ridges
+from crowdmetric.solvers.law_fit import fit_with_evidence, with_ridges
+from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.symmetric import degrees_of_freedom, relative_error, svec
 from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.integrals import mean_probability
@@ -132,9 +132,14 @@ def test_one_answer_has_the_probability_of_its_utilities() -> None:
 
 
 @pytest.mark.parametrize(
-    "chart", [Chart(3, "psd", False, 4), Chart(3, "psd", True, 4, rank=2), Chart(3, "symmetric", True, 4)]
+    "chart",
+    [
+        Parametrization(3, "psd", False, 4),
+        Parametrization(3, "psd", True, 4, rank=2),
+        Parametrization(3, "symmetric", True, 4),
+    ],
 )
-def test_charts_pass_utilities_through(chart: Chart) -> None:
+def test_charts_pass_utilities_through(chart: Parametrization) -> None:
     rng = np.random.default_rng(0)
     n = degrees_of_freedom(3) + 3 + (degrees_of_freedom(3) if chart.free else 1) + 4
     A, c = rng.standard_normal((n, n)), rng.standard_normal(n)
@@ -161,7 +166,7 @@ def test_the_ridge_is_the_one_of_the_evidence() -> None:
     blocks, family, chart = (
         blocks_of(arrange(rows), rows.pairs),
         WithItemEffects(STRUCTURES["free"], 12),
-        Chart(3, "psd", True, 12),
+        Parametrization(3, "psd", True, 12),
     )
 
     def total(natural: np.ndarray, *, information: bool = True) -> Sums:

@@ -10,7 +10,7 @@ import pytest
 from crowdmetric.losses import Logistic
 from crowdmetric.simulate import responses
 from crowdmetric.solvers.barrier import solve_barrier
-from crowdmetric.solvers.lines import solve_bounded, solve_lines
+from crowdmetric.solvers.line_subspaces import solve_bounded, solve_lines
 from crowdmetric.users.blocks import Answers, arrange
 
 PROBLEMS = 12

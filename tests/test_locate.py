@@ -19,7 +19,7 @@ from crowdmetric.losses import Logistic, Probit
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.simulate import answer, simulate_crowd
 from crowdmetric.users.blocks import Answers, arrange
-from crowdmetric.users.integrals import expected_information
+from crowdmetric.users.integrals import expected_information, roughly_expected_information
 from crowdmetric.users.people import posteriors
 from crowdmetric.users.population import Law, blocks_of
 
@@ -272,3 +272,16 @@ def test_a_model_on_grids_places_people_on_grids() -> None:
     )
     np.testing.assert_allclose(grid, model.pseudo_ideal_points_, atol=1e-6)
     assert np.max(np.abs(propagated - grid)) > 1e-5
+
+
+@pytest.mark.parametrize(("loss", "error"), [(Logistic(), 0.025), (Probit(), 0.002), (Logistic(2.5), 0.025)])
+def test_the_formula_that_ranks_questions_is_as_good_as_it_says(loss: Logistic | Probit, error: float) -> None:
+    psi, variance = np.meshgrid(np.linspace(-12.0, 12.0, 61), np.geomspace(0.01, 100.0, 40))
+    exact = expected_information(psi, variance, loss)
+    np.testing.assert_allclose(roughly_expected_information(psi, variance, loss), exact, atol=error)
+
+
+def test_the_best_items_are_those_of_a_full_sort() -> None:
+    values = np.random.default_rng(0).integers(30, size=400).astype(float)  # with many ties
+    for top in (1, 7, 90, 400):
+        np.testing.assert_array_equal(module._smallest(values, top), np.argsort(values, kind="stable")[:top])

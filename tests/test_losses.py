@@ -203,3 +203,23 @@ def test_a_beta_that_would_be_ignored_is_refused(name: str) -> None:
         get_loss(Logistic(beta=3.0), beta=2.0)
     with pytest.raises(DataError, match="would not use it"):
         get_loss(LOSSES[name](), beta=2.0)
+
+
+class Cauchy(Logistic):
+    """A link with heavy tails, whose negative log-likelihood is not convex."""
+
+    name = "cauchy"
+    is_convex = False
+
+
+def test_a_loss_that_is_not_convex_is_refused() -> None:
+    with pytest.raises(DataError, match="cauchy loss is not convex"):
+        get_loss(Cauchy())
+
+
+def test_a_loss_without_all_members_is_told_which_it_lacks() -> None:
+    class Half:
+        name, is_smooth, needs_binary, beta = "half", True, True, 1.0
+
+    with pytest.raises(DataError, match="it has no is_convex, value, slope"):
+        get_loss(Half())

@@ -20,7 +20,7 @@ from crowdmetric.simulate import PEOPLE, answer, sample_metric
 from crowdmetric.solvers.logistic import solve_logistic
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference, relative_error, svec
 from crowdmetric.tables import write_columns
-from crowdmetric.users.matched import ConditionalLikelihood, Sets, find_sets
+from crowdmetric.users.conditioning import ConditionalLikelihood, Sets, find_sets
 
 
 def parallel_crowd(d, people, *, answers=2, law="gaussian", seed=0, mismatch=0.0, beta=1.0):
@@ -148,7 +148,7 @@ def as_python(sets: Sets):
 @pytest.mark.parametrize("largest", [2, 3, 4])
 @pytest.mark.parametrize("tolerance", [1e-9, 0.3])
 def test_every_set_is_found(largest: int, tolerance: float, monkeypatch) -> None:
-    monkeypatch.setattr("crowdmetric.users.matched.MOST_COMBINATIONS", 2000)
+    monkeypatch.setattr("crowdmetric.users.conditioning.MOST_COMBINATIONS", 2000)
     rng = np.random.default_rng(largest)
     items = rng.integers(0, 3, size=(40, 2)).astype(float)  # a grid: parallels, sums and cycles abound
     if tolerance > 0.1:
@@ -198,7 +198,7 @@ def test_gradient_and_curvature_are_those_of_the_value(monkeypatch) -> None:
     numeric = np.array([(model.gradient(a + s) - model.gradient(a - s)) / 2e-6 for s in step])
     np.testing.assert_allclose(model.hessian(a), numeric, atol=1e-4)
     whole = model.value(a), model.gradient(a), model.hessian(a), model.squared_scores(a)
-    monkeypatch.setattr("crowdmetric.users.matched.CHUNK", 64)  # several chunks, people across their boundaries
+    monkeypatch.setattr("crowdmetric.users.conditioning.CHUNK", 64)  # several chunks, people across their boundaries
     for one, other in zip(
         whole, (model.value(a), model.gradient(a), model.hessian(a), model.squared_scores(a)), strict=True
     ):

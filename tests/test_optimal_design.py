@@ -12,10 +12,10 @@ from scipy.special import expit
 
 from crowdmetric.cli import main
 from crowdmetric.design import Questionnaire, design, plan
+from crowdmetric.design.bundles import bundle_rows, metric_covariance, population_of
 from crowdmetric.design.exchange import best_shares, exchange_people, sensitivity
 from crowdmetric.design.guess import guess_about_items, guess_about_space
-from crowdmetric.design.population import bundle_rows, metric_covariance, population_of
-from crowdmetric.design.sources import Catalogue, NewItems
+from crowdmetric.design.question_sources import Catalogue, NewItems
 from crowdmetric.errors import DataError, NotIdentifiedError
 from crowdmetric.estimators import PopulationMetric
 from crowdmetric.identifiability import diagnose
@@ -74,7 +74,7 @@ def test_drawn_answers_agree_with_listed_ones(covariance: str, monkeypatch) -> N
     people = population_of(guess, covariance)
     bundles = ITEMS[rng.integers(len(ITEMS), size=(300, 2, 2))]
     listed = bundle_rows(bundles, METRIC, people, 1.0, rng)
-    monkeypatch.setattr("crowdmetric.design.population.MOST_ANSWERS", 1)
+    monkeypatch.setattr("crowdmetric.design.bundles.MOST_ANSWERS", 1)
     drawn = bundle_rows(bundles, METRIC, people, 1.0, rng, draws=300)
     one, other = (np.einsum("cki,ckj->ij", rows, rows) for rows in (listed, drawn))
     np.testing.assert_allclose(other, one, atol=0.03 * np.abs(one).max())

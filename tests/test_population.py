@@ -15,23 +15,23 @@ from sklearn.linear_model import LogisticRegression
 
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarning
 from crowdmetric.estimators import PopulationMetric
-from crowdmetric.estimators.units import Units
+from crowdmetric.fits.units import Units
 from crowdmetric.losses import Logistic, Loss, Probit
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.simulate import answer, sample_metric, simulate_crowd
-from crowdmetric.solvers.charts import Chart
-from crowdmetric.solvers.population import (
+from crowdmetric.solvers.law_fit import (
     fit_law,
     fit_with_evidence,
     observed_information,
     remembering,
     with_ridges,
 )
+from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges, penalty, shape_penalty
 from crowdmetric.solvers.scoring import Quadratic, minimise_by_scoring
 from crowdmetric.symmetric import degrees_of_freedom, relative_error, shape_error, smat, svec
 from crowdmetric.users.blocks import Answers, arrange
-from crowdmetric.users.expected import expected_information
+from crowdmetric.users.expected import Information, expected_information
 from crowdmetric.users.integrals import kernels
 from crowdmetric.users.people import places_of, posteriors
 from crowdmetric.users.population import STRUCTURES, Law, PopulationBlock, Sums, blocks_of, integrate, sums_of
@@ -226,16 +226,17 @@ def test_posteriors_against_brute_force(loss: Loss) -> None:
 # --------------------------------------------------------------------------------------------- charts, scoring
 
 CHARTS = {
-    "psd": Chart(3, "psd", False), "rank 2": Chart(3, "psd", False, rank=2), "symmetric": Chart(3, "symmetric", False),
-    "identity": Chart(3, "identity", False), "free, no metric": Chart(3, "none", True),
-    "free": Chart(3, "psd", True), "free, symmetric": Chart(3, "symmetric", True),
-    "free, identity": Chart(3, "identity", True),
+    "psd": Parametrization(3, "psd", False), "rank 2": Parametrization(3, "psd", False, rank=2),
+    "symmetric": Parametrization(3, "symmetric", False),
+    "identity": Parametrization(3, "identity", False), "free, no metric": Parametrization(3, "none", True),
+    "free": Parametrization(3, "psd", True), "free, symmetric": Parametrization(3, "symmetric", True),
+    "free, identity": Parametrization(3, "identity", True),
 }  # fmt: skip
 each_chart = pytest.mark.parametrize("chart", CHARTS.values(), ids=CHARTS)
 
 
 @each_chart
-def test_charts_pull_gradients_back(chart: Chart) -> None:
+def test_charts_pull_gradients_back(chart: Parametrization) -> None:
     rng = np.random.default_rng(0)
     natural_size = degrees_of_freedom(3) + 3 + (degrees_of_freedom(3) if chart.free else 1)
     A, b = rng.standard_normal((natural_size, natural_size)), rng.standard_normal(natural_size)
@@ -255,7 +256,7 @@ def test_charts_pull_gradients_back(chart: Chart) -> None:
 
 
 @each_chart
-def test_a_chart_reaches_metrics_and_nothing_else(chart: Chart) -> None:
+def test_a_chart_reaches_metrics_and_nothing_else(chart: Parametrization) -> None:
     rng = np.random.default_rng(1)
     G, F = rng.standard_normal((2, 3, 3))
     metric = G @ G.T
@@ -429,6 +430,41 @@ def test_the_expected_information_is_close_to_outer_products_of_many_people(stru
     assert np.median(ratios) == pytest.approx(1.0, abs=0.1)
 
 
+def test_information_about_the_size_and_the_shape_of_people_has_a_share_each() -> None:
+    """Answers all but free of noise say all of a shape and little of a size."""
+    rng = np.random.default_rng(4)
+    F, x = rng.standard_normal((4, 4)), rng.standard_normal(4)
+    spreads, offsets = F @ F.T, np.eye(4)
+    along = spreads @ x
+    found = Information(offsets, spreads, along, float(x @ along), np.array([0.1, 8.1]), np.array([1.0, 11.0]))
+    total = found.total - offsets
+    assert float(x @ total @ x) == pytest.approx(0.1 * float(x @ along))  # 0.1 of 1
+    other = rng.standard_normal(4)
+    other -= float(other @ along) / float(x @ along) * x  # without anything of the size
+    np.testing.assert_allclose(total @ other, 0.8 * spreads @ other, atol=1e-12)  # 8 of 10
+    assert np.linalg.eigvalsh(total)[0] > 0
+    np.testing.assert_allclose((found + found).total, 2.0 * found.total)
+
+
+def test_the_bending_of_isotropic_people_is_a_curvature() -> None:
+    """Of Σ = 4s²M², which grows with the square of an entry of M that answers do not feel otherwise."""
+    rng, d = np.random.default_rng(5), 3
+    family, at = STRUCTURES["isotropic"], a_natural("isotropic", d)
+    F = rng.standard_normal((d, d))
+    G = -F @ F.T  # ∂ℓ/∂Σ of people who would rather be closer together
+
+    def loss(natural: np.ndarray) -> float:
+        return -float(np.sum(G * family.law(natural, d).covariance))
+
+    found = family.bending(at, G)
+    assert np.linalg.eigvalsh(found)[0] > -1e-9
+    # second differences along A = 2sM, in which Σ = A² is quadratic: at a fixed s
+    for step in 1e-3 * np.eye(at.size)[: degrees_of_freedom(d)]:
+        second = loss(at + step) + loss(at - step) - 2.0 * loss(at)
+        assert second == pytest.approx(float(step @ found @ step), rel=1e-4)
+    assert np.all(STRUCTURES["free"].bending(a_natural("free", d), G) == 0.0)
+
+
 def test_a_fit_of_the_law_is_where_the_score_vanishes() -> None:
     crowd = simulate_crowd(2, None, None, users=200, comparisons=2, seed=5)
     blocks = blocks_of(arrange(answers_of(crowd.items, crowd.pairs, crowd.y, crowd.users)))
@@ -436,7 +472,7 @@ def test_a_fit_of_the_law_is_where_the_score_vanishes() -> None:
     def total(natural: np.ndarray, *, information: bool = True) -> Sums:
         return sum_of(blocks, "isotropic", natural, Logistic(), information=information)
 
-    chart = Chart(2, "symmetric", False)
+    chart = Parametrization(2, "symmetric", False)
     start = chart.theta(np.eye(2), np.zeros(2), np.array([0.0]))
     fit = fit_law(total, chart, start, tolerance=1e-9)
     assert fit.result.converged
@@ -468,7 +504,7 @@ def test_the_ridge_on_the_size_is_the_one_of_the_largest_evidence(K: int) -> Non
     def total(natural: np.ndarray, *, information: bool = True) -> Sums:
         return sum_of(blocks, "free", natural, Logistic(), information=information)
 
-    chart = Chart(2, "psd", True)
+    chart = Parametrization(2, "psd", True)
     fit = fit_with_evidence(total, chart, chart.theta(np.eye(2), np.zeros(2), np.eye(2)), tolerance=1e-6)
     assert fit.ridges.size > 0
     e = np.zeros(fit.natural.size)
@@ -607,7 +643,9 @@ def test_only_the_product_of_beta_and_metric_is_known(exact: PopulationMetric, b
     sharp = BASE.fit(beta=2.0, **EXACTLY)
     np.testing.assert_allclose(sharp.metric_, 0.5 * exact.metric_, atol=1e-3 * np.linalg.norm(exact.metric_))
     assert sharp.log_likelihood_ == pytest.approx(exact.log_likelihood_, abs=1e-5)
-    np.testing.assert_allclose(sharp.standard_errors_, 0.5 * exact.standard_errors_, rtol=0.02)
+    np.testing.assert_allclose(sharp.symmetric_covariance_, 0.25 * exact.symmetric_covariance_, rtol=1e-3, atol=1e-6)
+    # a thousand draws that depend on each other know a standard deviation to a few percent
+    np.testing.assert_allclose(sharp.standard_errors_, 0.5 * exact.standard_errors_, rtol=0.1)
     assert relative_error(BASE.fit(beta=2.0).metric_, 0.5 * base.metric_) < 0.02
 
 
@@ -738,11 +776,13 @@ def test_strangers_are_the_population(base: PopulationMetric) -> None:
     np.testing.assert_array_equal(base.predict_proba(BASE.pairs[:9]), strangers)
     np.testing.assert_allclose(known.sum(axis=1), 1.0)
     assert np.abs(known - strangers).max() > 0.02
-    # averaged over the population, by sampling it
+    # averaged over the population and over what is not known of its law, by sampling both
     rng = np.random.default_rng(0)
-    v = rng.multivariate_normal(base.pseudo_ideal_mean_, base.pseudo_ideal_covariance_, 100_000)
+    v = rng.multivariate_normal(np.zeros(3), base.pseudo_ideal_covariance_, 100_000)
+    known = np.append(svec(base.metric_), base.pseudo_ideal_mean_)
+    laws = rng.multivariate_normal(known, base.offset_covariance_, 100_000)
     x, x_ = CROWD.items[BASE.pairs[0]]
-    psi = (x - x_) @ (base.metric_ @ (x + x_)) + v @ (x - x_)
+    psi = smat(laws[:, :6]) @ (x + x_) @ (x - x_) + (v + laws[:, 6:]) @ (x - x_)
     assert strangers[0, 1] == pytest.approx(np.mean(1.0 / (1.0 + np.exp(-psi))), abs=0.005)
 
 
@@ -848,9 +888,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "covariance": ({"covariance": "full"}, "covariance='full' is unknown; use 'isotropic' or 'free'"),
     "constraint": ({"constraint": None}, "constraint=None is unknown; use 'psd' or 'symmetric'"),
     "integration": ({"integration": "laplace"}, "integration='laplace' is unknown; use 'auto' or 'grid' or"),
-    "rank 0": ({"rank": 0}, "rank=0 is not between 1 and the 3 features"),
+    "rank 0": ({"rank": 0}, "rank=0 is not a whole number of at least 1"),
     "rank 4": ({"rank": 4}, "rank=4 is not between 1 and the 3 features"),
-    "rank True": ({"rank": True}, "rank=True is not between 1"),
+    "rank True": ({"rank": True}, "rank=True is not a whole number of at least 1"),
     "rank and symmetric": ({"rank": 2, "constraint": "symmetric"}, "rank=2 has no use with constraint='symmetric'"),
     "ridge": ({"ridge": "strong"}, "ridge='strong' is unknown; use 'evidence', a number or None"),
     "negative ridge": ({"ridge": -1.0}, "ridge=-1.0 is not a positive finite number"),

@@ -76,9 +76,9 @@ def test_features_without_variance_are_no_trouble() -> None:
 
 def test_the_summary_says_what_was_done() -> None:
     text = ItemMap(standardise=True, components=4, whiten=True).fit(X).summary()
-    assert text.startswith("standardised, 4 of 6 principal directions (")
+    assert text.startswith("standardized, 4 of 6 principal directions (")
     assert text.endswith("whitened")
-    assert ItemMap().fit(X).summary() == "centred"
+    assert ItemMap().fit(X).summary() == "centered"
     assert clone(ItemMap(components=2)).get_params()["components"] == 2
     assert list(ItemMap(components=2).fit(X).get_feature_names_out()) == ["itemmap0", "itemmap1"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from crowdmetric import Comparisons, PopulationMetric
-from crowdmetric.commands.fit_findings import saved_as
+from crowdmetric.commands.fit_findings import saved_as, suggest_tastes
 from crowdmetric.errors import DataError, NotIdentifiedWarning
 from crowdmetric.evaluate.verdict import Difference, findings
 from crowdmetric.identifiability import diagnose
@@ -357,7 +357,8 @@ def test_what_no_question_shows_moves_nothing(model, crowd) -> None:
 def test_intervals_use_draws_of_the_metric_where_there_are_some(model, crowd, rng) -> None:
     without = {name: value for name, value in model.fitted.items() if name != "metric_draws_"}
     plain = feature_importance(replace(model, fitted=without), of_crowd(crowd))
-    draws = rng.multivariate_normal(svec(model.metric), model.fitted["metric_covariance_"], size=50)
+    # a metric that is hardly known, so that it shows beside what is not known of people
+    draws = rng.multivariate_normal(svec(model.metric), 16.0 * model.fitted["metric_covariance_"], size=50)
     drawn = feature_importance(replace(model, fitted=model.fitted | {"metric_draws_": draws}), of_crowd(crowd))
     np.testing.assert_array_equal(drawn.shares, plain.shares)
     assert np.mean(drawn.high - drawn.low) > np.mean(plain.high - plain.low)
@@ -396,7 +397,8 @@ def test_without_people_there_is_a_sentence_instead(model) -> None:
     ],
 )
 def test_the_saved_model_is_called_by_the_name_it_was_evaluated_under(parameters, name) -> None:
-    assert saved_as(parameters) == name
+    assert saved_as("population", parameters) == name
+    assert saved_as("taste", {}) == "smooth"
 
 
 # ---------------------------------------------------------------------------------------------------- page
@@ -542,3 +544,24 @@ def test_items_are_called_by_their_names(model) -> None:
     assert "twin (1)" in twins
     with pytest.raises(DataError, match=f"item_names has 1 entries, but the model has {n} items"):
         report_page(model, item_names=["alone"])
+
+
+class Predicted:
+    """Stands in for an evaluation in which smooth tastes gain so many nats per answer on each split."""
+
+    def __init__(self, gains: dict[str, float], saved: str | None = "population") -> None:
+        self.gains, self.saved = gains, saved
+        self.splits, self.models = tuple(gains), ("population", "smooth")
+
+    def difference(self, split: str, model: str, other: str) -> Difference:
+        assert (model, other) == ("smooth", "population")
+        return Difference(self.gains[split], 0.002)
+
+
+def test_tastes_are_suggested_where_they_predict_clearly_better() -> None:
+    sentence = suggest_tastes(Predicted({"pairs": 0.02, "people": -0.01, "items": 0.001}))
+    assert "new questions to known people (+0.020 ± 0.002 nats per answer): people" in sentence
+    assert "--estimator taste" in sentence
+    assert suggest_tastes(Predicted({"pairs": 0.004, "items": -0.1})) == ""
+    assert suggest_tastes(Predicted({"pairs": 0.02}, saved=None)) == ""
+    assert suggest_tastes(Predicted({"pairs": 0.02}, saved="smooth")) == ""

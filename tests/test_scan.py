@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import errno
 import gc
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,13 +20,13 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.design import matched_from_generator
 from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning
-from crowdmetric.estimators import ideal_chunks, population_problem
-from crowdmetric.estimators.inputs import read_rows
-from crowdmetric.estimators.memory import read_memory
-from crowdmetric.estimators.passes import Passes
-from crowdmetric.estimators.population_problem import PopulationProblem
 from crowdmetric.evaluate import evaluate
+from crowdmetric.fits import bounded_people, problem
+from crowdmetric.fits.memory import read_memory
+from crowdmetric.fits.passes import Passes
+from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.identifiability import assignment, diagnose, plan_diagnosis
+from crowdmetric.inputs import read_rows
 from crowdmetric.losses import get_loss
 from crowdmetric.persist import load_model
 from crowdmetric.simulate import Crowd, answer, simulate_crowd
@@ -253,7 +254,7 @@ def test_a_scan_is_fitted_as_in_memory(
     monkeypatch: pytest.MonkeyPatch, room: int, jobs: int,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(spool, "CHUNK_ROWS", 300)
-    monkeypatch.setattr("crowdmetric.estimators.memory._in_use", lambda: 10**8)
+    monkeypatch.setattr("crowdmetric.fits.memory._in_use", lambda: 10**8)
     scan = scan_of(table, tmp_path)
     assert len(scan.chunks) > 5
     model = PopulationMetric(crowd.items, jobs=jobs)
@@ -270,7 +271,7 @@ def test_a_scan_is_fitted_as_in_memory(
 def test_a_sample_for_the_starts_is_the_same_people(
     crowd: Crowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(population_problem, "PEOPLE_FOR_STARTS", 600)
+    monkeypatch.setattr(problem, "PEOPLE_FOR_STARTS", 600)
     monkeypatch.setattr(spool, "CHUNK_ROWS", 300)
     steps: list[int] = []
     thinned = PopulationProblem.thinned
@@ -324,7 +325,7 @@ def test_a_scan_is_diagnosed_as_in_memory(
 def test_the_memory_of_a_diagnosis_is_planned(
     crowd: Crowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crowdmetric.estimators.memory._in_use", lambda: 10**8)
+    monkeypatch.setattr("crowdmetric.fits.memory._in_use", lambda: 10**8)
     scan = scan_of(table, tmp_path)
     with pytest.raises(DataError, match=r"is too little: this diagnosis takes .* at the least; raise memory"):
         diagnose(crowd.items, scan, memory="1MB")
@@ -375,7 +376,7 @@ def test_memory_that_is_none_is_refused(memory: Any) -> None:
 def test_a_limit_that_cannot_be_kept_is_refused(
     crowd: Crowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crowdmetric.estimators.memory._in_use", lambda: 10**8)
+    monkeypatch.setattr("crowdmetric.fits.memory._in_use", lambda: 10**8)
     scan = scan_of(table, tmp_path)
     with pytest.raises(DataError, match=r"is too little: this fit takes .* at the least"):
         PopulationMetric(crowd.items, memory="1MB").fit(scan)
@@ -391,7 +392,7 @@ def test_the_plan_counts_the_outer_products_of_every_job(
     table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Scores of a free law are 2p + d numbers, of an isotropic one p + d + 1, and each job adds up two such squares."""
-    monkeypatch.setattr("crowdmetric.estimators.memory._in_use", lambda: 10**8)
+    monkeypatch.setattr("crowdmetric.fits.memory._in_use", lambda: 10**8)
     d, p = 20, 210
     items, scan = np.random.default_rng(0).standard_normal((table.n_items, d)), scan_of(table, tmp_path)
     a_job = {}
@@ -416,7 +417,7 @@ def test_many_features_of_a_scan_are_fitted_as_in_memory(
         pytest.importorskip("torch", reason="PyTorch is not installed (extra: gpu)")
         engine = TorchEngine("cpu")
     monkeypatch.setattr(spool, "CHUNK_ROWS", 300)
-    monkeypatch.setattr("crowdmetric.estimators.memory._in_use", lambda: 10**8)
+    monkeypatch.setattr("crowdmetric.fits.memory._in_use", lambda: 10**8)
     items, scan = np.random.default_rng(0).standard_normal((table.n_items, 80)), scan_of(table, tmp_path)
     assert len(scan.chunks) > 5
     options: dict[str, Any] = {"rank": 2, "max_iter": 10, "engine": engine}
@@ -446,7 +447,7 @@ def test_an_interrupted_fit_is_taken_up_exactly(
     crowd: Crowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passes: int,
     people_for_starts: int,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(population_problem, "PEOPLE_FOR_STARTS", people_for_starts)
+    monkeypatch.setattr(problem, "PEOPLE_FOR_STARTS", people_for_starts)
     whole = PopulationMetric(crowd.items, checkpoint=tmp_path / "whole.npz").fit(table)
     said: list[str] = []
 
@@ -581,7 +582,7 @@ def test_matched_questions_of_a_scan_are_fitted_as_in_memory(
     matched: tuple[Any, Comparisons], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, never_in_memory: None, room: int
 ) -> None:
     items, table = matched
-    monkeypatch.setattr("crowdmetric.estimators.memory._in_use", lambda: 10**8)
+    monkeypatch.setattr("crowdmetric.fits.memory._in_use", lambda: 10**8)
     here = MatchedMetric(items).fit(table)
     scan = scan_of(table, tmp_path)
     assert len(scan.chunks) > 5
@@ -612,7 +613,7 @@ def test_bounded_people_of_a_scan_are_fitted_as_in_memory(
     loss: str, norm: str, bound: float,
 ) -> None:  # fmt: skip
     crowd, table = talkative
-    monkeypatch.setattr(ideal_chunks, "SAMPLE", 100)
+    monkeypatch.setattr(bounded_people, "SAMPLE", 100)
     options: dict[str, Any] = {"metric_bound": bound, "ideal_bound": 3.0, "norm": norm, "loss": loss}
     here = IdealPointMetric(crowd.items, **options).fit(table)
     told: list[str] = []
@@ -701,7 +702,7 @@ def test_some_people_of_a_scan_are_whole_and_the_same_every_time(
 def test_a_scan_is_evaluated_on_some_people(
     talkative: tuple[Crowd, Comparisons], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crowdmetric.estimators.memory._in_use", lambda: 10**8)
+    monkeypatch.setattr("crowdmetric.fits.memory._in_use", lambda: 10**8)
     crowd, table = talkative
     scan = scan_of(table, tmp_path)
     models, options = ["bradley-terry", "identity"], {"splits": ["people"], "repeats": 1}
@@ -764,7 +765,10 @@ def test_a_checkpoint_that_finds_the_disk_full_keeps_the_last_one(
 
     with monkeypatch.context() as patch:
         patch.setattr(np, "savez", full)
-        with pytest.raises(DataError, match=r"state\.npz cannot be written \(No space left on device\); make room"):
+        with pytest.raises(
+            DataError,
+            match=r"state\.npz cannot be written \(No space left on device\); what was there .* unchanged: make room",
+        ):
             PopulationMetric(crowd.items, checkpoint=path).fit(table)
     assert [file.name for file in tmp_path.iterdir()] == ["state.npz"]
     resumed = PopulationMetric(crowd.items, checkpoint=path).fit(table)
@@ -818,3 +822,19 @@ def test_no_assert_does_anything_but_assert() -> None:
             if isinstance(node, ast.Assert):
                 plain = isinstance(node.test, ast.Compare) and not any(isinstance(n, ast.Call) for n in ast.walk(node))
                 assert plain, f"{path}:{node.lineno}"
+
+
+def test_what_a_killed_process_left_is_removed_at_the_next_start(table: Comparisons, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    for process in (int(gone.stdout), os.getpid()):
+        (scratch / f"crowdmetric-spool-{process}-abc").mkdir()
+        (scratch / f"crowdmetric-spool-{process}-abc" / "answers.bin").write_bytes(b"old")
+    (scratch / "crowdmetric-spool-notes").mkdir()
+    table.write(tmp_path / "answers.parquet")
+    scan = Comparisons.scan_parquet(tmp_path / "answers.parquet", n_items=table.n_items, scratch=scratch)
+    scan.read()
+    scan.close()
+    left = sorted(path.name for path in scratch.iterdir())
+    assert left == sorted([f"crowdmetric-spool-{os.getpid()}-abc", "crowdmetric-spool-notes"])

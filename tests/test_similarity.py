@@ -16,9 +16,9 @@ from crowdmetric.evaluate.similarity import looks_ranked
 from crowdmetric.identifiability.judgements import diagnose_judgements
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.similarity.factored import FactoredObjective
-from crowdmetric.similarity.likelihood import LINKS, Likelihood
+from crowdmetric.similarity.likelihood import LINKS, AnswerModel
 from crowdmetric.similarity.newton import minimize, start_for
-from crowdmetric.similarity.objective import Objective
+from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.questions import questions_of
 from crowdmetric.similarity.structures import STRUCTURES, Full
 from crowdmetric.simulate_judgements import simulate_judgements
@@ -38,10 +38,10 @@ def study(kind: str = "triplet", questions: int = 400, d: int = 3, seed: int = 0
     return simulate_judgements(12, d, questions, kind=kind, seed=seed, **options)
 
 
-def objective_of(kind: str, likelihood: Likelihood, structure: str = "full", **options) -> Objective:
+def objective_of(kind: str, likelihood: AnswerModel, structure: str = "full", **options) -> SimilarityObjective:
     found = study(kind, **options)
     d = found.items.shape[1]
-    return Objective(found.items, questions_of([found.judgements]), likelihood, STRUCTURES[structure](d))
+    return SimilarityObjective(found.items, questions_of([found.judgements]), likelihood, STRUCTURES[structure](d))
 
 
 # ------------------------------------------------------------------------------------------ derivatives
@@ -52,7 +52,7 @@ def objective_of(kind: str, likelihood: Likelihood, structure: str = "full", **o
 @each_lapse
 @each_structure
 def test_gradients_agree_with_differences(kind, link, lapse, structure) -> None:
-    objective = objective_of(kind, Likelihood(1.3, link, lapse), structure)
+    objective = objective_of(kind, AnswerModel(1.3, link, lapse), structure)
     rng = np.random.default_rng(1)
     L = rng.standard_normal((3, 3))
     theta = objective.structure.theta(2.0 * L @ L.T + np.eye(3))
@@ -66,7 +66,7 @@ def test_gradients_agree_with_differences(kind, link, lapse, structure) -> None:
 
 @each_kind
 def test_curvature_is_the_second_derivative_where_the_problem_is_convex(kind) -> None:
-    objective = objective_of(kind, Likelihood())
+    objective = objective_of(kind, AnswerModel())
     theta = svec(2.0 * np.eye(3))
     H = objective.curvature(theta)
     for j in range(theta.size):
@@ -80,7 +80,7 @@ def test_curvature_is_the_second_derivative_where_the_problem_is_convex(kind) ->
 @each_lapse
 def test_curvature_is_the_expected_outer_product_of_scores(kind, link, lapse) -> None:
     """Fisher information: the mean over answers drawn from the model, written out question by question."""
-    likelihood = Likelihood(1.0, link, lapse)
+    likelihood = AnswerModel(1.0, link, lapse)
     objective = objective_of(kind, likelihood, questions=40)
     theta = svec(3.0 * np.eye(3))
     H, wanted = objective.curvature(theta), np.zeros((6, 6))
@@ -100,11 +100,11 @@ def test_curvature_is_the_expected_outer_product_of_scores(kind, link, lapse) ->
 
 @each_kind
 def test_curvature_does_not_depend_on_whether_rows_are_kept(kind, monkeypatch) -> None:
-    kept = objective_of(kind, Likelihood(link="distance"))
+    kept = objective_of(kind, AnswerModel(link="distance"))
     theta = svec(np.eye(3))
     want = kept.curvature(theta), kept.slope(theta)[1]
     monkeypatch.setattr("crowdmetric.similarity.objective.KEPT", 0)
-    chunked = objective_of(kind, Likelihood(link="distance"))
+    chunked = objective_of(kind, AnswerModel(link="distance"))
     np.testing.assert_allclose(chunked.curvature(theta), want[0], rtol=1e-10)
     np.testing.assert_allclose(chunked.slope(theta)[1], want[1], rtol=1e-10)
 
@@ -113,7 +113,7 @@ def test_curvature_does_not_depend_on_whether_rows_are_kept(kind, monkeypatch) -
 @pytest.mark.parametrize("dense", [True, False])
 def test_the_laplacian_gradient_is_the_gradient(kind, dense, monkeypatch) -> None:
     monkeypatch.setattr("crowdmetric.similarity.factored.DENSE", 0.0 if dense else 10.0)
-    objective = objective_of(kind, Likelihood())
+    objective = objective_of(kind, AnswerModel())
     factored = FactoredObjective(objective.items, objective.questions, objective.likelihood)
     assert factored.is_dense == dense
     L = np.random.default_rng(0).standard_normal((3, 2))
@@ -130,7 +130,7 @@ def test_the_laplacian_gradient_is_the_gradient(kind, dense, monkeypatch) -> Non
 def test_the_certified_optimum_is_that_of_an_independent_solver(kind) -> None:
     cvxpy = pytest.importorskip("cvxpy", reason="CVXPY judges the optimum")
     low = np.diag([3.0, 0.0, 0.0])  # a metric of rank one: the cone is active
-    objective = objective_of(kind, Likelihood(), metric=low, beta=1.0, questions=200)
+    objective = objective_of(kind, AnswerModel(), metric=low, beta=1.0, questions=200)
     fit = minimize(objective, (0.5, 0.5), start_for(objective))
     assert fit.gap < 1e-5 * objective.questions.n_answers
     M = cvxpy.Variable((3, 3), PSD=True)
@@ -200,7 +200,7 @@ def test_rotated_items_give_the_rotated_metric_without_ridges_of_the_axes() -> N
     turn = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0]
     questions = questions_of([found.judgements])
     fits = [
-        minimize(Objective(X, questions, Likelihood(), Full(3)), (1.0, 1.0), svec(np.eye(3)))
+        minimize(SimilarityObjective(X, questions, AnswerModel(), Full(3)), (1.0, 1.0), svec(np.eye(3)))
         for X in (found.items, found.items @ turn)
     ]
     np.testing.assert_allclose(smat(fits[1].theta), turn.T @ smat(fits[0].theta) @ turn, rtol=1e-4, atol=1e-4)

@@ -186,11 +186,11 @@ def test_summary_says_what_was_drawn() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"dimension": 0}, "dimension is 0, but it must be a whole number of at least 1"),
-        ({"users": 2.5}, "users is 2.5, but it must be a whole number"),
-        ({"comparisons": True}, "comparisons is True"),
-        ({"subspaces": -1}, "subspaces is -1"),
-        ({"rank": None}, "rank is None"),
+        ({"dimension": 0}, "dimension=0 is not a whole number of at least 1"),
+        ({"users": 2.5}, "users=2.5 is not a whole number"),
+        ({"comparisons": True}, "comparisons=True is not"),
+        ({"subspaces": -1}, "subspaces=-1 is not"),
+        ({"rank": None}, "rank=None is not"),
         ({"rank": 7}, "rank is 7, but a subspace of 6 dimensions"),
         ({"subspaces": None}, "rank is 2 without subspaces"),
         ({"beta": -1.0}, "beta is -1.0, but it must be a number of at least 0"),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdmetric.solvers.bounds import BOUNDS
-from crowdmetric.solvers.spectral import Evaluated, minimise_over_set
+from crowdmetric.solvers.spectral import EvaluatedPoint, minimise_over_set
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
 
@@ -37,8 +37,8 @@ def test_a_quadratic_is_minimised_to_its_certificate(norm: str) -> None:
     bound, rng = BOUNDS[norm], np.random.default_rng(1)
     scale, target = 10.0 ** rng.uniform(-1.5, 0.5, 10), 2.0 * rng.standard_normal(10)
 
-    def function(a: np.ndarray) -> Evaluated:
-        return Evaluated(float(0.5 * scale @ (a - target) ** 2), scale * (a - target))
+    def function(a: np.ndarray) -> EvaluatedPoint:
+        return EvaluatedPoint(float(0.5 * scale @ (a - target) ** 2), scale * (a - target))
 
     radius = 1.5
     found = minimise_over_set(

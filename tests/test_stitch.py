@@ -336,7 +336,7 @@ NAN = np.array([[np.nan, 0.0], [0.0, 1.0]])
 @pytest.mark.parametrize(
     ("bases", "metrics", "options", "message"),
     [
-        (GOOD, Q2, {"method": "median"}, "'median', which is none of 'huber', 'ols', 'weighted'"),
+        (GOOD, Q2, {"method": "median"}, "'median', but must be one of 'huber', 'ols', 'weighted'"),
         (GOOD, Q2, {"method": "weighted"}, "needs information"),
         (GOOD, Q2, {"method": "ols", "information": I3}, "makes no use of information"),
         ([], [], {}, "no subspaces"),

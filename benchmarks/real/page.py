@@ -14,11 +14,11 @@ from crowdmetric.tables import read_columns, write_columns
 
 __all__ = ["merged", "read_rows", "refresh", "stated_table", "tables", "write_rows"]
 
-TITLES = {
-    "warm, few": "Known people, known items, few answers (5 a person)",
-    "warm, many": "Known people, known items, more answers (20 a person; train: 8)",
-    "cold, few": "Items nobody has answered about, 5 answers a person",
-    "cold": "Items nobody has answered about, 10 answers a person",
+TASK_TITLES = {
+    "warm, few": "Known people, known items, few answers (5 per person)",
+    "warm, many": "Known people, known items, more answers (20 per person; train: 8)",
+    "cold, few": "Items nobody has answered about, 5 answers per person",
+    "cold": "Items nobody has answered about, 10 answers per person",
     "new people": "New people of whom nothing is known",
 }
 MARK = "<!-- {name}: written by python -m benchmarks real -->"
@@ -50,7 +50,7 @@ def merged(rows: Sequence[Row], path: Path, order: Sequence[str]) -> list[Row]:
 def tables(rows: Sequence[Row]) -> str:
     """Return a table in Markdown for each task: accuracy of the reference, and every other model's gain over it."""
     parts = []
-    for task, title in TITLES.items():
+    for task, title in TASK_TITLES.items():
         here = {(row["set"], row["model"]): row for row in rows if row["task"] == task}
         names = list(dict.fromkeys(name for name, _ in here))
         if not names:

@@ -4,7 +4,7 @@ In `perfume` everybody stated an ideal on the scales that describe the perfumes.
 person, ``ψ = ⟨(x − u)(x − u)ᵀ − (x' − u)(x' − u)ᵀ, M⟩`` is linear in M, and the metric is a logistic regression over
 positive semi-definite matrices (`crowdmetric.solvers.logistic`), or over non-negative weights of the scales (a diagonal
 M). Its ridge is chosen by other people's choices. People are dealt into folds: everybody's choices are predicted by a
-metric learnt from others, and compared with what the identity predicts.
+metric learned from others, and compared with what the identity predicts.
 
 Three controls say what the gain is made of: weights with everybody's ideal at the crowd's mean (a metric, but no
 persons), weights with ideals dealt out to the wrong people, and Bradley–Terry, which knows the perfumes but not their
@@ -104,8 +104,8 @@ def _folds(people: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     return fold
 
 
-def _learnt(learn: Learner, features: Array, answers: Comparisons, fold: NDArray[np.int64], d: int) -> Array:
-    """Return ψ (T,) of every answer under a metric learnt from other people, the ridge chosen among those."""
+def _learned(learn: Learner, features: Array, answers: Comparisons, fold: NDArray[np.int64], d: int) -> Array:
+    """Return ψ (T,) of every answer under a metric learned from other people, the ridge chosen among those."""
     psi = np.empty(len(answers))
     y = answers.response
     for k in range(FOLDS):
@@ -146,10 +146,10 @@ def predict_from_stated(data: Path, seed: int = 0) -> list[Row]:
     mean = _features(items, np.tile(ideals.mean(axis=0), (len(ideals), 1)), answers)
     psi = {
         "identity": F @ svec(np.eye(d)),
-        "learnt weights of the scales": _learnt(_weights, F, answers, fold, d),
-        "learnt metric": _learnt(_metric, F, answers, fold, d),
-        "weights, everybody at the mean ideal": _learnt(_weights, mean, answers, fold, d),
-        "weights, ideals of the wrong people": _learnt(
+        "learned weights of the scales": _learned(_weights, F, answers, fold, d),
+        "learned metric": _learned(_metric, F, answers, fold, d),
+        "weights, everybody at the mean ideal": _learned(_weights, mean, answers, fold, d),
+        "weights, ideals of the wrong people": _learned(
             _weights, _features(items, ideals[wrong], answers), answers, fold, d
         ),
         "bradley-terry": _popular(items, answers, fold),

@@ -1,7 +1,7 @@
 """What is hidden from the models, and one tidy row for each of them.
 
 ==============  ===================================================================  ====================
-task            hidden                                                               answers learnt from
+task            hidden                                                               answers learned from
 ==============  ===================================================================  ====================
 warm, few       all but a few answers of everybody                                   5 a person
 warm, many      all but some more                                                    20 (train: 8)
@@ -42,7 +42,7 @@ class Task:
     answers: str | int
 
     def train_answers(self, chosen: RealSet) -> int:
-        """Return how many answers a person are learnt from."""
+        """Return how many answers a person are learned from."""
         return self.answers if isinstance(self.answers, int) else int(getattr(chosen, self.answers))
 
 
@@ -125,5 +125,5 @@ def findings(found: dict[str, Evaluation]) -> list[str]:
         parts[0].models,
         None,
     )
-    # what is in short depends on splits that were learnt from different numbers of answers here
+    # what is in short depends on splits that were learned from different numbers of answers here
     return [text for text in together.findings() if not text.startswith(("Note", "In short"))]

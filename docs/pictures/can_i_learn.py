@@ -89,14 +89,14 @@ def revealed(d: int, subspaces: int | None, rank: int | None, users: int, answer
 
 
 def draw_ranks(d: int = 6) -> Any:
-    """Degrees of freedom revealed, measured, against the number of subspaces and against answers a person."""
+    """Degrees of freedom revealed, measured, against the number of subspaces and against answers per person."""
     figure = new_figure(9.6, 4.0)
     left, right = figure.subplots(1, 2, sharey=True)
     p = d * (d + 1) // 2
     for r, colour, mark in ((1, BLUE, "o"), (2, ORANGE, "s"), (3, GREEN, "^")):
         numbers = np.arange(1, 25)
         ranks = [revealed(d, int(n), r, r * (r + 1) // 2, r + 1).rank for n in numbers]
-        kind = {1: "lines, 2 answers a person", 2: "planes, 3 answers", 3: "3 dimensions, 4 answers"}[r]
+        kind = {1: "lines, 2 answers per person", 2: "planes, 3 answers", 3: "3 dimensions, 4 answers"}[r]
         left.plot(numbers, ranks, color=colour, marker=mark, markersize=4, label=kind)
     left.set(xlabel="number of subspaces", ylabel="degrees of freedom revealed")
     left.set_title("items in subspaces", fontsize=11)
@@ -109,7 +109,7 @@ def draw_ranks(d: int = 6) -> Any:
     right.plot(numbers, ranks, color=PURPLE, marker="D", markersize=4, linestyle="--", label="100 of one population")
     right.axvline(d, color=GREY, linewidth=1.0, linestyle=":")
     right.text(d - 0.15, 3.0, f"as many answers as\ndimensions ({d})", color=GREY, ha="right", va="center", fontsize=9)
-    right.set(xlabel="answers a person", xticks=numbers)
+    right.set(xlabel="answers per person", xticks=numbers)
     right.set_title("items in general position", fontsize=11)
     for ax in (left, right):
         ax.axhline(p, color=GREY, linewidth=1.0)

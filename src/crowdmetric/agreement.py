@@ -29,7 +29,7 @@ __all__ = ["Agreement", "agreement"]
 
 Array = NDArray[np.float64]
 
-# Scales between which the best one is looked for, relative to the ratio of the two sizes.
+# Range in which the best scale is searched, relative to the ratio of the two sizes.
 WIDEST = 50.0
 
 

@@ -27,13 +27,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.engines.torch_engine import TorchEngine
+from crowdmetric.engines.contract import device_of
+from crowdmetric.engines.named import engine_of
 from crowdmetric.errors import CrowdmetricWarning, DataError
 from crowdmetric.estimators import PopulationMetric
 from crowdmetric.evaluate import CrowdModel, Evaluation, evaluate
 from crowdmetric.symmetric import degrees_of_freedom
+from crowdmetric.users.conditioning import find_sets
 from crowdmetric.users.item_effects import MOST_ITEMS
-from crowdmetric.users.matched import find_sets
 
 __all__ = [
     "LAWS",
@@ -147,7 +148,7 @@ class Trials:
         """Return a fit to some of the people under a law; what it warns of is left to the fit that is kept."""
         law = covariance, item_effects
         if law not in self._made:
-            # one way of integrating for all, lest the difference be one of methods
+            # one way of integrating for all: otherwise the difference could be one of methods
             told = {"integration": "propagation", **self.parameters, "starts": 1, "uncertainty": False}
             told |= {"covariance": covariance, "item_effects": item_effects, "checkpoint": None}
             if told["integration"] == "auto":
@@ -213,7 +214,7 @@ def choose_covariance(trials: Trials, item_effects: bool = False) -> Choice:
     if extra == 0:
         return Choice("isotropic", "items have one feature, and every covariance is isotropic there")
     if trials.by_gradients:
-        return Choice("isotropic", "a free one is not for so many features, nor for single precision")
+        return Choice("isotropic", "a free one is not for that many features, nor for single precision")
     if trials.people < trials.wanted:
         few = f"{trials.people:,} people are too few for the {extra:,} more parameters of a free one"
         return Choice("isotropic", f"{few}, {trials.wanted:,} are wanted")
@@ -237,7 +238,7 @@ def _determined(fit: PopulationMetric) -> float:
 
 
 def _few_items(trials: Trials, least: int) -> str:
-    """Return a clause of caution where fewer than `least` items a parameter were shown.
+    """Return a clause of caution where fewer than `least` items per parameter were shown.
 
     A metric shows in how well each item is liked by all, xᵀMx: as many numbers as there are items, for d(d+1)/2 + d
     parameters of metric and mean, however many people answer. Under a free covariance it shows in nothing else.
@@ -246,7 +247,7 @@ def _few_items(trials: Trials, least: int) -> str:
     if shown >= least * parameters:
         return ""
     return (
-        f"{shown:,} items are few for the {parameters:,} parameters of a metric and a mean, and what is learnt "
+        f"{shown:,} items are few for the {parameters:,} parameters of a metric and a mean, and what is learned "
         "from them may not carry over to new items: use fewer features for those"
     )
 
@@ -274,8 +275,8 @@ def choose_item_effects(trials: Trials) -> Choice:
     N = len(trials.items)
     if N > MOST_ITEMS:
         return Choice(False, f"those are for at most {MOST_ITEMS} items, and there are {N:,}")
-    if trials.by_gradients or isinstance(trials.parameters.get("engine"), TorchEngine):
-        return Choice(False, "those are neither for a graphics card nor for so many features")
+    if trials.by_gradients or device_of(engine_of(trials.parameters.get("engine"))) is not None:
+        return Choice(False, "those are neither for a GPU nor for so many features")
     if trials.parameters.get("ridge", "evidence") != "evidence":
         return Choice(False, "those are shrunk by the evidence, and another ridge was asked for")
     shown = np.bincount(trials.comparisons.pairs.ravel(), minlength=N)

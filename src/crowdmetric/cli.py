@@ -2,6 +2,8 @@
 
 Data goes to standard output, everything else to standard error. Exit codes: 0 done, 1 an error told in one
 line, 2 wrong usage, 130 interrupted, 141 the reader of a pipe went away.
+
+A command's modules are imported when it is called: ``crowdmetric --help`` needs none of them.
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ from typing import Any
 
 from crowdmetric._version import __version__
 from crowdmetric.commands import COMMANDS, Command, UsageError
-from crowdmetric.errors import CrowdmetricError, CrowdmetricWarning
+from crowdmetric.errors import CrowdmetricError, CrowdmetricWarning, printable, speaking_of_options
+from crowdmetric.interruption import Interruption, ending_at_once
 
 __all__ = ["main"]
 
 OK, FAILED, INTERRUPTED, PIPE_CLOSED = 0, 1, 130, 141
 DESCRIPTION = "Learn how a crowd sees similarity from a handful of 'this one or that one?' answers per person."
 QUIET = "no progress and no notes; warnings and errors remain"
+STOPPED = "interrupted"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,28 +34,66 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str
-        The arguments after the program's name; those of the process by default.
+        The arguments after the program's name; those of the process by default. None at all: help is printed.
     """
+    arguments = list(sys.argv[1:] if argv is None else argv)
     parser, parsers = build_parser()
-    options = parser.parse_args(argv)
+    interruption = Interruption()
     try:
-        with warnings.catch_warnings():
+        with ending_at_once(f"crowdmetric: {STOPPED}", INTERRUPTED):
+            if not arguments:
+                parser.print_help()
+                return OK
+            options = parser.parse_args(arguments)
+        with interruption.watched(), speaking_of_options(), warnings.catch_warnings():
             warnings.simplefilter("always", CrowdmetricWarning)
             warnings.showwarning = _show_warning
-            options.command.run(options)
-            sys.stdout.flush()  # a closed pipe is noticed here, not at exit
+            options.command.load().run(options)
+            sys.stdout.flush()  # detect a closed pipe here, not at exit
     except UsageError as error:
-        parsers[options.command.name].error(str(error))
+        parsers[options.command.name].error(printable(error))
     except BrokenPipeError:
         _close_stdout()
         return PIPE_CLOSED
-    except (CrowdmetricError, OSError) as error:
-        return _fail(f"error: {_one_line(error)}", FAILED)
-    except MemoryError as error:
-        return _fail(f"error: not enough memory ({_one_line(error)}); use fewer rows", FAILED)
     except KeyboardInterrupt:
-        return _fail("interrupted", INTERRUPTED)
+        return _fail(STOPPED, INTERRUPTED)
+    except Exception as error:
+        if interruption.happened:  # a library turned Ctrl-C into an error of its own
+            return _fail(STOPPED, INTERRUPTED)
+        return _fail(_sentence(error), FAILED)
     return OK
+
+
+def _sentence(error: Exception) -> str:
+    """Return what went wrong in one line; unexpected errors are raised again."""
+    if isinstance(error, OSError):
+        return f"error: {_of_the_system(error)}"
+    if isinstance(error, CrowdmetricError):
+        return f"error: {printable(error)}"
+    if isinstance(error, MemoryError):
+        return f"error: not enough memory ({printable(error)}); use fewer rows"
+    raise error
+
+
+def _of_the_system(error: OSError) -> str:
+    """Return what the operating system refused, and what became of the files."""
+    place = "" if error.filename is None else f" ({printable(error.filename)})"
+    reason = printable(error.strerror or error)
+    return f"{reason}{place}; files that were there before are as they were, and nothing half-written was kept"
+
+
+class _CommandParser(ArgumentParser):
+    """The parser of a command, which imports the command when arguments are given to it."""
+
+    command: Command | None = None
+
+    def parse_known_args(self, *arguments: Any, **options: Any) -> Any:
+        if self.command is not None:
+            command, self.command = self.command, None
+            command.load().add_arguments(self)
+            # The default is left to the program's own --quiet, so that it works before and after the command.
+            self.add_argument("--quiet", action="store_true", default=SUPPRESS, help=QUIET)
+        return super().parse_known_args(*arguments, **options)
 
 
 def build_parser() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
@@ -64,21 +106,19 @@ def build_parser() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
     )
     parser.add_argument("--version", action="version", version=f"crowdmetric {__version__}")
     parser.add_argument("--quiet", action="store_true", help=QUIET)
-    group = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    group = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_CommandParser)
     return parser, {command.name: _add_command(group, command) for command in COMMANDS}
 
 
 def _add_command(group: Any, command: Command) -> ArgumentParser:
-    parser: ArgumentParser = group.add_parser(
+    parser: _CommandParser = group.add_parser(
         command.name,
         help=command.help,
         description=f"{command.help[0].upper()}{command.help[1:]}.",
         epilog=_example(command.example),
         formatter_class=RawDescriptionHelpFormatter,
     )
-    command.add_arguments(parser)
-    # The default is left to the program's own --quiet, so that it works before and after the command.
-    parser.add_argument("--quiet", action="store_true", default=SUPPRESS, help=QUIET)
+    parser.command = command
     parser.set_defaults(command=command)
     return parser
 
@@ -88,16 +128,12 @@ def _example(session: str) -> str:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"crowdmetric: warning: {_one_line(message)}", file=sys.stderr)
+    print(f"crowdmetric: warning: {printable(message)}", file=sys.stderr)
 
 
 def _fail(text: str, code: int) -> int:
     print(f"crowdmetric: {text}", file=sys.stderr)
     return code
-
-
-def _one_line(message: object) -> str:
-    return " ".join(str(message).split())
 
 
 def _close_stdout() -> None:

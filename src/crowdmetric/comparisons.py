@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.checks import whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.tables import (
     Column,
@@ -19,17 +20,14 @@ from crowdmetric.tables import (
     DatasetSource,
     OnBad,
     ParquetSource,
-    Source,
+    RowSource,
+    WritableTable,
     canonical_columns,
     code_answers,
     known_items,
     matching_files,
     read_columns,
-    to_arrow,
-    to_pandas,
-    to_polars,
     unique_ids,
-    write_columns,
 )
 
 __all__ = ["Comparisons", "times_asked"]
@@ -41,8 +39,8 @@ ROWS = ("user", "left", "right", "response", "weight")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparisons:
-    """Pairwise answers of a crowd, a row each. Arrays are read-only.
+class Comparisons(WritableTable):
+    """Pairwise answers of a crowd, one row per answer. Arrays are read-only.
 
     Build one with `from_arrays`, `from_table` or `read`, which explain what they cannot use.
 
@@ -213,12 +211,12 @@ class Comparisons:
 
     @classmethod
     def from_scan(cls, scan: ComparisonScan, people: int | None = None) -> Comparisons:
-        """Return scanned comparisons in memory, sorted by person: all, or those of about so many people.
+        """Return scanned comparisons in memory, sorted by person: of all people, or of about this many.
 
         People are drawn by a hash of their number, so that the same ones are drawn every time.
         """
-        if people is not None and (isinstance(people, bool) or not isinstance(people, int) or people < 1):
-            raise DataError(f"people={people!r} is not a whole number of at least 1")
+        if people is not None:
+            whole_number(people, "people")
         return cls(*scan.collect(people))
 
     def take(self, rows: Any) -> Comparisons:
@@ -227,6 +225,10 @@ class Comparisons:
         if rows.dtype == bool and rows.shape != (len(self),):
             raise DataError(f"the mask has shape {rows.shape}, but there are {len(self)} comparisons")
         rows = rows.astype(np.intp) if rows.size == 0 else rows  # NumPy makes [] a float
+        if rows.dtype.kind not in "iub" or (
+            rows.dtype.kind != "b" and np.any((rows < -len(self)) | (rows >= len(self)))
+        ):
+            raise DataError(f"rows must be a mask or row numbers below {len(self)}, but hold {rows.flat[0]!r}")
         kept = {name: getattr(self, name)[rows] for name in ROWS}
         return Comparisons(**kept, user_ids=self.user_ids, item_ids=self.item_ids)
 
@@ -277,15 +279,15 @@ class Comparisons:
         return type(self), tuple(getattr(self, f.name) for f in fields(self))
 
     def summary(self) -> str:
-        """Return a few lines about the table: size, answers a person, items used, ties, duplicates, drops.
+        """Return a few lines about the table: size, answers per person, items used, ties, duplicates, drops.
 
-        A tie is any two rows that differ in nothing but the sign of a ±1 response, so somebody who answered
+        A tie is any two rows that differ only in the sign of a ±1 response, so somebody who answered
         the same question both ways counts too; a duplicate is a row that equals an earlier one.
         """
         used = len(np.unique(self.pairs))
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items())
         lines = {
-            "answers a person": _spread(np.bincount(self.user, minlength=self.n_users)),
+            "answers per person": _spread(np.bincount(self.user, minlength=self.n_users)),
             "items used": f"{used:,} of {self.n_items:,}",
             "responses": "−1 or +1" if self.is_binary else "real numbers",
             "ties": f"{_count_ties(self):,}",
@@ -293,7 +295,7 @@ class Comparisons:
             "dropped": f"{sum(self.dropped.values()):,}" + (f" ({dropped})" if dropped else ""),
         }
         title = f"{len(self):,} rows by {self.n_users:,} people on {self.n_items:,} items"
-        return "\n".join([title, *(f"  {name:<18}{text}" for name, text in lines.items())])
+        return "\n".join([title, *(f"  {name:<20}{text}" for name, text in lines.items())])
 
     # ----------------------------------------------------------------------------------------- writing
 
@@ -310,22 +312,6 @@ class Comparisons:
             "weight": self.weight.copy(),
         }
 
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write `columns` to a CSV or Parquet file."""
-        write_columns(self.columns(), path)
-
-    def to_pandas(self) -> Any:
-        """Return `columns` as a ``pandas.DataFrame``."""
-        return to_pandas(self.columns())
-
-    def to_polars(self) -> Any:
-        """Return `columns` as a ``polars.DataFrame``."""
-        return to_polars(self.columns())
-
-    def to_arrow(self) -> Any:
-        """Return `columns` as a ``pyarrow.Table``."""
-        return to_arrow(self.columns())
-
 
 def times_asked(user: Column, left: Column, right: Column, weight: Column) -> tuple[Ints, Ints]:
     """Return the first row of each question of each person, ``(Q,)`` and rising, and how often they answered it.
@@ -336,14 +322,14 @@ def times_asked(user: Column, left: Column, right: Column, weight: Column) -> tu
     """
     groups = _groups(user, left, right)
     first = np.unique(groups, return_index=True)[1]
-    # three thirds are one answer, whatever rounding says
+    # three weights of one third count as one answer, despite rounding
     total = np.floor(np.bincount(groups, weight, minlength=len(first)) + 1e-9).astype(np.int64)
     order = np.argsort(first)
     return first[order].astype(np.int64), np.maximum(total, 1)[order]
 
 
 def _check_coding(rows: Mapping[str, Column], n_users: int, n_items: int) -> None:
-    """Check what the constructor is given: one length, codes in range, weights that weigh."""
+    """Check the constructor's arguments: equal lengths, codes in range, positive weights."""
     if len({array.shape for array in rows.values()}) > 1 or rows["user"].ndim != 1:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in rows.items())
         raise DataError(f"every column must have the same shape (T,), but they are {shapes}")
@@ -395,7 +381,7 @@ def _sides(pairs: Any) -> tuple[Any, Any]:
         pairs = np.asarray(pairs)
         if pairs.ndim == 2 and pairs.shape[1] == 2:
             return pairs[:, 0], pairs[:, 1]
-        raise DataError(f"pairs has shape {pairs.shape}; (T, 2) was expected, a left and a right item a row")
+        raise DataError(f"pairs has shape {pairs.shape}; (T, 2) was expected, a left and a right item per row")
     for row, pair in enumerate(pairs):
         if isinstance(pair, str) or not isinstance(pair, Sized) or len(pair) != 2:
             raise DataError(f"pairs has {pair!r} in row {row}; two items were expected, left and right")
@@ -403,7 +389,7 @@ def _sides(pairs: Any) -> tuple[Any, Any]:
 
 
 def _scan(
-    source: Source,
+    source: RowSource,
     *,
     user: str = "user",
     left: str = "left",

@@ -5,12 +5,13 @@
     CrowdmetricError
     ├── DataError (ValueError)            a table, an array or an option does not fit the model
     ├── NotIdentifiedError (ValueError)   the answers cannot determine what was asked for
-    ├── SolverError (RuntimeError)        an optimisation could not reach its tolerance
+    ├── SolverError (RuntimeError)        an optimization could not reach its tolerance
     ├── ModelFileError (ValueError)       a saved model is damaged, foreign or too new
     └── MissingExtraError (ImportError)   an optional library is not installed
 
     CrowdmetricWarning (UserWarning)
     ├── DroppedRowsWarning                rows were left out, counted by reason
+    ├── TableWarning                      a table was read in a way that its owner should know of
     ├── NotIdentifiedWarning              part of the answer rests on a convention, not on data
     └── ConvergenceWarning                the best point found is returned, short of its tolerance
 
@@ -18,6 +19,10 @@ Every message names the value, what was expected and what to do about it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 __all__ = [
     "ConvergenceWarning",
@@ -30,7 +35,11 @@ __all__ = [
     "NotIdentifiedError",
     "NotIdentifiedWarning",
     "SolverError",
+    "TableWarning",
     "missing_extra",
+    "option",
+    "printable",
+    "speaking_of_options",
 ]
 
 
@@ -47,7 +56,7 @@ class NotIdentifiedError(CrowdmetricError, ValueError):
 
 
 class SolverError(CrowdmetricError, RuntimeError):
-    """An optimisation could not reach its tolerance."""
+    """An optimization could not reach its tolerance."""
 
 
 class ModelFileError(CrowdmetricError, ValueError):
@@ -66,6 +75,10 @@ class DroppedRowsWarning(CrowdmetricWarning):
     """Rows of a table were left out; the message counts them by reason."""
 
 
+class TableWarning(CrowdmetricWarning):
+    """A table was read in a way that its owner should know of: another encoding or coding, a column left out."""
+
+
 class NotIdentifiedWarning(CrowdmetricWarning):
     """Part of the answer rests on a convention (least norm, a bound), not on data."""
 
@@ -79,3 +92,29 @@ def missing_extra(library: str, extra: str, purpose: str) -> MissingExtraError:
     return MissingExtraError(
         f"{purpose} needs {library}, which is not installed; install it with pip install 'crowdmetric[{extra}]'"
     )
+
+
+# ------------------------------------------------------------------------------------- how messages are worded
+
+_of_commands: ContextVar[bool] = ContextVar("_of_commands", default=False)
+
+
+@contextmanager
+def speaking_of_options() -> Iterator[None]:
+    """Let hints name options of the command line, not arguments of functions, while the body runs."""
+    token = _of_commands.set(True)
+    try:
+        yield
+    finally:
+        _of_commands.reset(token)
+
+
+def option(argument: str, flag: str) -> str:
+    """Return what a hint should name: an argument of a function, or a flag where a command is running."""
+    return flag if _of_commands.get() else argument
+
+
+def printable(message: object) -> str:
+    """Return a message as one line without control characters: names of files may hold escape sequences."""
+    line = " ".join(str(message).split())
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)

@@ -1,4 +1,4 @@
-"""A learnt metric for other programs: one matrix, after which plain Euclidean distance is the learnt distance.
+"""A learned metric for other programs: one matrix, after which plain Euclidean distance is the learned distance.
 
 ``y = W x + b`` with ``WᵀW = M``, so that ``‖y − y'‖ = ‖x − x'‖_M``. Any index of vectors (FAISS, hnswlib, pgvector),
 any scikit-learn estimator and any linear layer can use it without knowing about metrics.
@@ -7,10 +7,11 @@ any scikit-learn estimator and any linear layer can use it without knowing about
 from __future__ import annotations
 
 import csv
+import io
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from crowdmetric.errors import DataError, missing_extra
 from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.folders import new_file
 from crowdmetric.persist import SavedModel
 from crowdmetric.preprocess import ItemMap
 
@@ -26,13 +28,13 @@ __all__ = ["FORMATS", "LinearHead", "linear_head", "write_head"]
 Array = NDArray[np.float64]
 Place = str | os.PathLike[str]
 
-# Directions that the metric does not see, relative to the largest eigenvalue, need no coordinate.
+# Directions with an eigenvalue below this share of the largest count as zero and get no coordinate.
 UNSEEN = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class LinearHead:
-    """The map from items to coordinates in which Euclidean distance is the learnt distance.
+    """The map from items to coordinates in which Euclidean distance is the learned distance.
 
     Attributes
     ----------
@@ -66,7 +68,7 @@ def linear_head(
     preprocessing : ItemMap, optional
         What was done to items before the fit; a saved model knows it by itself.
     rank : int, optional
-        Keep only so many coordinates, the most important ones: distances are then approximate, from below.
+        Keep only this many coordinates, the most important ones: distances are then approximate, from below.
     """
     if isinstance(model, SavedModel):
         if preprocessing is not None:
@@ -89,30 +91,30 @@ def linear_head(
     return LinearHead(np.ascontiguousarray(weight), bias)
 
 
-def _write_npz(head: LinearHead, path: Path) -> None:
-    with path.open("wb") as file:  # a name without .npz stays as it is
-        np.savez(file, weight=head.weight, bias=head.bias)
+def _write_npz(head: LinearHead, file: BinaryIO) -> None:
+    np.savez(file, weight=head.weight, bias=head.bias)
 
 
-def _write_safetensors(head: LinearHead, path: Path) -> None:
+def _write_safetensors(head: LinearHead, file: BinaryIO) -> None:
     try:
-        from safetensors.numpy import save_file  # noqa: PLC0415 - optional
+        from safetensors.numpy import save  # noqa: PLC0415 - optional
     except ImportError:
         raise missing_extra("safetensors", "export", "writing a safetensors file") from None
     # the names of a linear layer of sentence-transformers (models.Dense)
     layer = {"linear.weight": head.weight.astype(np.float32), "linear.bias": head.bias.astype(np.float32)}
-    save_file(layer, path, metadata={"format": "pt"})
+    file.write(save(layer, metadata={"format": "pt"}))
 
 
-def _write_csv(head: LinearHead, path: Path) -> None:
-    """Write one row a coordinate: the d weights, then the bias."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow([*(f"w{j}" for j in range(head.weight.shape[1])), "bias"])
-        writer.writerows(np.column_stack([head.weight, head.bias]).tolist())
+def _write_csv(head: LinearHead, file: BinaryIO) -> None:
+    """Write one row per coordinate: the d weights, then the bias."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow([*(f"w{j}" for j in range(head.weight.shape[1])), "bias"])
+    writer.writerows(np.column_stack([head.weight, head.bias]).tolist())
+    file.write(text.getvalue().encode("utf-8"))
 
 
-FORMATS: dict[str, Callable[[LinearHead, Path], None]] = {
+FORMATS: dict[str, Callable[[LinearHead, BinaryIO], None]] = {
     "npz": _write_npz,
     "safetensors": _write_safetensors,
     "csv": _write_csv,
@@ -126,12 +128,5 @@ def write_head(head: LinearHead, path: Place, kind: str = "npz") -> None:
     """
     if kind not in FORMATS:
         raise DataError(f"format {kind!r} is not known; choose one of {', '.join(map(repr, FORMATS))}")
-    path = Path(path)
-    if not path.absolute().parent.is_dir():
-        raise DataError(f"there is no folder {path.parent} to write {path.name} in; create it first")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        FORMATS[kind](head, temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with new_file(path) as file:
+        FORMATS[kind](head, file)

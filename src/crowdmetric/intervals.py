@@ -20,15 +20,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.inputs import read_pairs
 from crowdmetric.estimators.population import PopulationMetric
+from crowdmetric.inputs import read_pairs
 from crowdmetric.symmetric import outer_difference, smat, svec
 
 __all__ = ["Closer", "Intervals", "closer", "distance_ratios", "distances", "entries", "intervals_from"]
 
 Array = NDArray[Any]
 
-# A difference of linear forms that is this small beside them is none.
+# A difference of linear forms this small relative to them counts as zero.
 ROUNDING = 1e-12
 
 

@@ -19,15 +19,12 @@ from crowdmetric.tables import (
     Column,
     Columns,
     OnBad,
+    WritableTable,
     code_judgements,
     known_items,
     name_judgements,
     read_columns,
-    to_arrow,
-    to_pandas,
-    to_polars,
     unique_ids,
-    write_columns,
 )
 from crowdmetric.tables.judged import ALTERNATIVES, KINDS
 
@@ -77,7 +74,7 @@ class CheckQuestions:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Judgements:
+class Judgements(WritableTable):
     """Similarity judgements of a crowd, one row per question and person. Arrays are read-only.
 
     Build one with `from_triplets`, `from_odd_one_out`, `from_quadruplets`, `from_table` or `read`, which explain what
@@ -367,22 +364,6 @@ class Judgements:
         counts = {name: self.counts[:, place].copy() for place, name in enumerate(ANSWERS[self.kind])}
         times = {} if self.response_time is None else {"response_time": self.response_time.copy()}
         return {"person": self.person_ids[self.person], **named, **counts, **times}
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write `columns` to a CSV or Parquet file."""
-        write_columns(self.columns(), path)
-
-    def to_pandas(self) -> Any:
-        """Return `columns` as a ``pandas.DataFrame``."""
-        return to_pandas(self.columns())
-
-    def to_polars(self) -> Any:
-        """Return `columns` as a ``polars.DataFrame``."""
-        return to_polars(self.columns())
-
-    def to_arrow(self) -> Any:
-        """Return `columns` as a ``pyarrow.Table``."""
-        return to_arrow(self.columns())
 
 
 def _check_coding(kind: str, arrays: Mapping[str, NDArray[Any]]) -> None:

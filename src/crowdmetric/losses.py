@@ -8,7 +8,7 @@ A loss is a small frozen object that knows nothing of people or metrics::
     hinge       max(0, 1 − yψ)             no         yes           –
     squared     ½(ψ − y)²                  yes        no            –
 
-with y ∈ {−1, +1} where ``needs_binary``, any real number otherwise. All are convex in ψ, and all satisfy
+with y ∈ {−1, +1} where ``needs_binary``, any real number otherwise. All are convex in ψ (``is_convex``), and satisfy
 ``ℓ(ψ; y) = ℓ(−ψ; −y)``: naming the pair the other way round changes nothing. `psi` and `y` may have any
 shapes that broadcast; every result has the broadcast shape. Nothing is checked here: these functions sit in
 the innermost loop, and answers are validated once, where they enter.
@@ -20,7 +20,7 @@ badly mispredicted answers is as good as one near the optimum.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from math import inf, pi, sqrt
 from numbers import Real
 from typing import ClassVar, Protocol, runtime_checkable
@@ -48,13 +48,23 @@ class Loss(Protocol):
         How the loss is called in options and messages.
     is_smooth : bool
         Whether the curvature describes the loss; Newton's method needs it.
+    is_convex : bool
+        Whether the loss is convex in ψ: certificates and integrals over people need it.
     needs_binary : bool
         Whether y must be −1 or +1.
+    beta : float
+        Sharpness of the answers; 1 where the loss has none to set.
     """
 
     name: ClassVar[str]
     is_smooth: ClassVar[bool]
+    is_convex: ClassVar[bool]
     needs_binary: ClassVar[bool]
+
+    @property
+    def beta(self) -> float:
+        """Sharpness of the answers."""
+        ...
 
     def value(self, psi: Array, y: Array) -> Array:
         """Return ``ℓ(ψ; y)``."""
@@ -92,6 +102,7 @@ class Logistic:
 
     name: ClassVar[str] = "logistic"
     is_smooth: ClassVar[bool] = True
+    is_convex: ClassVar[bool] = True
     needs_binary: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -151,6 +162,7 @@ class Probit:
 
     name: ClassVar[str] = "probit"
     is_smooth: ClassVar[bool] = True
+    is_convex: ClassVar[bool] = True
     needs_binary: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -187,7 +199,9 @@ class Hinge:
 
     name: ClassVar[str] = "hinge"
     is_smooth: ClassVar[bool] = False
+    is_convex: ClassVar[bool] = True
     needs_binary: ClassVar[bool] = True
+    beta: ClassVar[float] = 1.0
 
     def value(self, psi: Array, y: Array) -> Array:
         """Return ``max(0, 1 − yψ)``."""
@@ -218,7 +232,9 @@ class Squared:
 
     name: ClassVar[str] = "squared"
     is_smooth: ClassVar[bool] = True
+    is_convex: ClassVar[bool] = True
     needs_binary: ClassVar[bool] = False
+    beta: ClassVar[float] = 1.0
 
     def value(self, psi: Array, y: Array) -> Array:
         """Return ``½(ψ − y)²``."""
@@ -251,6 +267,13 @@ LOSSES: dict[str, Callable[..., Loss]] = {
 }
 
 
+# What every loss has.
+MEMBERS = (
+    "name", "is_smooth", "is_convex", "needs_binary", "beta",
+    "value", "slope", "curvature", "value_slope_curvature", "probability",
+)  # fmt: skip
+
+
 def get_loss(loss: str | Loss, beta: float = 1.0) -> Loss:
     """Return the loss called `loss`, with sharpness `beta`; a loss object is returned as it is.
 
@@ -273,8 +296,15 @@ def get_loss(loss: str | Loss, beta: float = 1.0) -> Loss:
     if isinstance(loss, str):
         return _named(loss, beta)
     if not isinstance(loss, Loss) or isinstance(loss, type):
-        raise DataError(f"loss is {loss!r}, but it must be {_choices()}, or an object like Logistic()")
-    if beta not in (1.0, getattr(loss, "beta", 1.0)):
+        missing = [member for member in MEMBERS if not hasattr(loss, member)]
+        lacks = f"; it has no {', '.join(missing)}" if 0 < len(missing) < len(MEMBERS) else ""
+        raise DataError(f"loss is {loss!r}, but it must be {_choices()}, or an object like Logistic(){lacks}")
+    if not loss.is_convex:
+        raise DataError(
+            f"the {loss.name} loss is not convex (is_convex is False); certificates and integrals over people need a "
+            f"convex loss, such as {_choices()}"
+        )
+    if beta not in (1.0, loss.beta):
         raise DataError(f"beta is {beta}, but {loss!r} would not use it; leave beta at 1 and set it in the loss")
     return loss
 
@@ -291,9 +321,9 @@ def _named(name: str, beta: float) -> Loss:
     return make()
 
 
-def _has_beta(make: object) -> bool:
-    """Return whether a loss class has a field called beta."""
-    return "beta" in getattr(make, "__dataclass_fields__", {})
+def _has_beta(make: Callable[..., Loss]) -> bool:
+    """Return whether a loss class has a β to set."""
+    return is_dataclass(make) and any(field.name == "beta" for field in fields(make))
 
 
 def _choices() -> str:
@@ -301,10 +331,19 @@ def _choices() -> str:
     return "one of " + ", ".join(repr(name) for name in LOSSES)
 
 
+# β and the metric enter as a product only: a β far from 1 merely pushes numbers to the edge of their range.
+MOST_SHARP = 1e9
+
+
 def _check_beta(beta: object) -> None:
     """Refuse a β that is not a positive finite number (a bool is not a number)."""
     if isinstance(beta, Real) and not isinstance(beta, bool) and 0.0 < float(beta) < inf:
-        return
+        if 1.0 / MOST_SHARP <= float(beta) <= MOST_SHARP:
+            return
+        raise DataError(
+            f"beta is {beta!r}, but only sizes from {1.0 / MOST_SHARP:g} to {MOST_SHARP:g} are accurate; "
+            "keep beta=1, which only sets the scale of the metric"
+        )
     raise DataError(
         f"beta is {beta!r}, but it must be a positive finite number; "
         "for answers without noise keep beta=1, which only sets the scale of the metric"

@@ -36,8 +36,9 @@ from crowdmetric._version import __version__
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import ModelFileError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.folders import check_target, new_folder
+from crowdmetric.folders import check_target, new_file, new_folder, write_file
 from crowdmetric.losses import LOSSES
+from crowdmetric.model_schema import check_arrays, check_description
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.radii import Radii
 from crowdmetric.solvers.solution import Solution
@@ -72,7 +73,7 @@ class SavedModel:
         The catalogue as the fit saw it (after preprocessing); None where the model was fitted to vectors.
     item_ids : (N,) int64 or str
     feature_names : list of str
-        Of the items before preprocessing.
+        Names of the features before preprocessing.
     description : dict
         The contents of ``model.json``.
     preprocessing : ItemMap or None
@@ -85,6 +86,10 @@ class SavedModel:
     feature_names: list[str]
     description: dict[str, Any]
     preprocessing: ItemMap | None = None
+
+    def __repr__(self) -> str:
+        kind, data = self.description.get("estimator"), _counted(self.description.get("data", {}))
+        return f"<SavedModel: {kind}, {len(self.metric)} dimensions, learned from {data}>"
 
     @property
     def metric(self) -> Array:
@@ -147,7 +152,7 @@ class SavedModel:
         return self.description | {"eigenvalues": self.eigenvalues.tolist()}
 
     def summary(self) -> str:
-        """Return what was learnt, from what and how well, in a few lines."""
+        """Return what was learned, from what and how well, in a few lines."""
         solution: Solution = self.fitted["solution_"]
         lines = {
             "learned from": _counted(self.description["data"]),
@@ -272,12 +277,13 @@ def save_model(
     model = _collect(estimator, item_ids, feature_names, comparisons, preprocessing)
     with new_folder(folder, overwrite, is_model) as temporary:
         arrays: Any = _packed(model)
-        np.savez_compressed(temporary / ARRAYS, **arrays)
+        with new_file(temporary / ARRAYS) as file:
+            np.savez_compressed(file, **arrays)
         model = replace(model, description=model.description | {"checksum": _checksum(temporary / ARRAYS)})
         text = json.dumps(model.description, indent=2, ensure_ascii=False, allow_nan=False)
-        (temporary / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+        write_file(temporary / DESCRIPTION, text + "\n")
         if report is not None:
-            (temporary / REPORT).write_text(report(model), encoding="utf-8")
+            write_file(temporary / REPORT, report(model))
     return model
 
 
@@ -301,6 +307,8 @@ def _collect(
                 "that its items went through"
             )
     ids = np.arange(n) if item_ids is None else unique_ids(item_ids, "item_ids")
+    if feature_names is None and preprocessing is None:
+        feature_names = getattr(estimator, "feature_names_in_", None)
     names = [f"f{j}" for j in range(d)] if feature_names is None else [str(name) for name in feature_names]
     for what, given, expected in (("item_ids", len(ids), n), ("feature_names", len(names), d)):
         if given != expected:
@@ -367,7 +375,7 @@ def _parameters(estimator: CrowdMetric) -> tuple[dict[str, Any], list[str]]:
     parameters.pop("items")
     loss = parameters.get("loss", "logistic")  # a similarity metric has no choice of losses
     if not isinstance(loss, str):
-        parameters["loss"], parameters["beta"] = _name_of_loss(loss), getattr(loss, "beta", 1.0)
+        parameters["loss"], parameters["beta"] = _name_of_loss(loss), loss.beta
     parameters = {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
     kept = {name: value for name, value in parameters.items() if isinstance(value, str | int | float | None)}
     return kept, [name for name in parameters if name not in kept]
@@ -433,9 +441,8 @@ def load_model(folder: Place) -> SavedModel:
     folder = Path(folder)
     description = _read_description(folder)
     arrays = _read_arrays(folder / ARRAYS, description.get("checksum"))
-    missing = [name for name in ("metric", "components", "item_ids", "feature_names") if name not in arrays]
-    if missing or not {"estimator", "parameters", "left_out", "data", "solution"} <= set(description):
-        raise ModelFileError(f"{folder} is not a complete model; save it again")
+    check_description(str(folder), description)
+    check_arrays(str(folder), arrays)
     catalogue = {name: arrays.pop(name) for name in CATALOGUE if name in arrays}
     return SavedModel(
         fitted=_unpacked(arrays) | _read_records(description),
@@ -448,7 +455,7 @@ def load_model(folder: Place) -> SavedModel:
 
 
 def _read_map(folder: Path, arrays: Mapping[str, NDArray[Any]], content: Any) -> ItemMap | None:
-    """Return the preprocessing that a description and its arrays tell of; None where there was none."""
+    """Return the preprocessing that a description and its arrays hold; None if there was none."""
     if content is None:
         return None
     try:
@@ -456,6 +463,8 @@ def _read_map(folder: Path, arrays: Mapping[str, NDArray[Any]], content: Any) ->
         explained = float(options.pop("explained_variance_ratio"))
         item_map = ItemMap(**options)
         item_map.matrix_, item_map.mean_ = (arrays[f"preprocessing.{name}"] for name in MAP_ARRAYS)
+        if item_map.matrix_.ndim != 2 or item_map.mean_.shape != item_map.matrix_.shape[1:]:
+            raise ValueError(f"its arrays have shapes {item_map.matrix_.shape} and {item_map.mean_.shape}")
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"the preprocessing in {folder} cannot be read ({error}); save the model again") from error
     item_map.explained_variance_ratio_ = explained
@@ -485,10 +494,15 @@ def _read_description(folder: Path) -> dict[str, Any]:
 def _json_object(path: Path) -> dict[str, Any] | None:
     """Return the object in a JSON file; None if there is none."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused)
+    except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
+
+
+def _refused(word: str) -> None:
+    """Refuse NaN and Infinity, which are not valid JSON; null stands for them."""
+    raise ValueError(word)
 
 
 def _read_arrays(path: Path, checksum: Any) -> dict[str, NDArray[Any]]:
@@ -511,7 +525,7 @@ def _unpacked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     state: dict[str, Any] = {}
     for key, array in arrays.items():
         name, _, part = key.partition(".")
-        if part == "values":
+        if part == "values" and f"{name}.shapes" in arrays:
             state[f"{name}_"] = _split(array, arrays[f"{name}.shapes"])
         elif not part:
             state[f"{name}_"] = array.item() if array.ndim == 0 else array

@@ -1,6 +1,6 @@
 """Pictures. The only module that knows matplotlib, which is imported when a picture is asked for.
 
-Colours are safe for colour-blind readers: matplotlib's PuOr where sign matters, viridis where it does not.
+Colors are safe for color-blind readers: matplotlib's PuOr where sign matters, viridis where it does not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.errors import DataError, missing_extra
+from crowdmetric.errors import missing_extra
+from crowdmetric.folders import new_file
 
 __all__ = [
     "draw_ellipses",
@@ -34,7 +35,7 @@ __all__ = [
 # Readable on white and on black.
 LEARNT, PLAIN, FAINT = "#d9730d", "#3b82c4", "#8a8a8a"
 DOTS = (LEARNT, "#8a63c9")
-# Several series in one panel, told apart by shape too.
+# Markers for several series in one panel, which then differ by shape too.
 SERIES = (FAINT, PLAIN, "#2a9d6f", LEARNT, "#8a63c9", "#b8446a", "#a58a12")
 MARKERS = "sv^oDXP"
 
@@ -51,19 +52,13 @@ def new_figure(width: float, height: float) -> Any:
 def save_figure(figure: Any, path: str | os.PathLike[str]) -> Path:
     """Write the figure, whole or not at all; the suffix says in which format."""
     path = Path(path)
-    if not path.parent.is_dir():
-        raise DataError(f"there is no folder {path.parent} to write {path.name} in; create it first")
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
-        figure.savefig(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with new_file(path) as file:
+        figure.savefig(file, format=path.suffix.removeprefix(".") or "png")
     return path
 
 
 def draw_metric(axes: Any, metric: ArrayLike, title: str, *, limit: float | None = None) -> Any:
-    """Draw a metric (d, d) as a heat map and return the image, for a colour bar.
+    """Draw a metric (d, d) as a heat map and return the image, for a color bar.
 
     Parameters
     ----------
@@ -71,7 +66,7 @@ def draw_metric(axes: Any, metric: ArrayLike, title: str, *, limit: float | None
     metric : (d, d) array
     title : str
     limit : float, optional
-        The entry at the ends of the colours; give one to all maps that are to be compared.
+        The entry at the ends of the colors; give one to all maps that are to be compared.
     """
     M = np.asarray(metric, dtype=np.float64)
     limit = float(np.abs(M).max()) if limit is None else limit
@@ -83,7 +78,7 @@ def draw_metric(axes: Any, metric: ArrayLike, title: str, *, limit: float | None
 
 
 def draw_map(axes: Any, values: ArrayLike, title: str, *, limit: float | None = None) -> Any:
-    """Draw non-negative values on a picture's pixels (h, w) and return the image, for a colour bar."""
+    """Draw non-negative values on a picture's pixels (h, w) and return the image, for a color bar."""
     image = axes.imshow(np.asarray(values), cmap="viridis", vmin=0.0, vmax=limit)
     axes.set_title(title, fontsize=11)
     axes.set(xticks=[], yticks=[])
@@ -91,7 +86,7 @@ def draw_map(axes: Any, values: ArrayLike, title: str, *, limit: float | None = 
 
 
 def draw_strip(axes: Sequence[Any], pictures: NDArray[Any], label: str, marks: ArrayLike | None = None) -> None:
-    """Draw grey pictures (n, h, w) side by side, one an axes, with a label before the first.
+    """Draw gray pictures (n, h, w) side by side, one per axes, with a label before the first.
 
     Parameters
     ----------
@@ -117,7 +112,7 @@ def draw_evaluation(
     splits: Sequence[str],
     models: Sequence[str],
 ) -> None:
-    """Draw two rows of panels, a column a split: every model's value as a dot, better to the right.
+    """Draw two rows of panels, one column per split: every model's value as a dot, better to the right.
 
     Parameters
     ----------
@@ -153,7 +148,7 @@ def draw_gains(
     label: str,
     worst: float,
 ) -> None:
-    """Draw a panel a task: for every set, a dot a model at what it gains, with two errors to either side.
+    """Draw one panel per task: for every set, one dot per model at its gain, with two errors to either side.
 
     Gains below `worst` are written at the edge, so that they do not squeeze the others.
 
@@ -163,7 +158,7 @@ def draw_gains(
     gains, errors : (tasks, sets, models) arrays
     tasks, sets, models : sequences of str
     label : str
-        Of the gains.
+        Label of the axis of gains.
     worst : float
     """
     gain, error = np.asarray(gains, dtype=np.float64), np.asarray(errors, dtype=np.float64)
@@ -174,7 +169,7 @@ def draw_gains(
         axes.axvline(0.0, color="#999999", linewidth=0.8, linestyle=":")
         for j, model in enumerate(models):
             colour, value = SERIES[j % len(SERIES)], gain[column, :, j]
-            shown = ~(value < worst)  # so is a gain that is not there, of which nothing is seen
+            shown = ~(value < worst)  # a gain that was not computed (NaN) stays in, and nothing is drawn for it
             axes.errorbar(
                 value[shown], (place + shift[j])[shown], xerr=2.0 * error[column, shown, j], capsize=2, markersize=4,
                 fmt=MARKERS[j % len(MARKERS)], color=colour, elinewidth=1, label=model,
@@ -195,7 +190,7 @@ def draw_gains(
 
 
 def figure_svg(figure: Any, name: str) -> str:
-    """Return the figure as an SVG element for a page that is light or dark: black becomes the text's colour.
+    """Return the figure as an SVG element for a page that is light or dark: black becomes the text's color.
 
     Parameters
     ----------
@@ -219,7 +214,7 @@ def draw_strengths(axes: Any, strengths: ArrayLike, intervals: tuple[ArrayLike, 
     place = np.arange(1, len(value) + 1)
     if intervals is not None:
         axes.vlines(place, *intervals, color=LEARNT, linewidth=2.2, alpha=0.55, label="90 % interval")
-    axes.plot(place, value, "o", color=LEARNT, markersize=5, label="learnt")
+    axes.plot(place, value, "o", color=LEARNT, markersize=5, label="learned")
     axes.axhline(1.0, color=PLAIN, linestyle="--", linewidth=1.2, label="all directions alike")
     axes.axhline(0.0, color=FAINT, linewidth=0.8)
     axes.set_xticks(place[:: max(1, len(place) // 12)])
@@ -237,7 +232,7 @@ def draw_ellipses(
         axes.plot(*curve.T, color=LEARNT, linewidth=0.6, alpha=0.3)
     axes.plot(*circle.T, color=PLAIN, linestyle="--", linewidth=1.4, label="equally far before")
     if ellipse is not None:
-        axes.plot(*ellipse.T, color=LEARNT, linewidth=2.2, label="equally far as learnt")
+        axes.plot(*ellipse.T, color=LEARNT, linewidth=2.2, label="equally far as learned")
     # the frame is that of the curves and most of the items, whatever a stray draw does
     reach = max(np.abs(circle).max(), 0.0 if ellipse is None else np.abs(ellipse).max())
     reach = max(1.15 * reach, float(np.quantile(np.abs(points), 0.98)))

@@ -1,4 +1,4 @@
-"""Signs of life on a terminal, nothing in a pipe. The only module that knows rich, and it can do without."""
+"""Progress on a terminal, nothing in a pipe. The only module that imports rich, which is optional."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Radii without an oracle: ζ_M and ζ_v chosen from the answers by cross-validation blocked by person.
 
-People are split into folds. For each candidate pair of radii the metric is learnt from the other folds; each
+People are split into folds. For each candidate pair of radii the metric is learned from the other folds; each
 person held out is then placed under that metric from some of their answers and judged on the rest, so what is
 scored is the prediction of people the metric has never seen. The candidates are not a grid: a search walks
 downhill along one radius after the other, in factors of 4 and then of 2, and starts every interior point at the
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from crowdmetric.errors import DataError
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.barrier import BarrierResult
-from crowdmetric.solvers.lines import solve_bounded
+from crowdmetric.solvers.line_subspaces import solve_bounded
 from crowdmetric.solvers.placing import place_people, spans_of
 from crowdmetric.users.blocks import Answers, arrange, bilinear, join, sum_over_problems
 
@@ -29,11 +29,11 @@ Array = NDArray[Any]
 Indices = NDArray[np.intp]
 Point = tuple[int, int]
 
-# Radii are compared by predicted loss to a few digits: solving further would not change the choice.
+# Radii are compared by held-out loss to a few digits: a more accurate solution would not change the choice.
 SEARCH_TOLERANCE = 1e-3
-# A smaller gain in mean held-out loss is noise: a bound that is not active does not change the fit at all.
+# A smaller gain in mean held-out loss counts as noise. A bound that is not active does not change the fit at all.
 WORTH_A_MOVE = 1e-4
-# How many parts a held-out person's answers are cut into, at most.
+# Maximum number of parts that a held-out person's answers are split into.
 PARTS = 3
 # Candidates stay within these powers of two of the natural unit.
 LOWEST, HIGHEST = -4, 10
@@ -79,14 +79,14 @@ def choose_radii(
     Parameters
     ----------
     answers
-        One entry a rank of subspace (a list of one for a joint fit).
+        One entry per rank of subspace (a list of one for a joint fit).
     blocks
         For each entry, (K,) the real person behind each of its people: somebody who answers in several
         subspaces is held out of all of them at once.
     loss, norm
         As in `solve_bounded`.
     metrics
-        Known metrics, one (n, r, r) an entry: only ζ_v is chosen.
+        Known metrics, one (n, r, r) per entry: only ζ_v is chosen.
     metric_radius, ideal_radius
         A radius that is not to be chosen.
     folds
@@ -115,7 +115,7 @@ def choose_radii_of_many(
     seed: int = 0,
     max_people: int = 500,
 ) -> list[Radii]:
-    """Choose the radii of many crowds at once, each as `choose_radii` would, in one sweep a candidate.
+    """Choose the radii of many crowds at once, each as `choose_radii` would, in one sweep per candidate.
 
     Everybody is taken to answer inside one problem only.
     """
@@ -206,7 +206,7 @@ def _copied(answers: Answers, fold_of: Indices, folds: int, metrics: Array | Non
 
 
 def _search_together(plans: Sequence[_Plan], loss: Loss, norm: str) -> list[Radii]:
-    """Run every crowd's search side by side: a round of candidates, one a crowd, costs one fit."""
+    """Run every crowd's search side by side: a round of candidates, one per crowd, costs one fit."""
     trials = [_Trial(entries, loss, norm) for entries in zip(*(plan.entries for plan in plans), strict=True)]
     searches = [_pattern_search(START, plan.free) for plan in plans]
     points = [next(search) for search in searches]
@@ -281,7 +281,7 @@ def _units(answers: Sequence[Answers]) -> tuple[float, float]:
     """Return the sizes of A and w at which a typical ψ is one: 1 over the typical ``‖δ‖‖s‖`` and ``‖δ‖``."""
     delta = np.concatenate([np.linalg.norm(a.items[a.pairs[:, 0]] - a.items[a.pairs[:, 1]], axis=1) for a in answers])
     total = np.concatenate([np.linalg.norm(a.items[a.pairs[:, 0]] + a.items[a.pairs[:, 1]], axis=1) for a in answers])
-    # where most pairs are of items with equal features, the others tell the size
+    # where most pairs have equal features, the other pairs determine the size
     sizes = (float(np.median(x[x > 0])) if np.any(x > 0) else 1.0 for x in (delta * total, delta))
     of_metric, of_people = (1.0 / size for size in sizes)
     return of_metric, of_people

@@ -22,13 +22,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from crowdmetric.checks import whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.symmetric import check_metric
 
@@ -42,7 +43,7 @@ Integers = NDArray[np.int64]
 class Crowd:
     """Answers of a simulated crowd, and the truth behind them.
 
-    N items, T = n·K·m comparisons, n subspaces of dimension r, K people in each, m comparisons a person.
+    N items, T = n·K·m comparisons, n subspaces of dimension r, K people in each, m comparisons per person.
 
     Attributes
     ----------
@@ -57,7 +58,7 @@ class Crowd:
     metric : array (d, d)
         M.
     ideal_points : array (n·K, d)
-        u, one row a person.
+        u, one row per person.
     bases : array (n, d, r)
         Orthonormal bases of the subspaces.
     labels : array (N,)
@@ -123,7 +124,7 @@ def simulate_crowd(
     users : int
         K, people *per subspace*; nobody answers about two subspaces.
     comparisons : int
-        m, comparisons a person.
+        m, comparisons per person.
     beta : float, default 1.0
         Sharpness of the answers, from 0 (coin flips) to ``inf`` (no noise, ``y = sign ψ``).
     noise : float, default 0.0
@@ -131,7 +132,7 @@ def simulate_crowd(
     seed : int, Generator or None
         The same int gives the same crowd. A Generator gives a new one at each call.
     people : {'gaussian', 'clusters', 'heavy', 'ball'}, default 'gaussian'
-        The law of the ideal points: N(0, I/d); three equally likely Gaussian clusters with centres
+        The law of the ideal points: N(0, I/d); three equally likely Gaussian clusters with centers
         N(0, I/d) and covariance 0.1 I/d; a multivariate t with 3 degrees of freedom divided by √d; uniform
         in the unit ball.
     metric : array (d, d), optional
@@ -157,7 +158,7 @@ def simulate_crowd(
     K, m = _count("users", users), _count("comparisons", comparisons)
     beta, noise = _nonnegative("beta", beta), _check_noise(noise, d, r)
     draw_people = _check_people(people)
-    # One stream for each thing drawn; adding a stream at the end keeps the crowds of old seeds.
+    # One random stream for each quantity drawn. Adding a stream at the end keeps the crowds of old seeds.
     for_metric, for_bases, for_people, for_items, for_noise, for_answers = np.random.default_rng(seed).spawn(6)
 
     M = sample_metric(d, for_metric) if metric is None else check_metric(metric, d, "metric")
@@ -215,7 +216,7 @@ def answer(
     X, rows, u = np.asarray(items, dtype=np.float64), np.asarray(pairs), np.asarray(ideal_points, dtype=np.float64)
     M = check_metric(metric, X.shape[1], "metric")
     if u.shape != (len(rows), X.shape[1]):
-        raise DataError(f"ideal_points has shape {u.shape}, expected {(len(rows), X.shape[1])}, a point a question")
+        raise DataError(f"ideal_points has shape {u.shape}, expected {(len(rows), X.shape[1])}, one point per question")
     psi = _unquantized(X[rows[:, 0]], X[rows[:, 1]], u, M)
     return responses(psi, _nonnegative("beta", beta), np.random.default_rng(seed))
 
@@ -228,7 +229,7 @@ def responses(psi: ArrayLike, beta: float, rng: Generator) -> Integers:
     """
     psi = np.asarray(psi, dtype=np.float64)
     beta = _nonnegative("beta", beta)
-    if beta == inf:  # not a limit that σ(βψ) reaches at ψ = 0
+    if beta == inf:  # a separate case: σ(βψ) has no such limit at ψ = 0
         return _sign(psi)
     return np.where(rng.random(psi.shape) < expit(beta * psi), 1, -1)
 
@@ -262,7 +263,7 @@ def _gaussian(count: int, d: int, rng: Generator) -> Array:
 
 
 def _clusters(count: int, d: int, rng: Generator) -> Array:
-    """Return three equally likely clusters, centres N(0, I/d), covariance 0.1 I/d within."""
+    """Return three equally likely clusters, centers N(0, I/d), covariance 0.1 I/d within."""
     centres = _gaussian(3, d, rng)
     return centres[rng.integers(3, size=count)] + sqrt(0.1) * _gaussian(count, d, rng)
 
@@ -289,9 +290,7 @@ PEOPLE: dict[str, Callable[[int, int, Generator], Array]] = {
 
 def _count(name: str, number: object) -> int:
     """Return `number` as an int of at least 1."""
-    if isinstance(number, Integral) and not isinstance(number, bool) and int(number) >= 1:
-        return int(number)
-    raise DataError(f"{name} is {number!r}, but it must be a whole number of at least 1")
+    return whole_number(number, name)
 
 
 def _nonnegative(name: str, number: object) -> float:

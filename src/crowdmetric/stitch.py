@@ -1,4 +1,4 @@
-"""From one small metric a subspace to one metric of the whole space (the second stage of Algorithms 1 and 2).
+"""From one small metric per subspace to one metric of the whole space (the second stage of Algorithms 1 and 2).
 
 Inside the span of an orthonormal basis B_λ (d, r_λ) people see ``B_λᵀ M B_λ``. Given estimates Q̂_λ, find A::
 
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarning
 from crowdmetric.solvers.huber import solve_huber, solve_huber_stack
-from crowdmetric.solvers.least_squares import LSMR_STEPS, Fit, factorise, least_squares, probe
-from crowdmetric.solvers.rows import DENSE_UNKNOWNS, DenseRows
+from crowdmetric.solvers.least_squares import LSMR_STEPS, RegressionFit, factorise, least_squares, probe
+from crowdmetric.solvers.linear_maps import DENSE_UNKNOWNS, DenseRows
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.subspace_map import Matrices, SubspaceMap, WeightedMap
 from crowdmetric.symmetric import project_psd, smat
@@ -47,7 +47,7 @@ class Stitched:
     unprojected
         (d, d), the regression's answer before the projection.
     residuals
-        ``B_λᵀ A B_λ − Q̂_λ`` of the unprojected answer, one (r_λ, r_λ) a subspace.
+        ``B_λᵀ A B_λ − Q̂_λ`` of the unprojected answer, one (r_λ, r_λ) per subspace.
     unknowns, identified
         p, and how many of these degrees of freedom the subspaces determine.
     rank_is_exact
@@ -173,7 +173,7 @@ def stitch_prefixes(bases: Array, metrics: Array, counts: Sequence[int], method:
     maps = [SubspaceMap(B) for B in bases]
     X = np.stack([subspaces.matrix() for subspaces in maps])
     q = np.stack([subspaces.pack(Q) for subspaces, Q in zip(maps, metrics, strict=True)])
-    multiplicity, width = maps[0].multiplicity, X.shape[1] // n  # rows of the image a subspace
+    multiplicity, width = maps[0].multiplicity, X.shape[1] // n  # rows of the image per subspace
     found, gaps = [], np.zeros((len(counts), len(maps)))
     for j, count in enumerate(counts):
         k = count * width
@@ -236,16 +236,16 @@ def _stitch(
 def _check_method(method: str, information: Matrices | None) -> None:
     """Refuse an unknown method, and information that is missing or would be ignored."""
     if method not in METHODS:
-        raise DataError(f"method is {method!r}, which is none of {', '.join(map(repr, METHODS))}")
+        raise DataError(f"method is {method!r}, but must be one of {', '.join(map(repr, METHODS))}")
     if method == "weighted" and information is None:
         raise DataError(
-            "method='weighted' needs information, one (p_r, p_r) matrix a subspace; give it or use method='ols'"
+            "method='weighted' needs information, one (p_r, p_r) matrix per subspace; give it or use method='ols'"
         )
     if method != "weighted" and information is not None:
         raise DataError(f"method={method!r} makes no use of information; leave it out or use method='weighted'")
 
 
-def _huber(subspaces: SubspaceMap, target: Array, dense: bool | None, max_iterations: int | None) -> Fit:
+def _huber(subspaces: SubspaceMap, target: Array, dense: bool | None, max_iterations: int | None) -> RegressionFit:
     options = {} if max_iterations is None else {"max_iterations": max_iterations}
     result = solve_huber(subspaces, target, subspaces.multiplicity, dense=dense, **options)
     if dense or (dense is None and subspaces.shape[1] <= DENSE_UNKNOWNS):
@@ -254,7 +254,7 @@ def _huber(subspaces: SubspaceMap, target: Array, dense: bool | None, max_iterat
     else:
         identified, null_space = probe(subspaces, LSMR_STEPS)
         exact = False
-    return Fit(
+    return RegressionFit(
         a=result.coefficients,
         objective=result.objective,
         identified=identified,
@@ -268,7 +268,7 @@ def _huber(subspaces: SubspaceMap, target: Array, dense: bool | None, max_iterat
     )
 
 
-def _not_identified(fit: Fit) -> str:
+def _not_identified(fit: RegressionFit) -> str:
     """Return the sentence about what the subspaces leave open."""
     about = "" if fit.rank_is_exact else "about " if fit.null_space.size else "at most "
     where = f", mostly {_loosest_entries(fit.null_space)}" if fit.null_space.size else ""
@@ -281,7 +281,7 @@ def _not_identified(fit: Fit) -> str:
 
 def _loosest_entries(null_space: Array, count: int = 3) -> str:
     """Name the entries of M with the largest share in the null space, whatever basis that is given in."""
-    share = np.sum(null_space**2, axis=0).round(9)  # so that ties are broken by order, not by rounding
+    share = np.sum(null_space**2, axis=0).round(9)  # break ties by order, not by rounding
     rows, columns = np.triu_indices(smat(share).shape[0])
     loosest = np.argsort(-share, kind="stable")[: min(count, null_space.shape[0])]
     return ", ".join(f"M[{rows[k]}, {columns[k]}]" for k in loosest)

@@ -30,7 +30,7 @@ class _Group:
     """The subspaces of one rank: their numbers, transposed bases, and where they are in the image."""
 
     index: NDArray[np.intp]  # (k,)
-    bases: Array  # (k, r, d), one basis vector a row
+    bases: Array  # (k, r, d), one basis vector per row
     start: int
 
     @property
@@ -39,7 +39,7 @@ class _Group:
 
     @property
     def width(self) -> int:
-        """Entries of the vector a subspace has, p_r."""
+        """Number of svec entries of one subspace, p_r."""
         return degrees_of_freedom(self.rank)
 
     @property
@@ -149,7 +149,7 @@ class SubspaceMap:
         return found
 
     def factors(self, information: Matrices) -> list[Array]:
-        """Return the symmetric roots of information matrices, one (k, p_r, p_r) a group."""
+        """Return the symmetric roots of information matrices, one (k, p_r, p_r) per group."""
         _check_count("information matrices", information, self.ranks.size)
         return [_roots_of(group, information) for group in self._groups]
 
@@ -190,7 +190,7 @@ class WeightedMap:
 
 
 def _check_bases(bases: Matrices) -> None:
-    """Refuse what is not one (d, r) matrix a subspace with a common d and r ≤ d."""
+    """Refuse anything but one (d, r) matrix per subspace with a common d and r ≤ d."""
     if len(bases) == 0:
         raise DataError("there are no subspaces to stitch; give at least one basis")
     if isinstance(bases, np.ndarray) and bases.ndim != 3:
@@ -218,7 +218,7 @@ def _check_orthonormal(group: _Group) -> None:
 
 def _check_count(what: str, given: Matrices, n: int) -> None:
     if len(given) != n:
-        raise DataError(f"there are {n} bases but {len(given)} {what}; give one a subspace")
+        raise DataError(f"there are {n} bases but {len(given)} {what}; give one per subspace")
 
 
 def _check_finite(what: str, values: Array, group: _Group) -> None:
@@ -239,14 +239,14 @@ def _gather(what: str, given: Matrices, group: _Group, size: int) -> Array:
     for i, member in zip(group.index, members, strict=True):
         if member.shape != (size, size):
             raise DataError(
-                f"{what} {i} has shape {member.shape}, but its subspace of rank {group.rank} asks for {(size, size)}"
+                f"{what} {i} has shape {member.shape}, but its subspace of rank {group.rank} needs {(size, size)}"
             )
     stacked = np.asarray(members, dtype=float)
     _check_finite(what, stacked, group)
     turned = stacked.transpose(0, 2, 1)
     error = np.abs(stacked - turned).max(axis=(1, 2)) - SYMMETRIC * np.abs(stacked).max(axis=(1, 2))
     if np.any(error > 0.0):
-        raise DataError(f"{what} {group.index[int(np.argmax(error))]} is not symmetric; give (Q + Q.T) / 2 if meant so")
+        raise DataError(f"{what} {group.index[int(np.argmax(error))]} is not symmetric; give (Q + Q.T) / 2 instead")
     return 0.5 * (stacked + turned)
 
 

@@ -147,7 +147,7 @@ def project_psd(A: Array) -> Array:
 
 
 def components_of(M: Array) -> Array:
-    """Return ``L (d, d)`` with ``M = LᵀL``, rows by falling eigenvalue: ``‖L(x − x')‖`` is the learnt distance.
+    """Return ``L (d, d)`` with ``M = LᵀL``, rows by falling eigenvalue: ``‖L(x − x')‖`` is the learned distance.
 
     The sign of each row makes its largest entry positive, so that equal metrics have equal components.
     """

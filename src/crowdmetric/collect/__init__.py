@@ -6,7 +6,7 @@
     settings.py           study.toml -> settings, every key checked
     template.py           the study.toml to begin with
     items.py              the items as people see them
-    sheets.py             what one person goes through, with sides, repeats and checks
+    sheets.py             the steps of one person, with sides, repeats and checks
     schema.py             the tables of a store, and their versions
     database.py           what a store needs of a database
     sqlite_database.py    … in one file
@@ -15,7 +15,7 @@
     writer.py             one writer with group commit
     places.py             what a design, a file or a hook asks of each person
     tokens.py             signed tokens
-    panels.py             Prolific, Connect, SONA, links of one's own
+    panels.py             Prolific, Connect, SONA, personal links
     folder.py             a study as a folder
     live.py               the hook for a design that learns while asking
     exchange.py           a request and a reply, whatever the server
@@ -25,7 +25,7 @@
     participant.py        what people see and send
     careless.py           who looks careless, by stated rules
     pictures.py           small pictures as SVG
-    findings.py           what the answers show and teach so far, run in a process of its own
+    findings.py           what the answers show and teach so far, run in a separate process
     verdict_process.py    keeps the findings up to date
     researcher.py         what the researcher sees and does
     web.py                requests -> replies (the one place for Starlette)

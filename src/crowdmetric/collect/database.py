@@ -21,7 +21,8 @@ class Database(Protocol):
     """One connection. Statements use ``?`` for values, and rows are tuples."""
 
     serial: str
-    # Whether statements take microseconds and may run on the server's own thread; only `commit` then goes elsewhere.
+    # Whether statements take microseconds and may run on the server's own thread. Only `commit` then runs on another
+    # one.
     quick: bool
 
     def run(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:

@@ -16,11 +16,11 @@ class Ask:
     Attributes
     ----------
     query, form, cookies : mappings of text
-        Of repeated names the last counts.
+        If a name is repeated, its last value counts.
     fragment : bool
         Whether the page's own script asks, which wants only the inside of the next page.
     languages : tuple of str
-        That the browser prefers, best first.
+        Languages that the browser prefers, best first.
     client : str
         The network address, for rate limits; never stored.
     cross_site : bool

@@ -10,7 +10,6 @@ writes ``verdict.json`` into the folder, whole or not at all: once with the coun
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 import warnings
@@ -28,12 +27,13 @@ from crowdmetric.collect.sheets import read_steps
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import CrowdmetricError
 from crowdmetric.estimators import PopulationMetric
+from crowdmetric.folders import write_file
 from crowdmetric.identifiability import diagnose
 
 __all__ = ["FILE", "count", "learn", "main"]
 
 FILE = "verdict.json"
-# People and answers below which a metric is not worth fitting, and people beyond whom some are drawn.
+# Fewest people and answers for which a metric is fitted, and the number of people above which a sample is used.
 FEWEST_PEOPLE, FEWEST_ANSWERS, MOST_PEOPLE = 10, 60, 20_000
 MOST_NAMED = 50
 # Edges of the histogram of response times, in milliseconds.
@@ -156,9 +156,7 @@ def _finite(value: float) -> float | None:
 
 def _write(folder: Path, found: dict[str, Any]) -> None:
     text = json.dumps(found, allow_nan=False, default=float)
-    temporary = folder / f".{FILE}.{os.getpid()}"
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, folder / FILE)
+    write_file(folder / FILE, text)
 
 
 def _without_nan(value: Any) -> Any:

@@ -69,7 +69,7 @@ def make_study(table: Path, folder: Path) -> Path:
     """Make a study folder from a table of items, with the files that it names; whole or not at all."""
     if folder.exists():
         raise DataError(
-            f"{folder} exists; go on with it by crowdmetric collect {folder}, or choose another with --study"
+            f"{folder} exists; continue it with crowdmetric collect {folder}, or choose another with --study"
         )
     _, wrong = problems_of_items(table.parent, table.name)
     if wrong:
@@ -139,7 +139,7 @@ def read_secret(folder: Path) -> Secret:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             json.dump(told, file)
     if os.name == "posix" and path.stat().st_mode & 0o077:
-        raise DataError(f"others can read {path}; make it yours alone with chmod 600 {path}")
+        raise DataError(f"other users can read {path}; restrict it to yourself with chmod 600 {path}")
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
         return Secret(told["study"], told["researcher"], bytes.fromhex(told["signing"]))

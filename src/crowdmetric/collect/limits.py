@@ -33,5 +33,5 @@ class Limit:
         allowed = left >= 1.0
         self._left[key] = (left - 1.0 if allowed else left, now)
         if len(self._left) > MOST_VISITORS:
-            self._left.popitem(last=False)  # whoever was not seen for longest
+            self._left.popitem(last=False)  # the one not seen for the longest time
         return allowed

@@ -14,7 +14,7 @@ from collections import Counter
 from math import ceil, log2
 from typing import Any
 
-__all__ = ["Tally", "log_event", "set_up_logs"]
+__all__ = ["RequestTally", "log_event", "set_up_logs"]
 
 LOG = logging.getLogger("crowdmetric.collect")
 # Durations are counted in steps of a tenth of a doubling.
@@ -52,7 +52,7 @@ def log_event(event: str, *, level: int = logging.INFO, error: BaseException | N
     LOG.log(level, event, extra={"details": details}, exc_info=error)
 
 
-class Tally:
+class RequestTally:
     """Counts requests and how long they took, by route."""
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ PARAMETERS = {
     "sona": ("SURVEY_CODE", "", ""),
 }
 PROLIFIC = "https://app.prolific.com/submissions/complete?cc={code}"
-# What panels use in ids; anything else is not an id of theirs.
+# Characters that panels use in ids. Anything else is not one of their ids.
 ID = re.compile(r"[A-Za-z0-9_.@:=-]{1,100}")
 
 
@@ -77,7 +77,7 @@ def people_of_list(path: Path) -> list[str]:
     columns = read_columns(path)
     name = "person" if "person" in columns else next(iter(columns))
     if len(columns) > 1 and name != "person":
-        raise DataError(f"{path} has no column 'person'; name the column of people so")
+        raise DataError(f"{path} has no column 'person'; rename the column of people to 'person'")
     people = [str(cell) for cell in columns[name].tolist() if cell is not None]
     if len(set(people)) < len(people):
         raise DataError(f"{path} names somebody twice; remove the second row")

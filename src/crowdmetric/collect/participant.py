@@ -44,7 +44,7 @@ __all__ = ["OPEN", "Participants"]
 
 OPEN, PAUSED, CLOSED = "open", "paused", "closed"
 MONTH = 30 * 24 * 3600
-# Requests of one person: a fast clicker with the next question loaded in advance stays far below.
+# Limit on one person's requests. A fast clicker whose next question is loaded in advance stays far below it.
 PERSON_RATE, PERSON_BURST = 8.0, 24.0
 LONGEST_FIELD = 5_000
 LONGEST_RESPONSE_MS = 3_600_000
@@ -70,7 +70,7 @@ class Participants:
     study : Study
     writer : Writer
     version : int
-        Of the design that new people are asked by.
+        Version of the design that new people get.
     live : LiveQuestions, optional
     clock : function
         Seconds since 1970.

@@ -121,5 +121,5 @@ def questionnaire_file(path: Path, items: StudyItems) -> list[Place]:
             raise DataError(f"{path} asks person {person!r} to compare item {left!r} with itself; correct it")
         pairs.setdefault(person, []).append((left, right))
     if not pairs:
-        raise DataError(f"{path} has no rows; a question each was expected")
+        raise DataError(f"{path} has no rows; one question per row was expected")
     return [Place(DESIGN, tuple(asked)) for asked in pairs.values()]

@@ -13,10 +13,10 @@ from crowdmetric.errors import missing_extra
 
 __all__ = ["PostgresDatabase", "open_postgres"]
 
-# One number for all who hand out places of a schema; what it is does not matter.
+# Key of the advisory lock that every process takes before it hands out a place. Its value does not matter.
 PLACES = 7_260_119
 SECONDS_TO_CONNECT = 3
-MISSING = "PostgreSQL is not reachable; start it, or check the address of the database, and answers go on being saved"
+MISSING = "PostgreSQL is not reachable; start it, or check the address of the database, and answers will be saved again"
 
 
 class PostgresDatabase:

@@ -39,11 +39,12 @@ from crowdmetric.tables import write_batches
 
 __all__ = ["Rehearsal", "rehearse"]
 
-# People at a time, seconds to wait for the server, and pages after which a person is certainly lost.
+# Number of simultaneous people, seconds to wait for the server, and pages after which a person is certainly lost.
 AT_ONCE, PATIENCE, MOST_PAGES = 16, 120.0, 2_500
-# Seconds that a person is taken to spend on a question and on any other page.
+# Assumed seconds that a person spends on a question and on any other page.
 PER_QUESTION, PER_PAGE = 4.0, 20.0
-# A question is foregone when fewer than one in so many simulated people would choose the other item.
+# The answer to a question is a foregone conclusion when fewer than one in this many simulated people would choose the
+# other item.
 FOREGONE = 50
 MOST_NAMED = 5
 
@@ -60,7 +61,7 @@ class Rehearsal:
     promise, promised_shape : float or None
         Errors that the design promised for that many people.
     minutes : float
-        That a person takes, at 4 s per question and 20 s per other page.
+        Duration for one person, at 4 s per question and 20 s per other page.
     server_ms : float
         Median time from an answer to the next page.
     foregone : list of (left, right)
@@ -132,7 +133,7 @@ def rehearse(study: Study, people: int, progress: Callable[[str], None] = lambda
 
 
 def _copy(study: Study, folder: Path, people: int) -> Study:
-    """Return the same study in a folder of its own, for so many anonymous people, with nothing in its store."""
+    """Return the same study in a new folder, for this many anonymous people, with an empty store."""
     kept = shutil.ignore_patterns("answers.*", "secret.json", "serving.lock", "verdict.json", ".*")
     shutil.copytree(study.folder, folder, ignore=kept)
     copy = open_study(folder)

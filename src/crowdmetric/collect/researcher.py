@@ -15,7 +15,7 @@ from crowdmetric.collect.exporting import csv_lines
 from crowdmetric.collect.findings import EDGES
 from crowdmetric.collect.folder import Study, open_reader
 from crowdmetric.collect.limits import Limit
-from crowdmetric.collect.logs import Tally, log_event
+from crowdmetric.collect.logs import RequestTally, log_event
 from crowdmetric.collect.operations import get_meta, set_meta
 from crowdmetric.collect.pages import render
 from crowdmetric.collect.panels import people_of_list, personal_links
@@ -28,7 +28,7 @@ from crowdmetric.collect.writer import Writer
 __all__ = ["Researcher"]
 
 DAYS = 7
-# 90 % of a Gaussian lies within so many standard errors.
+# 90 % of a Gaussian lies within this many standard errors.
 Z = 1.645
 MOST_FEATURES = 16
 ACTIONS = {"pause": PAUSED, "resume": OPEN, "close": CLOSED}
@@ -41,11 +41,11 @@ class Researcher:
     ----------
     study : Study
     writer : Writer
-    tally : Tally
+    tally : RequestTally
     process : VerdictProcess, optional
     """
 
-    def __init__(self, study: Study, writer: Writer, tally: Tally, process: VerdictProcess | None) -> None:
+    def __init__(self, study: Study, writer: Writer, tally: RequestTally, process: VerdictProcess | None) -> None:
         self.study, self.writer, self.tally, self.process = study, writer, tally, process
         self.cookie = f"cmr_{study.secret.study[:8]}"
         self.guesses = Limit(rate=0.2, burst=10)
@@ -118,7 +118,7 @@ class Researcher:
             return self._stranger(403)
         until = int(time.time()) + DAYS * 86400
         cookie = Cookie(self.cookie, sign(self._key, "researcher", str(until)), DAYS * 86400, strict=True)
-        # a page of our own leads on: a strict cookie is not sent along a redirect that began on another site
+        # go on from a page of our own: a strict cookie is not sent along a redirect that began on another site
         return Reply(render("researcher_welcome.html"), cookies=(cookie,))
 
     def _knows(self, ask: Ask) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from crowdmetric.collect.folder import Study, open_store
 from crowdmetric.collect.live import LiveQuestions, load_hook
-from crowdmetric.collect.logs import Tally, log_event
+from crowdmetric.collect.logs import RequestTally, log_event
 from crowdmetric.collect.operations import add_design, newest_design
 from crowdmetric.collect.participant import Participants
 from crowdmetric.collect.places import fingerprint, make_pool
@@ -93,7 +93,7 @@ def make_app(study: Study, version: int, *, verdicts: bool = True, ready: Callab
     if study.settings.design.kind == "live":
         hook = load_hook(study.settings.design.hook, study.folder, study.items, study.settings.study.questions)
         live = LiveQuestions(hook, study.items.ids)
-    tally = Tally()
+    tally = RequestTally()
     process = VerdictProcess(study) if verdicts else None
     participants = Participants(study, writer, version, live)
     researcher = Researcher(study, writer, tally, process)
@@ -144,7 +144,7 @@ def serve(
         uvicorn.Server(config).run(sockets=[listening])
 
 
-async def _summaries(tally: Tally, writer: Writer) -> None:
+async def _summaries(tally: RequestTally, writer: Writer) -> None:
     """Log once a minute how many requests there were and how long they took."""
     last = 0
     while True:

@@ -1,4 +1,4 @@
-"""What one person goes through, step by step, with the sides that they see.
+"""The steps of one person through a study, with the sides that they see.
 
 A *place* is what a design asks of one person. A *sheet* is a place made ready: sides drawn at random, some questions
 asked again with their sides swapped, checks mixed in, pages before and after. It is made once, kept with the person,
@@ -19,7 +19,7 @@ Pair = tuple[str, str]
 
 # Pages that ask which of two items; the others are screening, instructions and survey.
 QUESTIONS = ("practice", "question")
-# Other questions that stand at least between a question and its repeat, where there are enough.
+# Fewest other questions between a question and its repeat, where there are enough.
 GAP = 3
 
 
@@ -79,9 +79,9 @@ def make_steps(
     ----------
     place : Place
     rng : random.Random
-        Of sides, of which questions are repeated, and of where checks stand.
+        Draws the sides, the questions that are repeated, and the positions of checks.
     repeats : float
-        Questions that are asked a second time, as a share of the questions; extra, and in the second half.
+        Share of the questions that are asked a second time, in addition to the others and in the second half.
     practice : sequence of pairs
     checks : sequence of (left, right, expect)
     screening, instructions, survey : bool
@@ -92,7 +92,7 @@ def make_steps(
     steps += [Step("practice", *_sides(pair, rng), "practice") for pair in practice]
     first = len(steps)
     questions = [Step("question", *_sides(pair, rng), place.purpose) for pair in place.pairs]
-    # Entries are (number, step, number of the question it repeats); positions are known once all are in line.
+    # Entries are (number, step, number of the question it repeats). Positions are known once all entries are in order.
     line: list[tuple[int, Step, int | None]] = [(i, step, None) for i, step in enumerate(questions)]
     count = repeats_of(len(questions), repeats)
     early = max(count, len(questions) - GAP)  # the last ones cannot be repeated with others in between

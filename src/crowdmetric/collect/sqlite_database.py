@@ -20,7 +20,7 @@ from crowdmetric.errors import DataError
 
 __all__ = ["SqliteDatabase", "copies_of", "erase_from_copies", "open_sqlite", "read_sqlite", "serving"]
 
-# Milliseconds that readers wait for a writer; the server's own writer does not wait but tries again.
+# Milliseconds that readers wait for a writer. The server's own writer does not wait but retries.
 PATIENCE_MS = 5_000
 
 
@@ -34,7 +34,7 @@ def told(path: Path) -> Iterator[None]:
         if "locked" in text or "busy" in text:
             raise Busy(f"another process holds {path}; close it, and answers go on being saved") from error
         if "full" in text:
-            raise StoreError(f"the disk of {path} is full; make room, and answers go on being saved") from error
+            raise StoreError(f"the disk of {path} is full; free some space, and answers will be saved again") from error
         raise StoreError(f"{path} cannot be written ({text}); check the disk and its permissions") from error
     except sqlite3.DatabaseError as error:
         raise StoreError(f"{path} cannot be used ({error}); restore a copy of it") from error
@@ -50,7 +50,7 @@ class SqliteDatabase:
         self.path = path
         address = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}"
         with told(path):
-            # Transactions are written out; commits run on a thread of their own, never beside a statement.
+            # Transactions are explicit. Commits run on their own thread, never at the same time as a statement.
             self.connection = sqlite3.connect(
                 address, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256
             )

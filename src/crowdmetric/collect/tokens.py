@@ -12,7 +12,7 @@ import hmac
 
 __all__ = ["same", "sign", "unsign"]
 
-# Longer tokens are not ours, and are not worth a hash.
+# A longer token cannot be ours, so it is not worth hashing.
 LONGEST = 2_000
 
 

@@ -1,4 +1,4 @@
-"""Keeps `findings` up to date in a process of its own, which can never slow a participant.
+"""Keeps `findings` up to date in a separate process, which can never slow down a participant.
 
 It runs at the lowest priority with one thread of linear algebra, never twice at once, at most every so often, and is
 ended if it takes too long.
@@ -19,7 +19,7 @@ from crowdmetric.collect.logs import log_event
 
 __all__ = ["VerdictProcess", "read_findings"]
 
-# Seconds between two looks, and that one may take.
+# Seconds between two fits, and the longest that one may take.
 EVERY, LONGEST = 20.0, 900.0
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")}
 
@@ -42,7 +42,7 @@ class VerdictProcess:
         self.running = False
 
     async def watch(self) -> None:
-        """Look whenever somebody wants to know, until cancelled."""
+        """Look whenever somebody wants to know, until canceled."""
         while True:
             await self.wanted.wait()
             self.wanted.clear()

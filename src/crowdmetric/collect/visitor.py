@@ -44,7 +44,7 @@ class Visitor:
     Parameters
     ----------
     host, port : str, int
-        Of the server.
+        Address of the server.
     headers : str
         Further lines for every request.
     """

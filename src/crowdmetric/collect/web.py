@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from crowdmetric.collect.exchange import Ask, Reply
 from crowdmetric.collect.folder import Study
-from crowdmetric.collect.logs import Tally, log_event
+from crowdmetric.collect.logs import RequestTally, log_event
 from crowdmetric.collect.operations import get_meta
 from crowdmetric.collect.pages import STATIC, static_file
 from crowdmetric.collect.participant import Participants
@@ -56,7 +56,7 @@ def build_app(
     study: Study,
     participants: Participants,
     researcher: Researcher,
-    tally: Tally,
+    tally: RequestTally,
     lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
 ) -> Any:
     """Return the study as an ASGI application."""
@@ -125,7 +125,7 @@ def _without_prefix(app: Any, prefix: str) -> Any:
 
 async def _answer(
     request: Any, route: str, handler: Handler, pages: Participants, *, responses: Any, path: str, secure: bool,
-    tally: Tally,
+    tally: RequestTally,
 ) -> Any:  # fmt: skip
     """Return the response to one request; whatever goes wrong is a polite page."""
     clock = time.perf_counter()

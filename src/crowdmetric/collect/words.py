@@ -56,7 +56,7 @@ WORDS: dict[str, str] = {
     "item_missing": "This item cannot be shown.",
 }
 
-# Texts of the study itself that a language may bring along; otherwise they are as in [study] and [pages].
+# Texts of the study that a language may bring. Without them, the texts of [study] and [pages] are used.
 STUDY_WORDS = ("title", "question", "consent", "instructions_text", "thanks")
 
 RIGHT_TO_LEFT = {"ar", "arc", "ckb", "dv", "fa", "he", "ks", "ps", "sd", "ug", "ur", "yi"}

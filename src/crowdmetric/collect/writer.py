@@ -22,9 +22,9 @@ Result = TypeVar("Result")
 Operation = Callable[[Database], Any]
 
 MOST_AT_ONCE = 256
-# Operations that may wait; beyond that the server says at once that it cannot keep up.
+# Maximum number of waiting operations. Beyond it the server says at once that it cannot keep up.
 MOST_WAITING = 20_000
-# How often, and how many seconds apart, a store that is held or away is tried again before people are asked to.
+# How often, and how many seconds apart, a locked or unreachable store is retried before people are asked to try again.
 TRIES, PAUSE = 12, 0.25
 
 
@@ -94,7 +94,7 @@ class Writer:
             return
         self.operations += len(taken)
         for (_, future), result in zip(taken, results, strict=True):
-            if not future.done():  # whoever asked may have gone
+            if not future.done():  # the caller may be gone
                 future.set_result(result)
 
     async def _transact(self, operations: list[Operation]) -> list[Any]:

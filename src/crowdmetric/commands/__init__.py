@@ -1,18 +1,21 @@
-"""The commands of the command line, one a file; a new one is a file and a line here.
+"""The commands of the command line, one per file; a new one is a file and an entry here.
+
+A command's file is imported when the command is called, so that ``crowdmetric --help`` loads none of them.
 
 ::
 
     base.py        what a command is, and what commands share
     simulate.py    a crowd with a known truth -> tables
     importing.py   Sushi, MovieLens, Jester as distributed -> tables
-    diagnose.py    tables -> what they can teach
+    plan.py        items -> how many people an error takes
+    design.py      items -> what to ask whom
     collect.py     items -> a study that people take, and its answers
-    design.py      items -> what to ask whom, and how many people an error takes (plan)
+    diagnose.py    tables -> what they can teach
     evaluate.py    tables -> which model predicts hidden answers best
     fit.py         tables -> a saved model
     predict.py     a saved model and questions -> expected answers
-    export.py      a saved model -> one matrix for other programs
     locate.py      a saved model and answers -> where people stand, what to ask them next
+    export.py      a saved model -> one matrix for other programs
     info.py        a saved model -> what is in it
     reproduce.py   the paper's experiments, run again
 """
@@ -20,22 +23,92 @@
 from __future__ import annotations
 
 from crowdmetric.commands.base import Command, UsageError
-from crowdmetric.commands.collect import COLLECT
-from crowdmetric.commands.design import DESIGN, PLAN
-from crowdmetric.commands.diagnose import DIAGNOSE
-from crowdmetric.commands.evaluate import EVALUATE
-from crowdmetric.commands.export import EXPORT
-from crowdmetric.commands.fit import FIT
-from crowdmetric.commands.importing import IMPORT
-from crowdmetric.commands.info import INFO
-from crowdmetric.commands.locate import LOCATE
-from crowdmetric.commands.predict import PREDICT
-from crowdmetric.commands.reproduce import REPRODUCE
-from crowdmetric.commands.simulate import SIMULATE
 
 __all__ = ["COMMANDS", "Command", "UsageError"]
 
-# In the order in which people meet them; `crowdmetric --help` lists them so.
+# In the order in which people meet them, which is the order of `crowdmetric --help`.
 COMMANDS: tuple[Command, ...] = (
-    SIMULATE, IMPORT, PLAN, DESIGN, COLLECT, DIAGNOSE, EVALUATE, FIT, PREDICT, LOCATE, EXPORT, INFO, REPRODUCE,
-)  # fmt: skip
+    Command(
+        name="simulate",
+        module="simulate",
+        help="draw a crowd with a known metric and write its items and answers",
+        example="crowdmetric simulate --dimension 5 --subspaces 15 --rank 2 --comparisons 8 --out crowd",
+    ),
+    Command(
+        name="import",
+        module="importing",
+        help="turn Sushi, MovieLens or Jester as they are distributed into tables that fit reads",
+        example="crowdmetric import movielens ml-latest-small.zip --out films",
+    ),
+    Command(
+        name="plan",
+        module="plan",
+        help="say how many people it takes to learn the metric to an error, before anyone is asked",
+        example="crowdmetric plan items.csv --answers 2 --error 0.10",
+    ),
+    Command(
+        name="design",
+        module="design",
+        help="choose what to ask whom, and say how well the metric will then be known",
+        example="crowdmetric design items.csv --people 2000 --answers 2 --kind optimal --out questionnaire.csv",
+    ),
+    Command(
+        name="collect",
+        module="collect",
+        help="ask the crowd: turn a table of items into a study that people take, and collect their answers",
+        example=(
+            "crowdmetric collect items.csv\n"
+            "crowdmetric collect study --rehearse 200\n"
+            "crowdmetric collect study\n"
+            "crowdmetric collect export study --out answers.parquet"
+        ),
+    ),
+    Command(
+        name="diagnose",
+        module="diagnose",
+        help="say what answers can teach about the metric, whoever gave them, before anything is fitted",
+        example="crowdmetric diagnose items.csv comparisons.csv",
+    ),
+    Command(
+        name="evaluate",
+        module="evaluate",
+        help="compare models by how well they predict hidden answers, beside simple baselines",
+        example="crowdmetric evaluate crowd/items.csv crowd/comparisons.csv --split pairs --repeats 1",
+    ),
+    Command(
+        name="fit",
+        module="fit",
+        help="learn the metric that a crowd's answers reveal, and save it",
+        example="crowdmetric fit crowd/items.csv crowd/comparisons.csv --labels crowd/labels.csv --out model",
+    ),
+    Command(
+        name="predict",
+        module="predict",
+        help="predict answers with a saved model",
+        example="crowdmetric predict model crowd/comparisons.csv > predictions.csv",
+    ),
+    Command(
+        name="locate",
+        module="locate",
+        help="say where people stand, what they like best and what to ask them next",
+        example="crowdmetric locate model crowd/comparisons.csv --next > people.csv",
+    ),
+    Command(
+        name="export",
+        module="export",
+        help="write a model's linear map for vector indexes and linear layers",
+        example="crowdmetric export model --out head.npz",
+    ),
+    Command(
+        name="info",
+        module="info",
+        help="say what a saved model learned, from what and how well",
+        example="crowdmetric info model --json",
+    ),
+    Command(
+        name="reproduce",
+        module="reproduce",
+        help="run the paper's experiments again, beside what a user without an oracle gets",
+        example="crowdmetric reproduce --quick --out reproduction\ncrowdmetric reproduce exp1-logistic-beta1 --runs 30",
+    ),
+)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from argparse import Namespace
 from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from crowdmetric.persist import SavedModel
+if TYPE_CHECKING:  # loading it takes a second, which `crowdmetric --help` would wait for
+    from crowdmetric.persist import SavedModel
 
 __all__ = ["Command", "UsageError", "note", "print_model"]
 
@@ -20,20 +22,23 @@ class Command:
     Attributes
     ----------
     name : str
+    module : str
+        The file in this folder that has its ``add_arguments(parser)`` and ``run(options)``. The latter prints data on
+        standard output, and raises a CrowdmetricError or a UsageError.
     help : str
         One line, for the list of commands and the top of its own help.
     example : str
         A session that works, shown at the end of its help.
-    add_arguments : function of an ArgumentParser
-    run : function of the parsed options
-        Prints data on standard output; raises a CrowdmetricError or a UsageError.
     """
 
     name: str
+    module: str
     help: str
     example: str
-    add_arguments: Callable[[ArgumentParser], None]
-    run: Callable[[Namespace], None]
+
+    def load(self) -> Any:
+        """Return the module of the command, which is imported now."""
+        return import_module(f"crowdmetric.commands.{self.module}")
 
 
 class UsageError(Exception):

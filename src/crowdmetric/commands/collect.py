@@ -14,14 +14,15 @@ from crowdmetric.collect.operations import erase, people_named
 from crowdmetric.collect.rehearsal import rehearse
 from crowdmetric.collect.serving import Links, listen, prepare, serve
 from crowdmetric.collect.sqlite_database import erase_from_copies
-from crowdmetric.commands.base import Command, UsageError, note
+from crowdmetric.commands.base import UsageError, note
 from crowdmetric.errors import DataError
 from crowdmetric.tables import write_batches
 
-__all__ = ["COLLECT"]
+__all__ = ["add_arguments", "run"]
 
 
-def _arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command."""
     add = parser.add_argument
     add(
         "words", metavar="STUDY", nargs="+",
@@ -38,7 +39,8 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--json", action="store_true", help="print one JSON object")
 
 
-def _run(options: Namespace) -> None:
+def run(options: Namespace) -> None:
+    """Run the command."""
     first, *rest = options.words
     if first == "export":
         _export(options, rest)
@@ -145,17 +147,3 @@ def _erase_person(study: Study, name: str) -> int:
         return rows
     finally:
         db.close()
-
-
-COLLECT = Command(
-    name="collect",
-    help="ask the crowd: turn a table of items into a study that people take, and collect their answers",
-    example=(
-        "crowdmetric collect items.csv\n"
-        "crowdmetric collect study --rehearse 200\n"
-        "crowdmetric collect study\n"
-        "crowdmetric collect export study --out answers.parquet"
-    ),
-    add_arguments=_arguments,
-    run=_run,
-)

@@ -1,4 +1,4 @@
-"""crowdmetric design and crowdmetric plan: what to ask whom, and how many people an error takes."""
+"""crowdmetric design: what to ask whom."""
 
 from __future__ import annotations
 
@@ -7,26 +7,30 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from crowdmetric.commands.base import Command, UsageError, note
+from crowdmetric.commands.base import UsageError, note
 from crowdmetric.commands.item_tables import read_labels
-from crowdmetric.design import Questionnaire, design, plan
+from crowdmetric.commands.reading import TABLE, add_categories, add_columns, items_of
+from crowdmetric.design import Questionnaire, design
 from crowdmetric.design.entry import KINDS
 from crowdmetric.design.exchange import CRITERIA
 from crowdmetric.errors import DataError
+from crowdmetric.folders import check_not_input
 from crowdmetric.persist import load_model
 from crowdmetric.progress import show_progress
-from crowdmetric.tables import Items, read_items
+from crowdmetric.tables import Items
 from crowdmetric.users.population import STRUCTURES
 
-__all__ = ["DESIGN", "PLAN"]
+__all__ = ["add_arguments", "run", "shared_arguments", "told_by"]
 
 
-def _shared(parser: ArgumentParser) -> None:
-    """Add what both commands are told."""
+def shared_arguments(parser: ArgumentParser) -> None:
+    """Add what crowdmetric design and crowdmetric plan are both told."""
     add = parser.add_argument
-    add("items", metavar="ITEMS", nargs="?", help="CSV, Parquet, .npy or .npz: one row an item; or give --dimension")
-    add("--dimension", type=int, metavar="D", help="make new items in so many dimensions instead")
-    add("--answers", type=int, default=2, metavar="M", help="answers a person (default: 2)")
+    add("items", metavar="ITEMS", nargs="?", help=f"{TABLE}, .npy or .npz: one row per item; or give --dimension")
+    add_columns(parser)
+    add_categories(parser)
+    add("--dimension", type=int, metavar="D", help="instead of ITEMS: make new items in D dimensions")
+    add("--answers", type=int, default=2, metavar="M", help="answers per person (default: 2)")
     add("--guess", metavar="MODEL", help="a saved model, whose metric is the guess (default: all features alike)")
     add("--doubt", type=float, metavar="X", help="how wrong the guess may be (default: 0.3; without a guess 1)")
     add("--beta", type=float, default=1.0, help="sharpness of the answers (default: 1)")
@@ -35,33 +39,26 @@ def _shared(parser: ArgumentParser) -> None:
     add("--criterion", choices=CRITERIA, help="optimal: mean variance, volume or worst direction (default: A)")
     add("--covariance", choices=STRUCTURES, help="what PopulationMetric will assume of people (default: isotropic)")
     add("--tolerance", type=float, metavar="X", help="matched: how far from parallel (default: 0.2)")
-    add("--reach", type=float, metavar="X", help="how far from people's centre new items may be (default: any)")
-    add("--seed", type=int, default=0, help="of everything random (default: 0)")
+    add("--reach", type=float, metavar="X", help="how far from people's center new items may be (default: any)")
+    add("--seed", type=int, default=0, help="random seed (default: 0)")
     add("--json", action="store_true", help="print one JSON object")
 
 
-def _design_arguments(parser: ArgumentParser) -> None:
-    _shared(parser)
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command."""
+    shared_arguments(parser)
     add = parser.add_argument
-    add("--people", type=int, required=True, metavar="N", help="how many will be asked")
-    add("--kind", choices=KINDS, default="optimal", help="of questions (default: optimal)")
+    add("--people", type=int, required=True, metavar="N", help="number of people who will be asked")
+    add("--kind", choices=KINDS, default="optimal", help="kind of questions (default: optimal)")
     add("--out", required=True, metavar="FILE", help="CSV or Parquet to write: person, question, left, right")
     add("--items-out", metavar="FILE", help="CSV or Parquet to write new items to; goes with --dimension")
 
 
-def _plan_arguments(parser: ArgumentParser) -> None:
-    _shared(parser)
-    add = parser.add_argument
-    add("--error", type=float, default=0.10, metavar="X", help="relative error of the metric wanted (default: 0.10)")
-    add("--shape", action="store_true", help="mean the error after the best rescaling")
-    add("--kind", choices=KINDS, action="append", help="of questions; may be repeated (default: optimal and random)")
-
-
-def _options(options: Namespace, kinds: list[str]) -> tuple[Items | None, dict[str, Any]]:
+def told_by(options: Namespace, kinds: list[str]) -> tuple[Items | None, dict[str, Any]]:
     """Return the items and what the library is told."""
     if (options.items is None) == (options.dimension is None):
         raise UsageError("give either ITEMS, to ask about them, or --dimension, to make items for the purpose")
-    items = None if options.items is None else read_items(options.items)
+    items = None if options.items is None else items_of(options)
     told: dict[str, Any] = {
         name: getattr(options, name)
         for name in ("dimension", "doubt", "rank", "criterion", "covariance", "tolerance", "reach", "beta", "seed")
@@ -71,7 +68,7 @@ def _options(options: Namespace, kinds: list[str]) -> tuple[Items | None, dict[s
         told["metric"] = _guess(options, items)
     if options.labels is not None:
         if items is None or "within" not in kinds:
-            raise UsageError("--labels says which subspace an item lies in; it has a use with --kind within only")
+            raise UsageError("--labels says which subspace an item lies in; it is only used with --kind within")
         told["subspaces"] = read_labels(options, items)
     elif "within" in kinds:
         told["subspaces"] = "discover"
@@ -86,10 +83,13 @@ def _guess(options: Namespace, items: Items | None) -> Any:
     return metric
 
 
-def _design(options: Namespace) -> None:
+def run(options: Namespace) -> None:
+    """Run the command."""
     if (options.items_out is None) != (options.dimension is None):
         raise UsageError("--dimension makes new items, which go to --items-out; give both or neither")
-    items, told = _options(options, [options.kind])
+    for out in (options.out, options.items_out):
+        check_not_input(out, options.items, options.labels)
+    items, told = told_by(options, [options.kind])
     with show_progress("Choosing questions", quiet=options.quiet):
         ask = design(
             None if items is None else items.features, people=options.people, answers=options.answers,
@@ -109,34 +109,3 @@ def _write(options: Namespace, ask: Questionnaire) -> list[str]:
         return [str(Path(options.out))]
     ask.write_items(options.items_out)
     return [str(Path(options.out)), str(Path(options.items_out))]
-
-
-def _plan(options: Namespace) -> None:
-    kinds = options.kind or ["optimal", "random"]
-    items, told = _options(options, kinds)
-    with show_progress("Planning", quiet=options.quiet):
-        found = plan(
-            None if items is None else items.features, target=options.error, answers=options.answers,
-            kinds=tuple(dict.fromkeys(kinds)), shape=options.shape, **told,
-        )  # fmt: skip
-    if options.json:
-        print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
-    else:
-        print(found.summary())
-
-
-DESIGN = Command(
-    name="design",
-    help="choose what to ask whom, and say how well the metric will then be known",
-    example="crowdmetric design items.csv --people 2000 --answers 2 --kind optimal --out questionnaire.csv",
-    add_arguments=_design_arguments,
-    run=_design,
-)
-
-PLAN = Command(
-    name="plan",
-    help="say how many people it takes to learn the metric to an error, before anyone is asked",
-    example="crowdmetric plan items.csv --answers 2 --error 0.10",
-    add_arguments=_plan_arguments,
-    run=_plan,
-)

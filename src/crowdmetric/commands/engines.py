@@ -21,8 +21,8 @@ ENGINES = ("local", "torch", "dask")
 def open_engine(options: Namespace) -> Iterator[Any]:
     """Yield the engine asked for, None where none was; a cluster that was started for it ends with the body.
 
-    ``local`` is threads of this machine, ``torch`` PyTorch on the graphics card if there is one, ``torch:DEVICE`` on
-    that device, ``dask`` a process a job on this machine, ``dask:ADDRESS`` the cluster of a scheduler.
+    ``local`` is threads of this machine, ``torch`` PyTorch on the GPU if there is one, ``torch:DEVICE`` on
+    that device, ``dask`` one process per job on this machine, ``dask:ADDRESS`` the cluster of a scheduler.
     """
     if options.engine is None:
         yield None
@@ -31,7 +31,7 @@ def open_engine(options: Namespace) -> Iterator[Any]:
     if kind not in ENGINES or (kind == "local" and place):
         raise UsageError(f"--engine {options.engine} is unknown; use local, torch, torch:DEVICE, dask or dask:ADDRESS")
     if options.jobs is not None and (kind == "torch" or place):
-        raise UsageError(f"--jobs has no use with --engine {options.engine}, which has its own; leave it out")
+        raise UsageError(f"--jobs has no use with --engine {options.engine}, which has its own workers; leave it out")
     if kind == "local":
         yield LocalEngine(options.jobs)
     elif kind == "torch":

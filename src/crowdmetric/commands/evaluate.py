@@ -7,27 +7,30 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from crowdmetric.commands.base import Command, UsageError, note
+from crowdmetric.commands.base import UsageError, note
 from crowdmetric.commands.item_tables import read_labels
+from crowdmetric.commands.preparing import add_preparation, check_preparation, prepared
+from crowdmetric.commands.reading import TABLE, add_categories, add_columns, answers_of, holds_judgements, items_of
 from crowdmetric.commands.scans import scan_answers
-from crowdmetric.commands.similarity import evaluate_judgements, holds_judgements
+from crowdmetric.commands.similarity import evaluate_judgements
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import MissingExtraError
 from crowdmetric.evaluate import MODELS, SPLITS, Evaluation, evaluate, plan_evaluation
-from crowdmetric.folders import check_target, new_folder
+from crowdmetric.folders import check_target, new_folder, write_file
 from crowdmetric.plots import save_figure
 from crowdmetric.progress import show_progress
-from crowdmetric.tables import ComparisonScan, read_items
+from crowdmetric.tables import ComparisonScan
 
-__all__ = ["EVALUATE"]
+__all__ = ["add_arguments", "run"]
 
 FILES = ("evaluation.csv", "evaluation.json", "evaluation.png")
 
 
-def _arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command."""
     add = parser.add_argument
-    add("items", metavar="ITEMS", help="CSV, Parquet, .npy or .npz: one row per item")
-    add("comparisons", metavar="COMPARISONS", help="CSV or Parquet: who compared what, and the answers")
+    add("items", metavar="ITEMS", help=f"{TABLE}, .npy or .npz: one row per item")
+    add("comparisons", metavar="COMPARISONS", help=f"{TABLE}: who compared what, and the answers")
     add("--split", action="append", choices=SPLITS, help="what to hide; may be repeated (default: all three in turn)")
     add(
         "--models",
@@ -35,11 +38,14 @@ def _arguments(parser: ArgumentParser) -> None:
         help=f"separated by commas, of {', '.join(MODELS)} (default: all but stitched, symmetric-items)",
     )
     add("--labels", metavar="FILE", help="CSV or Parquet: item_id, subspace; adds the model 'stitched'")
+    add_preparation(parser)
+    add_columns(parser)
+    add_categories(parser)
     add("--train-answers", type=int, metavar="N", help="answers per person to learn from (default: all not hidden)")
     add("--given", type=int, default=0, metavar="N", help="answers known of a new person (default: 0)")
     add("--both-new", action="store_true", help="new items: ask about two unseen items only")
-    add("--repeats", type=int, default=3, metavar="N", help="how often to hide something else (default: 3)")
-    add("--seed", type=int, default=0, help="of what is hidden (default: 0)")
+    add("--repeats", type=int, default=3, metavar="N", help="number of times to hide other answers (default: 3)")
+    add("--seed", type=int, default=0, help="random seed of what is hidden (default: 0)")
     add("--jobs", type=int, metavar="N", help="processes (default: one per core)")
     add("--memory", metavar="SIZE", help="leave answers on disk, draw some people and stay within SIZE, such as 2GB")
     add(
@@ -53,8 +59,10 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--json", action="store_true", help="print one JSON object instead of a summary")
 
 
-def _run(options: Namespace) -> None:
-    if options.memory is None and holds_judgements(options.comparisons):
+def run(options: Namespace) -> None:
+    """Run the command."""
+    check_preparation(options)
+    if options.memory is None and holds_judgements(options):
         evaluate_judgements(options)
         return
     models = None if options.models is None else [name.strip() for name in options.models.split(",") if name.strip()]
@@ -66,18 +74,19 @@ def _run(options: Namespace) -> None:
         raise UsageError("--people says how many to draw where --memory leaves answers on disk; give both or neither")
     if options.out is not None:
         check_target(options.out, options.overwrite, _is_evaluation)
-    items = read_items(options.items)
+    items = items_of(options)
+    features, _, _ = prepared(options, items)
     comparisons: Comparisons | ComparisonScan
     if options.memory is None:
-        comparisons = Comparisons.read(options.comparisons, items=items)
+        comparisons = answers_of(options, items)
     else:
         comparisons = scan_answers(options, items)
         limits = {"people": options.people, "memory": options.memory, "jobs": options.jobs}
-        note(options, plan_evaluation(items.features, comparisons, **limits).sentence)
+        note(options, plan_evaluation(features, comparisons, **limits).sentence)
     labels: Any = None if options.labels is None else read_labels(options, items)
     with show_progress("Evaluating", quiet=options.quiet) as say:
         found = evaluate(
-            items.features, comparisons, models, splits=options.split or tuple(SPLITS),
+            features, comparisons, models, splits=options.split or tuple(SPLITS),
             train_answers=options.train_answers, given=options.given, repeats=options.repeats, seed=options.seed,
             subspaces=labels, both_new=options.both_new, jobs=options.jobs, after_fit=say, people=options.people,
             memory=options.memory,
@@ -95,19 +104,10 @@ def _write(options: Namespace, found: Evaluation) -> None:
     with new_folder(options.out, options.overwrite, _is_evaluation) as folder:
         found.to_csv(folder / "evaluation.csv")
         text = json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False, indent=1)
-        (folder / "evaluation.json").write_text(text + "\n", encoding="utf-8")
+        write_file(folder / "evaluation.json", text + "\n")
         try:
             save_figure(found.plot(), folder / "evaluation.png")
         except MissingExtraError as error:
             note(options, f"no picture: {error}")
         written = sorted(file.name for file in folder.iterdir())
     note(options, f"wrote {', '.join(written)} to {options.out}")
-
-
-EVALUATE = Command(
-    name="evaluate",
-    help="compare models by how well they predict hidden answers, beside simple baselines",
-    example="crowdmetric evaluate crowd/items.csv crowd/comparisons.csv --split pairs --repeats 1",
-    add_arguments=_arguments,
-    run=_run,
-)

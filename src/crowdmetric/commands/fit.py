@@ -7,58 +7,63 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from crowdmetric.commands.base import Command, note, print_model
+from crowdmetric.commands.base import note, print_model
 from crowdmetric.commands.engines import open_engine
-from crowdmetric.commands.fit_choice import choose_estimator, choose_law, population_or, suggest_matched
-from crowdmetric.commands.fit_findings import diagnosed, evaluated, saved_as
-from crowdmetric.commands.fit_options import ESTIMATORS, add_arguments, parameters_of, preprocessing_of, ridge_of
+from crowdmetric.commands.fit_choice import (
+    choose_directions,
+    choose_estimator,
+    choose_law,
+    population_or,
+    suggest_matched,
+)
+from crowdmetric.commands.fit_findings import diagnosed, evaluated, saved_as, suggest_tastes
+from crowdmetric.commands.fit_options import ESTIMATORS, add_arguments, parameters_of, ridge_of
 from crowdmetric.commands.item_tables import read_labels, read_names
-from crowdmetric.commands.similarity import fit_similarity, holds_judgements
+from crowdmetric.commands.preparing import check_preparation, prepared
+from crowdmetric.commands.reading import answers_of, holds_judgements, items_of
+from crowdmetric.commands.similarity import fit_similarity
 from crowdmetric.commands.streamed import fit_streamed, fit_telling
-from crowdmetric.comparisons import Comparisons
 from crowdmetric.folders import check_target
 from crowdmetric.persist import REPORT, is_model, save_model
-from crowdmetric.preprocess import ItemMap
 from crowdmetric.progress import show_progress
 from crowdmetric.report import report_page
-from crowdmetric.tables import Items, read_items
 
-__all__ = ["FIT"]
+__all__ = ["add_arguments", "run"]
 
 
-def _run(options: Namespace) -> None:
-    if holds_judgements(options.comparisons):
+def run(options: Namespace) -> None:
+    """Run the command."""
+    if holds_judgements(options):
         fit_similarity(options)
         return
     options.ridge = ridge_of(options.ridge)
+    check_preparation(options)
     name, reason = choose_estimator(options)
     parameters = parameters_of(options, name)
-    preprocessing = preprocessing_of(options)
     check_target(options.out, options.overwrite, is_model)
     with open_engine(options) as engine:
         if engine is not None:
             parameters["engine"] = engine
             parameters.pop("jobs", None)  # the engine has them
-        _fit(options, name, reason, parameters, preprocessing)
+        _fit(options, name, reason, parameters)
 
 
-def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any], preprocessing: ItemMap | None) -> None:
-    items = read_items(options.items)
-    if options.memory is not None:
-        streaming: Any = ESTIMATORS[name](_prepared(options, items, preprocessing)[0], **parameters)
+def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any]) -> None:
+    items = items_of(options)
+    comparisons = None if options.memory is not None else answers_of(options, items)
+    if comparisons is not None:
+        choose_directions(options, name, items.features.shape, len(comparisons))
+    features, names, preprocessing = prepared(options, items)
+    if comparisons is None:
+        streaming: Any = ESTIMATORS[name](features, **parameters)
         note(options, f"using {ESTIMATORS[name].__name__}, {reason}")
         fit_streamed(options, streaming, items, preprocessing)
         return
-    comparisons = Comparisons.read(options.comparisons, items=items)
     if options.labels is not None:
         parameters["subspaces"] = read_labels(options, items)
     elif options.discover:
         parameters["subspaces"] = "discover"
     item_names = read_names(options, items)
-    features, names = _prepared(options, items, preprocessing)
     if options.estimator is None and name == "population":
         name, reason = population_or(name, reason, options, features.shape[1], comparisons)
     diagnosis = diagnosed(options, features, names, items, comparisons)
@@ -72,8 +77,12 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any],
         parameters, why = choose_law(options, features, comparisons, parameters, evaluation)
         reasons += why
     if evaluation is not None:
-        saved = saved_as(parameters)
+        saved = saved_as(name, parameters)
         evaluation = evaluation.of_saved(saved if saved in evaluation.models else None)
+        tastes = suggest_tastes(evaluation)
+        if tastes:
+            note(options, tastes)
+            reasons.append(tastes)
     estimator = ESTIMATORS[name](features, **parameters)
     with show_progress("Learning the metric", quiet=options.quiet) as say:
         fit_telling(estimator, comparisons, say)
@@ -98,22 +107,3 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any],
     print_model(options, model, options.out)
     if not options.no_report:
         note(options, f"what was learned, in words and pictures: {Path(options.out) / REPORT}")
-
-
-def _prepared(options: Namespace, items: Items, preprocessing: ItemMap | None) -> tuple[NDArray[np.float64], list[str]]:
-    """Return the features that are learned from, and their names."""
-    if preprocessing is None:
-        return items.features, items.feature_names
-    features = preprocessing.fit_transform(items.features)
-    note(options, f"items: {preprocessing.summary()}")
-    reduced = preprocessing.components is not None or preprocessing.whiten
-    return features, [f"direction {j + 1}" for j in range(features.shape[1])] if reduced else items.feature_names
-
-
-FIT = Command(
-    name="fit",
-    help="learn the metric that a crowd's answers reveal, and save it",
-    example="crowdmetric fit crowd/items.csv crowd/comparisons.csv --labels crowd/labels.csv --out model",
-    add_arguments=add_arguments,
-    run=_run,
-)

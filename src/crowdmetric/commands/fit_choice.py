@@ -25,12 +25,14 @@ from crowdmetric.identifiability import Diagnosis
 from crowdmetric.progress import show_progress
 from crowdmetric.symmetric import degrees_of_freedom
 
-__all__ = ["choose_estimator", "choose_law", "population_or", "suggest_matched"]
+__all__ = ["choose_directions", "choose_estimator", "choose_law", "population_or", "suggest_matched"]
 
 # Fewer people than this are no population.
 FEWEST_PEOPLE = 5
-# More features than this are not learnt from without being asked to: a metric of them has thousands of parameters.
+# More features than this are not learned from without being asked to: a metric of them has thousands of parameters.
 MOST_FEATURES = 100
+# Principal directions kept of more features than that, at most, and answers for each parameter of their metric.
+MOST_DIRECTIONS, ANSWERS_A_PARAMETER = 20, 20
 # Where at least so many people were asked parallel questions, they were asked on purpose.
 MATCHED = 0.5
 
@@ -52,6 +54,25 @@ def choose_estimator(options: Namespace) -> tuple[str, str]:
         if not refused_by(options, name):
             return name, f"because {' and '.join(wanted)} {'is' if len(wanted) == 1 else 'are'} of use there"
     return "population", ""
+
+
+def choose_directions(options: Namespace, name: str, shape: tuple[int, ...], n_answers: int) -> None:
+    """Set --pca for a population of more than 100 features, where the options leave it open, and say so.
+
+    k directions, at most 20, have a metric of k(k+1)/2 parameters: the largest k with 20 answers for each of them.
+    """
+    N, d = shape
+    open_ = options.estimator is None and options.pca is None and options.rank is None and not options.whiten
+    if name != "population" or d <= MOST_FEATURES or not open_:
+        return
+    fitting = [k for k in range(2, MOST_DIRECTIONS + 1) if degrees_of_freedom(k) * ANSWERS_A_PARAMETER <= n_answers]
+    options.pca = str(min(max(fitting, default=2), N))
+    note(
+        options,
+        f"items have {d} features, too many for a metric unless it is asked for: {options.pca} principal directions "
+        f"are kept, at most {MOST_DIRECTIONS} and {ANSWERS_A_PARAMETER} answers for each parameter of a "
+        "metric (--pca keeps another number, --rank keeps all features)",
+    )
 
 
 def population_or(name: str, reason: str, options: Namespace, d: int, answers: Comparisons) -> tuple[str, str]:

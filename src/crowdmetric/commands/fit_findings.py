@@ -13,12 +13,14 @@ from crowdmetric.commands.base import note
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation, evaluate
+from crowdmetric.evaluate.splits import TITLES
 from crowdmetric.identifiability import Diagnosis, diagnose
 from crowdmetric.progress import show_progress
+from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import Items
 from crowdmetric.users.item_effects import MOST_ITEMS
 
-__all__ = ["diagnosed", "evaluated", "saved_as"]
+__all__ = ["diagnosed", "evaluated", "saved_as", "suggest_tastes"]
 
 # More features than this take longer to diagnose than to learn from.
 MOST_DIAGNOSED = 60
@@ -26,6 +28,12 @@ MOST_DIAGNOSED = 60
 EVALUATED = ("bradley-terry", "linear", "quadratic", "identity", "population", "population-free", "symmetric")
 MOST_EVALUATED = 2_000
 WITH_ROUND_PEOPLE = "population-items-isotropic"
+# Tastes that bend are evaluated for at most so many answers; nats per answer that they must gain to be mentioned.
+SMOOTH, MOST_SMOOTH, WORTH_SAYING = "smooth", 10_000, 0.005
+# Answers times the square of a metric's parameters, what a pass of a fit costs, beyond which laws with a free
+# covariance are left out: they have twice the parameters, and take most of the time.
+MOST_WORK = 300_000_000
+WITH_FREE_PEOPLE = ("population-free", "symmetric", "population-items", "symmetric-items")
 
 
 def diagnosed(
@@ -51,7 +59,7 @@ def evaluated(
 ) -> Evaluation | None:
     """Return how well models predict hidden answers of at most 2,000 of the people; None where that is not asked.
 
-    Among them are all laws of people and items that may be chosen.
+    Among them are all laws of people and items that may be chosen, but for free covariances of many features.
     """
     if options.no_report or options.no_evaluate or not answers.is_binary:
         return None
@@ -68,6 +76,15 @@ def evaluated(
     names = [*EVALUATED, *(["stitched"] if labels is not None else [])]
     if len(features) <= MOST_ITEMS:
         names += ["linear-items", WITH_ROUND_PEOPLE, "population-items", "symmetric-items"]
+        names += [SMOOTH] if len(some) <= MOST_SMOOTH or options.estimator == "taste" else []
+    p = degrees_of_freedom(features.shape[1])
+    if len(some) * p**2 > MOST_WORK:
+        names = [name for name in names if name not in WITH_FREE_PEOPLE]
+        note(
+            options,
+            f"metrics have {p:,} parameters: laws with a free covariance were not compared on hidden answers, which "
+            "would take most of the time; crowdmetric evaluate does, and --covariance free asks for one",
+        )
     try:
         with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
             return evaluate(features, some, names, repeats=1, subspaces=labels, after_fit=say)
@@ -76,12 +93,34 @@ def evaluated(
         return None
 
 
-def saved_as(parameters: Mapping[str, Any]) -> str | None:
+def suggest_tastes(evaluation: Evaluation) -> str:
+    """Return that tastes that bend predict clearly better than the saved model, if they do, and for which questions."""
+    saved = evaluation.saved
+    if saved in (None, SMOOTH) or SMOOTH not in evaluation.models:
+        return ""
+    gains = {split: evaluation.difference(split, SMOOTH, str(saved)) for split in evaluation.splits}
+    clear = [
+        f"{TITLES[split].lower()} (+{gain.mean:.3f} ± {gain.error:.3f} nats per answer)"
+        for split, gain in gains.items()
+        if gain.is_clear and gain.mean > WORTH_SAYING
+    ]
+    if not clear:
+        return ""
+    return (
+        "tastes that bend (TasteMetric, 'smooth' in the table) predict hidden answers better than this model for "
+        f"{' and '.join(clear)}: people here may have tastes rather than ideal points; compare "
+        "--estimator taste (pairs made from ratings never contradict each other, which favors it: docs/smooth.md)"
+    )
+
+
+def saved_as(name: str, parameters: Mapping[str, Any]) -> str | None:
     """Return the name of the evaluated model that an estimator with these parameters is; None: none of them.
 
     Evaluated are populations of full rank under the logistic loss with ridges from the evidence, and stitched metrics
     where subspaces are given as labels.
     """
+    if name == "taste":
+        return SMOOTH if parameters.get("structure", "auto") == "auto" else None
     subspaces = parameters.get("subspaces")
     if subspaces is not None:
         return None if isinstance(subspaces, str) else "stitched"

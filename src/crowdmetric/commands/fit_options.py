@@ -7,26 +7,28 @@ from typing import Any
 
 from crowdmetric.choice import QUESTIONS
 from crowdmetric.commands.base import UsageError
-from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric
+from crowdmetric.commands.preparing import add_preparation
+from crowdmetric.commands.reading import TABLE, add_categories, add_columns
+from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric, TasteMetric
 from crowdmetric.estimators.matched import CONSTRAINTS
 from crowdmetric.estimators.population import INTEGRATIONS
 from crowdmetric.losses import LOSSES, get_loss
 from crowdmetric.persist import REPORT
-from crowdmetric.preprocess import ItemMap
 from crowdmetric.similarity.likelihood import LINKS
 from crowdmetric.similarity.structures import STRUCTURES as STRUCTURES_OF_A_METRIC
 from crowdmetric.solvers.bounds import BOUNDS
 from crowdmetric.stitch import METHODS
 from crowdmetric.users.population import STRUCTURES
 
-__all__ = ["ESTIMATORS", "add_arguments", "parameters_of", "preprocessing_of", "refused_by", "ridge_of"]
+__all__ = ["ESTIMATORS", "add_arguments", "parameters_of", "refused_by", "ridge_of"]
 
-Estimator = PopulationMetric | IdealPointMetric | MatchedMetric | StitchedMetric
+Estimator = PopulationMetric | IdealPointMetric | MatchedMetric | StitchedMetric | TasteMetric
 ESTIMATORS: dict[str, type[Estimator]] = {
     "population": PopulationMetric,
     "ideal": IdealPointMetric,
     "matched": MatchedMetric,
     "stitched": StitchedMetric,
+    "taste": TasteMetric,
 }
 # Options that are passed on where they are given, and what the estimators call them.
 PASSED = {
@@ -53,7 +55,7 @@ PASSED = {
     "memory": "memory",
     "checkpoint": "checkpoint",
     "seed": "random_state",
-    # of similarity judgements; the other estimators refuse them
+    # of tastes and of similarity judgements; the other estimators refuse them
     "structure": "structure",
     "link": "link",
     "lapse": "lapse",
@@ -64,8 +66,8 @@ PASSED = {
 def add_arguments(parser: ArgumentParser) -> None:
     """Add every option of the command; None is what the user left open."""
     add = parser.add_argument
-    add("items", metavar="ITEMS", help="CSV, Parquet, .npy or .npz: an id column (optional) and features")
-    add("comparisons", metavar="COMPARISONS", help="CSV or Parquet: user, left, right and choice, or similar")
+    add("items", metavar="ITEMS", help=f"{TABLE}, .npy or .npz: an id column (optional) and features")
+    add("comparisons", metavar="COMPARISONS", help=f"{TABLE}: user, left, right and choice, or similar")
     add("--out", required=True, metavar="MODEL", help="folder to make")
     add("--overwrite", action="store_true", help="replace an older model")
     add("--no-report", action="store_true", help=f"do not write {REPORT} into the folder")
@@ -102,9 +104,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--subspaces", type=int, metavar="N", help="how many to discover (default: chosen from the items)")
     add("--rank", type=int, metavar="R", help="of the subspaces (default: from the items), or of a population's metric")
     add("--affine", action="store_true", default=None, help="subspaces need not pass through the origin")
-    add("--standardise", action="store_true", help="divide every feature by its standard deviation first")
-    add("--pca", metavar="K", help="keep K principal directions first, or a share of the variance such as 0.95")
-    add("--whiten", action="store_true", help="give the principal directions variance 1 first")
+    add_preparation(parser)
+    add_columns(parser)
+    add_categories(parser)
     add("--stitch", choices=METHODS, help="how subspace metrics become one (default: huber)")
     add("--loss", choices=LOSSES, help="default: logistic")
     add("--beta", type=float, help="sharpness of the answers (default: 1)")
@@ -183,18 +185,3 @@ def parameters_of(options: Namespace, name: str) -> dict[str, Any]:
             else f"--labels and --discover have no use with --estimator {name}; leave them out"
         )
     return {PASSED[option]: value for option, value in given.items()}
-
-
-def preprocessing_of(options: Namespace) -> ItemMap | None:
-    """Return what is to be done to items first; None for nothing."""
-    if not (options.standardise or options.whiten or options.pca is not None):
-        return None
-    components: int | float | None = None
-    if options.pca is not None:
-        try:
-            components = float(options.pca) if "." in options.pca else int(options.pca)
-        except ValueError:
-            raise UsageError(
-                f"--pca {options.pca} is neither a number of directions nor a share of the variance"
-            ) from None
-    return ItemMap(standardise=options.standardise, components=components, whiten=options.whiten)

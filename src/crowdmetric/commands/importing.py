@@ -6,29 +6,30 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import Any
 
-from crowdmetric.commands.base import Command, UsageError, note
+from crowdmetric.commands.base import UsageError, note
 from crowdmetric.datasets import Dataset, load_jester, load_movielens, load_sushi
 from crowdmetric.datasets.dataset import FORMATS, check_folder
 from crowdmetric.datasets.sushi import ANSWERS
 from crowdmetric.progress import show_progress
 
-__all__ = ["IMPORT"]
+__all__ = ["add_arguments", "run"]
 
 LOADERS: dict[str, Callable[..., Dataset]] = {
     "sushi": load_sushi,
     "movielens": load_movielens,
     "jester": load_jester,
 }
-# Options that one data set has and the others have not.
+# Options that only one data set has.
 OWN = {"answers": "sushi", "groups": "sushi", "components": "jester"}
 
 
-def _arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command."""
     add = parser.add_argument
     add("name", choices=LOADERS, metavar="NAME", help=f"which data set: {', '.join(LOADERS)}")
     add("path", metavar="PATH", help="the folder or zip file as it was distributed; nothing is downloaded")
     add("--out", required=True, metavar="DIR", help="folder to make")
-    add("--pairs", default="20", metavar="N", help="comparisons a person to keep, or 'all' (default: 20)")
+    add("--pairs", default="20", metavar="N", help="comparisons per person to keep, or 'all' (default: 20)")
     add("--people", type=int, metavar="N", help="people to keep (default: everybody)")
     add("--gap", type=float, default=0.0, metavar="X", help="how far apart two ratings must be (default: 0, at all)")
     add("--features", metavar="FILE", help="your own (CSV, Parquet, .npz: item_id, …); movielens: or genres, genome")
@@ -36,12 +37,13 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--groups", action="store_true", default=None, help="sushi: also the twelve groups as features")
     add("--components", type=int, metavar="K", help="jester: directions to keep of the jokes' words (default: 16)")
     add("--numbers", action="store_true", help="name items by the numbers of the data set, not by their names")
-    add("--seed", type=int, default=0, help="of which comparisons and people are kept (default: 0)")
-    add("--format", choices=FORMATS, default="csv", help="of the tables (default: csv)")
+    add("--seed", type=int, default=0, help="random seed of which comparisons and people are kept (default: 0)")
+    add("--format", choices=FORMATS, default="csv", help="format of the tables (default: csv)")
     add("--overwrite", action="store_true", help="replace an older import")
 
 
-def _run(options: Namespace) -> None:
+def run(options: Namespace) -> None:
+    """Run the command."""
     told = _told(options)
     check_folder(options.out, options.overwrite)
     with show_progress("Reading", quiet=options.quiet):
@@ -68,12 +70,3 @@ def _told(options: Namespace) -> dict[str, Any]:
             raise UsageError(f"--{option} has no use with {options.name}, only with {name}; leave it out")
         told[option] = getattr(options, option)
     return told
-
-
-IMPORT = Command(
-    name="import",
-    help="turn Sushi, MovieLens or Jester as they are distributed into tables that fit reads",
-    example="crowdmetric import movielens ml-latest-small.zip --out films",
-    add_arguments=_arguments,
-    run=_run,
-)

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from crowdmetric.commands.base import Command, print_model
+from crowdmetric.commands.base import print_model
 from crowdmetric.persist import load_model
 
-__all__ = ["INFO"]
+__all__ = ["add_arguments", "run"]
 
 
-def _arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command."""
     parser.add_argument("model", metavar="MODEL", help="a folder written by crowdmetric fit")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
-def _run(options: Namespace) -> None:
+def run(options: Namespace) -> None:
+    """Run the command."""
     print_model(options, load_model(options.model), options.model)
-
-
-INFO = Command(
-    name="info",
-    help="say what a saved model learnt, from what and how well",
-    example="crowdmetric info model --json",
-    add_arguments=_arguments,
-    run=_run,
-)

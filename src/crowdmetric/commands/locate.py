@@ -2,54 +2,57 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdmetric.commands.aligned import NAMES, align
-from crowdmetric.commands.base import Command
+from crowdmetric.commands.reading import TABLE, add_columns, columns_of
+from crowdmetric.commands.writing import add_writing, write_table
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import ModelFileError
+from crowdmetric.folders import check_not_input
 from crowdmetric.locate import Located, locate
 from crowdmetric.persist import SavedModel, load_model
-from crowdmetric.tables import Column, Columns, canonical_columns, read_columns, write_columns, write_csv
+from crowdmetric.tables import Column, Columns, canonical_columns
 
-__all__ = ["LOCATE"]
+__all__ = ["add_arguments", "run"]
+
+Array = NDArray[np.float64]
 
 
-def _arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command."""
     add = parser.add_argument
     add("model", metavar="MODEL", help="a folder written by crowdmetric fit, of a PopulationMetric")
-    add("comparisons", metavar="COMPARISONS", help="CSV or Parquet: all answers of the people to locate, old or new")
+    add("comparisons", metavar="COMPARISONS", help=f"{TABLE}: all answers of the people to locate, old or new")
     add("--top", type=int, default=3, metavar="N", help="how many of the items each person likes best (default: 3)")
     add("--next", action="store_true", help="add the question that would tell most about each person")
-    add("--out", metavar="FILE", help="CSV or Parquet to write (default: CSV on standard output)")
+    add_columns(parser)
+    add_writing(parser)
 
 
-def _run(options: Namespace) -> None:
+def run(options: Namespace) -> None:
+    """Run the command."""
+    check_not_input(options.out, options.comparisons)
     model = load_model(options.model)
     if model.items is None:
         raise ModelFileError(f"{options.model} was saved without items; fit it to a catalogue of items")
-    table = canonical_columns(read_columns(options.comparisons), NAMES)
+    table = canonical_columns(columns_of(options), NAMES)
     ids, _ = align(table, model)
     people = locate(model.estimator(), Comparisons.from_table(table, item_ids=ids))
     rows = _rows(people, model, ids, min(options.top, len(ids)), options.next)
-    if options.out is None:
-        write_csv(rows, sys.stdout)
-    else:
-        write_columns(rows, options.out)
+    write_table(options, rows)
 
 
 def _rows(people: Located, model: SavedModel, ids: Column, top: int, ask: bool) -> Columns:
-    """Return a row a person: ideal point and its standard deviation by feature, best items, next question."""
+    """Return one row per person: ideal point and its standard deviation by feature, best items, next question."""
     spread = np.sqrt(np.maximum(np.diagonal(people.covariance, axis1=1, axis2=2), 0.0))
     rows: Columns = {"user": people.users}
-    # after preprocessing people stand among coordinates, not features
-    d = people.mean.shape[1]
-    names = model.feature_names if model.preprocessing is None else [f"coordinate{j}" for j in range(d)]
+    names, mean, spread = _in_units_of_items(model, people.mean, spread)
     for j, name in enumerate(names):
-        rows[f"ideal_{name}"], rows[f"spread_{name}"] = people.mean[:, j], spread[:, j]
+        rows[f"ideal_{name}"], rows[f"spread_{name}"] = mean[:, j], spread[:, j]
     for place, best in enumerate(people.rank_items(top=top).T, start=1):
         rows[f"best_{place}"] = ids[best]
     if ask:
@@ -59,10 +62,16 @@ def _rows(people: Located, model: SavedModel, ids: Column, top: int, ask: bool) 
     return rows
 
 
-LOCATE = Command(
-    name="locate",
-    help="say where people stand, what they like best and what to ask them next",
-    example="crowdmetric locate model crowd/comparisons.csv --next > people.csv",
-    add_arguments=_arguments,
-    run=_run,
-)
+def _in_units_of_items(model: SavedModel, mean: Array, spread: Array) -> tuple[list[str], Array, Array]:
+    """Return names, ideal points and their standard deviations (K, d), in the units of the items where they have them.
+
+    Standardizing divides each feature, ``z = (x − μ) / s``, and is undone. Directions of a PCA are not features: people
+    then stand among coordinates.
+    """
+    done = model.preprocessing
+    if done is None:
+        return model.feature_names, mean, spread
+    if done.components is not None or done.whiten:
+        return [f"coordinate{j}" for j in range(mean.shape[1])], mean, spread
+    scale = 1.0 / np.diagonal(done.matrix_)
+    return model.feature_names, mean * scale + done.mean_, spread * scale

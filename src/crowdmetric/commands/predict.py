@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from argparse import ArgumentParser, Namespace
 
 import numpy as np
 
 from crowdmetric.commands.aligned import NAMES, align
-from crowdmetric.commands.base import Command, note
-from crowdmetric.commands.similarity import holds_judgements, predict_similarity
+from crowdmetric.commands.base import note
+from crowdmetric.commands.reading import TABLE, add_columns, columns_of, holds_judgements
+from crowdmetric.commands.similarity import predict_similarity
+from crowdmetric.commands.writing import add_writing, write_table
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError, DroppedRowsWarning, ModelFileError
 from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.folders import check_not_input
 from crowdmetric.persist import load_model
-from crowdmetric.tables import Column, Columns, canonical_columns, read_columns, write_columns, write_csv
+from crowdmetric.tables import Column, Columns, canonical_columns
 
-__all__ = ["PREDICT"]
+__all__ = ["add_arguments", "run"]
 
 
-def _arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command."""
     add = parser.add_argument
     add("model", metavar="MODEL", help="a folder written by crowdmetric fit")
-    add("comparisons", metavar="COMPARISONS", help="CSV or Parquet: user, left, right; answers are optional")
-    add("--out", metavar="FILE", help="CSV or Parquet to write (default: CSV on standard output)")
+    add("comparisons", metavar="COMPARISONS", help=f"{TABLE}: user, left, right; answers are optional")
+    add_columns(parser)
+    add_writing(parser)
 
 
-def _run(options: Namespace) -> None:
+def run(options: Namespace) -> None:
+    """Run the command."""
+    check_not_input(options.out, options.comparisons)
     model = load_model(options.model)
     if model.items is None:
         raise ModelFileError(f"{options.model} was saved without items; fit it to a catalogue of items")
-    if holds_judgements(options.comparisons):
+    if holds_judgements(options):
         predict_similarity(options, model)
         return
     estimator = model.estimator()
-    table = canonical_columns(read_columns(options.comparisons), NAMES)
+    table = canonical_columns(columns_of(options), NAMES)
     known_items, known_users = align(table, model)
     estimator.users_ = known_users
     questions = Comparisons.from_table(
@@ -44,10 +50,7 @@ def _run(options: Namespace) -> None:
     )
     _note_strangers(options, questions, known_users)
     predictions = _predict(options, estimator, questions)
-    if options.out is None:
-        write_csv(predictions, sys.stdout)
-    else:
-        write_columns(predictions, options.out)
+    write_table(options, predictions)
     _note_accuracy(options, estimator, table, known_items)
 
 
@@ -59,7 +62,7 @@ def _note_strangers(options: Namespace, questions: Comparisons, known: Column) -
 
 
 def _predict(options: Namespace, estimator: CrowdMetric, questions: Comparisons) -> Columns:
-    """Return user, left, right, psi, choice and the probability of left, a row a question."""
+    """Return user, left, right, psi, choice and the probability that left is preferred, one row per question."""
     psi = estimator.decision_function(questions)
     try:
         left = estimator.predict_proba(questions)[:, 0]
@@ -70,7 +73,7 @@ def _predict(options: Namespace, estimator: CrowdMetric, questions: Comparisons)
     return {name: columns[name] for name in NAMES} | {
         "psi": psi,
         "choice": np.where(psi > 0, "right", "left"),
-        "probability": left,
+        "probability_left": left,
     }
 
 
@@ -89,12 +92,3 @@ def _note_accuracy(options: Namespace, estimator: CrowdMetric, table: Columns, k
     used = f"{len(table['user']) - sum(answers.dropped.values())} of {len(table['user'])} answers"
     measure = "accuracy" if hasattr(estimator, "classes_") else "R²"
     note(options, f"{measure} {score:.4f} on {used}")
-
-
-PREDICT = Command(
-    name="predict",
-    help="predict answers with a saved model",
-    example="crowdmetric predict model crowd/comparisons.csv > predictions.csv",
-    add_arguments=_arguments,
-    run=_run,
-)

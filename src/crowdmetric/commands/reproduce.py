@@ -7,37 +7,41 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from time import perf_counter
 
-from crowdmetric.commands.base import Command, UsageError, note
+from crowdmetric.commands.base import UsageError, note
 from crowdmetric.experiments.page import write_page
 from crowdmetric.experiments.pictures import draw_figures
 from crowdmetric.experiments.runner import run_cells
 from crowdmetric.experiments.settings import FIGURES, Figure, cells_of, figure_named
 from crowdmetric.experiments.summary import summarise, write_tables
+from crowdmetric.plots import new_figure
 from crowdmetric.progress import show_progress
 
-__all__ = ["REPRODUCE"]
+__all__ = ["add_arguments", "run"]
 
 QUICK_RUNS, FULL_RUNS = 3, 30
 
 
-def _arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command."""
     names = ", ".join(figure.name for figure in FIGURES)
     parser.add_argument("figures", nargs="*", metavar="FIGURE", help=f"what to run: all (default), or some of {names}")
-    parser.add_argument("--runs", type=int, help=f"runs a cell (default {FULL_RUNS}, or {QUICK_RUNS} of a quick one)")
+    parser.add_argument("--runs", type=int, help=f"runs per cell (default {FULL_RUNS}, with --quick {QUICK_RUNS})")
     parser.add_argument(
         "--quick", action="store_true", help="a thinned grid and few runs: every figure in a minute or two"
     )
-    parser.add_argument("--jobs", type=int, help="processes (default: one a core); results do not depend on it")
+    parser.add_argument("--jobs", type=int, help="processes (default: one per core); results do not depend on it")
     parser.add_argument(
         "--out", default="reproduction", metavar="DIR", help="folder for results; finished runs in it are kept"
     )
 
 
-def _run(options: Namespace) -> None:
+def run(options: Namespace) -> None:
+    """Run the command."""
     figures = _chosen(options.figures)
     runs = options.runs if options.runs is not None else QUICK_RUNS if options.quick else FULL_RUNS
     if runs < 1:
         raise UsageError(f"--runs {runs} is not a number of runs; give 1 or more")
+    new_figure(1.0, 1.0)  # without matplotlib an hour's work would have nothing to show: say so now
     out = Path(options.out)
     clock = perf_counter()
     cells = cells_of(figures, quick=options.quick)
@@ -68,12 +72,3 @@ def _command(options: Namespace) -> str:
     words += ["--quick"] if options.quick else []
     words += ["--runs", str(options.runs)] if options.runs is not None else []
     return shlex.join(words)
-
-
-REPRODUCE = Command(
-    name="reproduce",
-    help="run the paper's experiments again, beside what a user without an oracle gets",
-    example="crowdmetric reproduce --quick --out reproduction\ncrowdmetric reproduce exp1-logistic-beta1 --runs 30",
-    add_arguments=_arguments,
-    run=_run,
-)

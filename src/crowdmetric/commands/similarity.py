@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from argparse import Namespace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from crowdmetric.commands.base import UsageError, note, print_model
-from crowdmetric.commands.fit_options import preprocessing_of
+from crowdmetric.commands.preparing import prepared
+from crowdmetric.commands.reading import columns_of, items_of, judgements_of
+from crowdmetric.commands.writing import write_table
 from crowdmetric.estimators import SimilarityMetric
 from crowdmetric.evaluate import SIMILARITY_MODELS, SIMILARITY_SPLITS, evaluate_similarity
 from crowdmetric.identifiability.judgements import diagnose_judgements
@@ -23,42 +23,23 @@ from crowdmetric.tables import (
     has_answers,
     judgement_kind,
     name_judgements,
-    read_columns,
-    read_items,
-    write_columns,
-    write_csv,
 )
 
 __all__ = [
     "diagnose_similarity",
     "evaluate_judgements",
     "fit_similarity",
-    "holds_judgements",
     "predict_similarity",
 ]
 
-# Options of fit that a similarity metric takes, and what it calls them; those of the files and of preprocessing aside.
+# Options of fit that a similarity metric takes, with their names there. Options for files and preprocessing are not
+# listed.
 PASSED = {
     "structure": "structure", "link": "link", "lapse": "lapse", "rank": "rank", "beta": "beta", "tol": "tol",
     "max_iter": "max_iter", "seed": "random_state",
 }  # fmt: skip
 OTHERS = {"items", "comparisons", "out", "overwrite", "no_report", "no_evaluate", "json", "quiet", "command", "own",
-          "standardise", "pca", "whiten", "names"}  # fmt: skip
-
-
-def holds_judgements(file: str) -> bool:
-    """Return whether a table holds similarity judgements; where it cannot be read, the command itself will say so."""
-    path = Path(file)
-    return path.is_file() and path.stat().st_size > 0 and judgement_kind(_column_names(path)) is not None
-
-
-def _column_names(path: Path) -> list[str]:
-    if path.name.lower().endswith((".parquet", ".pq")):
-        return list(read_columns(path))
-    if path.name.lower().endswith(".gz"):
-        return list(read_columns(path))
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        return [name.strip().strip('"') for name in file.readline().split(",")]
+          "standardise", "pca", "whiten", "names", "columns", "categorical", "standard_input"}  # fmt: skip
 
 
 def fit_similarity(options: Namespace) -> None:
@@ -71,17 +52,16 @@ def fit_similarity(options: Namespace) -> None:
         parameters["lapse"] = _lapse(parameters["lapse"])
     if options.own:
         parameters["people"] = "own"
-    items = read_items(options.items)
-    judgements = Judgements.read(options.comparisons, items=items)
-    preprocessing = preprocessing_of(options)
-    features = items.features if preprocessing is None else preprocessing.fit_transform(items.features)
+    items = items_of(options)
+    judgements = judgements_of(options, items)
+    features, _, preprocessing = prepared(options, items)
     note(options, f"using SimilarityMetric, because {options.comparisons} holds similarity judgements")
     for line in judgements.summary().splitlines():
         note(options, line.strip())
     estimator = SimilarityMetric(features, **parameters)
     with show_progress("Learning the metric", quiet=options.quiet):
         estimator.fit(judgements)
-    counted: Any = judgements  # what is kept of it are its length and what was dropped
+    counted: Any = judgements  # only its length and the number of dropped rows are kept
     model = save_model(
         options.out, estimator, item_ids=items.ids, feature_names=items.feature_names, comparisons=counted,
         preprocessing=preprocessing, overwrite=options.overwrite,
@@ -98,9 +78,9 @@ def _lapse(text: str) -> str | float:
 
 def diagnose_similarity(options: Namespace) -> None:
     """Print what judgements can teach."""
-    items = read_items(options.items)
-    judgements = Judgements.read(options.comparisons, items=items)
-    found = diagnose_judgements(items.features, judgements, features=items.feature_names)
+    items = items_of(options)
+    features, names, _ = prepared(options, items)
+    found = diagnose_judgements(features, judgements_of(options, items), features=names)
     print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False) if options.json else found.summary())
 
 
@@ -109,16 +89,17 @@ def evaluate_judgements(options: Namespace) -> None:
     models = None if options.models is None else [name.strip() for name in options.models.split(",") if name.strip()]
     unknown = [name for name in models or [] if name not in SIMILARITY_MODELS]
     if unknown:
-        raise UsageError(f"--models {unknown[0]}: for similarity judgements choose of {', '.join(SIMILARITY_MODELS)}")
+        raise UsageError(f"--models {unknown[0]}: for similarity judgements choose from {', '.join(SIMILARITY_MODELS)}")
     splits = ["questions" if name == "pairs" else name for name in options.split or []]
     for name in ("labels", "train_answers", "memory", "people", "out"):
         if getattr(options, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} has no use with similarity judgements; leave it out")
-    items = read_items(options.items)
-    judgements = Judgements.read(options.comparisons, items=items)
+    items = items_of(options)
+    judgements = judgements_of(options, items)
+    features, _, _ = prepared(options, items)
     wanted = [name for name in splits if name in SIMILARITY_SPLITS] or None
     with show_progress("Evaluating", quiet=options.quiet) as say:
-        found = evaluate_similarity(items.features, judgements, models, splits=wanted, seed=options.seed, after_fit=say)
+        found = evaluate_similarity(features, judgements, models, splits=wanted, seed=options.seed, after_fit=say)
     print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False) if options.json else found.summary())
 
 
@@ -130,8 +111,7 @@ def predict_similarity(options: Namespace, model: SavedModel) -> None:
             f"{options.comparisons} holds similarity judgements, but {options.model} was fitted to comparisons; "
             "predict with a model fitted to judgements"
         )
-    table = read_columns(options.comparisons)
-    columns = name_judgements(table)
+    columns = name_judgements(columns_of(options))
     answered = has_answers(columns)
     if not answered:
         kind = judgement_kind(columns)
@@ -139,10 +119,7 @@ def predict_similarity(options: Namespace, model: SavedModel) -> None:
         columns |= dict.fromkeys(("n_a", "n_b", "n_c"), one) if kind == "odd_one_out" else {"probability": 0.5 * one}
     questions = Judgements.from_table(columns, item_ids=model.item_ids, merge=False)
     predictions = _predictions(estimator, questions)
-    if options.out is None:
-        write_csv(predictions, sys.stdout)
-    else:
-        write_columns(predictions, options.out)
+    write_table(options, predictions)
     if answered:
         note(options, f"accuracy {estimator.score(questions):.4f} on {questions.n_answers:,g} answers")
 
@@ -156,4 +133,4 @@ def _predictions(estimator: SimilarityMetric, questions: Judgements) -> Columns:
     if questions.kind == "odd_one_out":
         out["odd"] = questions.item_ids[np.take_along_axis(questions.items, best[:, None], axis=1)[:, 0]]
         return out | {f"probability_{name}": p[:, place] for place, name in enumerate("abc")}
-    return out | {"choice": np.where(best == 0, "left", "right"), "probability": p[:, 0]}
+    return out | {"choice": np.where(best == 0, "left", "right"), "probability_left": p[:, 0]}

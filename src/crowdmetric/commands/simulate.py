@@ -7,34 +7,36 @@ from pathlib import Path
 
 import numpy as np
 
-from crowdmetric.commands.base import Command, note
-from crowdmetric.folders import check_target, new_folder
+from crowdmetric.commands.base import note
+from crowdmetric.folders import check_target, new_file, new_folder
 from crowdmetric.simulate import PEOPLE, Crowd, simulate_crowd
 from crowdmetric.tables import Columns, write_columns
 
-__all__ = ["SIMULATE"]
+__all__ = ["add_arguments", "run"]
 
 TRUTH = "truth.npz"
 FORMATS = ("csv", "parquet")
 
 
-def _arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command."""
     add = parser.add_argument
     add("--dimension", type=int, default=10, metavar="D", help="dimensions of the items (default: 10)")
     add("--subspaces", type=int, default=80, metavar="N", help="subspaces they lie in; 0: none (default: 80)")
     add("--rank", type=int, metavar="R", help="dimension of each subspace (default: 1)")
     add("--users", type=int, default=40, metavar="K", help="people for each subspace (default: 40)")
-    add("--comparisons", type=int, default=4, metavar="M", help="answers a person (default: 4)")
+    add("--comparisons", type=int, default=4, metavar="M", help="answers per person (default: 4)")
     add("--beta", type=float, default=1.0, help="sharpness of the answers, 0 to inf (default: 1)")
     add("--noise", type=float, default=0.0, help="how far items stray from their subspaces (default: 0)")
     add("--people", choices=PEOPLE, default="gaussian", help="law of the ideal points (default: gaussian)")
     add("--seed", type=int, default=0, help="the same seed gives the same crowd (default: 0)")
     add("--out", required=True, metavar="DIR", help="folder to make")
-    add("--format", choices=FORMATS, default="csv", help="of the tables (default: csv)")
+    add("--format", choices=FORMATS, default="csv", help="format of the tables (default: csv)")
     add("--overwrite", action="store_true", help="replace an older simulation")
 
 
-def _run(options: Namespace) -> None:
+def run(options: Namespace) -> None:
+    """Run the command."""
     check_target(options.out, options.overwrite, _is_simulation)
     crowd = simulate_crowd(
         options.dimension,
@@ -50,7 +52,8 @@ def _run(options: Namespace) -> None:
     with new_folder(options.out, options.overwrite, _is_simulation) as folder:
         for name, columns in _tables(crowd).items():
             write_columns(columns, folder / f"{name}.{options.format}")
-        np.savez_compressed(folder / TRUTH, metric=crowd.metric, ideal_points=crowd.ideal_points, bases=crowd.bases)
+        with new_file(folder / TRUTH) as file:
+            np.savez_compressed(file, metric=crowd.metric, ideal_points=crowd.ideal_points, bases=crowd.bases)
     print(crowd.summary())
     note(options, f"wrote {', '.join(f'{name}.{options.format}' for name in _tables(crowd))} and {TRUTH}")
 
@@ -76,12 +79,3 @@ def _is_simulation(folder: Path) -> bool:
     names = {path.name for path in folder.iterdir()}
     tables = {f"{name}.{suffix}" for name in ("items", "comparisons", "labels") for suffix in FORMATS}
     return TRUTH in names and names <= tables | {TRUTH}
-
-
-SIMULATE = Command(
-    name="simulate",
-    help="draw a crowd with a known metric and write its items and answers",
-    example="crowdmetric simulate --dimension 5 --subspaces 15 --rank 2 --comparisons 8 --out crowd",
-    add_arguments=_arguments,
-    run=_run,
-)

@@ -6,7 +6,6 @@ Nothing is downloaded and nothing is redistributed: every loader takes the path 
 
     dataset.py        what a loader returns
     archive.py        a folder or a zip file -> its files, line by line, with sentences for what is wrong
-    spreadsheet.py    .xls and .xlsx -> rows, the one place for xlrd and openpyxl
     pairs.py          ratings or rankings -> comparisons, by one rule
     ratings.py        who rated what how -> a data set
     sushi.py          5,000 rankings of ten kinds of sushi, and scores

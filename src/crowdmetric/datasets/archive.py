@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from crowdmetric.errors import DataError
+from crowdmetric.tables.stored import check_zip
 
 __all__ = ["Archive", "Member", "parsed"]
 
 Row = TypeVar("Row")
-# Lines that are parsed at once: what is kept of them is arrays, not cells.
+# Number of lines parsed at once. Only arrays are kept, not cells.
 CHUNK = 1 << 16
 
 
@@ -41,12 +42,19 @@ class Archive:
         elif not self.path.exists():
             raise DataError(f"there is no folder or file {self.path}; name the folder that {kind} were unpacked into")
         elif zipfile.is_zipfile(self.path):
-            self._zip = zipfile.ZipFile(self.path)
+            self._zip = self._opened()
+            check_zip(self._zip, str(self.path))
             self._names = sorted(name for name in self._zip.namelist() if not name.endswith("/"))
         else:
             raise DataError(f"{self.path} is neither a folder nor a zip file; name what {kind} came in")
-        # macOS adds shadows of all files
+        # macOS adds a shadow file for each file
         self._names = [name for name in self._names if not name.startswith("__MACOSX/")]
+
+    def _opened(self) -> zipfile.ZipFile:
+        try:
+            return zipfile.ZipFile(self.path)
+        except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, OSError) as error:
+            raise DataError(f"{self.path} is a damaged zip file ({error}); download it again") from error
 
     def matching(self, pattern: str) -> list[Member]:
         """Return the files whose name (without folders, in any case) matches, such as ``jester-data-*.xls``."""
@@ -119,7 +127,7 @@ class Member:
             yield
         except UnicodeDecodeError as error:
             raise DataError(f"{self} is not {error.encoding} text; unpack or download it again") from error
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
             raise DataError(f"{self} is damaged ({error}); download it again") from error
 
 
@@ -152,7 +160,7 @@ def parsed(
 def _parse(member: Member, number: int, line: str, parse: Callable[[str], Row], expected: str) -> Row:
     try:
         return parse(line)
-    except (ValueError, IndexError, KeyError):
+    except (ValueError, IndexError, KeyError, OverflowError):
         shown = line if len(line) <= 60 else f"{line[:57]}..."
         raise DataError(
             f"line {number} of {member} is {shown!r}; {expected} was expected; download the file again, or remove it"

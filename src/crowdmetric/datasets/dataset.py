@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.folders import check_target, new_folder
+from crowdmetric.folders import check_target, new_folder, write_file
 from crowdmetric.tables import Column, Items, write_columns
 
 __all__ = ["FORMATS", "Dataset", "check_folder"]
@@ -19,7 +19,7 @@ __all__ = ["FORMATS", "Dataset", "check_folder"]
 Place = str | os.PathLike[str]
 
 FORMATS = ("csv", "parquet")
-# Says where a folder came from, and that it may be replaced.
+# Records where a folder came from. Its presence means that the folder may be replaced.
 ORIGIN = "origin.json"
 
 
@@ -91,7 +91,7 @@ class Dataset:
             for name, columns in tables.items():
                 write_columns(columns, place / f"{name}.{format}")
             origin = {"name": self.name, "rule": self.rule, "dropped": answers.dropped}
-            (place / ORIGIN).write_text(json.dumps(origin, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+            write_file(place / ORIGIN, json.dumps(origin, ensure_ascii=False, indent=1) + "\n")
 
 
 def check_folder(folder: Place, overwrite: bool) -> None:

@@ -2,15 +2,15 @@
 
 ::
 
-    jester-data-1.xls, -2, -3    a person a row: how many jokes they rated, then a rating a joke, 99 where there is none
+    jester-data-1.xls, -2, -3    one row per person: number of rated jokes, then one rating per joke, 99 if missing
     jesterfinal151cols.xls       the same for 150 jokes; so are 'FINAL jester 2006-15.xls', '[final] April 2015 … .xlsx'
     jester_ratings.dat           person, joke, rating with white space between; or jester_ratings.csv, with a header
 
 and the jokes themselves: ``init1.html`` …; ``jester_items.dat`` ('7:', the joke, an empty line); ``jester_items.csv``
-(jokeId,jokeText); ``Dataset3JokeSet.xlsx`` (a joke a row). Spreadsheets may also be CSV files of the same name.
+(jokeId,jokeText); ``Dataset3JokeSet.xlsx`` (one row per joke). Spreadsheets may also be CSV files of the same name.
 
-Jokes have no features but their words. Without features of your own, they are the leading singular directions of the
-words, weighted by how rare they are (latent semantic analysis): crude, and enough to begin with. A sentence
+The only features of jokes are their words. Without features of your own, they are the leading singular directions of
+the words, weighted by how rare they are (latent semantic analysis): crude, and enough to begin with. A sentence
 embedding is better.
 """
 
@@ -30,18 +30,18 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from crowdmetric.datasets.archive import Archive, Member, parsed
 from crowdmetric.datasets.dataset import Dataset
 from crowdmetric.datasets.ratings import Ratings, dataset_of, given_items, ratings_of_rows
-from crowdmetric.datasets.spreadsheet import sheet_rows
 from crowdmetric.errors import DataError
 from crowdmetric.tables import Items
+from crowdmetric.tables.spreadsheet import sheet_rows
 
 __all__ = ["load_jester"]
 
 KIND = "Jester data"
 NOT_RATED = 99.0
-# The scale ends at ±10; a sensor that overshoots a little is still an answer.
+# The scale ends at ±10. A rating slightly beyond, from a slider that overshoots, still counts as an answer.
 FARTHEST = 11.0
 SHEETS = ("jester-data-*", "jesterfinal*", "final jester*", "[[]final[]]*jester*", "jester_dataset*")
-NAME = 48  # characters of a joke that stand for it
+NAME = 48  # number of characters of a joke that are its name
 
 
 def load_jester(
@@ -65,14 +65,14 @@ def load_jester(
     components : int
         How many directions to keep of the words of the jokes, where no features are given.
     pairs : int or None
-        Comparisons of a person to keep; None: all, up to 4,950.
+        Comparisons per person to keep; None: all, up to 4,950.
     people : int or None
         How many people to keep.
     gap : float
         How much two ratings must differ to say something. Ratings are positions of a slider: with 0, the slightest
         difference counts.
     seed : int
-        Of what is kept.
+        Random seed of what is kept.
     """
     archive = Archive(path, KIND)
     ratings = _ratings(archive)
@@ -85,7 +85,7 @@ def load_jester(
         items = _words(jokes, components)
     else:
         raise DataError(
-            f"{archive.path} has ratings but no jokes, and jokes have no features but their words; put the texts there "
+            f"{archive.path} has ratings but no jokes, whose words are their only features; put the texts there "
             "(init1.html …, jester_items.dat or .csv, Dataset3JokeSet.xlsx), or give features"
         )
     return dataset_of("Jester", items, names, ratings, what="rated", pairs=pairs, people=people, gap=gap, seed=seed)
@@ -136,10 +136,12 @@ def _rating(cell: Any) -> float:
 
 
 def _matrices(sheets: Iterable[tuple[str, Member]]) -> Ratings:
-    """Return the ratings of tables with a person a row; people are numbered from 1, on through all the files."""
+    """Return the ratings of tables with one row per person; people are numbered from 1, on through all the files."""
     parts, first = [], 1
     for _, member in sheets:
         table = np.array(list(_matrix_rows(member)))
+        if not table.size:
+            raise DataError(f"{member} has no ratings: its first sheet is empty; download it again")
         user, joke = np.nonzero(~np.isnan(table))
         parts.append(Ratings(user + first, joke + 1, table[user, joke]))
         first += len(table)
@@ -149,7 +151,9 @@ def _matrices(sheets: Iterable[tuple[str, Member]]) -> Ratings:
 def _matrix_rows(member: Member) -> Iterator[list[float]]:
     is_text = member.name.lower().endswith(".csv")
     rows: Iterator[tuple[int, list[Any]]] = (
-        ((number, line.split(",")) for number, line in member.lines("latin-1")) if is_text else sheet_rows(member)
+        ((number, line.split(",")) for number, line in member.lines("latin-1"))
+        if is_text
+        else sheet_rows(member.read(), str(member))
     )
     width = 0
     for number, cells in rows:
@@ -193,7 +197,9 @@ def _jokes(archive: Archive) -> dict[int, str]:
         return {int(number): _plain(text) for number, text, *_ in rows if number.strip().isdigit()}
     member = archive.find("*jokeset.xlsx") or archive.find("*jokeset.xls")
     if member is not None:
-        texts = [str(cells[0]) for _, cells in sheet_rows(member) if cells and cells[0] not in (None, "")]
+        texts = [
+            str(cells[0]) for _, cells in sheet_rows(member.read(), str(member)) if cells and cells[0] not in (None, "")
+        ]
         return {number: _plain(text) for number, text in enumerate(texts, start=1)}
     return {}
 

@@ -54,17 +54,17 @@ def load_movielens(
     path : path
         With ``ratings.csv`` and ``movies.csv``; ``ratings.dat`` and ``movies.dat``; or ``u.data`` and ``u.item``.
     features : {'genres', 'genome'} or items for `read_items`
-        A feature of 0 and 1 a genre; the relevance of every tag of the genome (reduce it before a fit, see
+        One feature of 0 and 1 per genre; the relevance of every tag of the genome (reduce it before a fit, see
         `crowdmetric.preprocess.ItemMap`); or your own, with the numbers of the films in item_id. Films without features
         are left out, and their ratings counted in ``comparisons.dropped``.
     pairs : int or None
-        Comparisons of a person to keep; None: all, which are many.
+        Comparisons per person to keep; None: all, which are many.
     people : int or None
         How many people to keep.
     gap : float
         How many stars two ratings must be apart; 0: at all.
     seed : int
-        Of what is kept.
+        Random seed of what is kept.
     """
     archive = Archive(path, KIND)
     ratings_file = archive.need("ratings.csv", "ratings.dat", "u.data")

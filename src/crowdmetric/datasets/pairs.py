@@ -1,7 +1,7 @@
 """Ratings or rankings -> comparisons, by one rule.
 
 Two items that one person rated differently are a comparison: the one rated higher (or ranked better) was preferred.
-Items rated alike say nothing and are no comparison. Of a person's comparisons at most so many are kept, drawn
+Items rated alike say nothing and make no comparison. At most a given number of comparisons per person is kept, drawn
 uniformly; which item is called left is a coin flip, so that "left" means nothing.
 
 With a person's ratings in rising order and ``below[j]`` the number of them that are lower than the j-th, comparisons
@@ -38,9 +38,9 @@ class RatedPairs:
     response : (T,) float64
         −1 left preferred, +1 right preferred.
     tied : int
-        Pairs that say nothing.
+        Number of pairs with equal ratings, which say nothing.
     spared : int
-        Comparisons beyond what was wanted of a person.
+        Number of comparisons left out because the person has more than `most`.
     """
 
     user: Ints
@@ -59,18 +59,18 @@ def pairs_of_ratings(
     Parameters
     ----------
     user, item : (R,) int64
-        Every item at most once a person.
+        Every item at most once per person.
     rating : (R,) float64
         Higher is better.
     most : int or None
-        Comparisons of a person to keep; None: all.
+        Comparisons per person to keep; None: all.
     gap : float
         How much two ratings must differ to say something; 0: at all.
     seed : int
-        Of what is kept and of the sides.
+        Random seed of what is kept and of the sides.
     """
     if most is not None and (isinstance(most, bool) or most < 1):
-        raise DataError(f"at most {most!r} comparisons a person were asked for; give at least 1, or None for all")
+        raise DataError(f"at most {most!r} comparisons per person were asked for; give at least 1, or None for all")
     if not gap >= 0:
         raise DataError(f"gap is {gap!r}, but ratings differ by at least 0")
     rng = np.random.default_rng(seed)

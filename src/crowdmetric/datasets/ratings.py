@@ -1,4 +1,4 @@
-"""Who rated what how, and features of the items -> a data set."""
+"""Ratings of people, and features of the items -> a data set."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ __all__ = ["Ratings", "dataset_of", "given_items", "ratings_of_rows"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+# Above it, whole numbers are not exact in the type in which ratings are read.
+LARGEST_ID = 2**53
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,10 @@ def ratings_of_rows(chunks: Iterable[Sequence[tuple[int, int, float]]]) -> Ratin
     """Return ratings that arrive as chunks of (user, item, rating)."""
     parts = [np.array(chunk, dtype=np.float64).reshape(-1, 3) for chunk in chunks]
     table = np.concatenate(parts) if parts else np.empty((0, 3))
+    if not len(table):
+        raise DataError("the file of ratings has no rows, at most a header; download it again")
+    if np.any(np.abs(table[:, :2]) > LARGEST_ID):
+        raise DataError(f"a person or an item has a number above {LARGEST_ID:,}, not a possible id; correct the file")
     return Ratings(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2])
 
 
@@ -81,9 +87,9 @@ def dataset_of(
     what : str
         What people did, for the rule: 'rated' or 'ranked'.
     pairs : int or None
-        Comparisons of a person to keep.
+        Comparisons per person to keep.
     people : int or None
-        Keep so many of those who have comparisons, drawn at random.
+        Keep this many of those who have comparisons, drawn at random.
     gap : float
         How much two ratings must differ.
     seed : int

@@ -4,11 +4,13 @@
 
     sushi3.idata             number, name, style, major group, minor group, oiliness, eaten, price, sold  (tabs)
     sushi3.udata             number of the person, and ten facts about them                               (tabs)
-    sushi3a.5000.10.order    '10 1', then a person a line: '0 10' and the items of set A, best first
-    sushi3b.5000.10.order    '100 1', then a person a line: '0 10' and the items of set B, best first
-    sushi3b.5000.10.score    a person a line: 100 scores, 0 (disliked) to 4, −1 not scored
+    sushi3a.5000.10.order    '10 1', then one line per person: '0 10' and the items of set A, best first
+    sushi3b.5000.10.order    '100 1', then one line per person: '0 10' and the items of set B, best first
+    sushi3b.5000.10.score    one line per person: 100 scores, 0 (disliked) to 4, −1 not scored
 
-Items of set A have numbers of their own, 0 to 9: its 5 is *ikura*, which is 6 in sushi3.idata. Their names tell.
+Items of set A have numbers of their own, 0 to 9: its 5 is *ikura*, which is 6 in sushi3.idata. Their names tell, in
+Latin or Japanese letters; where a copy of the file has other names, the numbers of the distributed file do. Copies on
+the web may have a line of column names first, and other encodings of Japanese.
 """
 
 from __future__ import annotations
@@ -30,12 +32,22 @@ __all__ = ["ANSWERS", "load_sushi"]
 
 KIND = "the Sushi data"
 # Set A by its own numbers; the file of items numbers set B.
-SET_A = ("ebi", "anago", "maguro", "ika", "uni", "ikura", "tamago", "toro", "tekka_maki", "kappa_maki")
+SET_A = {
+    "ebi": ("海老", "えび", "エビ"), "anago": ("穴子", "あなご"), "maguro": ("鮪", "まぐろ", "マグロ"),
+    "ika": ("烏賊", "いか", "イカ"), "uni": ("雲丹", "海胆", "うに", "ウニ"), "ikura": ("いくら", "イクラ"),
+    "tamago": ("玉子", "卵", "たまご"), "toro": ("とろ", "トロ"), "tekka_maki": ("鉄火巻", "鉄火巻き"),
+    "kappa_maki": ("かっぱ巻", "かっぱ巻き", "カッパ巻", "河童巻"),
+}  # fmt: skip
+# Their numbers in the file of items as it is distributed, and how many items that has.
+NUMBERS_A, ITEMS = (0, 1, 2, 3, 4, 6, 7, 8, 26, 29), 100
+ENCODINGS = ("utf-8", "euc_jp", "shift_jis")
 GROUPS = (
     "blue fish", "red fish", "white fish", "eel", "clam", "squid", "shrimp", "roe", "other seafood", "egg", "meat",
     "vegetables",
 )  # fmt: skip
 Array = NDArray[np.float64]
+# Number, name and seven features of each item.
+Table = list[tuple[int, str, list[float]]]
 
 
 def load_sushi(
@@ -58,33 +70,37 @@ def load_sushi(
     answers : {'b', 'a', 'scores'}
         Rankings of ten of the 100 kinds, different for everybody; rankings of the same ten kinds; or scores.
     groups : bool
-        Also the twelve minor groups, a feature of 0 and 1 each.
+        Also the twelve minor groups, one feature of 0 and 1 each.
     features : items for `read_items`, optional
         Your own, with the numbers of ``sushi3.idata`` in item_id, instead of these six: maki and seafood (1 or 0),
-        lightness (0 oily to 4), eaten (how often, 0 to 3), price (normalised) and sold (how often, 0 to 1).
+        lightness (0 oily to 4), eaten (how often, 0 to 3), price (normalized) and sold (how often, 0 to 1).
     pairs : int or None
-        Comparisons of a person to keep; None: all 45 of a ranking.
+        Comparisons per person to keep; None: all 45 of a ranking.
     people : int or None
         How many people to keep.
     gap : float
         How many ranks, or points, two items must be apart.
     seed : int
-        Of what is kept.
+        Random seed of what is kept.
     """
     if answers not in ANSWERS:
         raise DataError(f"answers={answers!r} is not one of {', '.join(map(repr, ANSWERS))}")
     archive = Archive(path, KIND)
     table = _read_items(archive.need("sushi3.idata"))
     names = {int(row[0]): row[1] for row in table}
+    if len(names) < len(table):
+        raise DataError(
+            f"sushi3.idata in {archive.path} has {len(table) - len(names)} numbers twice; download it again"
+        )
     read, what = ANSWERS[answers]
-    ratings = read(archive, names)
+    ratings = read(archive, table)
     items = _features(table, groups) if features is None else given_items(features, names, KIND)
     return dataset_of(
         "Sushi", items, names, _numbered(archive, ratings), what=what, pairs=pairs, people=people, gap=gap, seed=seed
     )
 
 
-def _read_items(member: Member) -> list[tuple[int, str, list[float]]]:
+def _read_items(member: Member) -> Table:
     def parse(line: str) -> tuple[int, str, list[float]]:
         cells = line.split("\t")
         values = [float(cell) for cell in cells[2:]]
@@ -93,10 +109,25 @@ def _read_items(member: Member) -> list[tuple[int, str, list[float]]]:
         return int(cells[0]), cells[1], values
 
     expected = "a number, a name and seven features, with tabs between,"
-    return [row for chunk in parsed(member, parse, expected) for row in chunk]
+    lines = _lines_of_items(member)
+    return [row for chunk in parsed(member, parse, expected, lines=lines) for row in chunk]
 
 
-def _features(table: list[tuple[int, str, list[float]]], groups: bool) -> Items:
+def _lines_of_items(member: Member) -> list[tuple[int, str]]:
+    """Return the numbered lines, whatever Japanese is encoded in, without a first line of column names."""
+    for encoding in ENCODINGS[:-1]:
+        try:
+            lines = list(member.lines(encoding))
+            break
+        except DataError:  # not that encoding
+            continue
+    else:
+        lines = list(member.lines(ENCODINGS[-1]))
+    has_header = bool(lines) and not lines[0][1].split("\t")[0].strip().lstrip("-").isdigit() and "\t" in lines[0][1]
+    return lines[1:] if has_header else lines
+
+
+def _features(table: Table, groups: bool) -> Items:
     values = np.array([row[2] for row in table])
     style, major, minor, lightness, eaten, price, sold = values.T
     columns = {
@@ -131,20 +162,33 @@ def _orders(member: Member, numbers: list[int]) -> Ratings:
     return Ratings(user, item, -1.0 - rank.astype(np.float64))
 
 
-def _set_a(archive: Archive, names: dict[int, str]) -> Ratings:
-    number = {name: number for number, name in names.items()}
-    missing = [name for name in SET_A if name not in number]
-    if missing:
-        raise DataError(f"sushi3.idata in {archive.path} has no {missing[0]!r}, which is in set A; download it again")
-    return _orders(archive.need("sushi3a.*.order"), [number[name] for name in SET_A])
+def _set_a(archive: Archive, table: Table) -> Ratings:
+    number = {name.strip().lower().replace("-", "_"): number for number, name, _ in table}
+    found = [
+        next((number[name] for name in (latin, *others) if name in number), None) for latin, others in SET_A.items()
+    ]
+    numbers = [place for place in found if place is not None]
+    if len(numbers) < len(SET_A):
+        if not _is_as_distributed(table):
+            missing = list(SET_A)[found.index(None)]
+            raise DataError(f"sushi3.idata in {archive.path} has no {missing!r}, which is in set A; download it again")
+        numbers = list(NUMBERS_A)
+    return _orders(archive.need("sushi3a.*.order"), numbers)
 
 
-def _set_b(archive: Archive, names: dict[int, str]) -> Ratings:
-    return _orders(archive.need("sushi3b.*.order"), sorted(names))
+def _is_as_distributed(table: Table) -> bool:
+    """Return whether items have the numbers of the distributed file: then the last two of set A alone are rolls."""
+    style = {number: values[0] for number, _, values in table}
+    return sorted(style) == list(range(ITEMS)) and [style[number] for number in NUMBERS_A] == [1.0] * 8 + [0.0] * 2
 
 
-def _scores(archive: Archive, names: dict[int, str]) -> Ratings:
+def _set_b(archive: Archive, table: Table) -> Ratings:
+    return _orders(archive.need("sushi3b.*.order"), sorted(row[0] for row in table))
+
+
+def _scores(archive: Archive, table: Table) -> Ratings:
     member = archive.need("sushi3b.*.score")
+    names = {row[0] for row in table}
     numbers = np.array(sorted(names))
 
     def parse(line: str) -> list[float]:
@@ -154,12 +198,12 @@ def _scores(archive: Archive, names: dict[int, str]) -> Ratings:
         return scores
 
     expected = f"a score from 0 to 4, or −1, for each of {len(numbers)} items"
-    table = np.array([row for chunk in parsed(member, parse, expected) for row in chunk])
-    user, place = np.nonzero(table >= 0)
-    ratings = Ratings(user, numbers[place], table[user, place])
+    rows = np.array([row for chunk in parsed(member, parse, expected) for row in chunk]).reshape(-1, len(numbers))
+    user, place = np.nonzero(rows >= 0)
+    ratings = Ratings(user, numbers[place], rows[user, place])
     order = archive.find("sushi3b.*.order")
     if order is not None:
-        _check_direction(member, table, _orders(order, sorted(names)), numbers)
+        _check_direction(member, rows, _orders(order, sorted(names)), numbers)
     return ratings
 
 
@@ -197,7 +241,7 @@ def _numbered(archive: Archive, ratings: Ratings) -> Ratings:
     return Ratings(np.array(people)[ratings.user], ratings.item, ratings.rating)
 
 
-ANSWERS: dict[str, tuple[Callable[[Archive, dict[int, str]], Ratings], str]] = {
+ANSWERS: dict[str, tuple[Callable[[Archive, Table], Ratings], str]] = {
     "b": (_set_b, "ranked"),
     "a": (_set_a, "ranked"),
     "scores": (_scores, "scored"),

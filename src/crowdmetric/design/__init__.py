@@ -2,14 +2,14 @@
 
 ::
 
-    guess.py            what is thought of the metric and of people before anyone is asked
+    guess.py            the guess of the metric and of people before anyone is asked
     questionnaire.py    what every design returns: a table of questions and the error to expect
     information.py      expected information of matched questions, optimal weights, whole numbers of people
     parallelograms.py   near-parallelograms in a catalogue
     matched.py          matched questions, from generated items or from a catalogue
-    population.py       expected information of questions to people of one population
+    bundles.py          expected information of questions to people of one population
     exchange.py         the best use of people: shares, sensitivities, exchange
-    sources.py          where items come from: a catalogue, or wherever they can be made
+    question_sources.py where items come from: a catalogue, or wherever they can be made
     optimal.py          questions at random, and those that tell most
     within.py           questions within subspaces
     entry.py            `design` and `plan`

@@ -9,24 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crowdmetric.design.guess import guess_about_items, guess_about_space, whole_number
+from crowdmetric.checks import positive_number, whole_number
+from crowdmetric.design.guess import guess_about_items, guess_about_space
 from crowdmetric.design.matched import matched_from_catalogue, matched_from_generator
 from crowdmetric.design.optimal import optimal_questions, random_questions
+from crowdmetric.design.question_sources import Catalogue, ItemSource, NewItems
 from crowdmetric.design.questionnaire import Questionnaire, names_of
-from crowdmetric.design.sources import Catalogue, NewItems, Source
 from crowdmetric.design.within import within_questions
 from crowdmetric.errors import DataError, NotIdentifiedError
-from crowdmetric.estimators.inputs import check_items, positive_number
+from crowdmetric.inputs import check_items
 
 __all__ = ["KINDS", "Plan", "Planned", "design", "plan"]
 
 KINDS = ("optimal", "random", "within", "matched")
-# Options that only some kinds have a use for.
+# Options that only some kinds use.
 ONLY = {
     "criterion": ("optimal",), "rounds": ("optimal",), "subspaces": ("within",), "rank": ("within",),
     "tolerance": ("matched",), "covariance": ("optimal", "random", "within"), "reach": ("optimal", "random", "matched"),
 }  # fmt: skip
-# People with whom planning begins, and how often it corrects itself.
+# Number of people with which planning starts, and the number of corrections.
 FIRST_TRY, TRIES = 1000, 6
 
 
@@ -52,7 +53,7 @@ def design(
     items
         (N, d) catalogue; None: items are made for the purpose, in `dimension` dimensions.
     people, answers
-        How many are asked, and how many questions each.
+        Number of people, and of questions per person.
     kind : {'optimal', 'random', 'within', 'matched'}
         'optimal'
             The questions that tell most about the metric to PopulationMetric: people are one population.
@@ -70,11 +71,11 @@ def design(
     item_ids
         What items are called in the table.
     seed
-        Of everything random.
+        Random seed.
     options
         ``covariance`` ('isotropic' or 'free'; all but matched), ``criterion`` ('A', 'D' or 'E') and ``rounds``
         (optimal), ``subspaces`` and ``rank`` (within), ``tolerance`` (matched, on a catalogue), ``reach`` (how far from
-        people's centre new items may be).
+        people's center new items may be).
 
     Examples
     --------
@@ -100,10 +101,10 @@ def design(
         if X is None:
             return matched_from_generator(whole_number(dimension, "dimension", 1), people, **given)
         return matched_from_catalogue(X, people, item_ids=item_ids, **given)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(whole_number(seed, "seed", 0))
     if X is not None:
         guess = guess_about_items(X, metric, doubt, beta, ideal_points, rng)
-        source: Source = Catalogue(X, names_of(item_ids, len(X)))
+        source: ItemSource = Catalogue(X, names_of(item_ids, len(X)))
     else:
         guess = guess_about_space(whole_number(dimension, "dimension", 1), metric, doubt, beta, ideal_points, rng)
         reach = options.pop("reach", None)
@@ -136,7 +137,7 @@ class Planned:
     Attributes
     ----------
     kind
-        Of the questionnaire.
+        Kind of the questionnaire.
     people
         How many are needed; None if no number of people would do.
     expected_error, expected_shape_error
@@ -163,9 +164,9 @@ class Plan:
     shape
         Whether it is that of the shape, after the best rescaling.
     answers
-        Of each person.
+        Answers per person.
     kinds
-        One entry a kind.
+        One entry per kind.
     assumptions
         What the numbers rest on.
     """
@@ -190,7 +191,7 @@ class Plan:
     def summary(self) -> str:
         """Return the plan in a few lines."""
         what = "the metric up to scale" if self.shape else "the metric"
-        lines = [f"For a relative error of {self.target:g} of {what}, with {self.answers} answers a person:"]
+        lines = [f"For a relative error of {self.target:g} of {what}, with {self.answers} answers per person:"]
         for found in self.kinds:
             if found.people is None:
                 lines.append(f"  {found.kind:<8} cannot: {found.note}")
@@ -226,7 +227,7 @@ def plan(
     target
         The relative error ``‖M̂ − M‖_F/‖M‖_F`` wanted.
     kinds
-        Of questionnaires, to compare.
+        Kinds of questionnaires to compare.
     shape
         Whether the error after the best rescaling is meant. The scale of a metric is known only through the noise in
         answers, and often the harder part.
@@ -263,7 +264,7 @@ def _people_for(
         if ask.expected_bias >= target:
             note = f"a bias of {ask.expected_bias:.2g} would remain however many people are asked"
             return Planned(kind, None, ask.expected_error, ask.expected_shape_error, note), ask.assumptions
-        # the bias counts towards the error of the shape too, if not in full: people enough are promised
+        # part of the bias is an error of the shape too; counting all of it promises enough people
         scatter = max(error**2 - ask.expected_bias**2, 1e-300)
         needed = max(ceil(people * scatter / (target**2 - ask.expected_bias**2)), 1)
         if 0.95 * target <= error <= target or needed == people:

@@ -29,9 +29,9 @@ Indices = NDArray[np.intp]
 
 # κ of each criterion. E has a kink wherever eigenvalues meet; κ = 8 rounds it off.
 CRITERIA = {"A": 1.0, "D": 0.0, "E": 8.0}
-# A little of every parameter is taken as known, or information about few bundles could not be inverted on the way.
+# A small prior information on every parameter: without it, the information of few bundles cannot be inverted.
 KNOWN = 1e-9
-# A swap that gains less than this is not worth making.
+# Smallest gain for which a swap is made.
 LEAST_GAIN = 1e-6
 
 
@@ -82,7 +82,7 @@ def best_shares(rows: Array, p: int, kappa: float, start: Array | None = None, i
             break
         last = found.value
         w = w * found.bundles ** (1.0 / (1.0 + kappa))
-        # bundles that fade are let go, or they would be carried along for ever
+        # drop bundles whose share vanishes, or they would be kept forever
         w[w < 1e-3 * w.max() / len(w) ** 0.5] = 0.0
         w /= w.sum()
     return w

@@ -1,4 +1,4 @@
-"""What is thought of the metric and of people before anyone is asked.
+"""The guess of the metric and of people before anyone is asked.
 
 Which questions are best depends on both. A design that is best for one guess can be useless if the guess is wrong, so
 metrics are drawn around it: some to choose questions by, others to promise an error.
@@ -9,27 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.checks import positive_number
 from crowdmetric.errors import DataError
-from crowdmetric.estimators.inputs import check_items, positive_number
+from crowdmetric.inputs import check_items
 from crowdmetric.symmetric import check_metric
 
-__all__ = ["METRICS", "Guess", "guess_about_items", "guess_about_space", "whole_number"]
+__all__ = ["METRICS", "Guess", "guess_about_items", "guess_about_space"]
 
 Array = NDArray[np.float64]
 
-# Ideal points that stand for people in expectations, and metrics that stand for doubt about the guess.
+# Number of ideal points that represent people in expectations, and of metrics that represent doubt about the guess.
 SAMPLE = 2000
 METRICS = 20
 
 
 @dataclass(frozen=True)
 class Guess:
-    """Metrics and people that are thought possible.
+    """Metrics and people that are considered possible.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Guess:
 
     @property
     def spread(self) -> float:
-        """Root mean square distance of people from their centre; 1 if they are all in one place."""
+        """Root mean square distance of people from their center; 1 if they are all in one place."""
         return sqrt(float(np.mean(np.sum((self.crowd - self.centre) ** 2, axis=1)))) or 1.0
 
 
@@ -96,13 +96,6 @@ def guess_about_items(
     crowd = _crowd(ideal_points, d, rng, lambda: _like(items, SAMPLE, rng))
     metrics, said = _metrics(metric, d, beta, _ordinary_size(items, crowd, rng), doubt, rng)
     return Guess(metrics, crowd, beta, said)
-
-
-def whole_number(value: Any, name: str, least: int) -> int:
-    """Return a whole number of at least `least`, or say what was given."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise DataError(f"{name}={value!r} is not a whole number of at least {least}")
-    return int(value)
 
 
 def _metrics(

@@ -18,9 +18,10 @@ __all__ = ["MatchedCandidates", "apportion", "errors_of", "lasting", "optimal_we
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Numbers in one temporary.
+# Numbers in one temporary array.
 CHUNK = 1 << 20
-# Eigenvalues of the information below this share of the largest are directions that the questions do not reach.
+# Directions with an eigenvalue of the information below this share of the largest count as not reached by the
+# questions.
 RANK_TOLERANCE = 1e-9
 
 

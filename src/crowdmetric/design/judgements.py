@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from crowdmetric.errors import DataError
 from crowdmetric.judgements import Judgements
-from crowdmetric.similarity.likelihood import Likelihood
-from crowdmetric.similarity.objective import Objective
+from crowdmetric.similarity.likelihood import AnswerModel
+from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.questions import questions_of
 from crowdmetric.similarity.structures import Full
 from crowdmetric.simulate_judgements import simulate_judgements
@@ -64,7 +64,7 @@ def plan_judgements(
     """
     X = np.asarray(items, dtype=np.float64)
     theta = svec(check_metric(metric, X.shape[1], "metric"))
-    objective = Objective(X, questions_of([judgements]), Likelihood(beta, link), Full(X.shape[1]))
+    objective = SimilarityObjective(X, questions_of([judgements]), AnswerModel(beta, link), Full(X.shape[1]))
     A = objective.curvature(theta)
     values = np.linalg.eigvalsh(A)
     if values[0] <= 1e-12 * values[-1]:
@@ -81,7 +81,7 @@ def answers_needed(
 ) -> JudgementPlan:
     """Return how many answers to random questions give an expected relative error; it falls with their root."""
     if not error > 0.0:
-        raise DataError(f"error={error!r} is not positive")
+        raise DataError(f"error={error!r} is not positive; give a relative error such as 0.1")
     X = np.asarray(items, dtype=np.float64)
     sample = simulate_judgements(X, None, SAMPLE, kind=kind, metric=metric, beta=1.0, seed=seed).judgements
     found = plan_judgements(X, sample, metric, **options)

@@ -1,4 +1,4 @@
-"""Matched questions: two parallel comparisons a person, so that nothing need be known of people.
+"""Matched questions: two parallel comparisons per person, so that nothing need be known of people.
 
 The information in one parallelogram is ``Pr[y₁ ≠ y₂] σ'(η) β² D Dᵀ`` with ``η = β⟨D, M⟩ = 2β(a − a')ᵀMδ``. Small
 parallelograms say little (D is small), large ones too (answers are foregone); which are best depends on the metric, of
@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.design.guess import Guess, guess_about_items, guess_about_space, whole_number
+from crowdmetric.checks import positive_number, whole_number
+from crowdmetric.design.guess import Guess, guess_about_items, guess_about_space
 from crowdmetric.design.information import MatchedCandidates, apportion, lasting, optimal_weights, reached
 from crowdmetric.design.parallelograms import find_parallelograms
 from crowdmetric.design.questionnaire import Questionnaire, hand_out, names_of
 from crowdmetric.errors import DataError, NotIdentifiedError
-from crowdmetric.estimators.inputs import check_items, positive_number
+from crowdmetric.inputs import check_items
 from crowdmetric.symmetric import degrees_of_freedom
 
 __all__ = ["matched_from_catalogue", "matched_from_generator"]
@@ -28,7 +29,7 @@ __all__ = ["matched_from_catalogue", "matched_from_generator"]
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Sizes of generated parallelograms that are tried, relative to how people scatter.
+# Sizes of generated parallelograms to try, relative to the spread of people.
 SIZES = 2.0 ** np.arange(-3.0, 4.0, 0.5)
 
 
@@ -51,9 +52,9 @@ def matched_from_generator(
     dimension
         d.
     people
-        How many will be asked.
+        Number of people who will be asked.
     questions
-        For each of them; even, as parallel questions come in pairs.
+        Number of questions per person; even, as parallel questions come in pairs.
     metric
         A guess of M, (d, d); None: a multiple of the identity, of the size of the paper's metrics (``‖M‖_F = d/β``).
     doubt
@@ -65,9 +66,9 @@ def matched_from_generator(
     ideal_points
         (S, d) where people may be; None: N(0, I/d).
     reach
-        How far from the centre of people items may be, if they cannot be made any further.
+        How far from the center of people items may be, if they cannot be made any further.
     seed
-        Of everything random.
+        Random seed.
     """
     d = whole_number(dimension, "dimension", 1)
     rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Questions to people of one population: at random, or those that tell most about the metric.
+"""Questions to people of one population: random ones, or the most informative ones.
 
 The search starts from random bundles of m pairs, finds the best shares of people among them (`exchange`), varies the
 bundles that are left, keeps variations that would help (sensitivity above one) and begins again. It ends with whole
@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.design.bundles import DRAWS, MOST_ANSWERS, Population, bundle_rows, expected_errors, population_of
 from crowdmetric.design.exchange import CRITERIA, best_shares, exchange_people, sensitivity
 from crowdmetric.design.guess import Guess
 from crowdmetric.design.information import apportion, lasting
-from crowdmetric.design.population import DRAWS, MOST_ANSWERS, Population, bundle_rows, expected_errors, population_of
+from crowdmetric.design.question_sources import ItemSource
 from crowdmetric.design.questionnaire import Questionnaire, hand_out
-from crowdmetric.design.sources import Source
 from crowdmetric.errors import DataError
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.users.population import STRUCTURES
@@ -27,21 +27,22 @@ __all__ = ["ask_population", "optimal_questions", "random_questions"]
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Metrics by which questions are chosen: enough to keep one of them from deciding, few enough to be quick.
+# Number of metrics for which questions are chosen: enough that no single one decides, few enough to be quick.
 CHOOSERS = 8
-# Sets of answers to bundles to begin with and to the variations of a round; bundles are fewer where answers are more.
+# Total number of sets of answers for the first bundles and for the variations in one round. Their number of bundles is
+# this divided by the number of sets of answers per bundle, but at least FEWEST.
 POOL, VARIATIONS = 6000, 4000
 FEWEST = 200
-# Variations that are kept need at least this sensitivity.
+# Smallest sensitivity of variations that are kept.
 PROMISING = 1.02
-# Bundles that stand for the questions of many people, when an error is promised for random questions.
+# Number of bundles that represent the questions of many people when the error of random questions is predicted.
 STANDING = 2000
-# Below this many people a parameter, first-order errors are known to be optimistic.
+# Below this many people per parameter, first-order errors are known to be optimistic.
 PEOPLE_A_PARAMETER = 10
 
 
 def random_questions(
-    source: Source, people: int, answers: int, guess: Guess, *, covariance: str = "isotropic", seed: int = 0
+    source: ItemSource, people: int, answers: int, guess: Guess, *, covariance: str = "isotropic", seed: int = 0
 ) -> Questionnaire:
     """Return random pairs, different ones for everybody, and the error that PopulationMetric will have.
 
@@ -50,13 +51,13 @@ def random_questions(
     source
         Where items come from.
     people, answers
-        How many are asked, and how much each.
+        Number of people, and of answers per person.
     guess
-        What is thought of the metric and of people.
+        The prior guess of the metric and of people.
     covariance
         'isotropic' or 'free', as PopulationMetric will be told.
     seed
-        Of the draws.
+        Random seed.
     """
     rng = np.random.default_rng(seed)
     bundles = source.draw(people, answers, rng)
@@ -66,7 +67,7 @@ def random_questions(
 
 
 def optimal_questions(
-    source: Source,
+    source: ItemSource,
     people: int,
     answers: int,
     guess: Guess,
@@ -83,7 +84,7 @@ def optimal_questions(
     source, people, answers, guess, covariance, seed
         As in `random_questions`.
     criterion
-        What is made small: 'A' the mean variance of the metric, which is the error; 'D' the volume of its confidence
+        What is minimized: 'A' the mean variance of the metric, which is the error; 'D' the volume of its confidence
         region; 'E' the variance of its least certain direction.
     rounds
         How often bundles are varied.
@@ -127,7 +128,7 @@ def optimal_questions(
 
 def ask_population(
     design: str,
-    source: Source,
+    source: ItemSource,
     bundles: NDArray[Any],
     counts: Indices,
     guess: Guess,

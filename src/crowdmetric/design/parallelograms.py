@@ -1,9 +1,9 @@
 """Near-parallelograms among the items of a catalogue: pairs of pairs with nearly the same difference.
 
-``x_i − x_j ≈ x_k − x_l`` is a question of neighbours among differences. Of the N(N−1)/2 differences a random million is
+``x_i − x_j ≈ x_k − x_l`` is a question of neighbors among differences. Of the N(N−1)/2 differences a random million is
 taken, turned so that their first principal coordinate is positive, and hashed: on the leading principal axes, randomly
 rotated and shifted, space is cut into cells a few tolerances wide, and differences that share a cell are compared. A
-few rounds with new rotations find most neighbours (locality-sensitive hashing). That sifts half a million million
+few rounds with new rotations find most neighbors (locality-sensitive hashing). That sifts half a million million
 quadruples in memory that does not grow with their number.
 """
 
@@ -19,12 +19,12 @@ __all__ = ["Parallelograms", "find_parallelograms"]
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Principal axes that are hashed at most, and the share of the variance that is enough.
+# Maximum number of principal axes that are hashed, and the share of the variance that is enough.
 MOST_AXES = 12
 ENOUGH_VARIANCE = 0.98
-# Width of a cell in tolerances, rounds of hashing, and followers in its cell that a difference is compared with.
+# Width of a cell in tolerances, rounds of hashing, and how many followers in its cell a difference is compared with.
 WIDTH, ROUNDS, FOLLOWERS = 3.0, 8, 3
-# Rows looked at when axes are chosen.
+# Number of rows from which axes are chosen.
 SAMPLE = 100_000
 CHUNK = 1 << 21
 

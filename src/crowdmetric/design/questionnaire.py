@@ -116,7 +116,7 @@ class Questionnaire:
         }
 
     def columns(self) -> Columns:
-        """Return person, question, left and right (by item ids), a row a question."""
+        """Return person, question, left and right (by item ids), one row per question."""
         return {
             "person": self.person,
             "question": self.question,

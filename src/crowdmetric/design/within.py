@@ -1,4 +1,4 @@
-"""Questions within subspaces, r + 1 or more a person: they teach the metric whoever people are.
+"""Questions within subspaces, r + 1 or more per person: they reveal the metric without assumptions about people.
 
 Somebody who is asked about items of one subspace of dimension r has r unknowns of their own; with m > r answers the
 others show something of the metric, ``Δ_kᵀ R_k Δ_k`` of the operator S (`identifiability`). Candidates are the
@@ -21,8 +21,8 @@ from crowdmetric.design.exchange import CRITERIA, best_shares, exchange_people
 from crowdmetric.design.guess import Guess
 from crowdmetric.design.information import apportion, lasting
 from crowdmetric.design.optimal import CHOOSERS, ask_population
+from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.questionnaire import Questionnaire
-from crowdmetric.design.sources import Catalogue
 from crowdmetric.errors import DataError, NotIdentifiedError
 from crowdmetric.subspaces import Subspaces, discover_subspaces, given_subspaces
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference
@@ -34,11 +34,11 @@ __all__ = ["within_questions"]
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Candidates over all subspaces, and at least this many random ones in each.
+# Number of candidates over all subspaces, and the fewest random ones in each.
 POOL, FEWEST = 2000, 12
-# People drawn for each metric, on whom the weight of an answer depends.
+# Number of people drawn for each metric: the weight of an answer depends on them.
 PEOPLE = 2
-# A direction this much harder than the easiest is not reached but for rounding.
+# A direction this many times harder than the easiest is reached by rounding only, which counts as not reached.
 RANK_TOLERANCE = 1e-9
 
 
@@ -60,7 +60,7 @@ def within_questions(
     source, people, answers, guess, covariance, seed
         As in `optimal.random_questions`; at least one answer more than the dimension of a subspace is needed.
     subspaces
-        One label an item (−1: nowhere), or bases (n, d, r) or [(d, r), …], or 'discover': found among the items.
+        One label per item (−1: nowhere), or bases (n, d, r) or [(d, r), …], or 'discover': found among the items.
     rank
         Dimension of the subspaces when labels are given or they are discovered; None: found from the items.
 
@@ -124,7 +124,7 @@ def _candidates(source: Catalogue, found: Subspaces, m: int, rng: np.random.Gene
         try:
             built = constructive_design(inside.items @ B)
         except NotIdentifiedError:
-            built = np.empty((0, B.shape[1] + 1, 2), dtype=np.intp)  # random ones may still teach a part
+            built = np.empty((0, B.shape[1] + 1, 2), dtype=np.intp)  # random ones may still reveal a part
         padding = inside.draw(len(built), m - built.shape[1], rng)
         chosen = members[np.concatenate([drawn, np.concatenate([built, padding], axis=1)])]
         bundles.append(chosen)

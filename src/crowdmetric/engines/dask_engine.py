@@ -1,7 +1,7 @@
 """A Dask cluster: the one place that imports dask.
 
 Chunks of people travel once, in bundles, and stay in the workers' memory; each pass sends parameters out and brings
-one sum a bundle back. Sums are added in the order that every engine uses (`folding`), so that the answer is the one a
+one sum per bundle back. Sums are added in the order that every engine uses (`folding`), so that the answer is the one a
 single machine gives. A worker that is lost takes its chunks with it: they are sent again, to the others, and only they.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["DaskEngine"]
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-# How often chunks are sent again within one pass before the cluster is given up.
+# How often chunks are sent again within one pass before giving up on the cluster.
 ATTEMPTS = 5
 # How long a scheduler may take to answer.
 PATIENCE = "10s"
@@ -41,6 +41,11 @@ class DaskEngine:
     >>> engine = DaskEngine("tcp://scheduler:8786")                                            # doctest: +SKIP
     >>> PopulationMetric(items, engine=engine).fit(comparisons)                                # doctest: +SKIP
     """
+
+    has_own_arrays = False
+    is_double = True
+    is_remote = True
+    blocks = 1
 
     def __init__(self, client: Any) -> None:
         distributed = _distributed()
@@ -110,7 +115,7 @@ class DaskEngine:
                 self._held[i] = again
         raise SolverError(
             f"chunks of people were lost {ATTEMPTS} times in one pass; workers die faster than they can be replaced, "
-            "most likely for want of memory: give them more, or make chunks smaller"
+            "most likely because memory ran out: give them more, or make chunks smaller"
         )
 
     @contextmanager

@@ -1,7 +1,7 @@
-"""In which order sums are added, the same for every engine, so that none of them adds rounding of its own.
+"""The order in which sums are added, the same for every engine, so that all engines round in the same way.
 
-Jobs are added in bundles of neighbours, and then the bundles. How many jobs make a bundle depends on how many there
-are and on nothing else; an engine far away sends back one sum a bundle instead of one a job.
+Jobs are added in bundles of neighbors, and then the bundles. How many jobs make a bundle depends on how many there
+are and on nothing else; a remote engine sends back one sum per bundle instead of one per job.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["bundles", "fold", "sum_of_bundle"]
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-# Bundles at most: enough for as many workers to share, few enough that each is worth a message.
+# Maximum number of bundles: enough for as many workers to share, few enough that each is worth a message.
 MOST_BUNDLES = 64
 
 
@@ -30,13 +30,13 @@ def _size(jobs: int) -> int:
 
 
 def bundles(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Return the jobs in bundles of neighbours."""
+    """Return the jobs in bundles of neighbors."""
     size = _size(len(jobs))
     return [list(jobs[begin : begin + size]) for begin in range(0, len(jobs), size)]
 
 
 def fold(results: Iterable[Result], jobs: int) -> Result:
-    """Return the sum of the results of so many jobs, bundle by bundle."""
+    """Return the sum of the results of this many jobs, bundle by bundle."""
     size, rest = _size(jobs), iter(results)
     return reduce(add, (reduce(add, islice(rest, size)) for _ in range(0, jobs, size)))
 

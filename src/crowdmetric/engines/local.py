@@ -5,9 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from numbers import Integral
+from time import sleep
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +25,9 @@ __all__ = ["LocalEngine"]
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
+# Seconds between two checks of a process whether its parent is still alive.
+PARENT_CHECK = 1.0
+
 
 class LocalEngine:
     """Run independent jobs in processes of this machine.
@@ -29,15 +35,19 @@ class LocalEngine:
     Parameters
     ----------
     jobs : int or None
-        Number of processes; None: one a core. With one, everything runs in this process. Results do not depend on
+        Number of processes; None: one per core. With one, everything runs in this process. Results do not depend on
         it: a job carries its own seed.
     """
 
     xp = np
+    has_own_arrays = False
+    is_double = True
+    is_remote = False
+    blocks = 1
 
     def __init__(self, jobs: int | None = None) -> None:
-        if jobs is not None and jobs < 1:
-            raise DataError(f"jobs={jobs} is not a number of processes; give 1 or more, or None for one a core")
+        if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs < 1):
+            raise DataError(f"jobs={jobs!r} is not a number of processes; give 1 or more, or None for one per core")
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.jobs = cores if jobs is None else jobs
         self._pool: ThreadPoolExecutor | None = None
@@ -83,9 +93,16 @@ def _completed(
     try:
         for future in as_completed(futures):
             yield futures.pop(future), future.result()
+    except (KeyboardInterrupt, GeneratorExit):
+        processes = list((getattr(pool, "_processes", None) or {}).values())
+        for process in processes:
+            process.terminate()  # their results are no longer needed
+        for process in processes:
+            process.join()
+        raise
     except BrokenProcessPool:
         raise SolverError(
-            "a process was killed before it finished, most likely for want of memory; run again with fewer jobs"
+            "a process was killed before it finished, most likely because memory ran out; run again with fewer jobs"
         ) from None
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -97,4 +114,12 @@ _limits: list[Any] = []
 def _one_thread() -> None:
     """Keep each process to one thread of BLAS, processes being the parallelism, and leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     _limits.append(threadpool_limits(1))
+
+
+def _end_with_parent(parent: int) -> None:
+    """End this process when its parent is gone, even if the parent was killed and could not say so."""
+    while os.getppid() == parent:
+        sleep(PARENT_CHECK)
+    os._exit(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from crowdmetric.engines.contract import MEMBERS, Engine
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import DataError
@@ -11,13 +12,18 @@ from crowdmetric.errors import DataError
 __all__ = ["engine_of"]
 
 
-def engine_of(engine: Any) -> Any:
+def engine_of(engine: Any) -> Engine | None:
     """Return an engine as it is, or the one named: 'local', 'torch' or 'torch:DEVICE'; None stays None.
 
     A cluster has no name: it has a life of its own, which `DaskEngine` is given.
     """
-    if engine is None or hasattr(engine, "sum"):
+    if engine is None or isinstance(engine, Engine):
         return engine
+    if hasattr(engine, "sum"):
+        missing = ", ".join(member for member in MEMBERS if not hasattr(engine, member))
+        raise DataError(
+            f"engine={engine!r} does not say what it can do: it has no {missing} (see docs/add-an-engine.md)"
+        )
     if engine == "local":
         return LocalEngine()
     if isinstance(engine, str) and engine.partition(":")[0] == "torch":

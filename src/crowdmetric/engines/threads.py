@@ -1,4 +1,4 @@
-"""One thread of BLAS and OpenMP a job: jobs are the parallelism, and no last bit depends on how many there are."""
+"""One thread of BLAS and OpenMP per job: jobs are the parallelism, and no last bit depends on how many there are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["one_thread_each"]
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """Return what can be limited; finding out takes as long as a pass over people, so it is done once a process."""
+    """Return what can be limited; finding out takes as long as a pass over people, so it is done once per process."""
     return ThreadpoolController()
 
 

@@ -1,4 +1,4 @@
-"""PyTorch arrays, on a graphics card or not: the one place that imports torch."""
+"""PyTorch arrays, on a GPU or not: the one place that imports torch."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ class TorchEngine:
     Parameters
     ----------
     device : str, optional
-        'cuda', 'cuda:1', 'cpu', …; None: the graphics card if there is one, with a sentence in `fallback` if not.
+        'cuda', 'cuda:1', 'cpu', …; None: the GPU if there is one, with a message in `fallback` if not.
     dtype : {'float64', 'float32'}
         Of items and everything computed from them; sums are kept in float64.
     """
+
+    has_own_arrays = True
+    is_remote = False
 
     def __init__(self, device: str | None = None, dtype: str = "float64") -> None:
         self.torch = _torch()
@@ -40,9 +43,9 @@ class TorchEngine:
         if device is None:
             device = "cuda" if available else "cpu"
             if not available:
-                self.fallback = "no graphics card was found; working on the processor, where the local engine is faster"
+                self.fallback = "no GPU was found; working on the CPU, where the local engine is faster"
         elif device.startswith("cuda") and not available:
-            raise DataError(f"device={device!r} is not there: PyTorch sees no graphics card; use device='cpu' or None")
+            raise DataError(f"device={device!r} is not there: PyTorch sees no GPU; use device='cpu' or None")
         self.device, self.dtype = device, getattr(self.torch, dtype)
         self._jobs: Sequence[Any] = ()
         self._held: list[Any] = []
@@ -54,13 +57,13 @@ class TorchEngine:
 
     @property
     def blocks(self) -> int:
-        """How many times as large blocks of people should be: a graphics card is idle between small ones."""
+        """How many times as large blocks of people should be: a GPU is idle between small ones."""
         return 1 if self.device == "cpu" else 64
 
     def answers_at_once(self, numbers: int) -> int:
-        """Return how many answers to take together if each needs so many numbers for a while.
+        """Return how many answers to take together if each temporarily needs this many numbers.
 
-        A processor's cache likes them few. A card is idle between calls and likes them many: as many as an eighth of
+        A CPU's cache favors few. A GPU is idle between calls and favors many: as many as an eighth of
         its memory holds.
         """
         if not self.device.startswith("cuda"):

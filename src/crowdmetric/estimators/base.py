@@ -13,16 +13,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
-from crowdmetric.estimators.inputs import read_pairs, read_rows
+from crowdmetric.inputs import names_of_features, read_pairs, read_rows
 from crowdmetric.losses import Loss, get_loss
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import components_of
+from crowdmetric.tables import labelled_matrix
 
 __all__ = ["CrowdMetric"]
 
@@ -35,7 +35,7 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     Attributes
     ----------
     metric_
-        (d, d) positive semi-definite (unless an estimator was told to do without).
+        (d, d) positive semi-definite (unless an estimator drops that constraint).
     components_
         (d, d) L with ``metric_ = L.T @ L``.
     users_
@@ -87,11 +87,17 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.users_ = users
         if points is not None:
             self.pseudo_ideal_points_ = points
-            # directions that the metric does not see, up to the solver's accuracy, have no ideal point: least norm
+            # the metric is zero in some directions, up to the solver's accuracy, and has no ideal point there: take the
+            # least norm
             self.ideal_points_ = -0.5 * points @ np.linalg.pinv(metric, rcond=1e-6, hermitian=True)
         self.solution_ = solution
         self.objective_ = solution.objective
         self.n_features_in_ = metric.shape[0]
+        names = names_of_features(self.items)
+        if names is not None and len(names) == metric.shape[0]:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
         if self._loss().needs_binary:
             self.classes_ = np.array([-1, 1])
 
@@ -109,8 +115,17 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_is_fitted(self)
         return self.metric_.copy()
 
+    def labelled_metric(self) -> Any:
+        """Return the metric as a ``pandas.DataFrame`` with the names of the features on both sides.
+
+        They are those of the data frame that was given as `items`, else f0, f1, ….
+        """
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", [f"f{j}" for j in range(len(self.metric_))])
+        return labelled_matrix(self.metric_, names)
+
     def transform(self, X: ArrayLike) -> Array:
-        """Return ``X @ components_.T``: Euclidean distance there is the learnt distance here."""
+        """Return ``X @ components_.T``: Euclidean distance there is the learned distance here."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return X @ self.components_.T
@@ -119,13 +134,14 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """Learn from the pairs and return the items in the new coordinates, (N, d)."""
         self.fit(pairs, y, **fit_params)
         items, _ = read_pairs(pairs.pairs if isinstance(pairs, Comparisons) else pairs, self.items)
-        return self.transform(items)
+        given: Any = self.items  # with the names it came with: scikit-learn warns where they are missing
+        return self.transform(given if np.shape(given) == items.shape else items)
 
     def pair_distance(self, pairs: ArrayLike) -> Array:
-        """Return the learnt distance ``‖x − x'‖_M`` (T,) of each pair."""
+        """Return the learned distance ``‖x − x'‖_M`` (T,) of each pair."""
         check_is_fitted(self)
         items, numbers = read_pairs(pairs, self.items)
-        coordinates = self.transform(items)
+        coordinates = items @ self.components_.T
         return np.linalg.norm(coordinates[numbers[:, 0]] - coordinates[numbers[:, 1]], axis=1)
 
     def pair_score(self, pairs: ArrayLike) -> Array:
@@ -133,7 +149,7 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return -self.pair_distance(pairs)
 
     def get_metric(self) -> Callable[..., float]:
-        """Return a function of two vectors that gives their learnt distance (or its square)."""
+        """Return a function of two vectors that gives their learned distance (or its square)."""
         check_is_fitted(self)
         components = self.components_.copy()
 
@@ -174,7 +190,7 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _find(self, people: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
         """Return which of these people (T,) were in the data, and their rows in `users_`."""
-        if not self.users_.size:  # nobody's place was kept
+        if not self.users_.size:  # no positions of people were kept
             return np.zeros(people.size, dtype=bool), np.zeros(people.size, dtype=np.intp)
         order = np.argsort(self.users_, kind="stable")
         place = np.minimum(np.searchsorted(self.users_, people, sorter=order), self.users_.size - 1)
@@ -182,7 +198,7 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return self.users_[found] == people, found
 
     def _unknown_point(self) -> Array:
-        """Return the v (d,) of somebody of whom nothing is known."""
+        """Return the v (d,) assumed for an unknown person."""
         return self.pseudo_ideal_points_.mean(axis=0)
 
     def _points_of(self, people: NDArray[Any] | None) -> Array:
@@ -206,11 +222,13 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def score(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> float:
         """Return the share of answers predicted rightly (R² under the squared loss)."""
+        from sklearn.metrics import accuracy_score, r2_score  # noqa: PLC0415 - takes a while to load
+
         check_is_fitted(self)
-        rows = read_rows(pairs, y, users, sample_weight, self.items, self._loss())
-        # answers without a name are the average person's, also where somebody is called 0
+        rows = read_rows(pairs, y, users, sample_weight, self.items, self._loss(), unnamed=True)
+        # unnamed answers belong to the average person, even if somebody is called 0
         unnamed = users is None and not isinstance(pairs, Comparisons)
-        # items given by their rows stay known by them
+        # items that are given by row number keep these numbers
         by_row = isinstance(pairs, Comparisons) or np.ndim(pairs) == 2
         asked = rows.pairs if by_row else rows.items[rows.pairs]
         predicted = self.predict(asked, None if unnamed else rows.users[rows.person])

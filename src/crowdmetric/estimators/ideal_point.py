@@ -1,4 +1,4 @@
-"""One metric in all of R^d, learnt jointly with everybody's ideal point (Algorithms 3, 4 and 5)."""
+"""One metric in all of R^d, learned jointly with everybody's ideal point (Algorithms 3, 4 and 5)."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.checks import one_of, positive_number
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.ideal_chunks import SAMPLE, fit_streamed_bounded, some_answers
-from crowdmetric.estimators.inputs import (
+from crowdmetric.fits.bounded_people import SAMPLE, fit_streamed_bounded, some_answers
+from crowdmetric.fits.memory import MemoryPlan, bytes_to_lay_out, read_memory
+from crowdmetric.fits.passes import Passes
+from crowdmetric.inputs import (
     Rows,
-    alone,
     check_items,
+    check_nothing_beside_scan,
     check_options,
     check_scan,
-    positive_number,
     read_rows,
 )
-from crowdmetric.estimators.memory import MemoryPlan, bytes_to_lay_out, read_memory
-from crowdmetric.estimators.passes import Passes
 from crowdmetric.losses import Loss
 from crowdmetric.radii import Radii, choose_radii
 from crowdmetric.solvers.barrier import BarrierResult, solve_barrier
-from crowdmetric.solvers.bounds import get_bound
+from crowdmetric.solvers.bounds import BOUNDS
 from crowdmetric.solvers.placing import Placement, place_people
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import check_metric, degrees_of_freedom, project_psd, smat
@@ -40,16 +40,17 @@ __all__ = ["IdealPointMetric"]
 
 Array = NDArray[Any]
 
-# Passes over all people that a fit to a scan usually takes, to say how long it may take.
+# Typical number of passes over all people in a fit to a scan, from which the expected time is computed.
 USUAL_PASSES = 12
-# Copies of an answer's layout while people are placed, and while the start is found; block-sized arrays; matrices.
+# Memory: copies of an answer's layout while people are placed and while the start is found, block-sized arrays, and
+# matrices.
 PLACING_COPIES, SAMPLE_COPIES, TEMPORARIES, MATRICES = 2, 3, 24, 8
 
 
 class IdealPointMetric(CrowdMetric):
     """Learn M in R^d and every ideal point together (Canal et al. 2022).
 
-    Binary answers: minimise ``mean ℓ(⟨Δ, A⟩ + ⟨δ, w_k⟩, y)`` over ``A ⪰ 0, ‖A‖ ≤ metric_bound, ‖w_k‖ ≤
+    Binary answers: minimize ``mean ℓ(⟨Δ, A⟩ + ⟨δ, w_k⟩, y)`` over ``A ⪰ 0, ‖A‖ ≤ metric_bound, ‖w_k‖ ≤
     ideal_bound``, to a certified duality gap. Real-valued answers (``loss="squared"`` without bounds): exact
     recovery by linear algebra, or NotIdentifiedError with the directions of M that the answers cannot reveal.
 
@@ -63,7 +64,7 @@ class IdealPointMetric(CrowdMetric):
     metric_bound, ideal_bound : float or None
         ζ_M and ζ_v. None: chosen from the data by cross-validation blocked by person.
     norm : {"frobenius", "nuclear"}
-        What metric_bound bounds; the nuclear norm favours metrics of low rank.
+        What metric_bound bounds; the nuclear norm favors metrics of low rank.
     fixed_metric : (d, d) array or None
         A known metric: only the people are placed.
     tol : float
@@ -77,7 +78,7 @@ class IdealPointMetric(CrowdMetric):
         Limit for a fit to scanned comparisons, in bytes or such as '2GB'; None: half of what is free. See
         `memory_plan`.
     progress : function of a str, optional
-        Told after every pass over the people of a scan how fast it was and how long it may take.
+        Called after every pass over the people of a scan with its speed and the expected time left.
 
     Attributes
     ----------
@@ -147,10 +148,12 @@ class IdealPointMetric(CrowdMetric):
         sample_weight : (T,) array
         """
         loss = self._loss()
-        get_bound(self.norm)
+        one_of(self.norm, "norm", BOUNDS)
+        if self.memory is not None:
+            read_memory(self.memory)
         check_options(self.tol, self.max_iter, self.cv, self.random_state)
         if isinstance(pairs, ComparisonScan):
-            alone(y, users, sample_weight)
+            check_nothing_beside_scan(y, users, sample_weight)
             self._fit_scan(pairs, loss)
             return self
         rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
@@ -169,7 +172,7 @@ class IdealPointMetric(CrowdMetric):
         if self.fixed_metric is not None or not loss.is_smooth or (loss.name == "squared" and unbounded):
             what = "fixed_metric" if self.fixed_metric is not None else f"loss={loss.name!r}"
             raise DataError(
-                f"{what} cannot be fitted to answers left on disk, which are learnt from by gradients of a bounded, "
+                f"{what} cannot be fitted to answers left on disk, which are learned from by gradients of a bounded, "
                 "smooth loss; read them into memory with Comparisons.from_scan, or use another loss or give bounds"
             )
         items, plan = check_scan(scan, self.items, loss), self.memory_plan(scan)

@@ -8,36 +8,37 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.checks import one_of, positive_number
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedError, NotIdentifiedWarning
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.ideal_point import IdealPointMetric
-from crowdmetric.estimators.inputs import CONSTRAINTS, alone, check_items, check_options, positive_number, read_rows
-from crowdmetric.estimators.matched_chunks import (
+from crowdmetric.fits.crowd import ChunkCache
+from crowdmetric.fits.matched_people import (
     Found,
     MatchedCrowd,
     MatchedOptions,
     matched_in_memory,
     matched_on_disk,
 )
-from crowdmetric.estimators.memory import MemoryPlan, bytes_to_lay_out, read_memory
-from crowdmetric.estimators.population_chunks import Kept
+from crowdmetric.fits.memory import MemoryPlan, bytes_to_lay_out, read_memory
+from crowdmetric.inputs import CONSTRAINTS, check_items, check_nothing_beside_scan, check_options, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.logistic import LogisticResult, solve_logistic
 from crowdmetric.solvers.posterior import draw_around, number_of_draws
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, describe_direction, smat, svec
 from crowdmetric.tables import ComparisonScan
-from crowdmetric.users.matched import CHUNK
+from crowdmetric.users.conditioning import CHUNK
 
 __all__ = ["CONSTRAINTS", "MatchedMetric"]
 
 Array = NDArray[Any]
 
-# Share of the metric's size that its standard errors may reach before the fit warns.
+# The fit warns if standard errors exceed this share of the metric's size.
 TOO_VAGUE = 1.0
-# Bytes of an answer's share of the sets, where answers come in matched pairs.
+# Bytes per answer for the sets, where answers come in matched pairs.
 BYTES_OF_SETS = 90
-# Matrices as large as the curvature, and temporaries of a pass, that are held at once.
+# Number of matrices as large as the curvature, and of temporaries of a pass, held at once.
 MATRICES, TEMPORARIES = 10, 8
 
 
@@ -48,7 +49,7 @@ class MatchedMetric(CrowdMetric):
     in the same way. Given that the two answers differ it cancels:
     ``Pr[y₁ = +1, y₂ = −1 | y₁ ≠ y₂] = σ(2β(a − a')ᵀMδ)``, a logistic regression on M.
     More generally any few answers of one person whose δ's cancel with signs ±1 will do
-    (`users.matched`). No radius, no population: two answers a person are enough, in any number of dimensions.
+    (`users.conditioning`). No radius, no population: two answers per person are enough, in any number of dimensions.
 
     Parameters
     ----------
@@ -59,11 +60,11 @@ class MatchedMetric(CrowdMetric):
     beta : float
         Sharpness of the answers; only βM is identified.
     tolerance : float
-        How far the δ's of a set may be from cancelling, as a share of their length. 1e−5 forgives rounding. Larger
+        How far the δ's of a set may be from canceling, as a share of their length. 1e−5 allows for rounding. Larger
         values use near-parallelograms, which shrinks M a little: by 1 to 3 % at 0.2 and 5 to 10 % at 0.4 in simulations
         (`python -m benchmarks matched`).
     largest_set : {2, 3, 4}
-        Answers in a set at most.
+        Largest number of answers in a set.
     constraint : {"psd", "symmetric"}
         "symmetric" lets M have negative eigenvalues: what the answers say, whether or not it is a metric.
     ridge : float
@@ -186,7 +187,8 @@ class MatchedMetric(CrowdMetric):
         blind = ~np.isfinite(np.diag(covariance))
         if self.constraint == "psd":
             draws = draw_around(*_around(crowd, result, float(self.ridge)), svec(result.metric))
-        else:  # any symmetric matrix: what the answers do not reach may be anything, and cannot be drawn
+        # any symmetric matrix is allowed, and what the answers do not reach may be anything: it cannot be sampled
+        else:
             seen = covariance.copy()
             seen[blind, blind] = 0.0
             rng, count = np.random.default_rng(0), number_of_draws(crowd.dimension)
@@ -204,9 +206,9 @@ class MatchedMetric(CrowdMetric):
         """Return the matched questions of rows in memory, or of a scan within its limit."""
         options, loss = MatchedOptions(float(self.tolerance), self.largest_set, float(self.beta)), self._loss()
         if isinstance(pairs, ComparisonScan):
-            alone(y, users, sample_weight)
+            check_nothing_beside_scan(y, users, sample_weight)
             centre = self._centre(check_items(self.items).shape[1])
-            return matched_on_disk(pairs, self.items, loss, options, centre, Kept(self.memory_plan(pairs).room))
+            return matched_on_disk(pairs, self.items, loss, options, centre, ChunkCache(self.memory_plan(pairs).room))
         rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
         return matched_in_memory(rows, options, self._centre(rows.items.shape[1]))
 
@@ -222,7 +224,7 @@ class MatchedMetric(CrowdMetric):
     def place(
         self, pairs: Any, y: Any = None, users: Any = None, *, ideal_bound: float | None = None
     ) -> IdealPointMetric:
-        """Return a model that keeps the learnt metric and places people, so that it can predict their answers.
+        """Return a model that keeps the learned metric and places people, so that it can predict their answers.
 
         This assumes what `fit` does not: that pseudo-ideal points lie in a ball, of radius `ideal_bound` or one chosen
         from the answers.
@@ -244,14 +246,13 @@ class MatchedMetric(CrowdMetric):
                 f"loss={self._loss().name!r} cannot be conditioned on: ideal points cancel for logistic answers only; "
                 "use loss='logistic', or another estimator"
             )
-        if self.constraint not in CONSTRAINTS:
-            raise DataError(f"constraint={self.constraint!r} is not known; choose one of 'psd', 'symmetric'")
+        one_of(self.constraint, "constraint", CONSTRAINTS)
         if isinstance(self.largest_set, bool) or self.largest_set not in (2, 3, 4):
             raise DataError(f"largest_set={self.largest_set!r} is not 2, 3 or 4")
         positive_number(self.tolerance, "tolerance")
         if self.tolerance >= 1:
             raise DataError(f"tolerance={self.tolerance!r} accepts any two questions as parallel; give less than 1")
-        if self.ridge != 0:
+        if not isinstance(self.ridge, int | float) or self.ridge != 0:
             positive_number(self.ridge, "ridge")
         check_options(self.tol, self.max_iter, 2, 0)
 

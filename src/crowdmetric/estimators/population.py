@@ -1,9 +1,9 @@
 """`PopulationMetric`: people drawn from one population and integrated out.
 
 The class is the story of a fit; each chapter has a module: what may be asked (`population_options`), where people are
-(`population_chunks`) and the sums over them (`population_problem`), where to begin (`population_starts`), how people
-are integrated out (`population_integration`), how sure the metric is (`population_uncertainty`), what to say of it
-(`population_verdict`), and the fit by gradients alone (`low_rank`).
+(`crowd`) and the sums over them (`problem`), where to begin (`starts`), how people are integrated out
+(`integration_check`), how sure the metric is (`uncertainty`), what to say of it (`doubts`), and the fit by gradients
+alone (`many_features`).
 """
 
 from __future__ import annotations
@@ -19,41 +19,42 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.comparisons import Comparisons
+from crowdmetric.engines.contract import DeviceEngine, Engine, device_of
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.named import engine_of
-from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.checkpoints import Checkpoint, fingerprint
-from crowdmetric.estimators.inputs import alone, check_items, read_rows
-from crowdmetric.estimators.low_rank import (
+from crowdmetric.estimators.population_options import check_for_gradients, check_population_options, items_with_effects
+from crowdmetric.fits.checkpoints import Checkpoint, fingerprint
+from crowdmetric.fits.crowd import ChunkCache, Crowd, crowd_in_memory, crowd_on_disk
+from crowdmetric.fits.doubts import NOT_CONVERGED, doubts_about, has_no_metric, status_of
+from crowdmetric.fits.hidden_items import personal_variance_of
+from crowdmetric.fits.integration_check import INTEGRATIONS, check_integration, largest_grid
+from crowdmetric.fits.many_features import (
     DEFAULT_RANK,
     LARGEST_SCORING,
-    Asked,
+    QuestionStream,
     asked_in_memory,
     asked_on_disk,
     fit_low_rank_law,
     low_rank_plan,
     places_of,
 )
-from crowdmetric.estimators.memory import MemoryPlan, read_memory
-from crowdmetric.estimators.passes import Passes, after_steps
-from crowdmetric.estimators.population_chunks import Crowd, Kept, crowd_in_memory, crowd_on_disk
-from crowdmetric.estimators.population_integration import INTEGRATIONS, check_integration, largest_grid
-from crowdmetric.estimators.population_options import check_for_gradients, check_population_options, items_with_effects
-from crowdmetric.estimators.population_problem import PopulationProblem
-from crowdmetric.estimators.population_starts import best_of_starts, start_from
-from crowdmetric.estimators.population_uncertainty import uncertainty_of
-from crowdmetric.estimators.population_verdict import NOT_CONVERGED, doubts_about, has_no_metric, status_of
-from crowdmetric.estimators.units import Units
+from crowdmetric.fits.memory import MemoryPlan, read_memory
+from crowdmetric.fits.passes import Passes, after_steps
+from crowdmetric.fits.problem import PopulationProblem
+from crowdmetric.fits.starts import best_of_starts, start_from
+from crowdmetric.fits.uncertainty import uncertainty_of
+from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns, unknowns_of
+from crowdmetric.inputs import Rows, check_items, check_nothing_beside_scan, read_rows
 from crowdmetric.losses import Loss
-from crowdmetric.solvers.charts import Chart
-from crowdmetric.solvers.population import PopulationFit, items_covariance, items_determined
+from crowdmetric.solvers.law_fit import PopulationFit, items_determined
+from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.integrals import mean_probability
-from crowdmetric.users.item_effects import WithItemEffects, variance_of_differences
+from crowdmetric.users.item_effects import WithItemEffects
 from crowdmetric.users.population import STRUCTURES, Law
 
 __all__ = ["INTEGRATIONS", "PopulationMetric"]
@@ -72,7 +73,9 @@ NOT_ALWAYS_FOUND = (
     "item_effects_",
     "item_effect_spread_",
     "item_effects_determined_",
-    "item_effect_covariance_",
+    "offset_covariance_",
+    "asked_items_",
+    "personal_spread_",
     "determined_",
     "integration_",
 )
@@ -87,7 +90,7 @@ SINGLE_TOLERANCE, DOUBLE_TOLERANCE = 1e-6, 1e-8
 class PopulationMetric(CrowdMetric):
     """Learn a metric from people drawn from one population, without knowing anybody's place.
 
-    Everybody's ideal point is drawn from one Gaussian law and integrated out, so that a few answers a person, even
+    Everybody's ideal point is drawn from one Gaussian law and integrated out, so that a few answers per person, even
     one, teach the metric: no bound on people, no subspaces, nothing taken from the truth. See
     `crowdmetric.users.population` for the likelihood and docs/algorithms.md for the reasoning.
 
@@ -109,7 +112,7 @@ class PopulationMetric(CrowdMetric):
     ridge : 'evidence', float or None, default 'evidence'
         Draws the metric's shape towards the identity: ½ ridge ‖M/c − I‖², c = tr M / d. The strength is found from
         the data, given, or none. Found from the data under a free covariance, it comes with another that draws the
-        size c towards zero, where people have linear utilities and no metric (`crowdmetric.solvers.population`).
+        size c towards zero, where people have linear utilities and no metric (`crowdmetric.solvers.law_fit`).
     integration : {'auto', 'grid', 'propagation'}, default 'auto'
         How people are integrated out. A grid is exact and slow beyond one dimension (three at most); expectation
         propagation is fast in any. Auto: propagation where a person's answers span more than a line, checked
@@ -146,7 +149,9 @@ class PopulationMetric(CrowdMetric):
     Attributes
     ----------
     metric_, components_, users_, pseudo_ideal_points_, ideal_points_, objective_, solution_
-        See `CrowdMetric`. People are at their posterior mean.
+        See `CrowdMetric`. People are at their posterior mean. Items that differ in fewer dimensions than they have
+        features say nothing of the others: there metric_ is the prior's multiple of the identity, with intervals as
+        wide as the prior (`crowdmetric.fits.item_span`), unless `rank` is given.
     scale_, shape_ : float, (d, d) array
         ``metric_ = scale_ × shape_``, the shape with trace d. The scale is known only through β and the noise.
     scale_error_ : float
@@ -172,9 +177,15 @@ class PopulationMetric(CrowdMetric):
         With `item_effects`: b, positive where an item is liked better than its features say, zero where nobody has
         answered about it; ω; and how many of the N the answers determine, the others being held by ω (their effective
         number). Predictions about items given by row number use b.
-    item_effect_covariance_ : (N, N) array
-        Of what is not known of b: ω² for an item that nobody has answered about. Predictions average over it, and over
-        ω² of items that are given as vectors.
+    offset_covariance_ : (n, n) array
+        What is not known of (svec M, μ, b), b only with `item_effects`; not kept for more than 1,500 of them.
+    personal_spread_ : float
+        τ, how much people differ about one item beyond the model, from items hidden in turn
+        (`crowdmetric.fits.unknowns`).
+    asked_items_ : (R, 2) array
+        Rows of `users_` and of the items that these people have compared. Predictions average over all three: over what
+        is not known of the law, over ω² for items that nobody has compared, and over τ² for each item that is new to
+        somebody who has answered.
     log_likelihood_ : float
         Of all answers, at its maximum.
     approximation_error_, integration_ : float, str
@@ -260,23 +271,28 @@ class PopulationMetric(CrowdMetric):
         clock = perf_counter()
         loss, card = self._loss(), self._card()
         if isinstance(pairs, ComparisonScan):
-            alone(y, users, sample_weight)
-            kept = Kept(self.memory_plan(pairs).room)
+            check_nothing_beside_scan(y, users, sample_weight)
+            kept = ChunkCache(self.memory_plan(pairs).room)
             if self.by_gradients_alone(check_items(self.items).shape[1]):
                 return self._fit_by_gradients(asked_on_disk(pairs, self.items, loss, kept, card), loss, clock)
             n_items = self._items_with_effects(pairs, pairs.n_items)
-            crowd = crowd_on_disk(pairs, self.items, loss, kept)
+            crowd = crowd_on_disk(pairs, self.items, loss, kept, reduced=self.rank is None)
+            rows = read_rows(Comparisons.from_scan(pairs, MOST_PEOPLE), None, None, None, self.items, loss)
         else:
+            if self.memory is not None:
+                read_memory(self.memory)  # it has no use here, but it may be a mistake
             rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
             self._check(loss, rows.items.shape[1])
             if self.by_gradients_alone(rows.items.shape[1]):
                 return self._fit_by_gradients(asked_in_memory(rows, card), loss, clock)
             n_items = self._items_with_effects(pairs, rows.items.shape[0])
-            crowd = crowd_in_memory(rows, 1 if card is None else card.blocks, shown=n_items > 0)
+            crowd = crowd_in_memory(
+                rows, 1 if card is None else card.blocks, shown=n_items > 0, reduced=self.rank is None
+            )
         problem, chart = self._problem(crowd, loss, n_items), self._chart(crowd.d, n_items)
         stopping: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
         best = best_of_starts(
-            problem, chart, self._earlier_end(chart, crowd.units), starts=self.starts, ridge=self.ridge,
+            problem, chart, self._earlier_end(chart, crowd), starts=self.starts, ridge=self.ridge,
             random_state=self.random_state, **stopping,
         )  # fmt: skip
         self._forget()
@@ -284,9 +300,10 @@ class PopulationMetric(CrowdMetric):
         integrated = check_integration(problem, best.fit, chart, self.integration, **stopping)
         problem, fit = integrated.problem, integrated.fit
         self.approximation_error_, self.integration_ = integrated.error, integrated.words
-        self._describe_fit(problem, fit, crowd.units)
+        self._describe_fit(problem, fit, crowd)
+        self._describe_unknowns(problem, fit, crowd, rows)
         if self.uncertainty:
-            self._describe_uncertainty(problem, fit, crowd.units, stopping)
+            self._describe_uncertainty(problem, fit, crowd, stopping)
         points = self._describe_people(problem, fit, crowd)
         solution = self._solution(fit, crowd, clock)
         nobody = np.empty(0, dtype=np.int64)
@@ -314,13 +331,11 @@ class PopulationMetric(CrowdMetric):
         return card is not None and not card.is_double
 
     @property
-    def _engine(self) -> Any:
+    def _engine(self) -> Engine | None:
         return engine_of(self.engine)
 
-    def _card(self) -> TorchEngine | None:
-        """Return the engine where it has arrays of its own."""
-        engine = self._engine
-        return engine if isinstance(engine, TorchEngine) else None
+    def _card(self) -> DeviceEngine | None:
+        return device_of(self._engine)
 
     def _items_with_effects(self, pairs: Any, n_items: int) -> int:
         """Return how many items have a utility of their own."""
@@ -354,22 +369,23 @@ class PopulationMetric(CrowdMetric):
             after_pass = Passes(self.progress, problem.n_people, USUAL_PASSES)
         return replace(problem, checkpoint=checkpoint, after_pass=after_pass)
 
-    def _chart(self, d: int, n_items: int) -> Chart:
-        return Chart(d, self.constraint, self.covariance == "free", n_items, self.rank)
+    def _chart(self, d: int, n_items: int) -> Parametrization:
+        return Parametrization(d, self.constraint, self.covariance == "free", n_items, self.rank)
 
-    def _earlier_end(self, chart: Chart, units: Units) -> Array | None:
+    def _earlier_end(self, chart: Parametrization, crowd: Crowd) -> Array | None:
         """Return where an earlier fit ended, in the units of these people; None where it is not to be used."""
         if not (self.warm_start and hasattr(self, "pseudo_ideal_mean_")):
             return None
-        if self.metric_.shape[0] != chart.d:
+        d, units = crowd.span.features, crowd.units
+        if self.metric_.shape[0] != d:
             raise DataError(
-                f"warm_start has a metric of {self.metric_.shape[0]} features to go on from, but items have {chart.d}; "
+                f"warm_start has a metric of {self.metric_.shape[0]} features to go on from, but items have {d}; "
                 "use the items of the earlier fit, or warm_start=False"
             )
         effects = self._item_effects(chart.n_items)
         law = Law(self.metric_, self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_, effects)
-        spread = float(np.sqrt(np.trace(self.ideal_covariance_) / chart.d)) / units.size
-        return start_from(chart, units.law_inside(law), float(np.log(spread)))
+        spread = float(np.sqrt(np.trace(self.ideal_covariance_) / d)) / units.size
+        return start_from(chart, crowd.span.law_inside(units.law_inside(law)), float(np.log(spread)))
 
     # ------------------------------------------------------------------------------------- what was found
 
@@ -392,33 +408,43 @@ class PopulationMetric(CrowdMetric):
         else:
             self.ideal_covariance_ = 0.25 * inverse @ law.covariance @ inverse
 
-    def _describe_fit(self, problem: PopulationProblem, fit: PopulationFit, units: Units) -> None:
+    def _describe_fit(self, problem: PopulationProblem, fit: PopulationFit, crowd: Crowd) -> None:
         """Set what a fit by scoring finds, in the items' own units."""
-        law = problem.structure.law(fit.natural, problem.d)
-        isotropic = self.covariance == "isotropic"
-        spread = units.size * float(np.exp(fit.natural[fit.layout.spread][0])) if isotropic else None
-        self._describe_law(units.law_outside(law), spread)
+        law, free = problem.structure.law(fit.natural, problem.d), self.covariance == "free"
+        spread = None if free else crowd.units.size * float(np.exp(fit.natural[fit.layout.spread][0]))
+        self._describe_law(crowd.law_outside(law, free=free), spread)
         if law.effects is not None:
             self.item_effects_, self.item_effect_spread_ = law.effects.copy(), float(fit.ridges.items**-0.5)
             self.item_effects_determined_ = items_determined(fit)
-            self.item_effect_covariance_ = items_covariance(fit)
         self.ridge_, self.size_ridge_, self.people_ridge_ = fit.ridges.shape, fit.ridges.size, fit.ridges.people
         self.determined_, self.log_likelihood_ = fit.determined, fit.value
         self.spread_ = problem.spread(law)
         self.scale_error_ = self.question_bias_ = float("nan")
 
+    def _describe_unknowns(self, problem: PopulationProblem, fit: PopulationFit, crowd: Crowd, rows: Rows) -> None:
+        """Set what predictions do not know, from the answers of everybody or of some people."""
+        covariance, metric = unknowns_of(fit).covariance, problem.structure.law(fit.natural, problem.d).metric
+        self.personal_spread_ = personal_variance_of(problem, fit, crowd.answers(rows)) ** 0.5
+        if covariance is not None:
+            self.offset_covariance_ = crowd.units.offsets_outside(crowd.span.offsets_outside(covariance, metric))
+        if crowd.users is not None:
+            # items given as vectors are none of those that row numbers will name
+            first = 0 if self.items is None or rows.items is check_items(self.items) else len(check_items(self.items))
+            self.asked_items_ = SeenItems.of(rows.person, rows.pairs + first).rows
+
     def _describe_uncertainty(
-        self, problem: PopulationProblem, fit: PopulationFit, units: Units, stopping: dict[str, Any]
+        self, problem: PopulationProblem, fit: PopulationFit, crowd: Crowd, stopping: dict[str, Any]
     ) -> None:
         """Set how sure the metric is, and whether the questions were chosen for people."""
         free = self.covariance == "free"
         psd = self.constraint == "psd"
-        uncertainty = uncertainty_of(problem, fit, units.size, free=free, psd=psd, **stopping)
+        uncertainty = uncertainty_of(problem, fit, crowd.units.size, free=free, psd=psd, **stopping)
+        self.scale_error_ = uncertainty.scale_error
+        uncertainty = uncertainty.outside(crowd.span, psd=psd)
         self.metric_draws_ = uncertainty.draws
         self.metric_covariance_, self.standard_errors_ = uncertainty.covariance, uncertainty.standard_errors
         self.symmetric_metric_ = uncertainty.symmetric
         self.symmetric_covariance_ = uncertainty.symmetric_covariance
-        self.scale_error_ = uncertainty.scale_error
         self.question_bias_ = problem.question_bias(fit.natural)
 
     def _describe_people(self, problem: PopulationProblem, fit: PopulationFit, crowd: Crowd) -> Array:
@@ -428,11 +454,12 @@ class PopulationMetric(CrowdMetric):
         """
         self.pseudo_ideal_covariances_: Array | None = None
         if crowd.users is None:
-            return np.empty((0, problem.d))
-        law, units = problem.structure.law(fit.natural, problem.d), crowd.units
+            return np.empty((0, crowd.span.features))
+        law, units, free = problem.structure.law(fit.natural, problem.d), crowd.units, self.covariance == "free"
         points, spreads = problem.people(law, crowd.n_users)
-        self.pseudo_ideal_covariances_ = None if spreads is None else spreads / units.size**2
-        return units.points_outside(points, units.law_outside(law).metric)
+        if spreads is not None:
+            self.pseudo_ideal_covariances_ = crowd.span.spreads_outside(spreads, law, free=free) / units.size**2
+        return units.points_outside(crowd.span.points_outside(points), crowd.law_outside(law, free=free).metric)
 
     def _solution(self, fit: PopulationFit, crowd: Crowd, clock: float) -> Solution:
         """Return how the fit ended, with a warning for everything it cannot know."""
@@ -444,7 +471,7 @@ class PopulationMetric(CrowdMetric):
         for doubt in doubts:
             warnings.warn(doubt.text, doubt.kind, stacklevel=3)
         status = status_of(
-            fit, crowd.d, doubts, starts=self.starts_, integration=self.integration_,
+            fit, crowd.span.features, doubts, starts=self.starts_, integration=self.integration_,
             approximation_error=self.approximation_error_,
             unfinished=f"Stopped after {self.max_iter} iterations, short of tol={self.tol:g}",
         )  # fmt: skip
@@ -456,7 +483,7 @@ class PopulationMetric(CrowdMetric):
     def _rank_by_gradients(self, d: int) -> int:
         return self.rank or min(d, DEFAULT_RANK)
 
-    def _fit_by_gradients(self, asked: Asked, loss: Loss, clock: float) -> Self:
+    def _fit_by_gradients(self, asked: QuestionStream, loss: Loss, clock: float) -> Self:
         """Fit many features, or in single precision: no ridge, no standard errors."""
         d, units, card = asked.items.shape[1], asked.units, self._card()
         check_for_gradients(
@@ -507,24 +534,37 @@ class PopulationMetric(CrowdMetric):
         return psi if effects is None else psi - (effects[numbers[:, 0]] - effects[numbers[:, 1]])
 
     def predict_proba(self, pairs: Any, users: Any = None) -> Array:
-        """Return ``Pr[y = −1], Pr[y = +1]`` (T, 2), averaged over where the person may stand.
+        """Return ``Pr[y = −1], Pr[y = +1]`` (T, 2), averaged over everything that is not known.
 
-        For people of whom nothing is known that is the whole population. With `item_effects` also over what is not
-        known of the items' utilities.
+        That is where the person stands (for people of whom nothing is known, the whole population), the law itself,
+        and what this person may think of items new to them; see `crowdmetric.fits.unknowns`.
         """
         psi = self.decision_function(pairs, users)
-        variance = self._variance(pairs, users) + self._item_variance(pairs)
+        variance = self._variance(pairs, users) + self._variance_beside(pairs, users)
         right = mean_probability(psi, variance, self._loss())
         return np.column_stack([1.0 - right, right])
 
-    def _item_variance(self, pairs: Any) -> Array | float:
-        """Return the variance of ψ (T,) for what is not known of the items' own utilities."""
-        if getattr(self, "item_effects_", None) is None:
-            return 0.0
-        numbers = pairs.pairs if isinstance(pairs, Comparisons) else np.asarray(pairs)
-        if numbers.ndim != 2 or self.items is None or self._item_effects(len(check_items(self.items))) is None:
-            return 2.0 * self.item_effect_spread_**2  # two items that nobody has seen
-        return variance_of_differences(self.item_effect_covariance_, numbers)
+    def unknowns(self) -> Unknowns:
+        """Return what predictions do not know beside where a person stands."""
+        found = vars(self)
+        return Unknowns(
+            found.get("offset_covariance_"),
+            float(found.get("item_effect_spread_", 0.0)) ** 2,
+            float(found.get("personal_spread_", 0.0)) ** 2,
+        )
+
+    def _variance_beside(self, pairs: Any, users: Any) -> Array:
+        """Return the variance of ψ (T,) for what is not known beside where the person stands."""
+        items, numbers, people = self._read(pairs, users)
+        by_row = isinstance(pairs, Comparisons) or np.ndim(pairs) == 2
+        unknowns = self.unknowns()
+        variance = unknowns.variance(items[numbers[:, 0]], items[numbers[:, 1]], numbers if by_row else None)
+        asked: Array | None = getattr(self, "asked_items_", None)
+        if people is None or asked is None:
+            return variance
+        known, place = self._find(people)
+        new = SeenItems(asked).new_items(np.where(known, place, -1), numbers if by_row else None)
+        return variance + unknowns.personal * new
 
     def _variance(self, pairs: Any, users: Any) -> Array:
         """Return the variance of ψ (T,) given what is known of each person."""

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from crowdmetric.checks import positive_number, whole_number
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.engines.dask_engine import DaskEngine
-from crowdmetric.engines.torch_engine import TorchEngine
+from crowdmetric.engines.contract import Engine, device_of
 from crowdmetric.errors import DataError
-from crowdmetric.estimators.inputs import CONSTRAINTS, check_options, positive_number
-from crowdmetric.estimators.population_integration import INTEGRATIONS
+from crowdmetric.fits.integration_check import INTEGRATIONS
+from crowdmetric.inputs import CONSTRAINTS, check_options
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.item_effects import check_item_effects
@@ -34,37 +34,38 @@ def check_population_options(
     max_iter: Any,
     random_state: Any,
     item_effects: Any,
-    engine: Any,
+    engine: Engine | None,
 ) -> None:
     """Check the parameters of a `PopulationMetric` for items of d features."""
     if not (loss.needs_binary and loss.is_smooth):
         raise DataError(f"loss={loss.name!r} is not a likelihood of binary answers; use 'logistic' or 'probit'")
-    if isinstance(engine, TorchEngine) and not isinstance(loss, Logistic):
-        raise DataError(f"loss={loss.name!r} is not for PyTorch; use 'logistic', or leave engine out")
+    if device_of(engine) is not None and not isinstance(loss, Logistic):
+        raise DataError(
+            f"loss={loss.name!r} is not for an engine with arrays of its own; use 'logistic', or leave engine out"
+        )
     for name, value, known in (
         ("covariance", covariance, tuple(STRUCTURES)),
         ("constraint", constraint, CONSTRAINTS),
         ("integration", integration, INTEGRATIONS),
     ):
-        if value not in known:
+        if not isinstance(value, str) or value not in known:
             raise DataError(f"{name}={value!r} is unknown; use {' or '.join(map(repr, known))}")
-    if rank is not None and (isinstance(rank, bool) or not 1 <= rank <= d):
+    if rank is not None and whole_number(rank, "rank") > d:
         raise DataError(f"rank={rank!r} is not between 1 and the {d} features of the items")
     if rank is not None and constraint == "symmetric":
         raise DataError(f"rank={rank} has no use with constraint='symmetric'; leave one of them out")
     if isinstance(ridge, str) and ridge != "evidence":
         raise DataError(f"ridge={ridge!r} is unknown; use 'evidence', a number or None")
-    if not isinstance(ridge, str) and ridge not in (None, 0):
+    if not (ridge is None or isinstance(ridge, str) or (isinstance(ridge, int | float) and ridge == 0)):
         positive_number(ridge, "ridge")
-    if item_effects not in (True, False):
+    if not isinstance(item_effects, bool | np.bool_):
         raise DataError(f"item_effects={item_effects!r} is unknown; use True or False")
     if item_effects and ridge != "evidence":
         raise DataError(
             f"item_effects are shrunk by the evidence, which ridge={ridge!r} rules out; use ridge='evidence'"
         )
     check_options(tol, max_iter, 2, random_state)
-    if isinstance(starts, bool) or not isinstance(starts, int) or starts < 1:
-        raise DataError(f"starts={starts!r} is not a whole number of at least 1")
+    whole_number(starts, "starts")
 
 
 def check_for_gradients(
@@ -77,7 +78,7 @@ def check_for_gradients(
     checkpoint: Any,
     warm_start: bool,
     item_effects: bool,
-    engine: Any,
+    engine: Engine | None,
 ) -> None:
     """Check that nothing is asked of a fit by gradients alone that it cannot do."""
     for name, value, only in (("covariance", covariance, "isotropic"), ("constraint", constraint, "psd")):
@@ -95,22 +96,22 @@ def check_for_gradients(
     ):
         if asked:
             raise DataError(f"{name} is for fits by scoring, which {d} features or float32 rule out; leave it out")
-    if isinstance(engine, DaskEngine):
+    if engine is not None and engine.is_remote:
         raise DataError(
             f"a cluster is for fits by scoring, which {d} features rule out; leave engine out, use a TorchEngine, or "
             "reduce the items first (crowdmetric.preprocess)"
         )
 
 
-def items_with_effects(pairs: Any, n_items: int, engine: Any) -> int:
+def items_with_effects(pairs: Any, n_items: int, engine: Engine | None) -> int:
     """Return how many items have a utility of their own where `item_effects` asks for it, or say why none can."""
     if isinstance(pairs, ComparisonScan):
         raise DataError(
             "item_effects is not for scanned comparisons; read them into memory with Comparisons.from_scan, or "
             "leave it out"
         )
-    if isinstance(engine, TorchEngine):
-        raise DataError("item_effects is not for a graphics card; leave out engine or item_effects")
+    if device_of(engine) is not None:
+        raise DataError("item_effects is not for a GPU; leave out engine or item_effects")
     if not isinstance(pairs, Comparisons) and np.ndim(pairs) != 2:
         raise DataError("item_effects needs to know which items are the same; give pairs as rows (T, 2) of items")
     return check_item_effects(n_items)

@@ -1,6 +1,6 @@
 """`SimilarityMetric`: a metric from judgements of similarity, "which is more like this?".
 
-The class is the story of a fit; `crowdmetric.similarity` has the mathematics: the layout (`questions`), how answers
+The class holds the steps of a fit; `crowdmetric.similarity` has the mathematics: the layout (`questions`), how answers
 scatter (`likelihood`), what a metric may look like (`structures`), the fit (`newton`), the choice of a structure
 (`choice`), the fit by gradients alone (`factored`) and people who differ (`people`).
 """
@@ -18,20 +18,20 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.checks import positive_number, whole_number
 from crowdmetric.engines.threads import one_thread_each
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.inputs import positive_number
 from crowdmetric.estimators.similarity_inputs import read_judgements
 from crowdmetric.judgements import Judgements
-from crowdmetric.similarity.choice import Choice, choose_structure
+from crowdmetric.similarity.choice import StructureChoice, choose_structure
 from crowdmetric.similarity.factored import FactoredFit, fit_factored
-from crowdmetric.similarity.likelihood import LINKS, Likelihood
+from crowdmetric.similarity.likelihood import LINKS, AnswerModel
 from crowdmetric.similarity.newton import fit_with_evidence
-from crowdmetric.similarity.objective import Objective
-from crowdmetric.similarity.people import OwnMetrics, fit_people
-from crowdmetric.similarity.questions import Questions, questions_of
-from crowdmetric.similarity.structures import STRUCTURES, Structure
+from crowdmetric.similarity.objective import SimilarityObjective
+from crowdmetric.similarity.personal_metrics import OwnMetrics, fit_people
+from crowdmetric.similarity.questions import PairChoices, questions_of
+from crowdmetric.similarity.structures import STRUCTURES, MetricStructure
 from crowdmetric.similarity.uncertainty import symmetric_fit
 from crowdmetric.solvers.posterior import draw_around, number_of_draws
 from crowdmetric.solvers.solution import Solution
@@ -41,13 +41,14 @@ __all__ = ["SimilarityMetric"]
 
 Array = NDArray[Any]
 
-# Parameters of a full metric up to which curvature is used (d ≤ 44); beyond, gradients alone.
+# Up to this many parameters of a full metric (d ≤ 44) curvature is used; beyond, only gradients.
 LARGEST_NEWTON = 1_000
-# Rounds in which a lapse rate and a metric are found in turn, and the change at which the rate has settled.
+# Maximum number of rounds that alternate between the lapse rate and the metric, and the change of the rate at which
+# they stop.
 LAPSE_ROUNDS, LAPSE_SETTLED = 8, 1e-3
 LARGEST_LAPSE = 0.5
 PEOPLE = ("shared", "own")
-# Found only by some fits, and taken away before the next one.
+# Attributes that only some fits set; removed before the next fit.
 NOT_ALWAYS_FOUND = (
     "standard_errors_", "symmetric_metric_", "symmetric_covariance_", "metric_covariance_", "metric_draws_",
     "person_metrics_", "people_spread_",
@@ -76,7 +77,7 @@ class SimilarityMetric(CrowdMetric):
         Whether people compare squared distances or distances. The latter often predicts probabilities better, but the
         problem is then no longer convex: there is no certificate. Auto: by evidence.
     lapse : None, float, 'estimate' or 'checks', default None
-        Share of answers given without looking: none, given, estimated (not convex), or as check questions say.
+        Share of careless answers: none, a given number, estimated (not convex), or from check questions.
     people : {'shared', 'own'}, default 'shared'
         One metric for all, or everybody's own, shrunk to the crowd's as hard as the evidence asks for.
     beta : float, default 1.0
@@ -89,7 +90,7 @@ class SimilarityMetric(CrowdMetric):
         Stop when a step would gain less log-likelihood (in nats, over all answers).
     max_iter : int, default 200
     random_state : int, default 0
-        Of the groups of items, and of the start of a fit of low rank.
+        Random seed of the groups of items, and of the start of a fit of low rank.
 
     Attributes
     ----------
@@ -102,7 +103,7 @@ class SimilarityMetric(CrowdMetric):
     candidates_ : list of str
         With structure='auto': what was tried, and the mean log-likelihood of answers about items left out.
     log_likelihood_ : float
-        Of all answers, at the metric found.
+        Log-likelihood of all answers at the metric found.
     ridge_ : float
         Strength τ of the ridge ``½τ‖M/c − I‖²``, c = tr M / d, on the metric's diagonal (its off-diagonal entries
         have a strength of their own); zero where there is none.
@@ -219,23 +220,21 @@ class SimilarityMetric(CrowdMetric):
             if getattr(self, name) not in values:
                 raise DataError(f"{name}={getattr(self, name)!r} is not known; choose {', '.join(map(repr, values))}")
         for name, least in (("folds", 2), ("max_iter", 1), ("random_state", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise DataError(f"{name}={value!r} is not a whole number of at least {least}")
+            whole_number(getattr(self, name), name, least)
         lapse = self.lapse
         number = isinstance(lapse, int | float) and not isinstance(lapse, bool) and 0.0 <= lapse < 1.0
         if not (lapse is None or lapse in ("estimate", "checks") or number):
             raise DataError(f"lapse={lapse!r} is not None, a share below 1, 'estimate' or 'checks'")
 
     def _fit_likelihood(
-        self, items: Array, questions: Questions, tables: tuple[Judgements, ...]
-    ) -> tuple[Choice, Likelihood]:
+        self, items: Array, questions: PairChoices, tables: tuple[Judgements, ...]
+    ) -> tuple[StructureChoice, AnswerModel]:
         """Return the best fit, over links and lapse rates where those are open."""
         lapse = self._given_lapse(tables)
         links = LINKS if self.link == "auto" else (self.link,)
         fits = []
         for link in links:
-            likelihood = Likelihood(self.beta, link, 0.0 if lapse is None else lapse)
+            likelihood = AnswerModel(self.beta, link, 0.0 if lapse is None else lapse)
             choice = self._fit_structure(items, questions, likelihood)
             if lapse is None:
                 choice, likelihood = self._fit_lapse(items, questions, choice, likelihood)
@@ -255,8 +254,8 @@ class SimilarityMetric(CrowdMetric):
         return min(float(np.mean(known)), LARGEST_LAPSE)
 
     def _fit_lapse(
-        self, items: Array, questions: Questions, choice: Choice, likelihood: Likelihood
-    ) -> tuple[Choice, Likelihood]:
+        self, items: Array, questions: PairChoices, choice: StructureChoice, likelihood: AnswerModel
+    ) -> tuple[StructureChoice, AnswerModel]:
         """Find a lapse rate and the metric in turn."""
         for _ in range(LAPSE_ROUNDS):
             D = choice.objective.distances(choice.fit.theta)
@@ -271,15 +270,15 @@ class SimilarityMetric(CrowdMetric):
             choice = self._fit_structure(items, questions, likelihood)
         return choice, likelihood
 
-    def _fit_structure(self, items: Array, questions: Questions, likelihood: Likelihood) -> Choice:
+    def _fit_structure(self, items: Array, questions: PairChoices, likelihood: AnswerModel) -> StructureChoice:
         stopping: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
         if self.structure == "auto":
             return choose_structure(items, questions, likelihood, folds=self.folds, seed=self.random_state, **stopping)
-        objective = Objective(items, questions, likelihood, STRUCTURES[self.structure](items.shape[1]))
+        objective = SimilarityObjective(items, questions, likelihood, STRUCTURES[self.structure](items.shape[1]))
         fit = fit_with_evidence(objective, **stopping)
-        return Choice.given(objective, fit)
+        return StructureChoice.given(objective, fit)
 
-    def _fit_people(self, choice: Choice, tables: tuple[Judgements, ...]) -> OwnMetrics:
+    def _fit_people(self, choice: StructureChoice, tables: tuple[Judgements, ...]) -> OwnMetrics:
         if len(tables) > 1:
             raise DataError("people='own' takes one table of judgements; fit each kind on its own")
         if tables[0].n_people < 2:
@@ -289,7 +288,7 @@ class SimilarityMetric(CrowdMetric):
 
     # ------------------------------------------------------------------------------------- what was found
 
-    def _describe(self, choice: Choice, likelihood: Likelihood, own: OwnMetrics | None, size: float) -> None:
+    def _describe(self, choice: StructureChoice, likelihood: AnswerModel, own: OwnMetrics | None, size: float) -> None:
         structure, fit = choice.objective.structure, choice.fit
         self.structure_, self.link_, self.lapse_ = structure.name, likelihood.link, likelihood.lapse
         self.log_likelihood_ = -fit.value
@@ -303,20 +302,20 @@ class SimilarityMetric(CrowdMetric):
             self.people_spread_, self.people_differ_ = own.spread, own.differ
             self.people_spread_interval_ = np.array(own.interval)
 
-    def _describe_uncertainty(self, choice: Choice, own: OwnMetrics | None, size: float) -> None:
+    def _describe_uncertainty(self, choice: StructureChoice, own: OwnMetrics | None, size: float) -> None:
         """Set the symmetric fit and its covariance, in the items' own units.
 
         A structure that was chosen rather than given is not known to be true: the full metric is fitted then.
         """
-        objective: Objective = choice.objective
+        objective: SimilarityObjective = choice.objective
         if self.structure == "auto" and objective.structure.name != "full" and own is None:
-            full: Structure = STRUCTURES["full"](objective.items.shape[1])
+            full: MetricStructure = STRUCTURES["full"](objective.items.shape[1])
             objective = replace(objective, structure=full)
         symmetric, covariance = symmetric_fit(objective, choice.fit, own)
         if objective.structure.name == "full":
             estimate = svec(choice.objective.structure.metric(choice.fit.theta))
             draws = draw_around(svec(symmetric), np.linalg.pinv(covariance, hermitian=True), estimate)
-        else:  # a structure that was given: entries outside it are known to be zero
+        else:  # with a given structure, entries outside it are known to be zero
             rng, count = np.random.default_rng(0), number_of_draws(symmetric.shape[0])
             drawn = rng.multivariate_normal(svec(symmetric), covariance, size=count, method="eigh")
             draws = svec(project_psd(smat(drawn)))
@@ -326,7 +325,7 @@ class SimilarityMetric(CrowdMetric):
         self.metric_covariance_ = np.cov(self.metric_draws_.T).reshape(p, p)
         self.standard_errors_ = smat(self.metric_draws_.std(axis=0, ddof=1))
 
-    def _status(self, choice: Choice, own: OwnMetrics | None) -> str:
+    def _status(self, choice: StructureChoice, own: OwnMetrics | None) -> str:
         done = (
             "Solved." if choice.fit.converged else f"Stopped after {self.max_iter} iterations; raise max_iter or tol."
         )
@@ -341,7 +340,7 @@ class SimilarityMetric(CrowdMetric):
     # ------------------------------------------------------------------------------------- by gradients alone
 
     def _fit_by_gradients(
-        self, items: Array, questions: Questions, tables: tuple[Judgements, ...], size: float, clock: float
+        self, items: Array, questions: PairChoices, tables: tuple[Judgements, ...], size: float, clock: float
     ) -> Self:
         d = items.shape[1]
         if self.rank is not None and not 1 <= self.rank <= d:
@@ -356,7 +355,7 @@ class SimilarityMetric(CrowdMetric):
         lapse = self._given_lapse(tables)
         if lapse is None:
             raise DataError("lapse='estimate' is not possible where the fit is by gradients alone; give a number")
-        likelihood = Likelihood(self.beta, self.link, lapse)
+        likelihood = AnswerModel(self.beta, self.link, lapse)
         found: FactoredFit = fit_factored(
             items, questions, likelihood, self.rank, max_iterations=self.max_iter, seed=self.random_state
         )
@@ -395,8 +394,8 @@ class SimilarityMetric(CrowdMetric):
             D[known] = own
         return D, table
 
-    def _likelihood(self) -> Likelihood:
-        return Likelihood(self.beta, self.link_, self.lapse_)
+    def _likelihood(self) -> AnswerModel:
+        return AnswerModel(self.beta, self.link_, self.lapse_)
 
     def decision_function(self, judgements: Any, users: Any = None) -> Array:
         """Return ``ψ = f(d²) of the first pair − that of the second`` (T,): negative where the first is closer.
@@ -430,7 +429,7 @@ class SimilarityMetric(CrowdMetric):
         return float(weight @ right / (weight @ counts.sum(axis=1)))
 
 
-def _value_with_lapse(likelihood: Likelihood, questions: Questions, D: Array, lapse: float) -> float:
+def _value_with_lapse(likelihood: AnswerModel, questions: PairChoices, D: Array, lapse: float) -> float:
     return replace(likelihood, lapse=lapse).value(questions, D)
 
 

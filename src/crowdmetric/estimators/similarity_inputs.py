@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.errors import DataError
-from crowdmetric.estimators.inputs import check_items
+from crowdmetric.inputs import check_items
 from crowdmetric.judgements import Judgements
 
 __all__ = ["read_judgements"]

@@ -1,4 +1,4 @@
-"""Divide and conquer: one small metric a subspace, then one metric from all of them (Algorithms 1 and 2)."""
+"""Divide and conquer: one small metric per subspace, then one metric from all of them (Algorithms 1 and 2)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.checks import one_of, positive_number, whole_number
 from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning, NotIdentifiedError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.inputs import Rows, check_options, positive_number, read_rows
+from crowdmetric.inputs import Rows, check_options, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.radii import Radii, choose_radii
-from crowdmetric.solvers.lines import solve_bounded
+from crowdmetric.solvers.line_subspaces import solve_bounded
 from crowdmetric.solvers.placing import place_people
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.stitch import METHODS, stitch_details
@@ -37,7 +38,7 @@ class StitchedMetric(CrowdMetric):
     """Learn a metric inside every subspace of items and stitch them into one (the paper's Algorithm 2).
 
     Inside a subspace with basis B, items are points of R^r and anybody's ideal point acts as a phantom one in R^r, so a
-    handful of answers a person is enough: Algorithm 5 gives ``Q̂ ≈ BᵀMB``. The whole M then follows by
+    handful of answers per person is enough: Algorithm 5 gives ``Q̂ ≈ BᵀMB``. The whole M then follows by
     regression over Sym(R^d) and projection on the positive semi-definite cone. With ``loss="squared"`` and no
     bounds both stages are exact (Algorithm 1).
 
@@ -54,7 +55,7 @@ class StitchedMetric(CrowdMetric):
         Dimension of the subspaces. With labels, items are projected on the best subspace of that dimension, and None
         finds it from the items, which must then lie in their subspaces exactly; with "discover", None is by BIC.
     affine : bool
-        Let subspaces miss the origin: items o + Bz are centred on the mean o of their subspace. That changes the
+        Let subspaces miss the origin: items o + Bz are centered on the mean o of their subspace. That changes the
         phantom ideal point, ``ψ = ⟨zzᵀ − z'z'ᵀ, BᵀMB⟩ + ⟨z − z', −2BᵀM(u − o)⟩``, and nothing else: the metric
         of the directions is still BᵀMB. Labels and "discover" only.
     stitch : {"huber", "ols", "weighted"}
@@ -62,7 +63,7 @@ class StitchedMetric(CrowdMetric):
         Exact answers (Algorithm 1) need no choice: they are stitched by least squares.
     loss, beta
         As in `IdealPointMetric`.
-    metric_bound, ideal_bound : float, one a subspace, or None
+    metric_bound, ideal_bound : float, one per subspace, or None
         ζ_M and ζ_v inside the subspaces. None: one number for all, chosen from the data by cross-validation
         blocked by person.
     tol, max_iter, cv, random_state
@@ -133,8 +134,9 @@ class StitchedMetric(CrowdMetric):
         clock = perf_counter()
         loss = self._loss()
         check_options(self.tol, self.max_iter, self.cv, self.random_state)
-        if self.stitch not in METHODS:
-            raise DataError(f"stitch={self.stitch!r} is not known; choose one of {', '.join(map(repr, METHODS))}")
+        one_of(self.stitch, "stitch", METHODS)
+        if self.rank is not None:
+            whole_number(self.rank, "rank")
         rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
         subspaces = self._find_subspaces(rows)
         problems = _divide(rows, subspaces)
@@ -188,7 +190,7 @@ class StitchedMetric(CrowdMetric):
             return self.discovery_.as_subspaces()
         if self.subspaces is None or isinstance(self.subspaces, str):
             raise DataError(
-                f"subspaces={self.subspaces!r} does not say where the items lie; give one label an item, "
+                f"subspaces={self.subspaces!r} does not say where the items lie; give one label per item, "
                 "(d, r) bases or 'discover', or use IdealPointMetric, which needs none"
             )
         if self.n_subspaces is not None:
@@ -197,7 +199,7 @@ class StitchedMetric(CrowdMetric):
             )
         return given_subspaces(rows.items, self.subspaces, self.rank, affine=self.affine)
 
-    # ---------------------------------------------------------------------------- stage 1: one metric a subspace
+    # ---------------------------------------------------------------------------- stage 1: one metric per subspace
 
     def _learn_exactly(self, problems: list[_Problems], names: tuple[Any, ...]) -> Solution:
         """Algorithm 4 in every subspace."""
@@ -310,7 +312,7 @@ class _Problems:
 
 
 def _divide(rows: Rows, subspaces: Subspaces) -> list[_Problems]:
-    """Return the problems of stage 1, one entry a rank."""
+    """Return the problems of stage 1, one entry per rank."""
     subspace = assign_pairs(rows.items, rows.pairs, subspaces)
     if not np.any(subspace >= 0):
         raise DataError(
@@ -336,7 +338,7 @@ def _report_across(n_across: int, total: int) -> None:
 
 
 def _bound(value: Any, name: str, n: int) -> Array | None:
-    """Return one radius a subspace from a number or a sequence; None stays None."""
+    """Return one radius per subspace from a number or a sequence; None stays None."""
     if value is None:
         return None
     if np.ndim(value) == 0:
@@ -344,7 +346,7 @@ def _bound(value: Any, name: str, n: int) -> Array | None:
     array = np.asarray(value, dtype=np.float64)
     if array.shape != (n,):
         raise DataError(
-            f"{name} has shape {array.shape}, but there are {n} subspaces; give one number, or one a subspace"
+            f"{name} has shape {array.shape}, but there are {n} subspaces; give one number, or one per subspace"
         )
     for entry in array:
         positive_number(float(entry), name)

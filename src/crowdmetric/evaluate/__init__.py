@@ -33,7 +33,7 @@ from crowdmetric.evaluate.similarity import (
     SimilarityEvaluation,
     evaluate_similarity,
 )
-from crowdmetric.evaluate.splits import SPLITS, Plan, Split, split
+from crowdmetric.evaluate.splits import SPLITS, Split, SplitPlan, split
 from crowdmetric.evaluate.verdict import Difference
 
 __all__ = [
@@ -48,11 +48,11 @@ __all__ = [
     "Evaluation",
     "Fitted",
     "Model",
-    "Plan",
     "PooledQuadratic",
     "Result",
     "SimilarityEvaluation",
     "Split",
+    "SplitPlan",
     "evaluate",
     "evaluate_similarity",
     "plan_evaluation",

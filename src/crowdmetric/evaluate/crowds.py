@@ -20,7 +20,9 @@ propagation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -29,28 +31,29 @@ from numpy.typing import NDArray
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import DataError
-from crowdmetric.estimators.inputs import read_rows
-from crowdmetric.estimators.population_chunks import crowd_in_memory
-from crowdmetric.estimators.population_problem import PopulationProblem
-from crowdmetric.estimators.population_starts import evidence_fit
-from crowdmetric.estimators.units import Units
+from crowdmetric.fits.crowd import crowd_in_memory
+from crowdmetric.fits.hidden_items import personal_variance_of
+from crowdmetric.fits.problem import PopulationProblem
+from crowdmetric.fits.starts import Start, evidence_fit
+from crowdmetric.fits.units import Units
+from crowdmetric.fits.unknowns import NOTHING_UNKNOWN, Unknowns, moments_of, unknowns_of
+from crowdmetric.inputs import read_rows
 from crowdmetric.losses import Logistic, Loss
-from crowdmetric.solvers.charts import KINDS, Chart
-from crowdmetric.solvers.population import items_covariance
-from crowdmetric.users.blocks import Answers, arrange
-from crowdmetric.users.integrals import mean_probability, posterior_of
-from crowdmetric.users.item_effects import WithItemEffects, check_item_effects, variance_of_differences
-from crowdmetric.users.population import STRUCTURES, Law, PopulationBlock, blocks_of, integrate
+from crowdmetric.solvers.parametrization import KINDS, Parametrization
+from crowdmetric.users.blocks import Answers
+from crowdmetric.users.item_effects import WithItemEffects, check_item_effects
+from crowdmetric.users.population import STRUCTURES, Law
 
-__all__ = ["METRICS", "Crowd", "CrowdModel"]
+__all__ = ["METRICS", "CrowdModel", "FittedCrowd"]
 
 Array = NDArray[Any]
 
 METRICS = KINDS
-BLOCK_SIZE = 1 << 18
 TOLERANCE, STEPS = 1e-4, 200
-# Numbers in the covariances of people that are held at once.
-MOST_NUMBERS = 4_000_000
+# Nats per answer that the last step of a trial fit may still promise, and nats in all. What is wanted of it is the
+# log-loss of hidden answers to 0.001 nats: a fit that is ε nats short of its optimum is √(2ε) standard errors off it,
+# which costs hidden answers about as many nats *in all*, so that ε may grow with the answers.
+TOLERANCE_PER_ANSWER, MOST_TOLERANCE = 1e-6, 0.02
 
 
 @dataclass(frozen=True)
@@ -65,19 +68,23 @@ class CrowdModel:
         Of ideal points or, where M = 0 and nobody has one, of utilities ('free' only).
     item_effects : bool
         Whether items have a utility of their own beside what features say (at most 500 items).
+    start : Start, optional
+        Where the same model ended on other answers of the same people, or its twin with a metric on the same ones, to
+        begin there.
     """
 
     name: str
     metric: str = "psd"
     covariance: str = "isotropic"
     item_effects: bool = False
+    start: Start | None = None
 
     def __post_init__(self) -> None:
         if self.covariance not in STRUCTURES:
             raise DataError(f"covariance={self.covariance!r} is unknown; use {', '.join(map(repr, STRUCTURES))}")
-        Chart(1, self.metric, self.covariance == "free")  # says what is wrong with the kind of metric
+        Parametrization(1, self.metric, self.covariance == "free")  # says what is wrong with the kind of metric
 
-    def fit(self, items: Array, train: Comparisons) -> Crowd:
+    def fit(self, items: Array, train: Comparisons) -> FittedCrowd:
         """Learn from answers about items (N, d)."""
         loss = Logistic()
         rows = read_rows(train, None, None, None, items, loss)
@@ -86,14 +93,24 @@ class CrowdModel:
         if n_items:
             structure = WithItemEffects(structure, n_items)
         problem = PopulationProblem.of(crowd, structure, loss, LocalEngine(1))
-        chart = Chart(problem.d, self.metric, self.covariance == "free", n_items)
-        fit = evidence_fit(problem, chart, tolerance=TOLERANCE, max_iterations=STEPS)
-        unknown = items_covariance(fit) if n_items else None
-        return Crowd(items, crowd.units, structure.law(fit.natural, problem.d), loss, unknown, fit.value)
+        chart = Parametrization(problem.d, self.metric, self.covariance == "free", n_items)
+        start = self.start
+        if start is not None:
+            start = replace(start, law=crowd.span.law_inside(crowd.units.law_inside(start.law)))
+        tolerance = min(max(TOLERANCE, TOLERANCE_PER_ANSWER * crowd.weight), MOST_TOLERANCE)
+        fit = evidence_fit(problem, chart, start, tolerance=tolerance, max_iterations=STEPS)
+        law = structure.law(fit.natural, problem.d)
+        unknowns = unknowns_of(fit)
+        if unknowns.covariance is not None:
+            unknowns = replace(unknowns, covariance=crowd.span.offsets_outside(unknowns.covariance, law.metric))
+        personal = partial(personal_variance_of, problem, fit, crowd.answers(rows))
+        law = crowd.span.law_outside(law, free=self.covariance == "free")
+        end = Start(crowd.units.law_outside(law), fit.ridges)
+        return FittedCrowd(items, crowd.units, law, loss, unknowns, personal, fit.value, end)
 
 
 @dataclass(frozen=True)
-class Crowd:
+class FittedCrowd:
     """A metric and a law of people, in the units of the items learned from.
 
     Attributes
@@ -104,18 +121,24 @@ class Crowd:
         Law of v for items in these units.
     loss
         How answers scatter.
-    unknown
-        (N, N) covariance of what is not known of the items' utilities; None where they have none.
+    unknowns
+        What predictions do not know beside where a person stands.
+    find_personal
+        Returns how much people differ about items new to them; that takes as long as the fit, and few ask.
     log_likelihood
         Of the answers learned from.
+    end
+        Where the fit ended, for the same model to begin there with other answers.
     """
 
     items: Array
     units: Units
     law: Law
     loss: Loss
-    unknown: Array | None = None
+    unknowns: Unknowns = NOTHING_UNKNOWN
+    find_personal: Callable[[], float] = float
     log_likelihood: float = float("nan")
+    end: Start | None = None
 
     @property
     def metric(self) -> Array:
@@ -125,45 +148,20 @@ class Crowd:
     def probability(self, questions: Comparisons, known: Comparisons) -> Array:
         """Return Pr[right preferred] (T,), averaged over where each person may stand given their known answers."""
         X = self.units.inside(np.asarray(self.items, dtype=np.float64))
-        delta, total = X[questions.left] - X[questions.right], X[questions.left] + X[questions.right]
-        offset = np.einsum("td,td->t", delta @ self.law.metric, total)
-        if self.law.effects is not None:
-            offset -= self.law.effects[questions.left] - self.law.effects[questions.right]
-        mean, variance = np.empty(len(questions)), np.empty(len(questions))
-        asked = np.unique(questions.user)
-        at_once = max(1, MOST_NUMBERS // X.shape[1] ** 2)
-        for first in range(0, asked.size, at_once):
-            people = asked[first : first + at_once]
-            points, spreads = self._place(X, known, people)
-            rows = np.flatnonzero(np.isin(questions.user, people))
-            for part in np.array_split(rows, 1 + rows.size // at_once):
-                who = np.searchsorted(people, questions.user[part])
-                mean[part] = np.einsum("td,td->t", delta[part], points[who])
-                variance[part] = np.einsum("td,tde,te->t", delta[part], spreads[who], delta[part])
-        if self.unknown is not None:
-            variance += variance_of_differences(self.unknown, questions.pairs)
-        probability: Array = mean_probability(offset + mean, np.maximum(variance, 0.0), self.loss)
-        return probability
-
-    def _place(self, X: Array, known: Comparisons, people: NDArray[np.int64]) -> tuple[Array, Array]:
-        """Return mean (K, d) and covariance (K, d, d) of the v of some people; without answers, the population's."""
-        points, spreads = np.tile(self.law.mean, (people.size, 1)), np.tile(self.law.covariance, (people.size, 1, 1))
-        rows = np.flatnonzero(np.isin(known.user, people))
-        for block in self._blocks(X, known.take(rows), people) if rows.size else []:
-            integral = integrate(block, self.law, self.loss, largest_grid=1)
-            points[block.person], spreads[block.person] = posterior_of(
-                integral, block.span, block.loadings, self.law.mean, self.law.covariance
-            )
-        return points, spreads
-
-    def _blocks(self, X: Array, known: Comparisons, people: NDArray[np.int64]) -> list[PopulationBlock]:
         answers = Answers(
             items=X,
             pairs=known.pairs.astype(np.intp),
             response=known.response,
             weight=known.weight,
-            person=np.searchsorted(people, known.user).astype(np.intp),
-            problem=np.zeros(people.size, dtype=np.intp),
+            person=known.user.astype(np.intp),
+            problem=np.zeros(max(known.n_users, questions.n_users), dtype=np.intp),
             n_problems=1,
-        ).merged()
-        return blocks_of(arrange(answers, block_size=BLOCK_SIZE), answers.pairs)
+        )
+        pairs, person = questions.pairs.astype(np.intp), questions.user.astype(np.intp)
+        moments = moments_of(X, pairs, person, answers, self.law, self.loss, self.unknowns)
+        return moments.probability(self.personal if np.any(moments.new_items) else 0.0, self.loss)
+
+    @cached_property
+    def personal(self) -> float:
+        """τ², how much people differ about items new to them."""
+        return self.find_personal()

@@ -49,7 +49,7 @@ class FittedEstimator:
     def probability(self, questions: Comparisons, known: Comparisons) -> Array:
         """Return Pr[right preferred] (T,).
 
-        New people of whom something is known are placed under the learnt metric, within the learnt radius; the others
+        New people of whom something is known are placed under the learned metric, within the learned radius; the others
         are the average person.
         """
         new = ~np.isin(known.user, list(self.met))

@@ -16,13 +16,13 @@ Array = NDArray[np.float64]
 
 @runtime_checkable
 class Fitted(Protocol):
-    """A model that has learnt."""
+    """A model that has learned."""
 
     def probability(self, questions: Comparisons, known: Comparisons) -> NDArray[Any]:
         """Return Pr[right preferred] (T,) of questions, whose answers must not be looked at.
 
-        `known` holds the answers by which people may be placed: those learnt from and, of new people, the few that were
-        given. People are numbered alike in both, and somebody without a known answer is anybody of the population.
+        `known` holds the answers by which people may be placed: those learned from and, of new people, the few that
+        were given. People are numbered alike in both, and somebody without a known answer is anybody of the population.
         """
         ...
 

@@ -7,11 +7,13 @@ from typing import Any
 
 from crowdmetric.errors import DataError
 from crowdmetric.estimators import IdealPointMetric, StitchedMetric
+from crowdmetric.estimators.smooth import MOST_SHOWN
 from crowdmetric.evaluate.crowds import CrowdModel
 from crowdmetric.evaluate.estimated import EstimatorModel
 from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.popularity import BradleyTerry
 from crowdmetric.evaluate.quadratic import PooledQuadratic
+from crowdmetric.evaluate.smooth import TasteModel
 from crowdmetric.users.item_effects import MOST_ITEMS
 
 __all__ = [
@@ -44,6 +46,7 @@ MODELS: dict[str, Callable[[Any], Model]] = {
     ),
     "symmetric": lambda subspaces: CrowdModel("symmetric", "symmetric", "free"),
     "symmetric-items": lambda subspaces: CrowdModel("symmetric-items", "symmetric", "free", item_effects=True),
+    "smooth": lambda subspaces: TasteModel(),
 }
 # --8<-- [end:models]
 
@@ -79,6 +82,7 @@ def choose_models(models: Sequence[str | Model] | None, subspaces: Any = None, n
     if models is None:
         models = DEFAULT if subspaces is None else (*DEFAULT, "stitched")
         models = [name for name in models if name not in FOR_FEW_ITEMS or n_items <= MOST_ITEMS]
+        models = [name for name in models if name != "smooth" or n_items <= MOST_SHOWN]
     if isinstance(models, str):
         raise DataError(f"models={models!r} is one name; give a list, such as models=[{models!r}]")
     chosen: list[Model] = []

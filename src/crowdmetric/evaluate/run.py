@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,13 +15,15 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import CrowdmetricWarning, DataError
-from crowdmetric.estimators.inputs import check_items
-from crowdmetric.estimators.memory import RUNTIME, MemoryPlan, bytes_to_lay_out, read_memory
+from crowdmetric.evaluate.crowds import CrowdModel, FittedCrowd
 from crowdmetric.evaluate.evaluation import Evaluation, Result
 from crowdmetric.evaluate.model import Model
-from crowdmetric.evaluate.models import choose_models
+from crowdmetric.evaluate.models import WITHOUT_DISTANCE, choose_models
 from crowdmetric.evaluate.scores import measures, per_answer
-from crowdmetric.evaluate.splits import SPLITS, Plan, Split, split
+from crowdmetric.evaluate.splits import SPLITS, Split, SplitPlan, split
+from crowdmetric.fits.memory import RUNTIME, MemoryPlan, bytes_to_lay_out, read_memory
+from crowdmetric.fits.starts import Start
+from crowdmetric.inputs import check_items
 from crowdmetric.tables import ComparisonScan
 
 __all__ = ["evaluate", "plan_evaluation"]
@@ -121,15 +124,19 @@ def evaluate(
     if not splits or len(set(splits)) < len(splits):
         raise DataError(f"splits={list(splits)!r} is empty or repeats a name; name each split once")
     chosen = choose_models(models, subspaces, X.shape[0])
-    plan = Plan(train_answers=train_answers, given=given, both_new=both_new)
+    plan = SplitPlan(train_answers=train_answers, given=given, both_new=both_new)
     hidden = [split(comparisons, kind, plan, repeat=n, seed=seed) for kind in splits for n in range(repeats)]
     work = [(number, model) for number in range(len(hidden)) for model in range(len(chosen))]
-    job = partial(_score, X, comparisons, hidden, chosen)
     found: dict[tuple[int, int], Result] = {}
-    for place, result in LocalEngine(jobs).map(job, work):
-        found[place] = result
-        if after_fit is not None:
-            after_fit(f"{len(found)} of {len(work)} fits done")
+    # splits differ in some of the answers: after the first of them, a crowd begins where it ended there
+    begun = list(chosen)
+    for some in _stages(work, chosen):
+        for place, (result, end) in LocalEngine(jobs).map(partial(_score, X, comparisons, hidden, tuple(begun)), some):
+            found[place] = result
+            if place[0] == 0:
+                _begin_at(begun, place[1], end)
+            if after_fit is not None:
+                after_fit(f"{len(found)} of {len(work)} fits done")
     return Evaluation(
         tuple(found[place] for place in work),
         tuple(splits),
@@ -137,6 +144,26 @@ def evaluate(
         train_answers,
         drawn,
     )
+
+
+def _stages(work: list[tuple[int, int]], models: Sequence[Model]) -> list[list[tuple[int, int]]]:
+    """Return the fits in the order in which they need each other's ends.
+
+    The first split comes first, and in it a model with any symmetric matrix after its twin with a metric.
+    """
+    names = {model.name for model in models}
+    late = {other for twin, other in WITHOUT_DISTANCE.items() if twin in names}
+    first = [job for job in work if job[0] == 0]
+    waiting = [job for job in first if models[job[1]].name in late]
+    return [[job for job in first if job not in waiting], waiting, [job for job in work if job[0] > 0]]
+
+
+def _begin_at(models: list[Model], number: int, end: Start | None) -> None:
+    """Let a model, and its twin with any symmetric matrix, begin where it ended."""
+    twin = WITHOUT_DISTANCE.get(models[number].name)
+    for place, model in enumerate(models):
+        if isinstance(model, CrowdModel) and (place == number or model.name == twin):
+            models[place] = replace(model, start=end)
 
 
 def plan_evaluation(
@@ -161,9 +188,9 @@ def plan_evaluation(
 
 
 def _score(
-    items: Array, comparisons: Comparisons, hidden: list[Split], models: list[Model], job: tuple[int, int]
-) -> Result:
-    """Return one model on one split."""
+    items: Array, comparisons: Comparisons, hidden: list[Split], models: Sequence[Model], job: tuple[int, int]
+) -> tuple[Result, Start | None]:
+    """Return one model on one split, and where its fit ended if it is a crowd's."""
     parts, model = hidden[job[0]], models[job[1]]
     train, test = comparisons.take(parts.train), comparisons.take(parts.test)
     clock = time.process_time()
@@ -179,7 +206,7 @@ def _score(
             warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
     log_p, correct = per_answer(right, test.response)
     people = partial(np.bincount, test.user, minlength=comparisons.n_users)
-    return Result(
+    result = Result(
         split=parts.kind,
         model=model.name,
         repeat=parts.repeat,
@@ -192,6 +219,7 @@ def _score(
         seconds=time.process_time() - clock,
         notes=notes,
     )
+    return result, fitted.end if isinstance(fitted, FittedCrowd) else None
 
 
 def _blank(questions: Comparisons) -> Comparisons:

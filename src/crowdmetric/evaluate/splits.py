@@ -1,4 +1,4 @@
-"""What is hidden from a model, three ways, so that it cannot have been learnt by heart.
+"""What is hidden from a model, three ways, so that it cannot have been learned by heart.
 
 A *question* is a person and two items, in either order: the same two items shown again, or the other way round, or a
 tie written as two rows, are one question and stay together. Every split hides whole questions:
@@ -12,7 +12,8 @@ items      some items, every question that shows one       what will people we k
 =========  ==============================================  =========================================================
 
 Pairs made from ratings or rankings are transitive: within a person, a or b? follows from a or c? and c or b?. The
-first split cannot undo that; the other two are free of it.
+first split cannot undo that. The second is free of it, and so is the third where both items of a question are new;
+beside one new item, a person's own ranking of the known one still helps.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from numpy.typing import NDArray
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 
-__all__ = ["SPLITS", "TITLES", "Plan", "Split", "questions_of", "split"]
+__all__ = ["SPLITS", "TITLES", "Split", "SplitPlan", "questions_of", "split"]
 
 Rows = NDArray[np.intp]
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Plan:
+class SplitPlan:
     """How much is hidden.
 
     Attributes
@@ -132,7 +133,7 @@ def _share(size: int, share: float) -> int:
 Masks = tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]
 
 
-def _by_pairs(comparisons: Comparisons, question: Rows, person: Ints, plan: Plan, rng: Generator) -> Masks:
+def _by_pairs(comparisons: Comparisons, question: Rows, person: Ints, plan: SplitPlan, rng: Generator) -> Masks:
     turn, count = _turn_of(person, rng), np.bincount(person, minlength=comparisons.n_users)[person]
     if plan.train_answers is not None:
         train = turn < plan.train_answers
@@ -144,7 +145,7 @@ def _by_pairs(comparisons: Comparisons, question: Rows, person: Ints, plan: Plan
     return train, np.zeros_like(train), ~train
 
 
-def _by_people(comparisons: Comparisons, question: Rows, person: Ints, plan: Plan, rng: Generator) -> Masks:
+def _by_people(comparisons: Comparisons, question: Rows, person: Ints, plan: SplitPlan, rng: Generator) -> Masks:
     everybody = np.unique(person)
     if everybody.size < 2:
         raise DataError("the people split needs at least two people who answered; use split 'pairs' or 'items'")
@@ -154,7 +155,7 @@ def _by_people(comparisons: Comparisons, question: Rows, person: Ints, plan: Pla
     return _at_most(~new, person, plan.train_answers, rng), given, new & ~given
 
 
-def _by_items(comparisons: Comparisons, question: Rows, person: Ints, plan: Plan, rng: Generator) -> Masks:
+def _by_items(comparisons: Comparisons, question: Rows, person: Ints, plan: SplitPlan, rng: Generator) -> Masks:
     shown = np.unique(comparisons.pairs)
     if shown.size < 3:
         raise DataError(f"the items split needs at least three items, but {shown.size} were compared; leave it out")
@@ -168,7 +169,7 @@ def _by_items(comparisons: Comparisons, question: Rows, person: Ints, plan: Plan
 
 
 # A new split is one line here; the property tests go through the list.
-SPLITS: dict[str, Callable[[Comparisons, Rows, Ints, Plan, Generator], Masks]] = {
+SPLITS: dict[str, Callable[[Comparisons, Rows, Ints, SplitPlan, Generator], Masks]] = {
     "pairs": _by_pairs,
     "people": _by_people,
     "items": _by_items,
@@ -182,14 +183,14 @@ TITLES = {
 }
 
 
-def split(comparisons: Comparisons, kind: str, plan: Plan, *, repeat: int = 0, seed: int = 0) -> Split:
+def split(comparisons: Comparisons, kind: str, plan: SplitPlan, *, repeat: int = 0, seed: int = 0) -> Split:
     """Return the rows to learn from and the rows to predict.
 
     Parameters
     ----------
     comparisons : Comparisons
     kind : {'pairs', 'people', 'items'}
-    plan : Plan
+    plan : SplitPlan
     repeat, seed : int
         Another repeat hides other questions; the same seed hides the same ones.
     """

@@ -54,6 +54,8 @@ __all__ = [
 
 Outcome = Literal["better", "equal", "worse", "unclear"]
 
+# What a saved model may be: a learned metric, or tastes with one inside.
+SAVED = (*LEARNED, "smooth")
 # Learned metrics that speak through features alone.
 ALONE = tuple(name for name in LEARNED if name not in WITH_ITEM_EFFECTS)
 # Nats per answer below which a difference is of no use to anybody, however sure.
@@ -195,7 +197,12 @@ def best_model(evaluation: Evaluated, split: str, names: Sequence[str] | None = 
 def _judged(evaluation: Evaluated, split: str) -> str | None:
     """Return the model that sentences are about: the saved one where it is known and has a metric."""
     saved = evaluation.saved
-    return saved if saved in LEARNED and saved in evaluation.models else best_model(evaluation, split, LEARNED)
+    return saved if saved in SAVED and saved in evaluation.models else best_model(evaluation, split, LEARNED)
+
+
+def _has_tastes(evaluation: Evaluated) -> bool:
+    """Return whether the saved model is one of tastes rather than of ideal points."""
+    return evaluation.saved in SAVED and evaluation.saved not in LEARNED
 
 
 def worth_of(evaluation: Evaluated, split: str) -> Worth | None:
@@ -233,6 +240,8 @@ def tests_ideal_points(evaluation: Evaluated) -> bool:
 
 
 def _without_a_distance(evaluation: Evaluated) -> Difference | None:
+    if _has_tastes(evaluation):  # which need no ideal points
+        return None
     with_items = evaluation.saved in WITH_ITEM_EFFECTS and "symmetric-items" in evaluation.models
     model = "population-items" if with_items else "population-free"
     other = WITHOUT_DISTANCE[model]
@@ -247,7 +256,7 @@ def is_popularity_in_disguise(evaluation: Evaluated) -> bool:
     if not {"pairs", "items"} <= set(evaluation.splits) or "linear" not in evaluation.models:
         return False
     saved = evaluation.saved
-    metric = saved if saved in LEARNED and saved in evaluation.models else best_model(evaluation, "pairs", ALONE)
+    metric = saved if saved in SAVED and saved in evaluation.models else best_model(evaluation, "pairs", ALONE)
     if metric not in ALONE:
         return False
     warm, cold = (evaluation.difference(split, metric, "linear") for split in ("pairs", "items"))
@@ -306,6 +315,8 @@ def headline(evaluation: Evaluated, found: Sequence[Worth], *, no_distance: bool
         if where[outcome]
     ]
     what = "the learned metric" if evaluation.saved in LEARNED else "a learned metric"
+    if _has_tastes(evaluation):  # in which the metric is one part of many
+        what, no_distance = "the saved model", False
     if not where["better"]:
         if not where["equal"] and not where["worse"]:
             return f"In short: these answers cannot tell whether {what} is worth using for prediction."

@@ -22,7 +22,7 @@ from crowdmetric.experiments.settings import Cell
 from crowdmetric.losses import Loss, get_loss
 from crowdmetric.radii import choose_radii_of_many
 from crowdmetric.simulate import Crowd, simulate_crowd
-from crowdmetric.solvers.lines import solve_bounded
+from crowdmetric.solvers.line_subspaces import solve_bounded
 from crowdmetric.stitch import stitch_prefixes
 from crowdmetric.symmetric import orthonormal_basis, relative_error, restrict, shape_error
 from crowdmetric.users.blocks import Answers, arrange, join
@@ -34,12 +34,13 @@ Row = dict[str, Any]
 Job = tuple[Cell, tuple[str, ...], tuple[int, ...]]  # a cell, who learns, which runs
 
 METHODS = ("huber", "ols")
-# People that radii are chosen from, in each run; the library's own default is 500.
+# Number of people from which radii are chosen in each run; the library's own default is 500.
 PEOPLE_FOR_RADII = 250
-# Numbers of subspaces that a learner without a stage to share is given.
+# How many numbers of subspaces are tried with a learner that needs a separate fit for each.
 MOST_COUNTS = 6
-# One in so many runs of a cell goes to a learner that needs a fit of its own for each: five of thirty, one of three.
-# In Experiment 3 a person's answers span as many dimensions as there are answers, and a fit takes five times as long.
+# A learner that needs a separate fit for each number of subspaces gets one in this many runs of a cell: five of thirty,
+# one of three. In Experiment 3 a person's answers span as many dimensions as there are answers, and a fit takes five
+# times as long.
 POPULATION_EVERY = {1: 6, 2: 6, 3: 10}
 
 
@@ -165,7 +166,8 @@ def population(runs: Sequence[_Data], loss: Loss) -> list[_Learnt]:
             answered = data.answers.problem[data.answers.person] < count
             model = PopulationMetric(data.crowd.items, loss=loss, starts=1, tol=1e-2, jobs=1, uncertainty=False)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", CrowdmetricWarning)  # a scale that nothing tells is part of the story
+                # a scale that the data do not determine is part of the result
+                warnings.simplefilter("ignore", CrowdmetricWarning)
                 model.fit(data.crowd.pairs[answered], data.crowd.y[answered], users=data.crowd.users[answered])
             metrics[count, ""] = model.metric_
         learnt.append(_Learnt(metrics, {"seconds": (perf_counter() - clock) / len(counts)}))
@@ -183,7 +185,7 @@ LEARNERS: dict[str, Callable[[Sequence[_Data], Loss], list[_Learnt]]] = {
 def learners_of(cell: Cell, run: int, runs: int) -> tuple[str, ...]:
     """Return who learns from a run of a cell, of which there are `runs`.
 
-    The population model is dear, and takes the first few runs alone. A likelihood has no hinge, and the answers are
+    The population model is expensive, and gets only the first few runs. A likelihood has no hinge, and the answers are
     those of the logistic panel. Without noise the scale of the metric has no maximum (docs/population.md).
     """
     without = run * POPULATION_EVERY[cell.experiment] >= runs or cell.loss != "logistic" or cell.beta == inf

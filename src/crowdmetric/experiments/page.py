@@ -11,6 +11,7 @@ from crowdmetric._version import __version__
 from crowdmetric.experiments.learners import Row
 from crowdmetric.experiments.settings import Figure
 from crowdmetric.experiments.summary import rows_of_figure
+from crowdmetric.folders import write_file
 
 __all__ = ["write_page"]
 
@@ -51,9 +52,7 @@ def write_page(figures: Sequence[Figure], summary: Sequence[Row], out: Path, *, 
     head += f"<title>crowdmetric: reproduction</title><style>{STYLE}</style>"
     page = f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>'
     path = out / "index.html"
-    temporary = path.with_suffix(".part")
-    temporary.write_text(page, encoding="utf-8")
-    temporary.replace(path)
+    write_file(path, page)
     return path
 
 

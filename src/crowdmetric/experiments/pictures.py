@@ -16,12 +16,12 @@ from crowdmetric.plots import new_figure, save_figure
 
 __all__ = ["draw_figure", "draw_figures"]
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart, then two greys.
+# Okabe and Ito's colors, which color-blind readers can tell apart, then two grays.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#777777")
 MARKERS = "osD^vPX*"
-# Errors beyond this are said in words: drawn, they would flatten everything else.
+# Errors beyond this are given as text: drawn, they would flatten everything else.
 TALLEST = 1.6
-TITLES = {
+LEARNER_TITLES = {
     "oracle": "oracle radii (as published)",
     "honest": "honest radii (from the answers)",
     "population": "population (no radii, no subspaces needed)",
@@ -34,7 +34,7 @@ def _measure(figure: Figure, learner: str) -> str:
 
 
 def draw_figures(figures: Sequence[Figure], summary: Sequence[Row], out: Path, *, jobs: int | None = None) -> None:
-    """Draw every figure, side by side in as many processes as `jobs` says (None: one a core)."""
+    """Draw every figure, side by side in as many processes as `jobs` says (None: one per core)."""
     todo = [(figure, rows_of_figure(figure, summary), out) for figure in figures]
     for _ in LocalEngine(jobs).map(_draw, todo):
         pass
@@ -45,7 +45,7 @@ def _draw(job: tuple[Figure, list[Row], Path]) -> None:
 
 
 def draw_figure(figure: Figure, summary: Sequence[Row], out: Path, *, method: str = "huber") -> list[Path]:
-    """Draw one panel a learner side by side and write it as PNG and SVG; return what was written."""
+    """Draw one panel per learner side by side and write it as PNG and SVG; return what was written."""
     rows = [row for row in rows_of_figure(figure, summary) if row["stitch"] in (method, "")]
     learners = [name for name in LEARNERS if any(row["learner"] == name for row in rows)]
     picture = new_figure(4.6 * len(learners), 4.0)
@@ -56,7 +56,7 @@ def draw_figure(figure: Figure, summary: Sequence[Row], out: Path, *, method: st
         measure = _measure(figure, learner)
         shown = [row for row in rows if row["learner"] == learner]
         draw(picture, ax, figure, shown, measure)
-        title = TITLES.get(learner, learner)
+        title = LEARNER_TITLES.get(learner, learner)
         ax.set_title(
             title if measure == "relative_error" else f"{learner}: error of shape, as it finds βM", fontsize=10
         )
@@ -70,7 +70,7 @@ def draw_figure(figure: Figure, summary: Sequence[Row], out: Path, *, method: st
 
 
 def _lines(picture: Any, ax: Any, figure: Figure, rows: list[Row], measure: str) -> None:
-    """Draw error against people (a curve a number of answers) or against σ (a curve a number of people)."""
+    """Draw error against people (one curve per number of answers) or against σ (one curve per number of people)."""
     x, curve, label = ("K", "m", "m") if figure.experiment == 1 else ("sigma", "K", "K")
     for i, value in enumerate(sorted({row[curve] for row in rows})):
         points = sorted((row for row in rows if row[curve] == value), key=lambda row: row[x])
@@ -81,7 +81,7 @@ def _lines(picture: Any, ax: Any, figure: Figure, rows: list[Row], measure: str)
         ax.fill_between(at, np.maximum(mean - spread, 0.0), mean + spread, color=COLOURS[i], alpha=0.15, linewidth=0)
     nothing = float(np.mean([row["identity_error_mean"] for row in rows]))
     ax.axhline(nothing, color="#444444", linestyle=":", linewidth=1.2, label="best multiple of I")
-    people, noise = "people a subspace, K", "distance of items from their subspace, σ"
+    people, noise = "people per subspace, K", "distance of items from their subspace, σ"
     ax.set(xlabel=people if figure.experiment == 1 else noise, ylabel="relative error")
     ax.label_outer()
     ax.grid(alpha=0.25)

@@ -18,11 +18,12 @@ from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import DataError
 from crowdmetric.experiments.learners import MOST_COUNTS, Job, Row, learners_of, run_cell
 from crowdmetric.experiments.settings import Cell
+from crowdmetric.folders import write_file
 
 __all__ = ["Progress", "jobs_for", "run_cells"]
 
-# Answers of the runs that share one job: small problems side by side cost little more than one of them. Memory: 0.6 GB
-# a process.
+# Maximum number of answers in the runs of one job: several small problems together cost little more than one. Memory:
+# 0.6 GB per process.
 ANSWERS_A_JOB = 800_000
 FILE = "runs.jsonl"
 SORT = ("experiment", "rank", "beta", "loss", "learner", "stitch", "d", "n", "K", "m", "sigma", "run")
@@ -69,7 +70,7 @@ def run_cells(
     out
         Folder for ``runs.jsonl``; made if absent.
     jobs
-        Number of processes; None: one a core.
+        Number of processes; None: one per core.
     report
         Called after every finished job.
     """
@@ -129,7 +130,7 @@ def _cost(job: Job) -> float:
     cell, learners, runs = job
     answers, counts = cell.n * cell.K * cell.m, len(cell.counts)
     stitched = answers + 100.0 * counts * cell.d**2
-    fitted = 10.0 * answers * min(counts, MOST_COUNTS)  # a fit for every number of subspaces, ten times as dear
+    fitted = 10.0 * answers * min(counts, MOST_COUNTS)  # one fit for every number of subspaces costs ten times as much
     return len(runs) * sum(fitted if name == "population" else stitched for name in learners)
 
 
@@ -138,7 +139,7 @@ def _read(path: Path) -> Finished:
     text = path.read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
     if whole != text:
-        path.write_text(whole, encoding="utf-8")
+        write_file(path, whole)
     finished: Finished = {}
     for number, line in enumerate(whole.splitlines(), start=1):
         try:

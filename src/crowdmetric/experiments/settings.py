@@ -21,7 +21,7 @@ class Cell:
     Attributes
     ----------
     d, n, r, K, m
-        Dimension, subspaces, their rank, people a subspace, answers a person.
+        Dimension, subspaces, their rank, people per subspace, answers per person.
     beta, sigma
         Response noise of the crowd (the learner assumes 1), distance of items from their subspaces.
     counts

@@ -11,10 +11,10 @@ summed over blocks of people; nothing of size n · d² is ever formed.
 ::
 
     questions.py     who was asked what, in good coordinates
-    people.py        who has answers to spare, and why others have none
+    person_spans.py  who has answers to spare, and why others have none
     spectrum.py      S, and P (what the offsets of one population reveal), decomposed whole (d ≤ 200)
     law.py           what one population reveals under the law of people that will be fitted (d ≤ 62)
-    rows.py          answers as a linear map that is never written out
+    answer_map.py    answers as a linear map that is never written out
     implicit.py      the same by products alone, with stated confidence (beyond)
     catalogue.py     what no questionnaire about these items could reveal
     examples.py      what is out of reach, by entries of M and by pairs of items

@@ -16,7 +16,7 @@ features with its values under chance (which needs no normality and pays for loo
 Two questions of a person that share an item are alike whoever is asked, so of each person only questions without a
 common item are used.
 
-What this cannot see: with one answer a person there is no "within", and ρ > 0 need not do harm, as when a person is
+What this cannot see: with one answer per person there is no "within", and ρ > 0 need not do harm, as when a person is
 dealt a subspace by chance. Dealing at random is exact if questions are exchangeable; where people's questions differ in
 spread (a subspace each) though not in place, midpoints may raise the alarm somewhat too often.
 """
@@ -31,7 +31,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from crowdmetric.identifiability.questions import Asked, Questions
+from crowdmetric.identifiability.questions import Questions, QuestionSource
 
 __all__ = ["Assignment", "Dependence", "check_assignment", "disjoint_questions"]
 
@@ -61,7 +61,7 @@ class Dependence:
         Of the largest between-person share under chance, for all features together and for both things that are
         looked at.
     noticeable
-        The ρ from which the test would have spoken.
+        The smallest ρ that the test would have detected.
     """
 
     correlation: float
@@ -71,7 +71,7 @@ class Dependence:
 
     @property
     def found(self) -> bool:
-        """Whether chance is not enough to explain it, and it is enough to matter."""
+        """Whether it is significant and large enough to matter."""
         return self.p_value <= SIGNIFICANT and self.correlation > NEGLIGIBLE
 
     @property
@@ -108,7 +108,7 @@ class Assignment:
         return any(found is not None and found.found for found in (self.midpoints, self.differences))
 
 
-def check_assignment(asked: Asked, seed: int = 0) -> Assignment:
+def check_assignment(asked: QuestionSource, seed: int = 0) -> Assignment:
     """Test whether the questions depend on who is asked."""
     rng = np.random.default_rng(seed)
     questions = asked.some(_enough(asked.d))
@@ -144,7 +144,7 @@ def _some_people(questions: Questions, rng: Generator) -> Indices:
 
 
 def disjoint_questions(questions: Questions, rows: Indices, rng: Generator) -> Indices:
-    """Return rows, sorted by person, of questions that share no item within a person, two or more a person.
+    """Return rows, sorted by person, of questions that share no item within a person, two or more per person.
 
     In every round the questions that come first for both their items (among the person's, in random order) are
     kept, and those that share an item with them are dropped: a random maximal matching.
@@ -182,7 +182,7 @@ def _dependence(values: Array, starts: Indices, counts: Indices, rng: Generator)
     weight = 1.0 / counts[:, None]
 
     def between(order: Indices | slice) -> Array:
-        """Return the share of the variation that lies between people, a column."""
+        """Return the share of the variation that lies between people, per column."""
         return np.sum(weight * np.add.reduceat(standard[order], starts, axis=0) ** 2, axis=0)
 
     seen = between(slice(None))

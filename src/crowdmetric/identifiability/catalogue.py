@@ -1,7 +1,7 @@
 """What no questionnaire about these items could ever reveal.
 
-If all items satisfy ``xᵀAx = bᵀx + c`` then ⟨Δ, A⟩ = ⟨δ, b⟩ for every pair of them, and A cannot be told from a
-shift of everybody's pseudo-ideal point, however many people answer. Items with two values of a feature do (x² is
+If all items satisfy ``xᵀAx = bᵀx + c`` then ⟨Δ, A⟩ = ⟨δ, b⟩ for every pair of them, and A cannot be distinguished from
+a shift of everybody's pseudo-ideal point, however many people answer. Items with two values of a feature do (x² is
 linear in x), so do items of equal length (xᵀx is constant), and so do fewer than 1 + d + d(d+1)/2 items.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.identifiability.questions import Asked
+from crowdmetric.identifiability.questions import QuestionSource
 from crowdmetric.identifiability.spectrum import Spectrum, common_spectrum
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference
 
@@ -21,12 +21,12 @@ __all__ = ["ceiling", "two_valued"]
 Array = NDArray[Any]
 
 CHUNK = 1 << 20
-# p beyond which the items are not decomposed for this.
+# Largest p for which the items are decomposed.
 LARGEST = 2_000
 MOST_ITEMS = 100_000
 
 
-def ceiling(questions: Asked, seed: int = 0) -> Spectrum | None:
+def ceiling(questions: QuestionSource, seed: int = 0) -> Spectrum | None:
     """Return the spectrum of all questions that could be asked about the items shown; None where that takes too long.
 
     Comparing every item with one of them is enough: every other Δ and δ is a difference of theirs. Some of very many
@@ -46,7 +46,7 @@ def ceiling(questions: Asked, seed: int = 0) -> Spectrum | None:
     return _spectrum(questions, used)
 
 
-def _spectrum(questions: Asked, rows: NDArray[np.intp]) -> Spectrum:
+def _spectrum(questions: QuestionSource, rows: NDArray[np.intp]) -> Spectrum:
     d = questions.d
     p = degrees_of_freedom(d)
     x = questions.items[rows]
@@ -60,7 +60,7 @@ def _spectrum(questions: Asked, rows: NDArray[np.intp]) -> Spectrum:
     return common_spectrum(common, questions.unit)
 
 
-def two_valued(questions: Asked) -> list[int]:
+def two_valued(questions: QuestionSource) -> list[int]:
     """Return the features that take two values only among the items shown."""
     x = questions.items[questions.used]
     low, high = x.min(axis=0), x.max(axis=0)

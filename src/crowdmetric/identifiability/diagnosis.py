@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.identifiability.assignment import Assignment, Dependence
 from crowdmetric.identifiability.examples import ItemPair, percent
-from crowdmetric.identifiability.people import REASONS
+from crowdmetric.identifiability.person_spans import REASONS
 from crowdmetric.identifiability.remedies import Situation, remedies
 from crowdmetric.symmetric import degrees_of_freedom
 
@@ -19,11 +19,11 @@ __all__ = ["Diagnosis"]
 
 Array = NDArray[Any]
 
-# Correlation of questions with ideal points up to which the population assumption is called safe; 0.6 is known to harm.
+# The population assumption is called safe up to this correlation of questions with ideal points; 0.6 is known to harm.
 SAFE = 0.25
-# Fewer people than this are no population.
+# Fewer people than this do not count as a population.
 FEWEST_PEOPLE = 5
-# Below this share of a distance, what is unknown of it is not worth naming.
+# Below this share of a distance, its unknown part is not mentioned.
 NOTICEABLE = 0.005
 
 
@@ -253,7 +253,8 @@ class Diagnosis:
     def _ceiling(self) -> list[str]:
         if self.ceiling is None or self.ceiling == self.dimensions:
             return []
-        # the spread of people can show M on the span of the items, at times without its size (`identifiability.law`)
+        # the spread of people can reveal M on the span of the items, sometimes up to its size only
+        # (`identifiability.law`)
         by_spread = max(degrees_of_freedom(self.span) - 1, self.population_bounds[1] * (self.covariance != "free"))
         start = "Unless people scatter equally in all directions, no" if by_spread > self.ceiling else "No"
         if self.ceiling == self.rank_bounds[1]:
@@ -344,7 +345,7 @@ def _assignment_sentence(found: Assignment, name: Callable[[int], str]) -> str:
     ]
     return (
         f"Take care: questions depend on who was asked. {' and '.join(parts)}. This is harmless if chance decided who "
-        "got which questions (each person a subspace, for example), and misleading if people were shown what they "
+        "got which questions (one subspace per person, for example), and misleading if people were shown what they "
         f"like: the correlation with it can be up to {max(part.bound for _, part in noticed):.2f}."
     )
 

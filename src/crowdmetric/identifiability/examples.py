@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.identifiability.questions import Asked
+from crowdmetric.identifiability.questions import QuestionSource
 from crowdmetric.identifiability.spectrum import Spectrum
 from crowdmetric.symmetric import describe_direction, dimension, entry_name, svec
 
@@ -32,7 +32,7 @@ CANDIDATES = 1000
 WORK = 2e10
 FEW = 4
 SHOWN = 3
-# A unit direction without any entry above this is spread over so many that naming three would mislead.
+# A unit direction without any entry above this is spread over too many entries: naming three would mislead.
 DIFFUSE = 0.1
 OVERALL_SIZE = "the overall size of the metric"
 # A direction this close to the identity (its cosine) is the overall size of the metric.
@@ -48,7 +48,9 @@ class ItemPair:
     unknown: float
 
 
-def unknown_distances(questions: Asked, spectrum: Spectrum, seed: int = 0) -> tuple[float, tuple[ItemPair, ...]]:
+def unknown_distances(
+    questions: QuestionSource, spectrum: Spectrum, seed: int = 0
+) -> tuple[float, tuple[ItemPair, ...]]:
     """Return the mean unknown share of random pairs of items shown, and those with the most, no item twice."""
     used = questions.used
     if len(used) < 2 or spectrum.low == spectrum.high == questions.d * (questions.d + 1) // 2:

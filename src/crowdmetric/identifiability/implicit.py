@@ -27,8 +27,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh, lsmr
 
-from crowdmetric.identifiability.people import products
-from crowdmetric.identifiability.rows import Basis, Rows, span_of
+from crowdmetric.identifiability.answer_map import AnswerMap, Basis, span_of
+from crowdmetric.identifiability.person_spans import products
 from crowdmetric.identifiability.spectrum import Spectrum, in_given_units
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference, smat, svec
 
@@ -41,7 +41,8 @@ MOST_ANSWERS = 20_000  # that they may be combined from
 SKETCH = 4096  # test matrices at most: the sketch is 134 MB
 DIRECTIONS = 3
 INVERSE_STEPS = 3
-EFFORT = 1e12  # multiplications of the largest sketch, and of all LSMR solves together: a minute or two of one core
+# limit on multiplications in the largest sketch and in all LSMR solves together: a minute or two of one core
+EFFORT = 1e12
 MOST_ITERATIONS = 1000
 # Singular values below this share of the largest count as zero, as in the decomposition of the whole.
 RESOLUTION = 1e-6
@@ -56,7 +57,7 @@ def nothing(unit: Array) -> Spectrum:
     return Spectrum(0, 0, 0, nan, nan, smat(directions), None, lambda delta: np.ones(len(delta)))
 
 
-def explore(rows: Rows, unit: Array, seed: int = 0) -> Spectrum:
+def explore(rows: AnswerMap, unit: Array, seed: int = 0) -> Spectrum:
     """Return what passes over the answers tell of the spectrum of AᵀA, and how sure that is."""
     rng = np.random.default_rng(seed)
     if rows.most <= DIRECT and rows.n_rows <= MOST_ANSWERS and rows.own_rank <= DIRECT:
@@ -66,7 +67,7 @@ def explore(rows: Rows, unit: Array, seed: int = 0) -> Spectrum:
     if rank == 0:
         return nothing(unit)
     if exact:
-        wanted = min(DIRECT, 3 * (rank + rows.d) // 2 + 100)  # half as many again, and what people take
+        wanted = min(DIRECT, 3 * (rank + rows.d) // 2 + 100)  # half as many again, and what locating people takes
         basis = span_of(rows.some(wanted, rng))
         if basis.values.size == rank:  # some people reveal what all do
             values = np.linalg.eigvalsh(rows.gram(basis.evaluate, rank))
@@ -99,7 +100,7 @@ def _from_basis(basis: Basis, values: Array, unit: Array, rng: Generator, confid
     )
 
 
-def _by_solving(rows: Rows, rank: int, exact: bool, unit: Array, rng: Generator) -> Spectrum:
+def _by_solving(rows: AnswerMap, rank: int, exact: bool, unit: Array, rng: Generator) -> Spectrum:
     """Return the spectrum from solves with A: random directions for its null space, inverse iteration for its end."""
     p = degrees_of_freedom(rows.d)
     A = rows.operator()
@@ -150,7 +151,7 @@ def _orthonormal(directions: Array) -> Array:
     return np.linalg.qr(directions.T)[0].T
 
 
-def _sketched_rank(rows: Rows, rng: Generator) -> tuple[int, bool]:
+def _sketched_rank(rows: AnswerMap, rng: Generator) -> tuple[int, bool]:
     """Return the rank of ever larger sketches, and whether it is that of A."""
     enough = rows.most + rows.most // 4 + 16  # more columns than rank: their smallest eigenvalue stays clear of zero
     largest = min(SKETCH, max(64, int(sqrt(EFFORT / rows.n_rows))))
@@ -167,7 +168,7 @@ def _sketched_rank(rows: Rows, rng: Generator) -> tuple[int, bool]:
 
 
 def _rank_from_shares(shares: Array, rank: int, most: int, p: int) -> tuple[int, int, str]:
-    """Return an interval of the rank from the shares of random directions that are not seen, and the sentence."""
+    """Return an interval of the rank from the shares of random directions that are not seen, and its description."""
     if np.all(shares <= RESOLUTION**2):
         chance = (RESOLUTION * sqrt(2.0 * p / pi)) ** len(shares)
         return p, p, f"wrong with probability at most {chance:.0e}"

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
 from crowdmetric.judgements import Judgements
-from crowdmetric.similarity.likelihood import Likelihood
-from crowdmetric.similarity.objective import Objective
+from crowdmetric.similarity.likelihood import AnswerModel
+from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.questions import questions_of
 from crowdmetric.similarity.structures import Full
 from crowdmetric.symmetric import degrees_of_freedom, describe_direction
@@ -26,9 +26,9 @@ __all__ = ["JudgementDiagnosis", "diagnose_judgements"]
 
 Array = NDArray[np.float64]
 
-# Eigenvalues of the scaled information below this share of the largest are none.
+# Eigenvalues of the scaled information below this share of the largest count as zero.
 NONE = 1e-9
-# Most degrees of freedom for which the information is taken apart.
+# Maximum number of degrees of freedom for which the information is decomposed.
 MOST = 3_000
 MOST_NAMED = 3
 
@@ -96,11 +96,11 @@ def diagnose_judgements(
     if p > MOST:
         raise DataError(
             f"items have {X.shape[1]} features, and a metric of them {p:,} degrees of freedom; at most {MOST:,} are "
-            "taken apart: reduce the features first (ItemMap(components=…))"
+            "supported: reduce the features first (ItemMap(components=…))"
         )
     deviation = X.std(axis=0)
     X = (X - X.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
-    objective = Objective(X, questions_of([judgements]), Likelihood(), Full(X.shape[1]))
+    objective = SimilarityObjective(X, questions_of([judgements]), AnswerModel(), Full(X.shape[1]))
     S = objective.curvature(np.zeros(p))
     scale = 1.0 / np.sqrt(np.maximum(np.diag(S), 1e-300))
     values, vectors = np.linalg.eigh(S * scale[:, None] * scale)

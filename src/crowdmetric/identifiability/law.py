@@ -47,7 +47,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.identifiability.questions import Asked, Questions
+from crowdmetric.identifiability.questions import Questions, QuestionSource
 from crowdmetric.identifiability.spectrum import Spectrum, decompose
 from crowdmetric.losses import get_loss
 from crowdmetric.symmetric import degrees_of_freedom, svec
@@ -60,15 +60,15 @@ Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
 LAWS = tuple(STRUCTURES)
-# p up to which the information is computed: a matrix of 2p + d rows is decomposed.
+# Largest p for which the information is computed: a matrix of 2p + d rows is decomposed.
 LARGEST = 2_000
-# Pairs of answers that are looked at first. If they reveal everything, no others are needed.
+# Number of pairs of answers in the first attempt. If they reveal everything, no others are needed.
 ENOUGH = 20_000
-# Pairs of answers that are laid out at once.
+# Number of pairs of answers processed at once.
 AT_ONCE = 20_000
-# Information below this share of what there is before μ and Σ are profiled out is rounding.
+# Information below this share of the information before μ and Σ are profiled out counts as rounding.
 BLURRED = 1e-10
-# A parameter of people with less than this share of the largest information of such parameters is rounding.
+# A parameter of people with less than this share of the largest information of such parameters counts as rounding.
 UNKNOWN_NUISANCE = 1e-13
 # Where people are centered at the reference law, in spreads of the items from their center.
 OFF_CENTER = 0.5
@@ -106,7 +106,7 @@ class Reference:
         return degrees_of_freedom(self.d)
 
 
-def reference_law(questions: Asked, covariance: str) -> Reference:
+def reference_law(questions: QuestionSource, covariance: str) -> Reference:
     """Return the law at which information is computed.
 
     With features of spread one, ``M = I / √(2d)`` gives ψ a standard deviation of about 2 over people: answers that are
@@ -116,17 +116,17 @@ def reference_law(questions: Asked, covariance: str) -> Reference:
     spread = np.std(questions.items[questions.used], axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     M = np.eye(d) / np.sqrt(2.0 * d)
-    center = OFF_CENTER * np.random.default_rng(0).standard_normal(d)  # a direction that is special to no feature
+    center = OFF_CENTER * np.random.default_rng(0).standard_normal(d)  # a direction that favors no feature
     people = [0.0] if covariance == "isotropic" else svec(4.0 * M @ M)
     natural = np.concatenate([svec(M), -2.0 * M @ center, people])
     return Reference(STRUCTURES[covariance], natural, questions.items / spread, questions.unit * spread)
 
 
-def law_spectrum(questions: Asked, covariance: str, most: int | None = None) -> Spectrum:
+def law_spectrum(questions: QuestionSource, covariance: str, most: int | None = None) -> Spectrum:
     """Return what answers reveal of M under a law of people: the spectrum of the information about M, (p, p).
 
-    Some people are looked at first. If they reveal as much as anybody could, they are enough; if not, everybody is
-    looked at.
+    Some people are looked at first, of few people each answer with one other. If they reveal as much as anybody could,
+    they are enough; if not, everybody is looked at, and answers with more others.
 
     Parameters
     ----------
@@ -142,10 +142,14 @@ def law_spectrum(questions: Asked, covariance: str, most: int | None = None) -> 
         if found.rank >= (at.p if most is None else most):
             return found
     partners = max(1, ENOUGH // questions.n_answers)
+    if partners > 1:
+        found = _spectrum(_information(questions.parts(), at, 1), at)
+        if found.rank >= (at.p if most is None else most):
+            return found
     return _spectrum(_information(questions.parts(), at, partners), at)
 
 
-def most_revealed(questions: Asked, covariance: str, span: int, common: Array, offsets: Spectrum) -> int:
+def most_revealed(questions: QuestionSource, covariance: str, span: int, common: Array, offsets: Spectrum) -> int:
     """Return an upper bound of the rank under a law of people, which takes no integrals.
 
     Under the free law that is what offsets reveal, rank P. Under the isotropic law at the reference metric, M ∝ I,
@@ -235,7 +239,7 @@ def pairs_of_answers(person: Indices, partners: int) -> tuple[Indices, Indices]:
     alone = of == 1
     first, second = [order[alone]], [np.full(np.sum(alone), -1)]
     for step in range(1, min(partners, int(counts.max()) // 2) + 1):
-        # half way round, each pair would come twice
+        # beyond half a turn, each pair would come twice
         fits = (2 * step < of) | ((2 * step == of) & (place < step))
         first.append(order[fits])
         second.append(order[(start + (place + step) % of)[fits]])

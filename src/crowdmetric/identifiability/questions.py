@@ -18,22 +18,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.comparisons import Comparisons, times_asked
 from crowdmetric.errors import DataError
-from crowdmetric.estimators.inputs import check_items, read_pairs
+from crowdmetric.inputs import check_items, read_pairs
 from crowdmetric.tables import ComparisonScan, is_drawn
 from crowdmetric.users.blocks import Answers, Block, People, arrange
 
-__all__ = ["Asked", "Questions", "ScannedQuestions", "read_questions"]
+__all__ = ["QuestionSource", "Questions", "ScannedQuestions", "read_questions"]
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# A question that one person answered more often than this is laid out this often: more copies reveal nothing more.
+# Repeated answers of one person to the same question are used up to this many times: more copies reveal nothing more.
 MOST_COPIES = 2
-# Spreads of features that differ by this factor enter the eigenvalues of S as its fourth power.
+# Warn if the spreads of features differ by this factor: it enters the eigenvalues of S as its fourth power.
 UNEVEN = 100.0
 
 
-class Asked(Protocol):
+class QuestionSource(Protocol):
     """Who was asked what, wherever that is kept."""
 
     @property
@@ -62,7 +62,7 @@ class Asked(Protocol):
         ...
 
     def some(self, answers: int) -> Questions:
-        """Return questions in memory: all, or those of people with two or more, about so many of their answers."""
+        """Return questions in memory: all, or those of people with two or more, about this many answers."""
         ...
 
     def parts(self) -> Iterable[Questions]:

@@ -23,16 +23,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.identifiability.people import Tally, people_with_answers_to_spare
-from crowdmetric.identifiability.questions import Asked
+from crowdmetric.identifiability.person_spans import SpanTally, people_with_answers_to_spare
+from crowdmetric.identifiability.questions import QuestionSource
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference, smat, svec
 from crowdmetric.users.projected import RANK_TOLERANCE, without
 
-__all__ = ["Spectrum", "Sums", "common_spectrum", "decompose", "in_given_units", "negligible_of", "sum_up"]
+__all__ = ["OperatorSums", "Spectrum", "common_spectrum", "decompose", "in_given_units", "negligible_of", "sum_up"]
 
 Array = NDArray[Any]
 
-# Numbers kept as unidentified directions: 128 MB.
+# Maximum number of floats kept for unidentified directions: 128 MB.
 KEPT = 1 << 24
 
 
@@ -77,19 +77,19 @@ class Spectrum:
 
 
 @dataclass(frozen=True)
-class Sums:
+class OperatorSums:
     """One pass over all people: S (p, p), and [Δ, δ]ᵀ[Δ, δ] (p + d, p + d), and what was counted on the way."""
 
     S: Array
     common: Array
-    tally: Tally
+    tally: SpanTally
 
 
-def sum_up(questions: Asked) -> Sums:
+def sum_up(questions: QuestionSource) -> OperatorSums:
     """Add up both operators over blocks of people; nothing of size n · d² is formed."""
     d = questions.d
     p = degrees_of_freedom(d)
-    S, common, tally = np.zeros((p, p)), np.zeros((p + d, p + d)), Tally()
+    S, common, tally = np.zeros((p, p)), np.zeros((p + d, p + d)), SpanTally()
     for some in people_with_answers_to_spare(questions.people(), tally):
         delta, total = some.delta, some.block.total
         rows = np.concatenate([outer_difference(delta, total), delta], axis=2)
@@ -98,13 +98,13 @@ def sum_up(questions: Asked) -> Sums:
         if some.loud.size:
             left = without(some.span, rows[some.loud, :, :p]).reshape(-1, p)
             S += left.T @ left
-    return Sums(S, common, tally)
+    return OperatorSums(S, common, tally)
 
 
 def decompose(S: Array, negligible: float, unit: Array) -> Spectrum:
     """Return the spectrum of S (p, p); eigenvalues up to `negligible` are zeros blurred by rounding."""
     p, d = len(S), len(unit)
-    if not np.any(S):  # nobody adds anything: no need to decompose
+    if not np.any(S):  # nobody reveals anything: no need to decompose
         values, vectors, zero = np.zeros(p), np.eye(p), np.ones(p, dtype=bool)
     else:
         values, vectors = np.linalg.eigh(S)
@@ -141,7 +141,7 @@ def common_spectrum(common: Array, unit: Array) -> Spectrum:
     spanned = values > blurred * values[-1]
     half = (W @ vectors[:, spanned]) / np.sqrt(values[spanned])
     P = common[:p, :p] - half @ half.T
-    # P is a difference: what is lost in it is relative to what it was subtracted from
+    # P is a difference, so its rounding error is relative to the matrix it was subtracted from
     negligible = blurred * float(np.linalg.norm(common[:p, :p]))
     return decompose(0.5 * (P + P.T), negligible, unit)
 
@@ -159,6 +159,6 @@ def in_given_units(directions: Array, unit: Array) -> Array:
     return smat(np.linalg.qr(a.T)[0].T)
 
 
-def negligible_of(tally: Tally) -> float:
+def negligible_of(tally: SpanTally) -> float:
     """Return the eigenvalue of S below which there is only rounding."""
     return RANK_TOLERANCE**2 * tally.scale

@@ -9,27 +9,27 @@ from typing import Any
 from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.errors import DataError
-from crowdmetric.estimators.inputs import check_items
-from crowdmetric.estimators.memory import MemoryPlan, bytes_to_lay_out, read_memory
+from crowdmetric.fits.memory import MemoryPlan, bytes_to_lay_out, read_memory
 from crowdmetric.identifiability import implicit
+from crowdmetric.identifiability.answer_map import read_rows
 from crowdmetric.identifiability.assignment import check_assignment
 from crowdmetric.identifiability.catalogue import ceiling, two_valued
 from crowdmetric.identifiability.diagnosis import Diagnosis
 from crowdmetric.identifiability.examples import name_directions, name_hardest, unknown_distances
 from crowdmetric.identifiability.law import LARGEST as LARGEST_LAW
 from crowdmetric.identifiability.law import LAWS, law_spectrum, most_revealed
-from crowdmetric.identifiability.people import Tally
-from crowdmetric.identifiability.questions import Asked, ScannedQuestions, read_questions
-from crowdmetric.identifiability.rows import read_rows
+from crowdmetric.identifiability.person_spans import SpanTally
+from crowdmetric.identifiability.questions import QuestionSource, ScannedQuestions, read_questions
 from crowdmetric.identifiability.spectrum import Spectrum, common_spectrum, decompose, negligible_of, sum_up
+from crowdmetric.inputs import check_items
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan
 
 __all__ = ["diagnose", "plan_diagnosis"]
 
-# S is decomposed whole; at this size (d = 200) it fills 3.2 GB. Beyond, it is known by its products.
+# Up to this size (d = 200) the full matrix S is decomposed, which takes 3.2 GB. Beyond, only products with S are used.
 LARGEST = 20_100
-# Matrices as large as [Δ, δ]ᵀ[Δ, δ] that are held at once: the two sums, one operator, and its decomposition.
+# Number of matrices as large as [Δ, δ]ᵀ[Δ, δ] held at once: the two sums, one operator, and its decomposition.
 MATRICES = 6
 # Maximum number of answers sampled to see whether questions depend on who is asked.
 SAMPLED = 1_000_000
@@ -145,19 +145,19 @@ class _Spectra:
         People come from one population: under the law that was asked for, and under the free law.
     """
 
-    tally: Tally
+    tally: SpanTally
     own: Spectrum
     law: Spectrum
     free: Spectrum
 
 
-def _spectra(questions: Asked, covariance: str) -> _Spectra:
+def _spectra(questions: QuestionSource, covariance: str) -> _Spectra:
     p = degrees_of_freedom(questions.d)
     if p > LARGEST:
         return _implicit_spectra(questions, covariance)
     sums = sum_up(questions)
     own = decompose(sums.S, negligible_of(sums.tally), questions.unit)
-    # P ⪰ S: what arbitrary people reveal, one population does
+    # P ⪰ S: what is revealed with arbitrary people is revealed with one population too
     offsets = own if own.rank == p else common_spectrum(sums.common, questions.unit)
 
     def under(name: str) -> Spectrum:
@@ -173,9 +173,9 @@ def _spectra(questions: Asked, covariance: str) -> _Spectra:
     return _Spectra(sums.tally, own, free if covariance == "free" else under(covariance), free)
 
 
-def _implicit_spectra(questions: Asked, covariance: str) -> _Spectra:
+def _implicit_spectra(questions: QuestionSource, covariance: str) -> _Spectra:
     """Return the spectra where Sym(R^d) is too large for a matrix; of a population, what offsets reveal."""
-    tally, p = Tally(), degrees_of_freedom(questions.d)
+    tally, p = SpanTally(), degrees_of_freedom(questions.d)
     rows, everybody = read_rows(questions.everything(), tally)
     own = implicit.nothing(questions.unit) if rows is None else implicit.explore(rows, questions.unit)
     if own.low == p:

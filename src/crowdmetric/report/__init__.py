@@ -2,7 +2,7 @@
 
 ::
 
-    changes.py      what the metric changed: neighbours, pairs that moved
+    changes.py      what the metric changed: neighbors, pairs that moved
     importance.py   what moves choices, and how sure that is
     directions.py   how differences between items add up to a distance
     warnings.py     what to be careful about, and whether the metric is worth using

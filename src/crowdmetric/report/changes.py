@@ -14,7 +14,7 @@ __all__ = ["Moves", "Neighbours", "moved_pairs", "neighbours"]
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Items whose neighbours are looked up, and pairs of items that are ranked, at most.
+# Maximum number of items whose neighbors are found, and of pairs of items that are ranked.
 MOST_ITEMS, MOST_PAIRS = 400, 100_000
 
 
@@ -81,7 +81,7 @@ def neighbours(items: Array, components: Array, shown: Indices, k: int = 5) -> N
 def _nearest(X: Array, rows: Indices, k: int) -> Indices:
     """Return the `k` nearest other rows (n, k) of each of the rows (n,)."""
     near = NearestNeighbors(n_neighbors=k + 1, algorithm="brute").fit(X).kneighbors(X[rows], return_distance=False)
-    # itself comes first but for ties with equal items: move it to the end, whichever place it has
+    # the item itself comes first, except in ties with equal items: move it to the end, whatever its place
     order = np.argsort(near == rows[:, None], axis=1, kind="stable")
     return np.take_along_axis(near, order, axis=1)[:, :k]
 

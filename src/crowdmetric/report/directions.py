@@ -37,20 +37,20 @@ LEVEL = 0.90
 class Directions:
     """Eigenvectors of the metric, the most important first.
 
-    Where the estimator does not tell how sure it is, intervals are None.
+    Intervals are None if the estimator has no uncertainty.
 
     Attributes
     ----------
     vectors : (d, d)
         w_i in its columns.
     strengths, shares : (d,)
-        Of each direction.
+        Strength and share of each direction.
     weights : (features,)
-        Of each feature.
+        Weight of each feature.
     strength_intervals, share_intervals, weight_intervals : Intervals or None
-        Of these.
+        Intervals of the three above.
     angles : (d,) or None
-        90 % of the draws have their i-th eigenvector within so many degrees of w_i.
+        90 % of the draws have their i-th eigenvector within this many degrees of w_i.
     units : (d,)
         The diagonal of D.
     loadings : (d, features)
@@ -73,7 +73,7 @@ class Directions:
 
 
 def symmetric_fit(model: SavedModel) -> tuple[Array, Array] | None:
-    """Return S and the covariance of svec S where the estimator tells them, and tells of every direction."""
+    """Return S and the covariance of svec S if the estimator has them for every direction."""
     S, C = model.fitted.get("symmetric_metric_"), model.fitted.get("symmetric_covariance_")
     if S is None or C is None or not np.all(np.isfinite(C)):
         return None

@@ -53,10 +53,10 @@ Array = NDArray[np.float64]
 
 LEVEL = 0.90
 DRAWS = 200
-# Squared differences along a direction, as a share of the largest, below which no pair shows it: features that add up
-# to a constant but for rounding count as constant.
+# If no pair's squared difference along a direction exceeds this share of the largest, no pair shows that direction.
+# Features that sum to a constant up to rounding count as constant.
 UNSEEN = 1e-4
-# Pairs that means are taken over, at most.
+# Maximum number of pairs over which means are taken.
 MOST_PAIRS = 10_000
 
 
@@ -74,7 +74,7 @@ class FeatureImportance:
     steady, bent, own : (f,)
         The parts of a share: everybody wants more or less; everybody wants a middle; people differ.
     item_share : float
-        Of what features do not say about items.
+        Share of the items' own effects, which features do not explain.
     slopes, slope_errors : (f,)
         By how much ψ favors an item of the mean kind with one spread more of a feature, for the average person, and
         its standard error (NaN where nothing is known); under the logistic loss these are log-odds.
@@ -228,9 +228,15 @@ class _Law:
         mean, covariance = fitted.get("pseudo_ideal_mean_"), fitted.get("pseudo_ideal_covariance_")
         if mean is None or covariance is None:
             if points is None:
+                estimator = model.description["estimator"]
+                if estimator == "TasteMetric":
+                    raise DataError(
+                        "tastes that bend have no one strength per feature: what moves choices is not worked out for "
+                        "TasteMetric; fit PopulationMetric to see it for ideal points"
+                    )
                 raise DataError(
-                    f"{model.description['estimator']} learns nothing about people, and without them nobody knows what "
-                    "moves choices; fit PopulationMetric"
+                    f"{estimator} learns nothing about people, and without them nobody knows what moves choices; fit "
+                    "PopulationMetric"
                 )
             mean, covariance = points.mean(axis=0), np.cov(points, rowvar=False, ddof=0).reshape(model.metric.shape)
         beta = model.description["parameters"].get("beta", 1.0)

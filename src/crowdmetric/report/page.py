@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from crowdmetric._version import __version__
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError, MissingExtraError
+from crowdmetric.evaluate import Evaluation
 from crowdmetric.evaluate.splits import TITLES
 from crowdmetric.evaluate.verdict import best_model, worth_of_metric
 from crowdmetric.identifiability import Diagnosis
@@ -23,7 +24,7 @@ from crowdmetric.report.directions import Directions, find_directions
 from crowdmetric.report.importance import FeatureImportance, feature_importance
 from crowdmetric.report.pictures import eigenvalue_picture, evaluation_picture, plane_picture
 from crowdmetric.report.style import STYLE
-from crowdmetric.report.warnings import Evaluated, warnings_of, worth_using
+from crowdmetric.report.warnings import warnings_of, worth_using
 
 __all__ = ["report_page"]
 
@@ -32,7 +33,7 @@ Array = NDArray[np.float64]
 SHOWN_ITEMS, SHOWN_DIRECTIONS, SHOWN_FEATURES, SHOWN_IMPORTANT, SHOWN_WEIGHTS = 5, 6, 4, 12, 12
 # A feature is named in a direction if its part is at least this share of the largest.
 NAMED = 0.25
-# Strengths below this share of the largest are zero but for rounding.
+# Strengths below this share of the largest count as zero (rounding).
 UNSEEN = 1e-9
 # A direction is settled if the true one is within this many degrees, with a probability of 90 %.
 SETTLED = 45.0
@@ -44,7 +45,7 @@ def report_page(
     *,
     comparisons: Comparisons | None = None,
     diagnosis: Diagnosis | None = None,
-    evaluation: Evaluated | None = None,
+    evaluation: Evaluation | None = None,
     choices: Sequence[str] = (),
     suggestion: str = "",
     item_names: Sequence[str | None] | NDArray[np.object_] | None = None,
@@ -371,7 +372,7 @@ def _moves(moves: Moves, ids: Sequence[str]) -> str:
     )
 
 
-def _prediction(evaluation: Evaluated | None) -> str:
+def _prediction(evaluation: Evaluation | None) -> str:
     if evaluation is None:
         return ""
     parts = []
@@ -401,12 +402,12 @@ def _prediction(evaluation: Evaluated | None) -> str:
     )
 
 
-def _marked(model: str, evaluation: Evaluated, best: str | None) -> str:
+def _marked(model: str, evaluation: Evaluation, best: str | None) -> str:
     marks = [word for word, said in (("best", model == best), ("saved", model == evaluation.saved)) if said]
     return f"{model} ({', '.join(marks)})" if marks else model
 
 
-def _alone(evaluation: Evaluated) -> str:
+def _alone(evaluation: Evaluation) -> str:
     """Return the table of what the metric of every model adds to it."""
     found = worth_of_metric(evaluation)
     if not found:

@@ -20,73 +20,33 @@ shape not determined
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lstsq
 from scipy.stats import chi2
 
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.estimators.population_verdict import AGREEMENT, BIASED, LOOSE_SCALE
-from crowdmetric.estimators.units import Units
-from crowdmetric.evaluate.verdict import Difference, has_no_ideal_points, tests_ideal_points
+from crowdmetric.evaluate import Evaluation
+from crowdmetric.evaluate.verdict import has_no_ideal_points, tests_ideal_points
+from crowdmetric.fits.doubts import AGREEMENT, BIASED, LOOSE_SCALE
+from crowdmetric.fits.units import Units
 from crowdmetric.identifiability import Diagnosis
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.directions import symmetric_fit
-from crowdmetric.solvers.population import NO_METRIC
+from crowdmetric.solvers.law_fit import NO_METRIC
 from crowdmetric.symmetric import degrees_of_freedom, svec
 
-__all__ = ["Evaluated", "not_ideal_points", "shape_test", "warnings_of", "worth_using"]
+__all__ = ["not_ideal_points", "shape_test", "warnings_of", "worth_using"]
 
 Array = NDArray[np.float64]
 
 UNLIKELY = 0.01
-# Share of the shape's parameters that answers should determine.
+# Share of the shape's parameters that the answers should determine.
 DETERMINED = 0.95
 # Answers per parameter of the metric, and items per parameter of metric and mean, below which there are too few.
 FEW_ANSWERS = FEW_ITEMS = 5
-# Standard errors that an approximate integral may move an entry of the metric by before it is said.
+# Warn if an approximate integral may move an entry of the metric by more than this many standard errors.
 NOTICEABLE = 0.5
-
-
-class Evaluated(Protocol):
-    """What a report asks of an evaluation (`crowdmetric.evaluate.Evaluation` has it)."""
-
-    @property
-    def splits(self) -> Sequence[str]: ...
-
-    @property
-    def models(self) -> Sequence[str]: ...
-
-    @property
-    def saved(self) -> str | None:
-        """Which of the models is the saved one, where it is known."""
-        ...
-
-    def difference(self, split: str, model: str, other: str, measure: str = "log_likelihood") -> Difference:
-        """Return by how much `model` beats `other` per answer."""
-        ...
-
-    def mean(self, split: str, model: str, measure: str = "log_likelihood") -> float:
-        """Return the mean of a measure over repeats."""
-        ...
-
-    def error(self, split: str, model: str, measure: str = "log_likelihood") -> float:
-        """Return its standard error."""
-        ...
-
-    def findings(self, *, no_distance: bool | None = None) -> list[str]:
-        """Return what follows, a sentence each; those to be careful about begin with 'Warning:'.
-
-        `no_distance` says whether the crowd has no ideal points, where that is known from elsewhere.
-        """
-        ...
-
-    def plot(self) -> Any:
-        """Return a matplotlib figure."""
-        ...
 
 
 def not_ideal_points(S: Array, C: Array) -> float:
@@ -135,7 +95,7 @@ def _squared_length(x: Array, covariance: Array) -> float:
 def warnings_of(
     model: SavedModel,
     diagnosis: Diagnosis | None,
-    evaluation: Evaluated | None = None,
+    evaluation: Evaluation | None = None,
     comparisons: Comparisons | None = None,
 ) -> list[str]:
     """Return sentences, the gravest first; `comparisons` are the answers that the model was fitted to."""
@@ -190,7 +150,7 @@ def _negative_by_more_than_chance(model: SavedModel) -> bool:
     return known is not None and not_ideal_points(*known) < UNLIKELY
 
 
-def _no_ideal_points(model: SavedModel, evaluation: Evaluated | None) -> list[str]:
+def _no_ideal_points(model: SavedModel, evaluation: Evaluation | None) -> list[str]:
     """Return what the fit says about ideal points, where hidden answers do not say it already."""
     if not _negative_by_more_than_chance(model) or (evaluation is not None and has_no_ideal_points(evaluation)):
         return []
@@ -264,7 +224,7 @@ def _causes(model: SavedModel, comparisons: Comparisons | None, answers: int | N
     return causes
 
 
-def worth_using(model: SavedModel, evaluation: Evaluated | None = None) -> list[str]:
+def worth_using(model: SavedModel, evaluation: Evaluation | None = None) -> list[str]:
     """Return what is known about whether a learned metric is worth using here, the plainest sentence first."""
     if evaluation is not None:
         unlike = has_no_ideal_points(evaluation)

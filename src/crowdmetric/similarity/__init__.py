@@ -10,6 +10,6 @@
     newton.py         the fit, with ridges by evidence and a certificate
     choice.py         the structure that predicts judgements about items left out
     uncertainty.py    how sure the metric is
-    people.py         everybody's own metric
+    personal_metrics.py  everybody's own metric
     factored.py       the fit by gradients alone: many features, or low rank
 """

@@ -14,19 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.similarity.cone_step import ConeStep
-from crowdmetric.similarity.likelihood import Likelihood
-from crowdmetric.similarity.newton import ROUGH, Fit, fit_with_evidence, minimize
-from crowdmetric.similarity.objective import Objective
-from crowdmetric.similarity.questions import Questions
+from crowdmetric.similarity.likelihood import AnswerModel
+from crowdmetric.similarity.newton import ROUGH, SimilarityFit, fit_with_evidence, minimize
+from crowdmetric.similarity.objective import SimilarityObjective
+from crowdmetric.similarity.questions import PairChoices
 from crowdmetric.similarity.structures import STRUCTURES
 
-__all__ = ["Candidate", "Choice", "choose_structure", "left_out_items"]
+__all__ = ["Candidate", "StructureChoice", "choose_structure", "left_out_items"]
 
 Array = NDArray[np.float64]
 
 # Factors on the evidence's strength on off-diagonal entries, tried in turn while they help.
 FACTORS = (1.0, 4.0, 16.0, 64.0)
-# Below so many items per group there is nothing to learn about other items.
+# With fewer items per group than this, nothing can be learned about other items.
 ITEMS_PER_GROUP = 2
 # A fit without a group of items stops when a step would gain less than this per answer, in nats.
 ENOUGH = 1e-5
@@ -61,7 +61,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Choice:
+class StructureChoice:
     """The chosen fit, and what it was chosen from.
 
     Attributes
@@ -76,14 +76,14 @@ class Choice:
         Whether items left out decided; otherwise the evidence did.
     """
 
-    objective: Objective
-    fit: Fit
+    objective: SimilarityObjective
+    fit: SimilarityFit
     chosen: Candidate
     candidates: tuple[Candidate, ...]
     by_items: bool
 
     @classmethod
-    def given(cls, objective: Objective, fit: Fit) -> Choice:
+    def given(cls, objective: SimilarityObjective, fit: SimilarityFit) -> StructureChoice:
         """Return a structure that was asked for, not chosen."""
         chosen = Candidate(objective.structure.name, 1.0, float("nan"), fit.log_evidence)
         return cls(objective, fit, chosen, (), by_items=False)
@@ -96,7 +96,7 @@ class Choice:
         return f"The metric is {self.chosen.summary()}: {why}."
 
 
-def left_out_items(questions: Questions, n_items: int, folds: int, seed: int) -> list[NDArray[np.bool_]]:
+def left_out_items(questions: PairChoices, n_items: int, folds: int, seed: int) -> list[NDArray[np.bool_]]:
     """Return masks (N,) of the items to leave out in turn; none where the questions do not allow it."""
     used = np.unique(questions.pairs)
     if len(used) < ITEMS_PER_GROUP * folds:
@@ -113,22 +113,22 @@ def left_out_items(questions: Questions, n_items: int, folds: int, seed: int) ->
 
 def choose_structure(
     items: Array,
-    questions: Questions,
-    likelihood: Likelihood,
+    questions: PairChoices,
+    likelihood: AnswerModel,
     *,
     folds: int,
     seed: int,
     tolerance: float,
     max_iterations: int,
-) -> Choice:
+) -> StructureChoice:
     """Return the best of identity, diagonal and full, the last with off-diagonal entries held as hard as helps."""
     d = items.shape[1]
     groups = left_out_items(questions, len(items), folds, seed)
     splits = [questions.split_by_items(group) for group in groups]
-    best: tuple[Candidate, Objective, Fit] | None = None
+    best: tuple[Candidate, SimilarityObjective, SimilarityFit] | None = None
     tried: list[Candidate] = []
     for name in ("identity", "diagonal", "full"):
-        objective = Objective(items, questions, likelihood, STRUCTURES[name](d))
+        objective = SimilarityObjective(items, questions, likelihood, STRUCTURES[name](d))
         step = ConeStep(objective.structure, objective.covariance)
         enough = max(tolerance, ROUGH) if splits else tolerance
         fit = fit_with_evidence(objective, step=step, tolerance=enough, max_iterations=max_iterations)
@@ -136,16 +136,16 @@ def choose_structure(
         tried += [candidate for candidate, _ in found]
         candidate, strengths = _hardest_of_the_best(found)
         if best is None or _merit(candidate) > _merit(best[0]):
-            best = candidate, objective, Fit(**(fit.__dict__ | {"strengths": strengths}))
+            best = candidate, objective, SimilarityFit(**(fit.__dict__ | {"strengths": strengths}))
     assert best is not None
     chosen, objective, fit = best
     if splits:
         fit = minimize(objective, fit.strengths, fit.theta, tolerance=tolerance, max_iterations=max_iterations)
-    return Choice(objective, fit, chosen, tuple(tried), bool(splits))
+    return StructureChoice(objective, fit, chosen, tuple(tried), bool(splits))
 
 
 def _candidates(
-    objective: Objective, fit: Fit, splits: list[tuple[Questions, Questions]], step: ConeStep
+    objective: SimilarityObjective, fit: SimilarityFit, splits: list[tuple[PairChoices, PairChoices]], step: ConeStep
 ) -> list[tuple[Candidate, tuple[float, ...]]]:
     """Return one structure with its strengths, off-diagonal entries held harder and harder while that helps."""
     found: list[tuple[Candidate, tuple[float, ...]]] = []
@@ -177,10 +177,10 @@ def _merit(candidate: Candidate) -> float:
 
 
 def _left_out_scores(
-    objective: Objective,
+    objective: SimilarityObjective,
     strengths: tuple[float, ...],
     starts: list[Array],
-    splits: list[tuple[Questions, Questions]],
+    splits: list[tuple[PairChoices, PairChoices]],
     step: ConeStep,
 ) -> tuple[list[float], list[float]]:
     """Return the mean log-likelihood of answers about each group of items left out, and how many there are.

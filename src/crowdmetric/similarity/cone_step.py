@@ -18,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from crowdmetric.similarity.structures import Structure
+from crowdmetric.similarity.structures import MetricStructure
 
 __all__ = ["ConeStep"]
 
 Array = NDArray[np.float64]
 
 MAX_ITERATIONS = 2_000
-# Residuals are looked at every so many iterations; ρ is doubled or halved every so many where one residual is more
-# than so many times the other.
+# Iterations between checks of the residuals, iterations between changes of ρ, and the ratio of the residuals above
+# which ρ is doubled or halved.
 EVERY, REBALANCED, IMBALANCE = 5, 40, 4.0
 # Over-relaxation, which saves about a third of the iterations.
 RELAXED = 1.6
@@ -38,7 +38,7 @@ LEAST_VARIANCE = 1e-3
 class ConeStep:
     """Minimizes quadratics over the cone of a structure, for items with a covariance (d, d)."""
 
-    structure: Structure
+    structure: MetricStructure
     covariance: Array
     multiplier: Array | None = field(default=None, init=False)
     balance: float = field(default=1.0, init=False)

@@ -24,24 +24,25 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import minimize
 
-from crowdmetric.similarity.likelihood import Likelihood
-from crowdmetric.similarity.questions import Questions
+from crowdmetric.similarity.likelihood import AnswerModel
+from crowdmetric.similarity.questions import PairChoices
 
 __all__ = ["FactoredFit", "FactoredObjective", "fit_factored"]
 
 Array = NDArray[np.float64]
 
-# Share of all pairs of items from which on distances are found by one product of matrices.
+# From this share of all pairs of items on, distances are computed by one matrix product.
 DENSE = 0.1
-# Rounds in which the strength of the ridge and the metric are found in turn, and the change at which it has settled.
+# Maximum number of rounds that alternate between the strength of the ridge and the metric, and the change at which they
+# stop.
 ROUNDS, SETTLED = 4, 0.3
-# L-BFGS: remembered steps, relative decrease at which it stops on the way and in the end.
+# L-BFGS: number of stored steps, and the relative decrease at which it stops in intermediate fits and in the last one.
 MEMORY, ROUGH, FINE = 10, 1e-4, 1e-7
-# Steps of a round on the way.
+# Steps per intermediate fit.
 ROUGH_STEPS = 10
 # Random directions along which the curvature is measured.
 PROBES = 8
-# Variances below this share of the mean count as this in the scaling of L.
+# Variances below this share of the mean are raised to it in the scaling of L.
 LEAST_VARIANCE = 1e-2
 
 
@@ -81,8 +82,8 @@ class FactoredObjective:
     """Minus the log-likelihood as a function of L, for items (N, d)."""
 
     items: Array
-    questions: Questions
-    likelihood: Likelihood
+    questions: PairChoices
+    likelihood: AnswerModel
 
     @property
     def is_dense(self) -> bool:
@@ -143,7 +144,7 @@ class FactoredObjective:
 
 
 def fit_factored(
-    items: Array, questions: Questions, likelihood: Likelihood, rank: int | None, *, max_iterations: int, seed: int
+    items: Array, questions: PairChoices, likelihood: AnswerModel, rank: int | None, *, max_iterations: int, seed: int
 ) -> FactoredFit:
     """Fit a metric of at most some rank, with the strength of the ridge by evidence."""
     d = items.shape[1]
@@ -230,7 +231,7 @@ def _descend(
 def _excess(turned: FactoredObjective, A: Array, deviations: Array, strength: float) -> float:
     """Return ``⟨G, M⟩ − λ_min(G) tr M`` per answer, in the coordinates that L is scaled to, G the gradient in M.
 
-    By convexity the optimum is at most so far below, as long as its trace is not above that of M.
+    By convexity the optimum is at most this far below, as long as its trace is not above that of M.
     """
     L = A / deviations[:, None]
     M = L @ L.T

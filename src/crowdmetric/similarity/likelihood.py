@@ -23,20 +23,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from crowdmetric.similarity.questions import Asked, Questions
+from crowdmetric.similarity.questions import Alternatives, PairChoices
 
-__all__ = ["LINKS", "Likelihood"]
+__all__ = ["LINKS", "AnswerModel"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 LINKS = ("squared", "distance")
-# Under the distance link squared distances below this, for items of size one, count as this: √D has no slope at zero.
+# Under the distance link, squared distances below this (for items of size one) are raised to it: √D has no slope at
+# zero.
 LEAST_SQUARE = 1e-8
 
 
 @dataclass(frozen=True)
-class Likelihood:
+class AnswerModel:
     """How answers depend on squared distances.
 
     Attributes
@@ -88,17 +89,17 @@ class Likelihood:
         logs: Array = u - top - np.log(np.exp(u - top).sum(axis=-1, keepdims=True))
         return logs
 
-    def log_likelihood(self, asked: Asked, D: Array) -> Array:
+    def log_likelihood(self, asked: Alternatives, D: Array) -> Array:
         """Return ``Σ_j n_j log q_j`` (T,) of every question, from the squared distances D (P,) of all pairs."""
         return np.einsum("tk,tk->t", asked.counts, self._log(-self.beta * self.linked(D)[asked.index]))
 
     # -------------------------------------------------------------------------------------- all questions
 
-    def value(self, questions: Questions, D: Array) -> float:
+    def value(self, questions: PairChoices, D: Array) -> float:
         """Return minus the log-likelihood."""
         return -float(sum(self.log_likelihood(asked, D).sum() for asked in questions.asked))
 
-    def slope(self, questions: Questions, D: Array) -> tuple[float, Array]:
+    def slope(self, questions: PairChoices, D: Array) -> tuple[float, Array]:
         """Return minus the log-likelihood and its derivative (P,) in D."""
         value, gradient = 0.0, np.zeros(D.size)
         f = self.linked(D)
@@ -112,7 +113,7 @@ class Likelihood:
             gradient += np.bincount(asked.index.ravel(), step.ravel(), D.size)
         return value, -self.beta * self.link_slope(D) * gradient
 
-    def edges(self, questions: Questions, D: Array) -> Iterator[tuple[Indices, Indices, Array]]:
+    def edges(self, questions: PairChoices, D: Array) -> Iterator[tuple[Indices, Indices, Array]]:
         """Yield (i, j, w): pairs of pairs and the weight of their edge in the expected curvature in u."""
         f = self.linked(D)
         for asked in questions.asked:
@@ -123,7 +124,7 @@ class Likelihood:
                 w = n * (s[:, j] * p[:, l] + s[:, l] * p[:, j] - p[:, j] * p[:, l] * total)
                 yield asked.index[:, j], asked.index[:, l], w
 
-    def laplacian(self, questions: Questions, D: Array) -> sparse.csr_matrix:
+    def laplacian(self, questions: PairChoices, D: Array) -> sparse.csr_matrix:
         """Return the expected curvature (P, P) in D: ``β² diag(f') Lap diag(f')``, sparse."""
         P = D.size
         rows, columns, weights = [], [], []

@@ -4,8 +4,8 @@
 
     minimize   f(θ) = −ℓ(θ) + ½ Σ_r λ_r ‖P_r θ‖² + ½ t ‖θ‖²      over the cone of a structure
 
-P_r are the structure's ridges: one draws the diagonal entries of the metric towards each other, one the off-diagonal
-entries to zero. Together they draw the metric's *shape* towards the identity, as in `crowdmetric.solvers.population`,
+P_r are the structure's ridges: one draws the diagonal entries of the metric toward each other, one the off-diagonal
+entries to zero. Together they draw the metric's *shape* toward the identity, as in `crowdmetric.solvers.law_fit`,
 where ``τ = λ c²`` with ``c = tr M / d``; with λ rather than τ held fixed the penalty is convex. The strengths are
 MacKay's: at the optimum ``γ_r = rank P_r − λ_r tr(A⁻¹ P_r)`` parameters are determined by the answers, with A the
 curvature of f, and ``λ_r ← γ_r / ‖P_r θ‖²``. t is a share of 1e-8 of the curvature: what no answer sees stays at zero.
@@ -26,28 +26,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.similarity.cone_step import ConeStep
-from crowdmetric.similarity.objective import Objective
+from crowdmetric.similarity.objective import SimilarityObjective
 
-__all__ = ["Fit", "fit_with_evidence", "minimize", "start_for"]
+__all__ = ["SimilarityFit", "fit_with_evidence", "minimize", "start_for"]
 
 Array = NDArray[np.float64]
 
 FLOOR = 1e-8
-# Rounds of refitting until the strengths have settled, and the change of their logarithms at which they have.
+# Maximum number of refits until the strengths settle, and the change of their logarithms that counts as settled.
 ROUNDS, SETTLED = 12, 0.1
-# Expected decrease, in nats, at which fits on the way there stop.
+# Expected decrease, in nats, at which intermediate fits stop.
 ROUGH = 0.05
-# Strengths between which the evidence chooses, in units of 1 / (mean eigenvalue)².
+# Range of strengths from which the evidence chooses, in units of 1 / (mean eigenvalue)².
 LEAST_RIDGE, MOST_RIDGE = 1e-6, 1e6
 SHORTEST_STEP = 1e-6
-# Of the quadratic over the cone, in the end and on the way there.
+# Tolerances of the quadratic program over the cone, in the last step and before it.
 ACCURATE, INACCURATE = 1e-9, 1e-6
-# Tolerance, in nats, from which on the quadratic is solved accurately.
+# Below this tolerance, in nats, the quadratic program is solved accurately.
 PRECISE = 1e-4
 
 
 @dataclass(frozen=True)
-class Fit:
+class SimilarityFit:
     """Where a fit ended.
 
     Attributes
@@ -88,7 +88,7 @@ class Fit:
     _log_evidence: float = float("nan")
 
 
-def start_for(objective: Objective) -> Array:
+def start_for(objective: SimilarityObjective) -> Array:
     """Return the multiple of the identity under which squared distances differ by about one: a cautious start."""
     unit = objective.structure.theta(np.eye(objective.items.shape[1]))
     D = objective.distances(unit)
@@ -96,7 +96,7 @@ def start_for(objective: Objective) -> Array:
 
 
 def minimize(
-    objective: Objective,
+    objective: SimilarityObjective,
     strengths: Sequence[float],
     start: Array,
     *,
@@ -105,7 +105,7 @@ def minimize(
     tolerance: float = 1e-8,
     max_iterations: int = 100,
     prior: Callable[[Array], tuple[float, Array, Array]] | None = None,
-) -> Fit:
+) -> SimilarityFit:
     """Minimize f from `start`.
 
     `step` may be given to reuse what an earlier fit learned about the cone. `prior` is a further convex penalty: its
@@ -131,7 +131,7 @@ def minimize(
             break
         alpha = _line_search(objective, penalty, prior, floor, theta, move, value, slope)
         if alpha < SHORTEST_STEP:
-            break  # rounding allows no more
+            break  # rounding prevents further progress
         theta = theta + alpha * move
         value, g, H, floor = _local(objective, penalty, theta, prior, floor)
     likelihood_curvature = H - penalty - floor * np.eye(len(H)) - (0.0 if prior is None else prior(theta)[2])
@@ -139,17 +139,17 @@ def minimize(
     determined = _determined(objective, H, strengths)
     plain = objective.value(theta)
     evidence = _log_evidence(objective, theta, value, H, strengths)
-    return Fit(theta, plain, likelihood_curvature, tuple(strengths), determined, gap, done, steps, evidence)
+    return SimilarityFit(theta, plain, likelihood_curvature, tuple(strengths), determined, gap, done, steps, evidence)
 
 
 def fit_with_evidence(
-    objective: Objective,
+    objective: SimilarityObjective,
     start: Array | None = None,
     *,
     step: ConeStep | None = None,
     tolerance: float = 1e-8,
     max_iterations: int = 100,
-) -> Fit:
+) -> SimilarityFit:
     """Fit with the strengths that the evidence asks for, refitting until they have settled."""
     theta = start_for(objective) if start is None else start
     step = step or ConeStep(objective.structure, objective.covariance)
@@ -170,7 +170,7 @@ def fit_with_evidence(
             break
         strengths = wanted
     fit = minimize(objective, strengths, theta, step=step, tolerance=tolerance, max_iterations=max_iterations)
-    return Fit(**(fit.__dict__ | {"iterations": iterations + fit.iterations}))
+    return SimilarityFit(**(fit.__dict__ | {"iterations": iterations + fit.iterations}))
 
 
 def _wanted(P: Array, determined: float, theta: Array, scale: float) -> float:
@@ -178,12 +178,12 @@ def _wanted(P: Array, determined: float, theta: Array, scale: float) -> float:
     return float(np.clip(wanted, LEAST_RIDGE / scale**2, MOST_RIDGE / scale**2))
 
 
-def _scale(objective: Objective, theta: Array) -> float:
+def _scale(objective: SimilarityObjective, theta: Array) -> float:
     metric = objective.structure.metric(theta)
     return max(float(np.trace(metric)) / len(metric), 1e-12)
 
 
-def _penalty(objective: Objective, strengths: Sequence[float]) -> Array:
+def _penalty(objective: SimilarityObjective, strengths: Sequence[float]) -> Array:
     """Return ``Σ_r λ_r P_r`` (n, n)."""
     n = objective.structure.size
     parts = [strength * P for strength, P in zip(strengths, objective.structure.ridges, strict=True)]
@@ -191,7 +191,7 @@ def _penalty(objective: Objective, strengths: Sequence[float]) -> Array:
 
 
 def _local(
-    objective: Objective,
+    objective: SimilarityObjective,
     penalty: Array,
     theta: Array,
     prior: Callable[[Array], tuple[float, Array, Array]] | None,
@@ -213,7 +213,7 @@ def _local(
 
 
 def _line_search(
-    objective: Objective,
+    objective: SimilarityObjective,
     penalty: Array,
     prior: Callable[[Array], tuple[float, Array, Array]] | None,
     floor: float,
@@ -235,14 +235,14 @@ def _line_search(
     return 0.0
 
 
-def _gap(objective: Objective, g: Array, theta: Array, floor: float) -> float:
+def _gap(objective: SimilarityObjective, g: Array, theta: Array, floor: float) -> float:
     """Return ``⟨G, θ⟩ + ½ t‖θ‖² + ‖(−G)₊‖²/2t`` from the gradient g of all of f."""
     G = g - floor * theta
     negative = objective.structure.negative(G)
     return max(0.0, float(G @ theta + 0.5 * floor * (theta @ theta) + (negative @ negative) / (2.0 * floor)))
 
 
-def _determined(objective: Objective, A: Array, strengths: Sequence[float]) -> tuple[float, ...]:
+def _determined(objective: SimilarityObjective, A: Array, strengths: Sequence[float]) -> tuple[float, ...]:
     """Return ``γ_r = rank P_r − λ_r tr(A⁻¹ P_r)``."""
     if not strengths:
         return ()
@@ -253,7 +253,9 @@ def _determined(objective: Objective, A: Array, strengths: Sequence[float]) -> t
     )
 
 
-def _log_evidence(objective: Objective, theta: Array, value: float, A: Array, strengths: Sequence[float]) -> float:
+def _log_evidence(
+    objective: SimilarityObjective, theta: Array, value: float, A: Array, strengths: Sequence[float]
+) -> float:
     """Return ``−f + ½ Σ_r rank_r log λ_r − ½ log det A + ½ log a``, a the curvature along the metric itself.
 
     The last term takes out what every structure pays for the scale, so that structures can be compared.

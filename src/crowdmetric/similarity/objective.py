@@ -19,20 +19,20 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.similarity.likelihood import Likelihood
-from crowdmetric.similarity.questions import Questions
-from crowdmetric.similarity.structures import Structure
+from crowdmetric.similarity.likelihood import AnswerModel
+from crowdmetric.similarity.questions import PairChoices
+from crowdmetric.similarity.structures import MetricStructure
 
-__all__ = ["Objective"]
+__all__ = ["SimilarityObjective"]
 
 Array = NDArray[np.float64]
 
-# Numbers in F up to which it is kept (8 bytes each), and in a chunk of it.
+# F is kept in memory up to this many numbers (8 bytes each), and computed in chunks of this many.
 KEPT, CHUNK = 30_000_000, 2_000_000
 
 
 @dataclass(frozen=True)
-class Objective:
+class SimilarityObjective:
     """Minus the log-likelihood of questions about items (N, d).
 
     Attributes
@@ -44,24 +44,24 @@ class Objective:
     """
 
     items: Array
-    questions: Questions
-    likelihood: Likelihood
-    structure: Structure
+    questions: PairChoices
+    likelihood: AnswerModel
+    structure: MetricStructure
 
     @property
     def is_kept(self) -> bool:
         """Whether F fits in memory."""
         return len(self.questions.pairs) * self.structure.size <= KEPT
 
-    def about(self, questions: Questions) -> Objective:
+    def about(self, questions: PairChoices) -> SimilarityObjective:
         """Return the objective of other questions about the same pairs; F is shared."""
         return self._sharing(replace(self, questions=questions))
 
-    def under(self, likelihood: Likelihood) -> Objective:
+    def under(self, likelihood: AnswerModel) -> SimilarityObjective:
         """Return the objective under another likelihood; F is shared."""
         return self._sharing(replace(self, likelihood=likelihood))
 
-    def _sharing(self, other: Objective) -> Objective:
+    def _sharing(self, other: SimilarityObjective) -> SimilarityObjective:
         other.__dict__["covariance"] = self.covariance
         if self.is_kept:
             other.__dict__["kept_rows"] = self.kept_rows

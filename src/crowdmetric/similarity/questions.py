@@ -16,23 +16,23 @@ from numpy.typing import NDArray
 from crowdmetric.errors import DataError
 from crowdmetric.judgements import Judgements
 
-__all__ = ["Asked", "Questions", "questions_of"]
+__all__ = ["Alternatives", "PairChoices", "questions_of"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Up to so many items, distinct pairs are found in a table of all pairs instead of by sorting.
+# Up to this many items, distinct pairs are found in a table of all pairs instead of by sorting.
 TABLED_ITEMS = 5_000
 
 
 @dataclass(frozen=True)
-class Asked:
+class Alternatives:
     """Questions with the same number of alternatives.
 
     Attributes
     ----------
     index
-        (T, k) rows of `Questions.pairs`: the pairs to choose from.
+        (T, k) rows of `PairChoices.pairs`: the pairs to choose from.
     counts
         (T, k) how often each was chosen as the closest.
     person
@@ -43,13 +43,13 @@ class Asked:
     counts: Array
     person: Indices
 
-    def take(self, rows: Any) -> Asked:
+    def take(self, rows: Any) -> Alternatives:
         """Return some of the rows."""
-        return Asked(self.index[rows], self.counts[rows], self.person[rows])
+        return Alternatives(self.index[rows], self.counts[rows], self.person[rows])
 
 
 @dataclass(frozen=True)
-class Questions:
+class PairChoices:
     """Distinct pairs of items, and the questions that choose among them.
 
     Attributes
@@ -57,36 +57,36 @@ class Questions:
     pairs
         (P, 2) row numbers of items, the smaller first.
     asked
-        One `Asked` per number of alternatives.
+        One `Alternatives` per number of alternatives.
     """
 
     pairs: Indices
-    asked: tuple[Asked, ...]
+    asked: tuple[Alternatives, ...]
 
     @property
     def n_answers(self) -> float:
         """How many answers there are."""
         return float(sum(block.counts.sum() for block in self.asked))
 
-    def items_of(self, block: Asked) -> Indices:
+    def items_of(self, block: Alternatives) -> Indices:
         """Return the items (T, 2k) that each question of a block is about."""
         return self.pairs[block.index].reshape(len(block.index), -1)
 
-    def split_by_items(self, group: NDArray[np.bool_]) -> tuple[Questions, Questions]:
+    def split_by_items(self, group: NDArray[np.bool_]) -> tuple[PairChoices, PairChoices]:
         """Return the questions about none of a group (N,) of items, and those about at least one."""
         touches: list[NDArray[np.bool_]] = [np.asarray(group[self.items_of(block)].any(axis=1)) for block in self.asked]
         return self._where([~t for t in touches]), self._where(touches)
 
-    def of_person(self, person: int) -> Questions:
+    def of_person(self, person: int) -> PairChoices:
         """Return the questions that one person answered."""
         return self._where([block.person == person for block in self.asked])
 
-    def _where(self, masks: Sequence[NDArray[np.bool_]]) -> Questions:
+    def _where(self, masks: Sequence[NDArray[np.bool_]]) -> PairChoices:
         kept = tuple(block.take(mask) for block, mask in zip(self.asked, masks, strict=True) if mask.any())
         return replace(self, asked=kept)
 
 
-def questions_of(judgements: Sequence[Judgements], *, by_person: bool = False) -> Questions:
+def questions_of(judgements: Sequence[Judgements], *, by_person: bool = False) -> PairChoices:
     """Return the questions of some judgements about the same items.
 
     Where it does not matter who answered, the answers of different people to one question are added up.
@@ -100,12 +100,12 @@ def questions_of(judgements: Sequence[Judgements], *, by_person: bool = False) -
     tables = [table if by_person else _pooled(table) for table in judgements]
     codes = [_codes(table.pairs, n_items) for table in tables]
     distinct, places = _distinct(codes, n_items)
-    blocks: dict[int, list[Asked]] = {}
+    blocks: dict[int, list[Alternatives]] = {}
     for table, index in zip(tables, places, strict=True):
-        block = Asked(index, table.counts, table.person.astype(np.intp))
+        block = Alternatives(index, table.counts, table.person.astype(np.intp))
         blocks.setdefault(table.n_alternatives, []).append(block)
     pairs = np.column_stack([distinct // n_items, distinct % n_items]).astype(np.intp)
-    return Questions(pairs, tuple(_joined(blocks[k]) for k in sorted(blocks)))
+    return PairChoices(pairs, tuple(_joined(blocks[k]) for k in sorted(blocks)))
 
 
 def _pooled(table: Judgements) -> Judgements:
@@ -138,7 +138,7 @@ def _distinct(codes: Sequence[NDArray[np.int64]], n_items: int) -> tuple[NDArray
     return distinct, [place[c].astype(np.intp) for c in codes]
 
 
-def _joined(blocks: Sequence[Asked]) -> Asked:
+def _joined(blocks: Sequence[Alternatives]) -> Alternatives:
     if len(blocks) == 1:
         return blocks[0]
-    return Asked(*(np.concatenate([getattr(b, name) for b in blocks]) for name in ("index", "counts", "person")))
+    return Alternatives(*(np.concatenate([getattr(b, name) for b in blocks]) for name in ("index", "counts", "person")))

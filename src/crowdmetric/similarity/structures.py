@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference, smat, svec
 
-__all__ = ["STRUCTURES", "Diagonal", "Full", "Identity", "Structure"]
+__all__ = ["STRUCTURES", "Diagonal", "Full", "Identity", "MetricStructure"]
 
 Array = NDArray[np.float64]
 
 
-class Structure(Protocol):
+class MetricStructure(Protocol):
     """A cone of parameters θ in which squared distances are linear."""
 
     @property

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.similarity.newton import Fit, fit_with_evidence, minimize
-from crowdmetric.similarity.objective import Objective
-from crowdmetric.similarity.people import OwnMetrics
+from crowdmetric.similarity.newton import SimilarityFit, fit_with_evidence, minimize
+from crowdmetric.similarity.objective import SimilarityObjective
+from crowdmetric.similarity.personal_metrics import OwnMetrics
 from crowdmetric.symmetric import svec
 
 __all__ = ["symmetric_fit"]
@@ -25,7 +25,7 @@ UNDETERMINED = 1e-6
 TOLERANCE = 1e-4
 
 
-def symmetric_fit(objective: Objective, fit: Fit, own: OwnMetrics | None) -> tuple[Array, Array]:
+def symmetric_fit(objective: SimilarityObjective, fit: SimilarityFit, own: OwnMetrics | None) -> tuple[Array, Array]:
     """Return the symmetric fit (d, d), and the covariance (p, p) of its svec.
 
     With everybody's own metric the crowd's estimate is kept, with the information that counts how people differ.
@@ -35,7 +35,7 @@ def symmetric_fit(objective: Objective, fit: Fit, own: OwnMetrics | None) -> tup
         theta, information = own.theta, own.information
     else:
         start, strengths = fit.theta, fit.strengths
-        if start.size != structure.size:  # the structure was chosen, the full one is to be judged
+        if start.size != structure.size:  # the structure was chosen from the data, so the full one is judged
             full = fit_with_evidence(objective, tolerance=TOLERANCE)
             start, strengths = full.theta, full.strengths
         none = (0.0,) * len(structure.ridges)
@@ -66,7 +66,7 @@ def _inverse(information: Array) -> Array:
     return inverse
 
 
-def _embedded(objective: Objective, covariance: Array) -> Array:
+def _embedded(objective: SimilarityObjective, covariance: Array) -> Array:
     """Return the covariance (p, p) of svec M from that of θ: M is linear in θ."""
     structure = objective.structure
     if structure.name == "full":

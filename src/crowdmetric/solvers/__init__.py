@@ -1,1 +1,1 @@
-"""Optimisers; each returns a Solution with a status sentence."""
+"""Optimizers; each returns a Solution with a status sentence."""

@@ -29,20 +29,23 @@ from crowdmetric.losses import Loss
 from crowdmetric.solvers.bounds import get_bound
 from crowdmetric.solvers.cone import MetricCone
 from crowdmetric.symmetric import project_psd, svec
+from crowdmetric.users.block_steps import people_of
 from crowdmetric.users.blocks import People, bilinear, sum_over_problems
-from crowdmetric.users.bounded import BoundedBlock, Sums
-from crowdmetric.users.sweep import people_of
+from crowdmetric.users.bounded import BarrierSums, BoundedBlock
 
 __all__ = ["INITIAL_LEVEL", "BarrierResult", "lower_level", "solve_barrier", "total_loss", "totals_of"]
 
 Array = NDArray[Any]
 
-# Iterations without a better certificate after which a problem is given up.
+# Give up on a problem after this many iterations without a better certificate.
 PATIENCE = 40
-# Gap (in mean loss) that the first μ stands for: about what the starting point has.
+# Gap (in mean loss) that the first μ corresponds to: about that of the starting point.
 INITIAL_LEVEL = 1.0
-# The same for a start near the solution of a nearby problem.
+# The same for a start near the solution of a similar problem.
 WARM_LEVEL = 0.05
+# After this many consecutive steps of less than this share, a point is too close to the boundary for its μ. Then μ is
+# raised to match the best gap, at most by this factor: steps are long again nearer to the central path.
+SHORT_STEPS, SHORT, RAISED = 4, 0.2, 10.0
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ class _State:
         self.gap = np.where(self.active, np.inf, 0.0)
         if only is not None:
             self.active = self.active & only
-        # a problem that is finished takes no part any more: the cone has those alone that are not
+        # finished problems take no further part: the cone holds only the others
         self.alive = alive = np.flatnonzero(self.active)
         self.cone = MetricCone(A[alive], bound, metric_radius[alive], self.mu[alive])
         for block in self.working():
@@ -165,8 +168,9 @@ class _State:
         self.best_gap = self.gap.copy()
         self.best_metrics = A.copy()
         self.best_points = np.zeros((people.n_people, r))
-        self.information = Sums.zeros(n, r).schur
+        self.information = BarrierSums.zeros(n, r).schur
         self.idle = np.zeros(n, dtype=int)
+        self.short = np.zeros(n, dtype=int)
 
     def working(self) -> list[BoundedBlock]:
         """Return the blocks with a problem that is not finished."""
@@ -174,7 +178,7 @@ class _State:
 
     def linearise(self) -> None:
         """Sum over people: merit, certificate and eliminated Newton system at the current point."""
-        self.sums = sums = Sums.zeros(self.people.n_problems, self.people.rank)
+        self.sums = sums = BarrierSums.zeros(self.people.n_problems, self.people.rank)
         self.merit, gap = np.zeros((2, self.people.n_problems))
         for block in self.working():
             merit, person_gap = block.linearise(self.A, self.mu[block.block.problem])
@@ -214,13 +218,13 @@ class _State:
         dA, (slope, longest) = np.zeros_like(self.A), np.zeros((2, self.active.size))
         dA[alive] = self.cone.solve(self.sums.schur[alive], self.sums.reduced[alive])
         slope[alive], longest[alive], longest_dual = self.cone.direction()
-        common = longest.copy()  # the step that everybody can take together, along which descent is certain
+        common = longest.copy()  # the largest step that everybody can take, along which descent is guaranteed
         for block in self.working():
             person_slope, person_longest = block.direction(dA)
             problems, starts = block.block.problems, block.block.starts
             sum_over_problems(block.block, person_slope, slope)
             common[problems] = np.minimum(common[problems], np.minimum.reduceat(person_longest, starts))
-        # slacks of the hinge must move in step with the metric; smooth answers follow wherever it goes
+        # slacks of the hinge must move with the metric; smooth losses allow any move
         longest = longest if self.loss.is_smooth else common
         alpha = self._search(longest, common * slope)
         for block in self.working():
@@ -230,17 +234,23 @@ class _State:
         self._lower_mu(alpha)
 
     def _lower_mu(self, alpha: Array) -> None:
-        """Shrink μ where the last point was near the central path and the step from it was good.
+        """Shrink μ where the last point was near the central path and the step from it was good; raise it where stuck.
 
         On the path the certified gap is at most ``level = μ · degree / weight``.
         """
         level = self.mu * self.degree / self.weight
         ready = self.active & (alpha > 0.5) & (self.gap < 2.0 * level)
         self.mu = np.where(ready, self.mu * lower_level(level, self.tolerance) / level, self.mu)
+        if not self.loss.is_smooth:  # steps are short because all slacks move together; they will become long again
+            return
+        self.short = np.where(alpha < SHORT, self.short + 1, 0)
+        stuck = self.active & (self.short >= SHORT_STEPS)
+        raised = np.clip(self.best_gap / level, 1.0, RAISED)
+        self.mu, self.short = np.where(stuck, raised * self.mu, self.mu), np.where(stuck, 0, self.short)
 
     def _search(self, alpha: Array, promise: Array) -> Array:
         """Halve each problem's step until its merit falls by 1e−4 of the promise of the common step."""
-        noise = 1e-12 * (1.0 + np.abs(self.merit))  # below this a comparison of sums means nothing
+        noise = 1e-12 * (1.0 + np.abs(self.merit))  # differences of sums below this are rounding
         pending = self.active.copy()
         for _ in range(30):
             merit = np.zeros(alpha.size)

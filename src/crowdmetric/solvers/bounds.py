@@ -1,6 +1,6 @@
 """The set a metric may live in: positive semi-definite and of bounded size.
 
-A bound keeps a = svec(A) inside by a barrier of its own, with the methods of `users.ball.Balls`: it linearises, fixes
+A bound keeps a = svec(A) inside by a barrier of its own, with the methods of `users.ball.Balls`: it linearizes, fixes
 a step and advances; STATE names what a step changes. Beyond those it has a ``curvature() (n, p, p)`` for the Newton
 system, the ``size(a) (n,)`` that its radius bounds, and for the duality gap its support function
 ``lowest(G) = min ⟨G, A⟩ over A ⪰ 0, ‖A‖ ≤ ζ  (n,)``. Arrays carry a leading axis over problems. Solvers that
@@ -51,7 +51,7 @@ class FrobeniusBound(Balls):
 
 
 class NuclearBound:
-    """``‖A‖_* = tr A ≤ ζ`` (A ⪰ 0), which favours metrics of low rank: one linear inequality with multiplier z."""
+    """``‖A‖_* = tr A ≤ ζ`` (A ⪰ 0), which favors metrics of low rank: one linear inequality with multiplier z."""
 
     STATE = ("x", "slack", "z")
 

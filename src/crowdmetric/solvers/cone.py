@@ -67,7 +67,7 @@ class MetricCone:
         matrix = schur + symmetric_kronecker(self.inverse, self.Z) + self.bound.curvature()
         barrier = self.mu[:, None] * svec(self.inverse) - self.bound.gradient
         right = reduced + barrier
-        # a problem that rounding has spoilt stands still, and is given up; the others go on
+        # a problem spoiled by rounding stops and is given up; the others continue
         sound = np.all(np.isfinite(matrix), axis=(1, 2)) & np.all(np.isfinite(right), axis=1)
         matrix = np.where(sound[:, None, None], matrix, np.eye(matrix.shape[1]))
         self.da = _solve(matrix, np.where(sound[:, None], right, 0.0))
@@ -91,7 +91,7 @@ class MetricCone:
         self.bound.advance(alpha, alpha_dual)
 
 
-# Subspaces that are lines have metrics that are numbers, by the thousand: no time for a factorisation of each.
+# Subspaces that are lines have scalar metrics, thousands of them: a factorization of each would be too slow.
 
 
 def _inverse(A: Array) -> Array:
@@ -114,7 +114,8 @@ def _to_cone(A: Array, dA: Array) -> Array:
     """Return the step at which A + step·dA leaves the positive definite cone, (n,)."""
     if A.shape[1] == 1:
         return to_zero(A[:, 0, 0], dA[:, 0, 0])
-    # with A = VΛVᵀ, the lowest eigenvalue of Λ^-½ Vᵀ dA V Λ^-½; what rounding pushed out of the cone cannot move
+    # with A = VΛVᵀ, the lowest eigenvalue of Λ^-½ Vᵀ dA V Λ^-½; a point that rounding pushed out of the cone cannot
+    # move
     values, vectors = np.linalg.eigh(A)
     inside = values[:, 0] > 0
     half = vectors / np.sqrt(np.where(inside[:, None], values, 1.0))[:, None, :]

@@ -6,7 +6,7 @@ draws ``z ~ N(0, R)`` and moves along the ellipse ::
     x(φ) = m + (x − m) cos φ + z sin φ
 
 to a φ that is uniform on the slice ``log density(x(φ)) − log N(x(φ); m, R) ≥ level``: a bracket of angles shrinks
-towards φ = 0 until a point in it qualifies. Nothing has to be tuned, and a density may be −∞ somewhere.
+toward φ = 0 until a point in it qualifies. Nothing has to be tuned, and a density may be −∞ somewhere.
 The closer the reference is to the density, the longer the moves; so the chains' own mean and covariance become the
 reference after each of a few rounds of warming up, whose draws are thrown away.
 """
@@ -26,12 +26,12 @@ __all__ = ["LogDensity", "draw_from"]
 Array = NDArray[Any]
 LogDensity = Callable[[Array], Array]
 
-# Chains, rounds of warming up, steps in each, and steps between draws that are kept.
+# Number of chains, warm-up rounds, steps per round, and steps between draws that are kept.
 CHAINS, ROUNDS, STEPS, THIN = 100, 5, 20, 10
-# With more parameters steps are slow and chains too few to estimate a covariance from: fewer chains, and only the
-# mean of the reference is adapted.
+# With more parameters than this, steps are slow and chains too few to estimate a covariance: use fewer chains and adapt
+# only the mean of the reference.
 MOST_ADAPTED, FEW_CHAINS = 300, 20
-# After so many failures a bracket has shrunk to where the chain stands.
+# After this many failures a bracket has shrunk to the current point of the chain.
 MOST_SHRINKS = 60
 
 
@@ -75,7 +75,7 @@ def draw_from(log_density: LogDensity, start: Array, covariance: Array, count: i
             if step >= STEPS // 2:
                 kept.append(x)
         seen = np.concatenate(kept)
-        # chains are about as many independent points; the guess counts like as many as there are parameters
+        # the chains count as that many independent points; the guess counts as many as there are parameters
         own, n = chains if len(start) <= MOST_ADAPTED else 0, len(start)
         spread = (own * np.cov(seen.T).reshape(n, n) + n * covariance) / (own + n) if own else covariance
         reference = _Reference.of(seen.mean(axis=0), spread)

@@ -20,10 +20,10 @@ that divide by σ stop short. And
 so every answer comes with a bound on its distance to the optimum.
 
 **Two methods.** Up to `DENSE_UNKNOWNS` unknowns, a primal–dual interior point method (Mehrotra's; about a
-dozen Cholesky factorisations of a p × p matrix, eight to ten digits). Beyond, operator splitting, which needs only
+dozen Cholesky factorizations of a p × p matrix, eight to ten digits). Beyond, operator splitting, which needs only
 products with the rows and their transpose (two digits, as `SPLITTING_TOLERANCE` says).
 
-**Coordinates.** Rows, targets and u are multiplied by √m_i, as svec does by itself: an off-diagonal entry
+**Coordinates.** LinearMap, targets and u are multiplied by √m_i, as svec does by itself: an off-diagonal entry
 counts twice and carries √2. With them C is ``|u| ≤ b = ε√m, ‖u‖² ≤ N`` and no other formula mentions m.
 """
 
@@ -39,7 +39,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.solvers.huber_interior import interior_point
 from crowdmetric.solvers.huber_problem import Best, Problem
 from crowdmetric.solvers.huber_splitting import splitting
-from crowdmetric.solvers.rows import DENSE_UNKNOWNS, DenseRows, OneProblem, Rows
+from crowdmetric.solvers.linear_maps import DENSE_UNKNOWNS, DenseRows, LinearMap, OneProblem
 
 __all__ = ["HuberResult", "solve_huber", "solve_huber_stack"]
 
@@ -49,17 +49,17 @@ Array = NDArray[np.float64]
 EPSILON = 1.35
 ALPHA = 1e-4
 
-# Rows are kept as one matrix up to this many numbers (128 MiB), and made anew when needed beyond it.
+# Rows are kept as one matrix up to this many numbers (128 MiB), and recomputed when needed beyond it.
 KEPT_ENTRIES = 2**24
 
-# Certified gap that counts as solved, relative to the objective.
+# A certified gap below this, relative to the objective, counts as solved.
 INTERIOR_TOLERANCE = 1e-8
 SPLITTING_TOLERANCE = 1e-2
-# An interior point goes on to this share of it: the last digits cost a step, where rounding leaves them at all.
+# The interior point continues to this share of it: the last digits cost one step, if rounding allows them at all.
 BEYOND = 1e-2
 # Gap that rounding alone can cause, relative to the objective at a = 0.
 ROUNDING = 1e-12
-# σ below this share of the mean |q| is a zero that was not reached exactly.
+# σ below this share of the mean |q| counts as a zero that was not reached exactly.
 COLLAPSED = 1e-9
 
 
@@ -70,11 +70,11 @@ class HuberResult:
     Attributes
     ----------
     coefficients
-        (p,) the minimiser a.
+        (p,) the minimizer a.
     sigma
         The scale σ; exactly 0 where it collapsed and the answer is that of least absolute deviations.
     objective
-        The objective at `coefficients`, the ridge included, minimised over σ.
+        The objective at `coefficients`, the ridge included, minimized over σ.
     gap
         Certified: the optimum is not below ``objective − gap``.
     iterations, seconds
@@ -96,7 +96,7 @@ class HuberResult:
 
 
 def solve_huber(
-    rows: Rows,
+    rows: LinearMap,
     target: Array,
     multiplicity: Array | None = None,
     *,
@@ -106,7 +106,7 @@ def solve_huber(
     tolerance: float | None = None,
     max_iterations: int = 100,
 ) -> HuberResult:
-    """Minimise the Huber objective of the module's docstring over a and σ.
+    """Minimize the Huber objective of the module's docstring over a and σ.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def solve_huber_stack(
     tolerance: float | None = None,
     max_iterations: int = 100,
 ) -> list[HuberResult]:
-    """Minimise the Huber objectives of B problems of one shape side by side, each as `solve_huber` would.
+    """Minimize the Huber objectives of B problems of one shape side by side, each as `solve_huber` would.
 
     Small problems spend their time in calls; side by side ten of them cost little more than one.
 
@@ -168,7 +168,7 @@ def solve_huber_stack(
 
 
 def _interior(
-    rows: Rows, target: Array, m: Array, epsilon: float, alpha: float, tolerance: float | None, max_iterations: int
+    rows: LinearMap, target: Array, m: Array, epsilon: float, alpha: float, tolerance: float | None, max_iterations: int
 ) -> list[HuberResult]:
     """Solve a stack of problems by the interior point; the time of each is its share."""
     clock = perf_counter()
@@ -185,7 +185,7 @@ def _interior(
     ]
 
 
-def _problem(rows: Rows, target: Array, m: Array, epsilon: float, alpha: float) -> tuple[Problem, Array]:
+def _problem(rows: LinearMap, target: Array, m: Array, epsilon: float, alpha: float) -> tuple[Problem, Array]:
     """Return the problem with q in units of its mean size, and that unit.
 
     With it every threshold has a meaning; the ridge is multiplied by that unit.
@@ -195,13 +195,13 @@ def _problem(rows: Rows, target: Array, m: Array, epsilon: float, alpha: float) 
     return Problem(rows, target / unit[..., None], epsilon * np.sqrt(m), float(m.sum()), alpha * unit), unit
 
 
-def _check(rows: Rows, target: Array, m: Array, epsilon: float, alpha: float) -> None:
-    """Refuse what has no minimiser or does not fit together."""
+def _check(rows: LinearMap, target: Array, m: Array, epsilon: float, alpha: float) -> None:
+    """Refuse what has no minimizer or does not fit together."""
     n = rows.shape[0]
     if target.shape != (n,) or m.shape != (n,):
         raise DataError(
             f"there are {n} rows, but targets of shape {target.shape} and multiplicities of shape {m.shape}; "
-            "give one of each a row"
+            "give one of each per row"
         )
     if n == 0:
         raise DataError("there are no rows to fit; give at least one")
@@ -210,13 +210,13 @@ def _check(rows: Rows, target: Array, m: Array, epsilon: float, alpha: float) ->
     if not alpha > 0.0:
         raise DataError(f"alpha is {alpha}, but the certificate needs a ridge; give a small positive number")
     if not np.all(m > 0.0):
-        raise DataError(f"the smallest multiplicity is {m.min()}, but a row counts a positive number of times")
+        raise DataError(f"the smallest multiplicity is {m.min()}, but multiplicities must be positive")
 
 
-def _in_row_space(rows: Rows) -> tuple[Rows, Array | None]:
+def _in_row_space(rows: LinearMap) -> tuple[LinearMap, Array | None]:
     """Return a stack of rows with at most n unknowns, and the frames (B, p, n) that lead back from them.
 
-    The ridge puts the minimiser into the span of the rows. With fewer rows than unknowns only the ridge would
+    The ridge puts the minimizer into the span of the rows. With fewer rows than unknowns only the ridge would
     keep the Newton matrix from being singular, by less than rounding takes away near the end.
     """
     n, p = rows.shape

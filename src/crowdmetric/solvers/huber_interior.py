@@ -1,4 +1,4 @@
-"""Huber regression by an interior point, for matrices that can be factorised (Mehrotra's predictor and corrector).
+"""Huber regression by an interior point, for matrices that can be factorized (Mehrotra's predictor and corrector).
 
 Problems of one shape are solved side by side: arrays have a leading axis over B problems, and each problem has
 its own step length, certificate and end.
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from crowdmetric.solvers.huber_problem import Best, Problem, dot
-from crowdmetric.solvers.rows import gram
+from crowdmetric.solvers.linear_maps import gram
 
 __all__ = ["interior_point"]
 
@@ -65,7 +65,7 @@ class _Target:
 def interior_point(problem: Problem, tolerance: float, max_iterations: int) -> Best:
     """Follow the central paths by Mehrotra's predictor and corrector.
 
-    A dozen steps reach the limits of rounding, where a factorisation fails or numbers cease to be finite: the
+    A dozen steps reach the limits of rounding, where a factorization fails or numbers cease to be finite: the
     best point is kept, and the certificate, not the way the loop ended, says how good it is.
 
     Parameters
@@ -120,10 +120,10 @@ def _start(problem: Problem) -> _Point:
 
 
 def _advance(problem: Problem, point: _Point) -> tuple[_Point, Mask]:
-    """Return the next points, and which of them are any: False where rounding allows no further step."""
+    """Return the next points, and which of them are valid: False where rounding prevents a further step."""
     newton = _Newton(problem, point)
     sound = newton.factorise()
-    # The predictor aims at the optimum itself; how far it gets tells how much centring the step needs.
+    # The predictor aims at the optimum itself. How far it gets says how much centering the step needs.
     plain = newton.step(_Target(0.0, 0.0, 0.0))
     reached = _Newton(problem, point.moved(plain, newton.longest(plain))).mu
     mu = newton.mu * (reached / newton.mu) ** 3
@@ -141,7 +141,7 @@ def _advance(problem: Problem, point: _Point) -> tuple[_Point, Mask]:
 
 
 class _Newton:
-    """The linearised optimality conditions at one point of every problem.
+    """The linearized optimality conditions at one point of every problem.
 
     Eliminating the multipliers leaves, with ``D = σ + w⁺/s⁺ + w⁻/s⁻`` and h the second condition's residual,
 
@@ -157,11 +157,11 @@ class _Newton:
         self.upper, self.lower = problem.bound - point.u, problem.bound + point.u
         self.room = problem.total - dot(point.u, point.u)
         products = dot(point.above, self.upper) + dot(point.below, self.lower)
-        # The gap of a feasible point, shared out among the 4n + 1 products it is the sum of.
+        # The gap of a feasible point, divided among the 4n + 1 products whose sum it is.
         self.mu = (2.0 * products + point.sigma * self.room) / (4.0 * point.u.shape[1] + 1.0)
 
     def factorise(self) -> Mask:
-        """Factorise the systems; False where one is not positive definite to working precision."""
+        """Factorize the systems; False where one is not positive definite to working precision."""
         problem, point, rows = self.problem, self.point, self.problem.rows
         B, p = point.a.shape
         alpha, sigma = np.reshape(problem.alpha, (-1, 1)), point.sigma[:, None]
@@ -178,7 +178,7 @@ class _Newton:
         return sound
 
     def step(self, target: _Target) -> _Point:
-        """Return the Newton step towards `target`."""
+        """Return the Newton step toward `target`."""
         point, rows, p = self.point, self.problem.rows, self.point.a.shape[1]
         above = target.above - point.above * self.upper
         below = target.below - point.below * self.lower

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.solvers.rows import DenseRows, Rows
+from crowdmetric.solvers.linear_maps import DenseRows, LinearMap
 
 __all__ = ["Best", "Problem", "dot", "scale_of"]
 
@@ -22,14 +22,14 @@ Array = NDArray[np.float64]
 class Problem:
     """The data, in the √m coordinates, and the two values that enclose the optimum."""
 
-    rows: Rows
+    rows: LinearMap
     q: Array
     bound: Array  # b = ε√m, shared by a stack
     total: float  # N
     alpha: Array | float
 
     def primal(self, a: Array) -> tuple[Array, Array]:
-        """Return the objective at `a`, minimised over the scale, and that scale."""
+        """Return the objective at `a`, minimized over the scale, and that scale."""
         r = self.rows.forward(a) - self.q
         sigma = scale_of(r, self.bound, self.total)
         size, s = np.abs(r), sigma[..., None]

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.solvers.huber_problem import Best, Problem
-from crowdmetric.solvers.rows import Rows
+from crowdmetric.solvers.linear_maps import LinearMap
 
 __all__ = ["splitting"]
 
 Array = NDArray[np.float64]
 
-# Rounds between two looks at the certificate, and conjugate-gradient steps in a round at most.
+# Rounds between two computations of the certificate, and the maximum number of conjugate-gradient steps per round.
 LOOK_EVERY = 5
 INNER_STEPS = 40
 OVERRELAXATION = 1.6
@@ -55,7 +55,7 @@ def splitting(problem: Problem, tolerance: float, max_iterations: int) -> Best:
 
 
 def _conjugate_gradients(
-    rows: Rows, shift: float, right: Array, a: Array, *, tolerance: float, max_steps: int
+    rows: LinearMap, shift: float, right: Array, a: Array, *, tolerance: float, max_steps: int
 ) -> Array:
     """Solve ``(XᵀX + shift I) a = right`` from `a` until the residual is `tolerance` × ``‖right‖``."""
     residual = right - rows.adjoint(rows.forward(a)) - shift * a

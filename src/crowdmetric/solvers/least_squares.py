@@ -1,4 +1,4 @@
-"""Least squares of least norm, and what it leaves open: by factorisation, or by LSMR from products alone."""
+"""Least squares of least norm, and what it leaves open: by factorization, or by LSMR from products alone."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from scipy.linalg import cho_solve
 from scipy.linalg.lapack import dpocon, dpotrf
 from scipy.sparse.linalg import LinearOperator, lsmr
 
-from crowdmetric.solvers.rows import DENSE_UNKNOWNS, Rows, gram
+from crowdmetric.solvers.linear_maps import DENSE_UNKNOWNS, LinearMap, gram
 
-__all__ = ["LSMR_STEPS", "Fit", "Normal", "as_operator", "factorise", "least_squares", "probe"]
+__all__ = ["LSMR_STEPS", "Normal", "RegressionFit", "as_operator", "factorise", "least_squares", "probe"]
 
 Array = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ LSMR_STEPS = 2000
 
 
 @dataclass(frozen=True)
-class Fit:
+class RegressionFit:
     """A regression's answer in svec coordinates."""
 
     a: Array
@@ -43,37 +43,37 @@ class Fit:
 
 @dataclass(frozen=True)
 class Normal:
-    """The matrix ``G = XᵀX``, factorised: its rank, its null space and its (pseudo-)inverse."""
+    """The matrix ``G = XᵀX``, factorized: its rank, its null space and its (pseudo-)inverse."""
 
     rank: int
     null_space: Array  # (p − rank, p)
     solve: Callable[[Array], Array]
 
 
-def least_squares(rows: Rows, target: Array, dense: bool | None, max_iterations: int | None) -> Fit:
-    """Return the a of least norm among those that minimise ``‖X a − target‖²``."""
+def least_squares(rows: LinearMap, target: Array, dense: bool | None, max_iterations: int | None) -> RegressionFit:
+    """Return the a of least norm among those that minimize ``‖X a − target‖²``."""
     if dense is None:
         dense = rows.shape[1] <= DENSE_UNKNOWNS
     return _by_factorisation(rows, target) if dense else _by_lsmr(rows, target, max_iterations or LSMR_STEPS)
 
 
-def _by_factorisation(rows: Rows, target: Array) -> Fit:
+def _by_factorisation(rows: LinearMap, target: Array) -> RegressionFit:
     normal = factorise(rows)
     a = normal.solve(rows.adjoint(target))
-    for _ in range(2):  # forming XᵀX squares the condition number; refinement wins the digits back
+    for _ in range(2):  # forming XᵀX squares the condition number; refinement recovers the digits
         a = a + normal.solve(rows.adjoint(target - rows.forward(a)))
-    return Fit(
+    return RegressionFit(
         a=a,
         objective=float(np.sum((rows.forward(a) - target) ** 2)),
         identified=normal.rank,
         null_space=normal.null_space,
         rank_is_exact=True,
-        status="Least squares was solved by factorisation.",
+        status="Least squares was solved by factorization.",
     )
 
 
-def factorise(rows: Rows) -> Normal:
-    """Factorise XᵀX by Cholesky if it is well conditioned, otherwise by eigenvalues."""
+def factorise(rows: LinearMap) -> Normal:
+    """Factorize XᵀX by Cholesky if it is well conditioned, otherwise by eigenvalues."""
     p, G = rows.shape[1], gram(rows)
     if rows.shape[0] >= p:
         factor, info = dpotrf(G, lower=1)
@@ -85,7 +85,7 @@ def factorise(rows: Rows) -> Normal:
     return Normal(int(keep.sum()), vectors[:, ~keep].T, lambda right: V @ (inverse * (V.T @ right)))
 
 
-def _by_lsmr(rows: Rows, target: Array, max_iterations: int) -> Fit:
+def _by_lsmr(rows: LinearMap, target: Array, max_iterations: int) -> RegressionFit:
     """Solve by LSMR, which started at zero stays in the row space and so ends at the answer of least norm."""
     tolerance = LSMR_TOLERANCE
     a, stop, iterations, *_ = lsmr(
@@ -93,7 +93,7 @@ def _by_lsmr(rows: Rows, target: Array, max_iterations: int) -> Fit:
     )
     converged = stop != 7
     identified, sample = probe(rows, max_iterations)
-    return Fit(
+    return RegressionFit(
         a=a,
         objective=float(np.sum((rows.forward(a) - target) ** 2)),
         identified=identified,
@@ -110,12 +110,12 @@ def _by_lsmr(rows: Rows, target: Array, max_iterations: int) -> Fit:
     )
 
 
-# A direction counts as unseen when X shrinks it to this share of what it makes of a random one.
+# A direction counts as unseen if X shrinks it to this share of what X does to a random one.
 UNSEEN = 1e-4
 PROBE_TOLERANCE = 1e-7
 
 
-def probe(rows: Rows, max_iterations: int) -> tuple[int, Array]:
+def probe(rows: LinearMap, max_iterations: int) -> tuple[int, Array]:
     """Return how many degrees of freedom are identified, and an unidentified direction (1, p) or none (0, p).
 
     Too few equations settle it. Otherwise fit ``X a = X g`` for a random g: the answer of least norm is the
@@ -137,12 +137,12 @@ def probe(rows: Rows, max_iterations: int) -> tuple[int, Array]:
     rest = g - a
     size = float(np.linalg.norm(rest))
     left = float(np.linalg.norm(rows.forward(rest)))
-    # in a well-determined problem what is left of g is the solver's tolerance, in every direction alike
+    # in a well-determined problem the rest of g is the solver's tolerance, equal in all directions
     if size < 1e-2 or left * np.sqrt(p) > UNSEEN * float(np.linalg.norm(seen)) * size:
         return p, np.empty((0, p))
     return p - max(1, round(size**2)), rest[None] / size
 
 
-def as_operator(rows: Rows) -> LinearOperator:
+def as_operator(rows: LinearMap) -> LinearOperator:
     """Return rows as a SciPy operator."""
     return LinearOperator(rows.shape, matvec=rows.forward, rmatvec=rows.adjoint, dtype=float)

@@ -7,7 +7,7 @@
 Symmetric: Newton's method. If its answer is positive semi-definite it is the answer to both problems; otherwise a
 primal–dual interior point in the cone (`cone.py`), from there.
 
-**Certificate.** f is convex, so its tangent at a is below it. With G the gradient of f, minimising tangent plus ridge
+**Certificate.** f is convex, so its tangent at a is below it. With G the gradient of f, minimizing tangent plus ridge
 over all symmetric (or all positive semi-definite) matrices has a closed form, and
 
     gap = ‖G + τA‖² / 2τ                        symmetric
@@ -31,19 +31,19 @@ from crowdmetric.solvers.bounds import NoBound
 from crowdmetric.solvers.cone import MetricCone
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
-__all__ = ["LogisticResult", "Objective", "solve_logistic"]
+__all__ = ["LogisticResult", "LogisticSum", "solve_logistic"]
 
 Array = NDArray[np.float64]
 
-# The least ridge, as a share of the largest curvature at zero.
+# Smallest ridge, as a share of the largest curvature at zero.
 FLOOR = 1e-9
-# Eigenvalues of the curvature at zero below this share of the largest are directions that no answer sees.
+# Directions with an eigenvalue of the curvature at zero below this share of the largest count as unseen by the answers.
 UNSEEN = 1e-8
-# Where curvature falls to this share of what it is at zero, every answer that sees the direction is certain.
+# If the curvature falls to this share of its value at zero, every answer that sees the direction counts as certain.
 CERTAIN = 1e-6
 
 
-class Objective(Protocol):
+class LogisticSum(Protocol):
     """A sum of logistic losses of linear functions of svec(A)."""
 
     @property
@@ -109,9 +109,9 @@ class LogisticResult:
 
 
 def solve_logistic(
-    objective: Objective, *, psd: bool, ridge: float = 0.0, tolerance: float = 1e-8, max_iterations: int = 200
+    objective: LogisticSum, *, psd: bool, ridge: float = 0.0, tolerance: float = 1e-8, max_iterations: int = 200
 ) -> LogisticResult:
-    """Minimise to a certified gap of `tolerance` in mean loss.
+    """Minimize to a certified gap of `tolerance` in mean loss.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def solve_logistic(
 class _Problem:
     """f with its ridge; tolerance is of the sum."""
 
-    f: Objective
+    f: LogisticSum
     tau: float
     tolerance: float
 
@@ -194,7 +194,7 @@ def _newton(problem: _Problem, max_iterations: int) -> _Point:
         while (new := problem.value(a + alpha * step)) > value + 1e-4 * alpha * promise + noise and alpha > 1e-6:
             alpha *= 0.5
         if alpha <= 1e-6:
-            break  # rounding allows no more
+            break  # rounding prevents further progress
         a, value = a + alpha * step, new
     return _Point(best.a, best.gap, iteration)
 

@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 
 from crowdmetric.losses import Hinge, Logistic, Loss
 from crowdmetric.solvers.barrier import INITIAL_LEVEL, lower_level
+from crowdmetric.users.block_steps import people_of
 from crowdmetric.users.blocks import Block, People, bilinear
 from crowdmetric.users.bounded import BoundedBlock
-from crowdmetric.users.sweep import people_of
 
 __all__ = ["LOOSEST_ON_LINES", "Placement", "Span", "place_people", "spans_of"]
 
 Array = NDArray[Any]
 
-# Newton's last digits cost next to nothing, and where answers say little a point that is best but for a thousandth may
-# be anywhere.
+# Newton's last digits cost almost nothing. They matter where answers say little: a point whose loss is within a
+# thousandth of the best may be far from the optimum.
 LOOSEST_ON_LINES = 1e-7
 
 
@@ -112,7 +112,7 @@ def _span(block: Block) -> Span:
         return Span(block, np.ones((block.person.size, 1, 1)))
     U, values, axes = np.linalg.svd(block.delta, full_matrices=False)
     q = max(1, int(np.sum(values > 1e-10 * values[:, :1], axis=1).max()))
-    # directions that a person's answers leave open are exact zeros
+    # directions that a person's answers do not reach are exact zeros
     spanned = np.where(values > 1e-10 * values[:, :1], values, 0.0)
     coordinates = U[:, :, :q] * spanned[:, None, :q]
     return Span(replace(block, delta=coordinates, total=coordinates), axes[:, :q])
@@ -155,7 +155,7 @@ def _place_on_lines(
     block: Block, offset: Array, loss: Logistic | Hinge, radius: Array, tolerance: float, max_iterations: int
 ) -> tuple[Array, Array, int]:
     """Return the same of people who are one number each, by Newton's method, or from kink to kink."""
-    kernels = import_module("crowdmetric.users.placing_kernels")  # Numba takes a second to load, so it comes late
+    kernels = import_module("crowdmetric.users.placing_kernels")  # imported late, because Numba takes a second to load
     delta = np.ascontiguousarray(block.delta[:, :, 0])
     if isinstance(loss, Hinge):
         x, gap = kernels.hinge_on_a_line(offset, delta, block.response, block.weight, radius)

@@ -31,19 +31,22 @@ from scipy.interpolate import CubicSpline
 from crowdmetric.solvers.draws import LogDensity, draw_from
 from crowdmetric.symmetric import degrees_of_freedom, dimension, factor_jacobian, smat, svec
 
-__all__ = ["Expansion", "Likelihood", "SizeAndShape", "draw_around", "draw_metrics", "number_of_draws"]
+__all__ = ["Expansion", "LikelihoodExpander", "SizeAndShape", "draw_around", "draw_metrics", "number_of_draws"]
 
 Array = NDArray[Any]
 
-# Draws where the metric has few features; fewer where each costs more.
+# Number of draws if the metric has few features. There are fewer where each costs more.
 MOST_DRAWS, LEAST_DRAWS, ENTRIES = 1000, 200, 60_000
-# Sizes at which the likelihood is expanded: at most so many; how far apart, in standard errors, with limits.
+# Maximum number of sizes at which the likelihood is expanded, their distance in standard errors, and the limits of that
+# distance.
 MOST_SIZES, APART, LEAST_APART, MOST_APART = 15, 1.5, 0.02, 0.4
-# Sizes whose density is smaller by more nats than this are left out; so are those further from the estimate, in log.
+# Sizes are left out if their density is lower by more nats than this, or if they are further than this from the
+# estimate, in log.
 NEGLIGIBLE, FARTHEST = 5.0, 4.0
-# With more parameters of the shape, one curvature stands for all sizes: products with many would take minutes.
+# With more parameters of the shape than this, one curvature serves for all sizes: products with many would take
+# minutes.
 MOST_CURVED = 300
-# The start is drawn to the identity by this share, to be positive definite.
+# The start is moved toward the identity by this share, to be positive definite.
 LIFT = 0.2
 
 
@@ -104,7 +107,7 @@ class SizeAndShape:
             return np.asarray(np.log(diagonal[:, free > 0]) @ free[free > 0] - 0.5 * np.sum(entries**2, axis=1))
 
 
-class Likelihood(Protocol):
+class LikelihoodExpander(Protocol):
     """A log-likelihood near a size and a shape, everything but M integrated out."""
 
     def __call__(self, t: float, T: Array, rest: Array) -> Expansion:
@@ -138,7 +141,7 @@ class Expansion:
         A = self.curvature + prior * np.eye(T.size)
         g = self.gradient - prior * T
         gain = 0.5 * float(g @ np.linalg.solve(A, g)) if T.size else 0.0
-        # far from its optimum an expansion promises more than there is to gain
+        # far from its optimum an expansion predicts a larger gain than there is
         return self.value + min(gain, 0.5 * T.size) - 0.5 * float(np.linalg.slogdet(A)[1])
 
 
@@ -147,7 +150,7 @@ def number_of_draws(d: int) -> int:
     return int(np.clip(ENTRIES // degrees_of_freedom(d), LEAST_DRAWS, MOST_DRAWS))
 
 
-def draw_metrics(likelihood: Likelihood, m: Array, rest: Array, *, refine: int, seed: int = 0) -> Array:
+def draw_metrics(likelihood: LikelihoodExpander, m: Array, rest: Array, *, refine: int, seed: int = 0) -> Array:
     """Return draws svec M (n, p) from the posterior of a metric that was estimated as svec M = m.
 
     Parameters
@@ -214,7 +217,7 @@ def _draws_at(space: SizeAndShape, sizes: list[Expansion], T: Array, count: int,
     return draw_from(_interpolated(space, sizes, T), np.append(best.t, L), covariance, count, seed)
 
 
-def _expansions(likelihood: Likelihood, t: float, T: Array, rest: Array, prior: float) -> list[Expansion]:
+def _expansions(likelihood: LikelihoodExpander, t: float, T: Array, rest: Array, prior: float) -> list[Expansion]:
     """Return expansions at sizes around t, as far as they are likely, by rising size."""
     middle = likelihood(t, T, rest)
     error = max(middle.precision, 1e-300) ** -0.5

@@ -1,13 +1,13 @@
 """What is believed of a population before anybody has answered: quadratic penalties (*ridges*) and a limit of noise.
 
-With ``c = tr M / d`` and ``σ² = tr Σ / d``, and items of root mean square length one (`crowdmetric.estimators.units`),
+With ``c = tr M / d`` and ``σ² = tr Σ / d``, and items of root mean square length one (`crowdmetric.fits.units`),
 the negative log prior of natural parameters (`crowdmetric.users.layout`) is ::
 
     ½ shape ‖M/c − I‖²  +  ½ size ‖cI‖²  +  ½ people ‖Σ/σ² − I‖²  +  ½ items ‖b‖²          the ridges
     + ½ (β / 10)² (4c²/d + 2‖μ‖²/d + 2σ²)                                                  the limit of noise
     + ½ log²(s √d)                                                                         isotropic people
 
-The four strengths come from the evidence (`crowdmetric.solvers.population`). The ridges on shapes do not change when M
+The four strengths come from the evidence (`crowdmetric.solvers.law_fit`). The ridges on shapes do not change when M
 or Σ is scaled: with one answer per person the scale is known so loosely that a ridge on M itself would decide it. The
 ridge on people is for free ones; isotropic ones have ``Σ = 4s²M²``, whose shape the metric's ridge holds.
 

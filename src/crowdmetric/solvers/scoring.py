@@ -1,15 +1,16 @@
-"""Levenberg-damped scoring: minimise a smooth function whose curvature is known from scores.
+"""Levenberg-damped scoring: minimize a smooth function whose curvature is known from scores.
 
 At θ the caller gives value f, gradient g and a positive semi-definite curvature H (outer products of scores, plus
 whatever else is convex). A step solves ``(H + κ diag(H)) step = −g``; the damping κ falls when the quadratic model
-foretold the decrease well, and grows when it did not (Marquardt; Nielsen's update); H itself is scaled by how much
+predicted the decrease well, and grows when it did not (Marquardt; Nielsen's update); H itself is scaled by how much
 of it earlier steps found to be true. The iteration stops when a full
 step would lower f by less than the tolerance, or when no damping lowers it any more.
 
 Outer products of scores differ from the true curvature by noise that does not vanish at the optimum, so that the last
 digits come slowly. With `secants`, what the last steps saw of the gradient corrects H along them (BFGS, begun anew from
-each H, with Powell's damping). Not for coordinates of which several mean the same, as factors of a metric: there
-steps wander, and what they saw is not about the function.
+each H, with Powell's damping). Coordinates of which several mean the same, as factors of a metric, let steps wander,
+and what they saw is then not about the function: there the caller gives f in coordinates without that freedom, too
+(`Underlying`), in which secants are taken.
 """
 
 from __future__ import annotations
@@ -24,25 +25,63 @@ from scipy.linalg import cho_factor, cho_solve
 
 from crowdmetric.errors import DataError
 
-__all__ = ["Quadratic", "ScoringResult", "ScoringState", "minimise_by_scoring"]
+__all__ = ["Quadratic", "ScoringResult", "ScoringState", "Underlying", "minimise_by_scoring"]
 
 Array = NDArray[Any]
 
-# Values that are sums over many people are known to about this share of themselves.
+# Relative accuracy of values that are sums over many people.
 ROUNDING = 1e-9
-# Directions without curvature, of which a factored metric has many, must not become long steps.
+# Damping: directions without curvature, of which a factored metric has many, must not become long steps.
 LEAST_DAMPING = 1e-4
-# Outer products of scores overstate the curvature where the model is still far from the answers, by up to this.
+# Smallest ratio of true to estimated curvature that is assumed. Outer products of scores overstate the curvature while
+# the model is still far from the answers.
 LEAST_TRUST = 0.25
+# A step that gains more than this counts as far from the optimum, where curvature changes between steps.
+NEAR = 0.5
+
+
+@dataclass(frozen=True)
+class Underlying:
+    """The same function in coordinates x (k,) that mean one thing each.
+
+    Attributes
+    ----------
+    point, gradient, curvature
+        x, the gradient (k,) and a positive semi-definite curvature (k, k) in x.
+    pull
+        From a curvature in x to the one (n, n) in θ.
+    """
+
+    point: Array
+    gradient: Array
+    curvature: Array
+    pull: Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
 class Quadratic:
-    """A function at a point: value, gradient (n,), positive semi-definite curvature (n, n)."""
+    """A function at a point: value, gradient (n,), positive semi-definite curvature (n, n).
+
+    `underlying` is the same in other coordinates; None: θ has no freedom that would hinder secants.
+    """
 
     value: float
     gradient: Array
     curvature: Array
+    underlying: Underlying | None = None
+
+    def secant(self, step: Array, after: Quadratic) -> list[Array]:
+        """Return the step to another point, and the change of the gradient, in underlying coordinates if any."""
+        if self.underlying is None or after.underlying is None:
+            return [step, after.gradient - self.gradient]
+        here, there = self.underlying, after.underlying
+        return [there.point - here.point, there.gradient - here.gradient]
+
+    def believed(self, trust: float, secants: Array) -> Array:
+        """Return the curvature (n, n) by its share `trust`, corrected by secants (k, 2, ·)."""
+        if self.underlying is None or not len(secants):
+            return _corrected(trust * self.curvature, secants)
+        return self.underlying.pull(_corrected(trust * self.underlying.curvature, secants))
 
 
 @dataclass(frozen=True)
@@ -58,7 +97,8 @@ class ScoringState:
     iteration
         Steps tried so far.
     secants
-        The last steps that were accepted and the changes of the gradient along them, (k, 2, n).
+        The last steps that were accepted and the changes of the gradient along them, (k, 2, n), in the coordinates
+        that secants are taken in.
     """
 
     point: Array
@@ -78,9 +118,9 @@ class ScoringResult:
     point, at
         θ and the function there.
     converged
-        Whether the foretold decrease fell below the tolerance.
+        Whether the predicted decrease fell below the tolerance.
     decrease
-        The last foretold decrease.
+        The last predicted decrease.
     iterations
         Steps tried, accepted or not.
     state
@@ -100,40 +140,45 @@ def minimise_by_scoring(
     start: Array | ScoringState,
     *,
     tolerance: float,
+    first_tolerance: float | None = None,
     max_iterations: int = 200,
     secants: int = 0,
     shorten: Callable[[Array, Array], float] | None = None,
     after_step: Callable[[ScoringState, float], None] | None = None,
 ) -> ScoringResult:
-    """Minimise `function` from `start` until a step would gain less than `tolerance`.
+    """Minimize `function` from `start` until a step would gain less than `tolerance`.
 
+    Nothing is said to have converged without a step that would gain `first_tolerance`, where that is given.
     `secants` is how many of the last steps correct the curvature.
-    `shorten(point, step)` returns the share of a step that may be taken at once; `after_step` hears of every step that
-    is accepted: the state after it, from which the iteration can be taken up again, and the value.
+    `shorten(point, step)` returns the share of a step that may be taken at once; `after_step` is called after every
+    step that is accepted: the state after it, from which the iteration can be taken up again, and the value.
     """
     state = start if isinstance(start, ScoringState) else ScoringState(start)
     point, damping, growth, trust = state.point, state.damping, state.growth, state.trust
-    seen = state.secants if state.secants is not None else np.empty((0, 2, point.size))
     at = function(point)
+    width = point.size if at.underlying is None else at.underlying.point.size
+    seen = state.secants if state.secants is not None else np.empty((0, 2, width))
     if not np.isfinite(at.value):
         raise DataError("the likelihood has no finite value at the start; check the items for extreme values")
+    # an iteration that is taken up again has its first step behind it
+    enough = tolerance if first_tolerance is None or state.iteration else first_tolerance
     decrease = np.inf
     for iteration in range(state.iteration + 1, max_iterations + 1):
-        believed = _corrected(trust * at.curvature, seen)
+        believed = at.believed(trust, seen)
         step = _damped_step(at.gradient, believed, damping, at.curvature)
         if shorten is not None:
             step = shorten(point, step) * step
         foretold = -float(at.gradient @ step) - 0.5 * float(step @ believed @ step)
         decrease = foretold
-        if foretold < max(tolerance, ROUNDING * abs(at.value)) and damping <= 1.0:
+        if foretold < max(enough, ROUNDING * abs(at.value)) and damping <= 1.0:
             return ScoringResult(point, at, True, max(foretold, 0.0), iteration - 1, state)
         trial = function(point + step)
         gain = (at.value - trial.value) / foretold if foretold > 0 and np.isfinite(trial.value) else -1.0
         if gain > 1e-4:
-            if secants:
-                seen = np.concatenate([seen, [[step, trial.gradient - at.gradient]]])[-secants:]
-            point, at = point + step, trial
-            # a Newton step gains 2 − (true / believed curvature), and scores believe too much far from the optimum
+            if secants and foretold < NEAR:
+                seen = np.concatenate([seen, [at.secant(step, trial)]])[-secants:]
+            point, at, enough = point + step, trial, tolerance
+            # a Newton step gains 2 − (true / estimated curvature), and scores overestimate it far from the optimum
             trust = float(np.clip(trust * np.clip(2.0 - gain, 0.5, 2.0), LEAST_TRUST, 1.0))
             damping, growth = max(damping * max(1.0 / 5.0, 1.0 - (2.0 * gain - 1.0) ** 3), LEAST_DAMPING), 2.0
             state = ScoringState(point, damping, growth, trust, iteration, seen if secants else None)
@@ -141,7 +186,7 @@ def minimise_by_scoring(
                 after_step(state, at.value)
         else:
             damping, growth, trust = damping * growth, growth * 2.0, min(2.0 * trust, 1.0)
-            if damping > 1e12:  # no step lowers the value: rounding is all that is left
+            if damping > 1e12:  # no step lowers the value: only rounding is left
                 return ScoringResult(point, at, foretold < 1e3 * tolerance, max(foretold, 0.0), iteration, state)
     return ScoringResult(point, at, False, float(decrease), max_iterations, state)
 

@@ -1,6 +1,6 @@
-"""Spectral projected gradient: minimise a convex function over a set by gradients alone, to a certified gap.
+"""Spectral projected gradient: minimize a convex function over a set by gradients alone, to a certified gap.
 
-For problems of which only sums over people can be had: value and gradient at a point, one pass over the people each.
+For problems that only provide sums over people: value and gradient at a point, one pass over the people each.
 A step goes from a to the projection of ``a − α g`` with Barzilai and Borwein's step length ``α = ⟨s, s⟩ / ⟨s, t⟩`` (s
 the last move, t the change of the gradient) and is accepted unless it is worse than the worst of the last few points
 (Birgin, Martínez and Raydan): nearly always at once, so that a step is a pass.
@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Evaluated", "ProjectedResult", "minimise_over_set"]
+__all__ = ["EvaluatedPoint", "ProjectedResult", "minimise_over_set"]
 
 Array = NDArray[Any]
 
-# Points that a new one may be as bad as the worst of.
+# Non-monotone search: a new point may be as bad as the worst of this many before it.
 MEMORY = 8
 SHORTEST, LONGEST = 1e-10, 1e10
 SUFFICIENT = 1e-4
@@ -33,7 +33,7 @@ HALVINGS = 20
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class EvaluatedPoint:
     """A function at a point: value, gradient (n,), and how far both may be from exact, in value."""
 
     value: float
@@ -58,14 +58,14 @@ class ProjectedResult:
     """
 
     point: Array
-    at: Evaluated
+    at: EvaluatedPoint
     gap: float
     converged: bool
     passes: int
 
 
 def minimise_over_set(
-    function: Callable[[Array], Evaluated],
+    function: Callable[[Array], EvaluatedPoint],
     start: Array,
     nearest: Callable[[Array], Array],
     lowest: Callable[[Array], float],
@@ -73,7 +73,7 @@ def minimise_over_set(
     tolerance: float,
     max_passes: int,
 ) -> ProjectedResult:
-    """Minimise `function` from `start`.
+    """Minimize `function` from `start`.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def minimise_over_set(
             trial, passes = function(point + share * direction), passes + 1
             if trial.value <= max(recent) + SUFFICIENT * share * promise + trial.slack or passes >= max_passes:
                 break
-            # the lowest point of the parabola through what is known, within reason
+            # the minimum of the parabola through the known values, within limits
             curve = 2.0 * (trial.value - at.value - share * promise)
             share = float(np.clip(-promise * share**2 / curve if curve > 0 else 0.0, 0.1 * share, 0.5 * share))
         move, change = share * direction, trial.gradient - at.gradient

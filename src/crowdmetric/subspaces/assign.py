@@ -26,7 +26,7 @@ class Subspaces:
     Attributes
     ----------
     bases
-        Orthonormal (d, r_λ), one a subspace.
+        Orthonormal (d, r_λ), one per subspace.
     labels
         (N,) number of each item's subspace; −1 for none.
     names

@@ -2,7 +2,7 @@
 
 ::
 
-    items ── a sample of them ── neighbours by |cosine| ── sparse graph ── leading eigenvectors ── k-means: several
+    items ── a sample of them ── neighbors by |cosine| ── sparse graph ── leading eigenvectors ── k-means: several
     partitions, some with more parts than flats ── k-subspaces ── parts joined while the BIC falls ── the best of all
     ── every item assigned and the flats refined
 
@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.metrics import adjusted_rand_score
 
+from crowdmetric.checks import whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.subspaces.assign import Subspaces, residuals_of
 from crowdmetric.subspaces.flats import (
@@ -38,11 +38,11 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 NEIGHBOURS = 10
-# Ranks are tried from one up, until this many in a row are no better. Ranks at which most items are outliers do not
+# Ranks are tried from one upward until this many in a row are no better. Ranks at which most items are outliers do not
 # count: below the true rank the background can explain everything better, and ranks would look alike.
 PATIENCE = 2
-# Subspaces of a chosen rank that leave more than this over of their items' lengths (half of the square), or that hold
-# less than this share of the items, are no subspaces.
+# Subspaces of a chosen rank are rejected if they leave more than this share of their items' lengths unexplained (half
+# of the square), or if they hold less than this share of the items.
 MOST_LEFT_OVER, LEAST_HELD = 0.7, 0.1
 # Passes over all items after the sample has settled.
 LAST_STEPS = 10
@@ -155,7 +155,7 @@ def discover_subspaces(
         How many, and of which dimension (the same for all); None: by BIC.
     affine : bool
         Let subspaces miss the origin: clusters around a mean far from it. A metric sees differences only, so that
-        nothing is lost by centring; see `StitchedMetric`.
+        nothing is lost by centering; see `StitchedMetric`.
     outliers : bool
         Let items belong nowhere (−1), where a Gaussian that fills the space explains them better.
     max_subspaces, max_rank : int
@@ -249,7 +249,7 @@ class _Search:
             worse = 0 if better or tried[best_rank()][1].stray_weight > 0.5 else worse + 1
             if worse == PATIENCE:
                 break
-        # the first two starts settled the rank; where another one does better, it may want a different rank
+        # the first two starts chose the rank; a better start may need a different rank
         rank = best_rank()
         reached = [settle(start, rank) for start in starts[2:]]
         if reached and min(reached) <= tried[rank][0]:
@@ -316,6 +316,8 @@ def _check_found(labels: Indices, residuals: Array, flats: Flats, rank: int | No
 
 
 def _agreement(X: Array, labels: Indices, others: list[Flats], affine: bool, outliers: bool) -> float:
+    from sklearn.metrics import adjusted_rand_score  # noqa: PLC0415 - takes a while to load
+
     if not others:
         return np.nan
     stray = background_density(X, affine=affine) if outliers else None
@@ -344,7 +346,6 @@ def _check_counts(shape: tuple[int, ...], **counts: Any) -> None:
         if value is None and name in most:
             continue
         low = least.get(name, 1)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
-            raise DataError(f"{name}={value!r} is not a whole number of at least {low}")
+        whole_number(value, name, low)
         if name in most and value > most[name]:
             raise DataError(f"{name}={value} is too many for {N} items in {d} dimensions; give at most {most[name]}")

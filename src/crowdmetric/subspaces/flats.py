@@ -6,7 +6,7 @@ Every item is drawn from one of n flats of dimension r, or from a background tha
     background    x ~ N(o, C)                                 with weight π_0; o, C of all items
 
 Items are assigned to the most likely of them and the flats fitted again, until nothing changes (classification EM:
-Lloyd's algorithm with subspaces in place of centres). The criterion of a fit is its BIC, with the assignment as part
+Lloyd's algorithm with subspaces in place of centers). The criterion of a fit is its BIC, with the assignment as part
 of the data (the integrated classification likelihood)::
 
     −2 Σ_i log(π_{c(i)} p(x_i | c(i)))  +  log N · n (dr − r(r − 1)/2 + 1 [+ d if affine])
@@ -29,13 +29,13 @@ __all__ = ["Flats", "assign_flats", "background_density", "criterion", "fit_flat
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# σ² is at least this share of the mean square of the items: exact data have no noise, and no finite likelihood.
+# Smallest σ² as a share of the mean square of the items: exact data have no noise, and no finite likelihood.
 LEAST_NOISE = 1e-12
 # A flat needs more items than directions, or it fits anything.
 SPARE_ITEMS = 2
-# Alternation ends when fewer items than this share change their flat.
+# Alternation ends when less than this share of the items change their flat.
 STANDSTILL = 1e-4
-# Rows that are scored at once: (rows, n·r) products stay in cache-sized pieces.
+# Number of rows scored at once: (rows, n·r) products stay in cache-sized pieces.
 BLOCK = 8_192
 # Above this size the leading singular vectors are found by random projection with power iterations.
 FULL_SVD = 128
@@ -110,7 +110,7 @@ def fit_flats(X: Array, labels: Indices, rank: int, *, affine: bool) -> Flats:
     spare = max(inside - n * rank, 1) * max(d - rank, 1)
     noise = max(left_over / spare, floor) if d > rank else floor
     shares = np.array([rows.size for rows in groups]) / len(X)
-    # one item's worth of background, so that an outlier can still be found where none was before
+    # weight of one item for the background, so that an outlier can be found even if there was none before
     strays = max(1.0 - inside / len(X), 1.0 / len(X))
     return Flats(bases, offsets, np.maximum(variances, noise), shares, noise, strays)
 
@@ -201,7 +201,7 @@ def merge_flats(flats: Flats, n_items: int, *, affine: bool, least: int = 1, for
     group = np.arange(n)
 
     def join(a: int, others: Indices) -> tuple[Array, Array, Array, Array]:
-        """Return the change of the BIC, and parts, centre and volume, of a joined with each of the others."""
+        """Return the change of the BIC, and parts, center and volume, of a joined with each of the others."""
         both = count[a] + count[others]
         gap = (centre[a] - centre[others]) * np.sqrt(count[a] * count[others] / both)[:, None]
         first = np.broadcast_to(parts[a], (others.size, r, d))

@@ -1,7 +1,7 @@
-"""Subspaces that somebody names.
+"""Subspaces given by the user.
 
-As labels, one an item: the basis is the best rank-r fit to the items of a label, as in Experiment 3. Or as bases: items
-go to the nearest. Linear subspaces through the origin, as in the paper, unless they are said to be affine.
+As labels, one per item: the basis is the best rank-r fit to the items of a label, as in Experiment 3. Or as bases:
+items go to the nearest. Linear subspaces through the origin, as in the paper, unless they are said to be affine.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.checks import as_array
 from crowdmetric.errors import DataError
 from crowdmetric.subspaces.assign import Subspaces, residuals_of, rows_by_code
 from crowdmetric.symmetric import orthonormal_basis
@@ -31,7 +32,7 @@ def given_subspaces(
     items
         (N, d).
     subspaces
-        One label an item (−1 or None: nowhere), or the bases themselves.
+        One label per item (−1 or None: nowhere), or the bases themselves.
     rank
         Dimension of every subspace when labels are given; None finds it from the items of each label, which is
         right only if they lie in their subspace exactly.
@@ -47,7 +48,7 @@ def given_subspaces(
                 f"rank={rank} contradicts bases of dimension {sorted({B.shape[1] for B in bases})}; leave rank=None"
             )
         return _nearest(items, bases)
-    return _from_labels(items, np.asarray(subspaces), rank, affine)
+    return _from_labels(items, as_array(subspaces, "subspaces"), rank, affine)
 
 
 def _as_bases(subspaces: Any, d: int) -> tuple[Array, ...] | None:
@@ -73,13 +74,15 @@ def _as_bases(subspaces: Any, d: int) -> tuple[Array, ...] | None:
 def _from_labels(items: Array, labels: NDArray[Any], rank: int | None, affine: bool) -> Subspaces:
     if labels.shape != (items.shape[0],):
         raise DataError(
-            f"subspaces has shape {labels.shape}, but there are {items.shape[0]} items; give one label an item "
+            f"subspaces has shape {labels.shape}, but there are {items.shape[0]} items; give one label per item "
             "(where pairs are vectors, give the subspaces as bases), or (d, r) bases"
         )
     if labels.dtype.kind == "f" and not np.all(labels == np.round(labels)):
         raise DataError(
             "subspaces holds NaN or fractional numbers; give integer or text labels, −1 for items in no subspace"
         )
+    if labels.dtype.kind == "O" and not all(isinstance(label, str | int | None) for label in labels.tolist()):
+        raise DataError("subspaces holds labels that are neither whole numbers nor text; give one of the two")
     known = _is_known(labels)
     if not np.any(known):
         raise DataError("no item has a subspace label; give a label other than −1 or None to some of them")

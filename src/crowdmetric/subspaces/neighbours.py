@@ -1,4 +1,4 @@
-"""Items that lie on one flat are near each other: neighbours → a sparse graph → its leading eigenvectors → a partition.
+"""Items that lie on one flat are near each other: neighbors → a sparse graph → its leading eigenvectors → a partition.
 
 Through the origin a flat is a bundle of lines, and nearness is |cosine|; affine flats need distance itself.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.cluster import KMeans
 
 __all__ = ["neighbour_graph", "partition", "spectrum"]
 
@@ -16,7 +15,8 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 BLOCK = 1_024
-# Of the Chebyshev-filtered subspace iteration: products with the graph are the one times the other.
+# Rounds and degree of the Chebyshev-filtered subspace iteration; their product is the number of products with the
+# graph.
 ROUNDS, DEGREE = 4, 15
 
 
@@ -24,7 +24,7 @@ def neighbour_graph(X: Array, neighbours: int, *, affine: bool) -> sparse.csr_ar
     """Return the symmetric (N, N) affinity of each item with its nearest `neighbours`.
 
     ``exp(−2 angle)`` of the lines through the items (thresholded subspace clustering), or, for affine flats,
-    ``exp(−distance / median distance of the furthest neighbour)``. Exact, block by block, in single precision.
+    ``exp(−distance / median distance of the furthest neighbor)``. Exact, block by block, in single precision.
     """
     N = len(X)
     q = min(neighbours, N - 1)
@@ -62,7 +62,7 @@ def spectrum(graph: sparse.csr_array, count: int, seed: int) -> tuple[Array, Arr
     iteration with a Chebyshev filter needs little besides products with S: each round applies the polynomial that is
     small on [−1, the smallest eigenvalue kept so far] and grows fastest above it,
 
-        Y_{j+1} = 2 (S − c) Y_j / e − Y_{j−1},        c, e: centre and half width of that interval
+        Y_{j+1} = 2 (S − c) Y_j / e − Y_{j−1},        c, e: center and half width of that interval
 
     LOBPCG is as reliable and slower. A partition needs few digits: single precision.
     """
@@ -91,6 +91,8 @@ def _filtered(S: sparse.csr_array, V: NDArray[np.float32], edge: float) -> NDArr
 
 def partition(vectors: Array, parts: int, seed: int) -> Indices:
     """Return labels (N,) of `parts` parts: k-means of the rows of the leading eigenvectors, scaled to length 1."""
+    from sklearn.cluster import KMeans  # noqa: PLC0415 - takes a while to load
+
     rows = vectors[:, :parts]
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     rows = (rows / np.where(length > 0, length, 1.0)).astype(np.float32)

@@ -3,8 +3,14 @@
 ::
 
     columns.py    what a column can be, whatever it came from
-    files.py      CSV, Parquet, pandas, Polars and Arrow <-> columns
+    stored.py     a file or a pipe -> bytes with a name
+    text.py       text tables: encoding, separator, cells
+    spreadsheet.py  .xls and .xlsx -> rows, the one place for xlrd and openpyxl
+    written.py    tables that can be written, or handed to a data frame library
+    files.py      all kinds of files, pandas, Polars and Arrow <-> columns
+    categories.py columns of categories -> features of 0 and 1
     items.py      columns -> items with ids and features
+    choices.py    which coding a column of choices is written in
     answers.py    columns -> coded answers, and a count of what could not be used
     judged.py     columns -> coded similarity judgements
     sources.py    files larger than memory -> batches of columns
@@ -15,10 +21,13 @@
 
 from __future__ import annotations
 
-from crowdmetric.tables.answers import CodedAnswers, OnBad, canonical_columns, code_answers
+from crowdmetric.tables.answers import CodedAnswers, OnBad, canonical_columns, code_answers, rename_columns
 from crowdmetric.tables.columns import Column, Columns, as_ids, unique_ids
 from crowdmetric.tables.files import (
+    column_names,
+    labelled_matrix,
     read_columns,
+    safe_columns,
     to_arrow,
     to_pandas,
     to_polars,
@@ -30,8 +39,10 @@ from crowdmetric.tables.items import Items, known_items, read_items
 from crowdmetric.tables.judged import CodedJudgements, code_judgements, has_answers, judgement_kind, name_judgements
 from crowdmetric.tables.sampling import is_drawn
 from crowdmetric.tables.scan import ComparisonScan
-from crowdmetric.tables.sources import CsvSource, DatasetSource, ParquetSource, Source, matching_files
+from crowdmetric.tables.sources import CsvSource, DatasetSource, ParquetSource, RowSource, matching_files
 from crowdmetric.tables.spool import SpoolChunk
+from crowdmetric.tables.stored import Stored
+from crowdmetric.tables.written import WritableTable
 
 __all__ = [
     "CodedAnswers",
@@ -44,20 +55,26 @@ __all__ = [
     "Items",
     "OnBad",
     "ParquetSource",
-    "Source",
+    "RowSource",
     "SpoolChunk",
+    "Stored",
+    "WritableTable",
     "as_ids",
     "canonical_columns",
     "code_answers",
     "code_judgements",
+    "column_names",
     "has_answers",
     "is_drawn",
     "judgement_kind",
     "known_items",
+    "labelled_matrix",
     "matching_files",
     "name_judgements",
     "read_columns",
     "read_items",
+    "rename_columns",
+    "safe_columns",
     "to_arrow",
     "to_pandas",
     "to_polars",

@@ -3,7 +3,7 @@
 An answer is written in one of four ways::
 
     response                 −1 left preferred, +1 right preferred; or a real ψ ("unquantized")
-    choice                   'left', 'right', 'tie', 0 (left) or 1 (right)
+    choice                   'left', 'right', 'tie', 0 (left) or 1 (right); or A, B; or 1, 2; or the item chosen
     probability              of preferring left, in [0, 1]
     winner, loser            instead of left, right
 
@@ -21,7 +21,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.errors import DataError, DroppedRowsWarning
+from crowdmetric.errors import DataError, DroppedRowsWarning, option
+from crowdmetric.tables.choices import EXPECTED, ChoiceSurvey, tokens
 from crowdmetric.tables.columns import Column, Columns, as_ids, listed, plain, unique_ids
 
 __all__ = [
@@ -42,7 +43,9 @@ __all__ = [
     "read_response",
     "read_weight",
     "relevant_columns",
+    "rename_columns",
     "sift_answers",
+    "survey_choices",
 ]
 
 Ints = NDArray[np.int64]
@@ -50,14 +53,13 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 OnBad = Literal["drop", "raise"]
 
-# What else a column may be called where its own name is absent.
+# Other names of a column, used if its own name is absent.
 ALIASES = {
     "user": ("user_id", "person", "rater", "annotator"),
     "left": ("left_id", "item_a"),
     "right": ("right_id", "item_b"),
 }
 ANSWERS = ("response", "choice", "probability")
-SHARE_OF_LEFT = {"left": 1.0, "right": 0.0, "tie": 0.5, "0": 1.0, "1": 0.0}
 MOST_UNNAMED_ITEMS = 10_000_000  # a larger integer is more likely an id than the row number of an item
 
 
@@ -97,10 +99,20 @@ def canonical_columns(columns: Columns, names: Mapping[str, str]) -> Columns:
             tried = [names[name], *(ALIASES[name] if names[name] == name else ())]
             raise DataError(
                 f"the table has no column {' or '.join(map(repr, tried))}, but {listed(columns)}; rename the "
-                f"column or pass its name as {name}=…"
+                f"column or pass its name as {option(f'{name}=…', f'--columns {name}=NAME')}"
             )
         chosen[name] = columns[found]
     return chosen
+
+
+def rename_columns(columns: Columns, names: Mapping[str, str] | None) -> Columns:
+    """Return the columns with those of `names` under the names that this library knows: ``{"user": "participant"}``."""
+    renamed = dict(columns)
+    for name, asked in (names or {}).items():
+        if asked not in columns:
+            raise DataError(f"the table has no column {asked!r} for {name}, but {listed(columns)}; correct the name")
+        renamed.pop(asked, None)
+    return renamed | {name: columns[asked] for name, asked in (names or {}).items()}
 
 
 def relevant_columns(columns: Collection[str], names: Mapping[str, str]) -> list[str]:
@@ -116,7 +128,10 @@ def find_column(columns: Collection[str], name: str, asked: str) -> str | None:
         return asked
     found = [alias for alias in ALIASES[name] if asked == name and alias in columns]
     if len(found) > 1:
-        raise DataError(f"columns {listed(found)} could all be {name}; choose with {name}={found[0]!r}")
+        raise DataError(
+            f"columns {listed(found)} could all be {name}; choose with "
+            f"{option(f'{name}={found[0]!r}', f'--columns {name}={found[0]}')}"
+        )
     return found[0] if found else None
 
 
@@ -206,15 +221,17 @@ def code_answers(columns: Columns, item_ids: Column | None, user_ids: Any, on_ba
     if on_bad not in ("drop", "raise"):
         raise DataError(f"on_bad is {on_bad!r}, but must be 'drop' or 'raise'")
     sieve = Sieve(len(columns["user"]))
-    coded = sift_answers(columns, item_ids, user_ids, sieve)
+    coded = sift_answers(columns, item_ids, user_ids, sieve, survey_choices(columns).decide())
     sieve.report(on_bad)
     return coded
 
 
-def sift_answers(columns: Columns, item_ids: Column | None, user_ids: Any, sieve: Sieve) -> CodedAnswers:
+def sift_answers(
+    columns: Columns, item_ids: Column | None, user_ids: Any, sieve: Sieve, survey: ChoiceSurvey
+) -> CodedAnswers:
     """Return the rows that pass the sieve, in numbers; see `code_answers`."""
     user, left, right = (present_ids(columns[name], name, sieve) for name in ("user", "left", "right"))
-    responses, shares = _read_answers(columns, sieve)
+    responses, shares = _read_answers(columns, sieve, survey)
     weight = read_weight(columns.get("weight"), sieve)
     _reject_self_comparisons(left, right, sieve)
     people = None if user_ids is None else unique_ids(user_ids, "user_ids")
@@ -224,7 +241,7 @@ def sift_answers(columns: Columns, item_ids: Column | None, user_ids: Any, sieve
     if people is None:
         people = distinct(user[sieve.keep])
         user = places_of(user, people)
-    # Rows left out may hold anything, even infinities; they get the weight 0.
+    # Rows left out may hold anything, even infinities. Their weight is 0.
     weights = np.where(sieve.keep, weight, 0.0)[:, None] * np.where(sieve.keep[:, None], shares, 0.0)
     row, side = np.nonzero(weights)  # row by row, so that the two halves of a tie stay together
     return CodedAnswers(
@@ -279,7 +296,7 @@ def _reject_self_comparisons(left: Column, right: Column, sieve: Sieve) -> None:
 # ----------------------------------------------------------------------------------------- what was answered
 
 
-def _read_answers(columns: Columns, sieve: Sieve) -> tuple[Floats, Floats]:
+def _read_answers(columns: Columns, sieve: Sieve, survey: ChoiceSurvey) -> tuple[Floats, Floats]:
     """Return the responses that a row stands for and the share of its weight each has, ``(T, 1 or 2)``."""
     given = [name for name in ANSWERS if name in columns]
     if len(given) != 1:
@@ -291,7 +308,10 @@ def _read_answers(columns: Columns, sieve: Sieve) -> tuple[Floats, Floats]:
     if given == ["response"]:
         response = read_response(column, sieve)
         return response[:, None], np.ones((len(response), 1))
-    left = read_choice(column, sieve) if given == ["choice"] else read_probability(column, sieve)
+    if given == ["choice"]:
+        left = read_choice(column, sieve, survey, columns["left"], columns["right"])
+    else:
+        left = read_probability(column, sieve)
     return np.broadcast_to([-1.0, 1.0], (len(left), 2)), np.column_stack([left, 1 - left])
 
 
@@ -314,22 +334,23 @@ def read_response(column: Column, sieve: Sieve) -> Floats:
     return response
 
 
-def read_choice(column: Column, sieve: Sieve) -> Floats:
+def read_choice(
+    column: Column, sieve: Sieve, survey: ChoiceSurvey, left: Column | None = None, right: Column | None = None
+) -> Floats:
     """Return left's share of each row: 1, 0 or, for a tie, ½; NaN where the choice cannot be read."""
-    if column.dtype.kind == "b":
-        raise DataError("choice holds True and False, which do not say left or right; use 0 (left) and 1 (right)")
-    if column.dtype.kind in "if":
-        missing = np.isnan(column)
-        share = np.select([column == 0, column == 1], [1.0, 0.0], np.nan)
-    else:
-        cells = column.tolist()
-        meaning = {cell: SHARE_OF_LEFT.get(str(cell).strip().lower(), np.nan) for cell in set(cells)}
-        missing = np.fromiter((cell is None for cell in cells), bool, len(cells))
-        share = np.fromiter(map(meaning.__getitem__, cells), np.float64, len(cells))
+    missing = np.fromiter((not cell for cell in tokens(column)), bool, len(column))
+    share = survey.shares(column, left, right)
     sieve.reject(missing, "missing value", expected="choice is empty there")
-    expected = "a choice is 'left', 'right', 'tie', 0 (left) or 1 (right)"
-    sieve.reject(np.isnan(share), "unreadable choice", column, expected)
+    sieve.reject(np.isnan(share), "unreadable choice", column, EXPECTED)
     return share
+
+
+def survey_choices(columns: Columns, survey: ChoiceSurvey | None = None) -> ChoiceSurvey:
+    """Return what is known of the coding of choices, with these rows added."""
+    survey = ChoiceSurvey() if survey is None else survey
+    if "choice" in columns:
+        survey.add(columns["choice"], columns.get("left"), columns.get("right"))
+    return survey
 
 
 def read_probability(column: Column, sieve: Sieve) -> Floats:
@@ -361,7 +382,7 @@ def found_items(named: Sequence[Column], sieve: Sieve) -> Column:
     if largest >= MOST_UNNAMED_ITEMS:
         raise DataError(
             f"{sieve.what} name item {largest}, but without a list of items integers are row numbers, and "
-            f"{largest + 1} items are hardly meant; pass items= or item_ids= if they are ids, else n_items="
+            f"{largest + 1} items are probably not meant; pass items= or item_ids= if they are ids, else n_items="
         )
     return np.arange(largest + 1)
 

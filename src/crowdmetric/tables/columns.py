@@ -27,7 +27,7 @@ __all__ = ["Column", "Columns", "as_column", "as_ids", "listed", "objects", "pla
 Column = NDArray[Any]
 Columns = dict[str, Column]
 
-EXACT_IN_FLOAT64 = 2**53  # whole numbers beyond it would change when a gap makes their column float64
+EXACT_IN_FLOAT64 = 2**53  # larger whole numbers would change when a missing value makes their column float64
 
 
 def objects(values: Iterable[Any]) -> Column:
@@ -41,7 +41,7 @@ def as_column(values: Any, name: str) -> Column:
         values = objects(values)  # NumPy itself would turn the list [1, "a"] into two strings
     array = np.asarray(values)
     if array.ndim != 1:
-        raise DataError(f"column {name!r} has shape {array.shape}; one value a row was expected")
+        raise DataError(f"column {name!r} has shape {array.shape}; one value per row was expected")
     if array.dtype.kind in "UT":
         array = array.astype(object)
     if array.dtype.kind == "O":
@@ -133,7 +133,7 @@ def unique_ids(values: Any, name: str, remedy: str = "keep one row of each") -> 
 
 
 def plain(value: Any) -> Any:
-    """Return a NumPy scalar as the Python value that people recognise in a message."""
+    """Return a NumPy scalar as the Python value that people recognize in a message."""
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -1,4 +1,4 @@
-"""CSV and Parquet files, pandas, Polars and Arrow tables <-> columns.
+"""Files of every kind, pandas, Polars and Arrow tables <-> columns.
 
 The only module that knows pyarrow, Polars or pandas; each is imported when it is asked for.
 """
@@ -7,33 +7,45 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import os
-import re
-import secrets
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from itertools import chain, islice
+from itertools import chain
 from math import isnan
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
-
-import numpy as np
+from typing import Any, BinaryIO, TextIO, TypeVar
 
 from crowdmetric.errors import DataError, missing_extra
-from crowdmetric.tables.columns import Column, Columns, as_column, objects, typed
+from crowdmetric.folders import new_file
+from crowdmetric.tables.columns import Column, Columns, as_column, objects
+from crowdmetric.tables.spreadsheet import read_sheet
+from crowdmetric.tables.stored import Stored, stored
+from crowdmetric.tables.text import csv_columns, csv_pieces, explained, read_json_lines, text_format, typed_cells
 
-__all__ = ["read_columns", "to_arrow", "to_pandas", "to_polars", "write_batches", "write_columns", "write_csv"]
+__all__ = [
+    "column_names",
+    "labelled_matrix",
+    "read_columns",
+    "safe_cell",
+    "safe_columns",
+    "to_arrow",
+    "to_pandas",
+    "to_polars",
+    "write_batches",
+    "write_columns",
+    "write_csv",
+]
 
 Handler = TypeVar("Handler")
 
-INTEGER = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,99})")  # 007 is a code, not the number 7: it stays text
-NUMBER = re.compile(
-    r"[+-]?(?:(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)", re.IGNORECASE
-)
+# Encodings that Arrow reads as Python does.
+PLAIN = ("utf-8", "utf-8-sig", "latin-1")
+# First characters of text that a spreadsheet would run as a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def read_columns(source: Any) -> Columns:
@@ -42,13 +54,14 @@ def read_columns(source: Any) -> Columns:
     Parameters
     ----------
     source : path, data frame or mapping
-        A ``.csv``, ``.csv.gz``, ``.parquet`` or ``.pq`` file; a pandas, Polars or Arrow table; or a mapping
-        of names to one-dimensional array-likes. In CSV (UTF-8, comma separated, with a header) a column is
-        whole numbers, else numbers, else text; only Parquet can hold text that looks like numbers.
+        A ``.csv``, ``.tsv`` or ``.txt`` file (also ``.gz``), ``.jsonl`` or ``.ndjson``, ``.xlsx`` (its first sheet),
+        ``.parquet`` or ``.pq``; a pandas, Polars or Arrow table; or a mapping of names to one-dimensional array-likes.
+        A text table has a header, and a comma, semicolon, tab or bar between cells (`tables.text`); a column of it is
+        whole numbers, else numbers, else text. Only Parquet, JSON and Excel can hold text that looks like numbers.
     """
-    if isinstance(source, str | os.PathLike):
-        path = existing_file(source)
-        return named_columns(format_of(path, READERS)(path), str(path))
+    if isinstance(source, str | os.PathLike | Stored):
+        file = stored(source)
+        return named_columns(format_of(file, READERS)(file), file.name)
     names = _frame_names(source)
     return named_columns([(name, source[name]) for name in names], "the table")
 
@@ -76,7 +89,7 @@ def _frame_names(frame: Any) -> list[Any]:
 
 
 def named_columns(pairs: Sequence[tuple[Any, Any]], origin: str) -> Columns:
-    """Return normalised columns, checked to have distinct names, one dimension and one length."""
+    """Return normalized columns, checked to have distinct names, one dimension and one length."""
     _reject_repeated([name for name, _ in pairs], origin)
     columns = {str(name): as_column(values, str(name)) for name, values in pairs}
     if len({len(column) for column in columns.values()}) > 1:
@@ -91,144 +104,116 @@ def _reject_repeated(names: Iterable[Any], origin: str) -> None:
         raise DataError(f"{origin} has more than one column {repeated[0]!r}; rename or remove the others")
 
 
-def existing_file(source: str | os.PathLike[str]) -> Path:
-    """Return the path of a file that is there and not empty."""
-    path = Path(source)
-    if path.is_dir():
-        raise DataError(f"{path} is a folder; name one file in it")
-    if not path.exists():
-        raise DataError(f"there is no file {path}; check the name and the folder")
-    if path.stat().st_size == 0:
-        raise DataError(f"{path} is empty; a table with a header was expected")
-    return path
-
-
-def format_of(path: Path, known: Mapping[str, Handler]) -> Handler:
-    """Return the entry of `known` whose suffix `path` ends with."""
+def format_of(file: Path | Stored, known: Mapping[str, Handler]) -> Handler:
+    """Return the entry of `known` whose suffix the name of a file ends with."""
+    name = (file.suffix if isinstance(file, Stored) else file.name).lower()
     for suffix, handler in known.items():
-        if path.name.lower().endswith(suffix):
+        if name.endswith(suffix):
             return handler
     raise DataError(
-        f"{path} has suffix {path.suffix or '(none)'!r}, which is not one of {', '.join(known)}; "
+        f"{file} has suffix {file.suffix or '(none)'!r}, which is not one of {', '.join(known)}; "
         "convert the file or correct its name"
     )
 
 
-def _read_csv(path: Path) -> list[tuple[str, Column]]:
-    pieces = list(csv_pieces(path))
-    return csv_columns(pieces[0][0], [row for _, rows in pieces for row in rows])
+def _read_csv(source: Stored) -> list[tuple[str, Column]]:
+    """Return the columns of a text table: by Arrow where it is installed and the file is plain, else by Python."""
+    fast = _read_plain_csv(source)
+    if fast is not None:
+        return fast
+    pieces = list(csv_pieces(source))
+    rows = [row for _, rows in pieces for row in rows]
+    return csv_columns(pieces[0][0], rows, decimal_comma=text_format(source).decimal_comma)
 
 
-def csv_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[tuple[str, Column]]:
-    """Return the typed columns of some rows of cells."""
-    cells: Iterable[Sequence[str]] = zip(*rows, strict=True) if rows else [()] * len(header)
-    return [(name, _csv_column(column)) for name, column in zip(header, cells, strict=True)]
+def _read_plain_csv(source: Stored) -> list[tuple[str, Column]] | None:
+    """Return what `_read_csv` does, by Arrow; None where it is not installed or the two might differ.
 
-
-def csv_pieces(path: Path, size: int = 1 << 16) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Yield the header and, in pieces of at most `size`, the rows of a CSV file; at least one piece."""
+    Arrow only splits lines into cells, and finds the distinct ones; what a cell means is decided in one place
+    (`typed_cells`). Quotes are left to Python's reader, which is strict about them, and so are files that Arrow
+    refuses: Python's reader says in which line.
+    """
     try:
-        with _open_csv(path, "rt") as file:
-            reader = csv.reader(file, strict=True)
-            header = _csv_header(reader, path)
-            rows = _csv_rows(reader, header, path)
-            piece = list(islice(rows, size))
-            yield header, piece
-            while len(piece) == size:
-                piece = list(islice(rows, size))
-                yield header, piece
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path} is not UTF-8 text (byte 0x{error.object[error.start]:02x}); save it as UTF-8"
-        ) from error
-    except (csv.Error, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} cannot be read as CSV ({error}); write or download it again") from error
-
-
-def _open_csv(path: Path, mode: str, gzipped: bool | None = None) -> Any:
-    gzipped = path.name.lower().endswith(".gz") if gzipped is None else gzipped
-    # Spreadsheets begin UTF-8 files with a byte-order mark; utf-8-sig skips it.
-    encoding = "utf-8-sig" if mode == "rt" else "utf-8"
-    return (gzip.open if gzipped else open)(path, mode, encoding=encoding, newline="")
-
-
-def _csv_header(reader: Any, path: Path) -> list[str]:
-    header = [name.strip() for name in next(reader, [])]
-    if not header:
-        raise DataError(f"{path} has no header in its first line; column names were expected there")
-    if "" in header:
-        raise DataError(
-            f"column {header.index('') + 1} of {path} has no name; name it or remove it "
-            "(from pandas: to_csv(..., index=False))"
-        )
-    return header
-
-
-def _csv_rows(reader: Any, header: Sequence[str], path: Path) -> Iterator[list[str]]:
-    """Yield the rows, blank lines skipped, every row as long as the header."""
-    for row in reader:
-        if len(row) == len(header):
-            yield row
-        elif row:
-            raise DataError(
-                f"line {reader.line_num} of {path} has {len(row)} cells, but the header has {len(header)}; "
-                "correct that line"
-            )
-
-
-def _csv_column(cells: Sequence[str]) -> Column:
-    """Return typed values; each distinct cell is parsed once, since ids and answers repeat."""
-    place = {cell: number for number, cell in enumerate(dict.fromkeys(cells))}
-    values = [_csv_value(cell) for cell in place]
-    if any(isinstance(value, str) for value in values):
-        values = [None if value is None else cell for cell, value in zip(place, values, strict=True)]
-    return typed(objects(values))[np.fromiter(map(place.__getitem__, cells), np.intp, len(cells))]
-
-
-def _csv_value(cell: str) -> int | float | str | None:
-    number = cell.strip()
-    if not number:
+        arrow, reader = import_module("pyarrow"), import_module("pyarrow.csv")
+    except ImportError:
         return None
-    if INTEGER.fullmatch(number):
-        return int(number)
-    return float(number) if NUMBER.fullmatch(number) else cell
+    how = text_format(source)
+    with explained(source), source.open() as file:
+        content = file.read()
+    if b'"' in content or how.encoding not in PLAIN:
+        return None
+    header = next(csv_pieces(source, 1))[0]
+    names = [str(number) for number in range(len(header))]
+    try:
+        table = reader.read_csv(
+            arrow.BufferReader(content),
+            read_options=reader.ReadOptions(skip_rows=1, column_names=names, encoding=how.encoding, use_threads=False),
+            parse_options=reader.ParseOptions(delimiter=how.separator, quote_char=False),
+            convert_options=reader.ConvertOptions(
+                column_types=dict.fromkeys(names, arrow.string()), strings_can_be_null=False
+            ),
+        )
+    except arrow.ArrowException:
+        return None
+    columns = (_arrow_cells(table.column(name), how.decimal_comma) for name in names)
+    return list(zip(header, columns, strict=True))
 
 
-def _read_parquet(path: Path) -> list[tuple[str, Any]]:
-    with parquet_file(path) as file:
+def _arrow_cells(cells: Any, decimal_comma: bool) -> Column:
+    """Return typed values of a column of text; each distinct cell is parsed once."""
+    coded = cells.combine_chunks().dictionary_encode()
+    distinct = typed_cells(coded.dictionary.to_pylist(), decimal_comma=decimal_comma)
+    column: Column = distinct[coded.indices.to_numpy()]
+    return column
+
+
+def column_names(source: Any) -> list[str]:
+    """Return the names of a table's columns; of a text table only its first line is read."""
+    if not isinstance(source, str | os.PathLike | Stored):
+        return list(map(str, _frame_names(source)))
+    file = stored(source)
+    if format_of(file, READERS) is _read_csv:
+        return next(csv_pieces(file, 1))[0]
+    return list(read_columns(file))
+
+
+def _read_parquet(source: Stored) -> list[tuple[str, Any]]:
+    with parquet_file(source) as file:
         table = file.read()
     return list(zip(table.column_names, table.columns, strict=True))
 
 
 @contextmanager
-def parquet_file(path: Path) -> Iterator[Any]:
-    """Yield an open ``pyarrow.parquet.ParquetFile``; what goes wrong in reading it becomes a sentence."""
+def parquet_file(source: Stored) -> Iterator[Any]:
+    """Yield an open ``pyarrow.parquet.ParquetFile``; what goes wrong in reading it becomes a message."""
     arrow = _library("pyarrow", "reading Parquet")
     parquet = _library("pyarrow.parquet", "reading Parquet")
     try:
-        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+        place = arrow.BufferReader(source.content) if source.path is None else source.path
+        with parquet.ParquetFile(place, page_checksum_verification=True) as file:
             yield file
     except (arrow.ArrowException, OSError) as error:
-        raise DataError(f"{path} is damaged or not a Parquet file; write or download it again") from error
+        raise DataError(f"{source} is damaged or not a Parquet file; write or download it again") from error
 
 
-READERS: dict[str, Callable[[Path], list[tuple[str, Any]]]] = {
-    ".csv": _read_csv,
-    ".csv.gz": _read_csv,
-    ".parquet": _read_parquet,
-    ".pq": _read_parquet,
+READERS: dict[str, Callable[[Stored], list[tuple[str, Any]]]] = {
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt"), _read_csv),
+    **dict.fromkeys((".jsonl", ".jsonl.gz", ".ndjson"), read_json_lines),
+    ".xlsx": read_sheet,
+    **dict.fromkeys((".parquet", ".pq"), _read_parquet),
 }
 
 
-def write_columns(columns: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write `columns` to a ``.csv``, ``.csv.gz``, ``.parquet`` or ``.pq`` file, whole or not at all."""
-    path = Path(path)
-    write = format_of(path, _WRITERS)
+def write_columns(columns: Mapping[str, Any], path: str | os.PathLike[str], *, spreadsheet_safe: bool = False) -> None:
+    """Write `columns` to a ``.csv``, ``.csv.gz``, ``.parquet`` or ``.pq`` file, whole or not at all.
+
+    With `spreadsheet_safe`, text of a CSV file that a spreadsheet would run as a formula gets a quote in front.
+    """
+    write = format_of(Path(path), _WRITERS)
     table = read_columns(columns)
-    if not path.parent.is_dir():
-        raise DataError(f"there is no folder {path.parent} to write {path.name} in; create it first")
-    with _replacing(path) as temporary:
-        write(table, temporary)
+    table = safe_columns(table) if spreadsheet_safe else table
+    with new_file(path) as file:
+        write(table, file)
 
 
 def write_batches(batches: Iterable[Columns], path: str | os.PathLike[str]) -> int:
@@ -237,27 +222,33 @@ def write_batches(batches: Iterable[Columns], path: str | os.PathLike[str]) -> i
     Formats as in `write_columns`; whole or not at all; at least one batch, which may be empty. Returns how many rows
     were written. Every batch must have the types of the first.
     """
-    path = Path(path)
-    write = format_of(path, _BATCH_WRITERS)
-    if not path.parent.is_dir():
-        raise DataError(f"there is no folder {path.parent} to write {path.name} in; create it first")
-    with _replacing(path) as temporary:
-        return write(iter(batches), temporary)
+    write = format_of(Path(path), _BATCH_WRITERS)
+    with new_file(path) as file:
+        return write(iter(batches), file)
 
 
-def _write_csv_batches(batches: Iterator[Columns], path: Path, gzipped: bool = False) -> int:
+@contextmanager
+def _text_of(file: BinaryIO, gzipped: bool) -> Iterator[TextIO]:
+    """Yield a text stream into an open file, which stays open."""
+    packed: Any = gzip.GzipFile(fileobj=file, mode="wb", filename="") if gzipped else file
+    text = io.TextIOWrapper(packed, encoding="utf-8", newline="")
+    yield text
+    text.flush()
+    text.detach()
+    if gzipped:
+        packed.close()
+
+
+def _write_csv_batches(batches: Iterator[Columns], file: BinaryIO, gzipped: bool = False) -> int:
     rows = 0
-    with _open_csv(path, "wt", gzipped) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        for columns in batches:
-            if not rows and not file.tell():
-                writer.writerow(columns)
-            writer.writerows(zip(*map(_csv_cells, columns.values()), strict=True))
+    with _text_of(file, gzipped) as text:
+        for number, columns in enumerate(batches):
+            write_csv(columns, text, header=not number)
             rows += len(next(iter(columns.values())))
     return rows
 
 
-def _write_parquet_batches(batches: Iterator[Columns], path: Path) -> int:
+def _write_parquet_batches(batches: Iterator[Columns], file: BinaryIO) -> int:
     parquet, arrow = _library("pyarrow.parquet", "writing Parquet"), _library("pyarrow", "writing Parquet")
     rows = 0
     first = next(batches)
@@ -268,7 +259,7 @@ def _write_parquet_batches(batches: Iterator[Columns], path: Path) -> int:
             for name, column in first.items()
         ]
     )
-    with parquet.ParquetWriter(path, schema, write_page_checksum=True) as writer:
+    with parquet.ParquetWriter(file, schema, write_page_checksum=True) as writer:
         for columns in chain([first], batches):
             cells = {name: column.tolist() if column.dtype.kind == "O" else column for name, column in columns.items()}
             writer.write_table(arrow.table(cells, schema=schema))
@@ -276,30 +267,30 @@ def _write_parquet_batches(batches: Iterator[Columns], path: Path) -> int:
     return rows
 
 
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary name beside `path`, moved over it on success and removed on failure.
-
-    The file is made by whoever writes it, and so gets the usual permissions, unlike those of `tempfile`.
-    """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+def _write_csv(columns: Columns, file: BinaryIO, gzipped: bool = False) -> None:
+    with _text_of(file, gzipped) as text:
+        write_csv(columns, text)
 
 
-def _write_csv(columns: Columns, path: Path, gzipped: bool = False) -> None:
-    with _open_csv(path, "wt", gzipped) as file:
-        write_csv(columns, file)
-
-
-def write_csv(columns: Columns, stream: TextIO) -> None:
+def write_csv(columns: Columns, stream: TextIO, *, header: bool = True) -> None:
     """Write columns to an open text stream."""
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(columns)
+    if header:
+        writer.writerow(columns)
     writer.writerows(zip(*map(_csv_cells, columns.values()), strict=True))
+
+
+def safe_columns(columns: Columns) -> Columns:
+    """Return columns whose text, names included, no spreadsheet runs: a quote stands in front of = + - @."""
+    return {
+        safe_cell(name): objects(map(safe_cell, column.tolist())) if column.dtype.kind in "OU" else column
+        for name, column in columns.items()
+    }
+
+
+def safe_cell(cell: Any) -> Any:
+    """Return a cell with a quote in front if it is text that a spreadsheet would run."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
 
 
 def _csv_cells(column: Column) -> list[Any]:
@@ -308,13 +299,13 @@ def _csv_cells(column: Column) -> list[Any]:
     return [None if isnan(value) else value for value in values] if column.dtype.kind == "f" else values
 
 
-def _write_parquet(columns: Columns, path: Path) -> None:
+def _write_parquet(columns: Columns, file: BinaryIO) -> None:
     parquet = _library("pyarrow.parquet", "writing Parquet")
-    # without checksums, bytes that a disk lost may read as other numbers
-    parquet.write_table(to_arrow(columns), path, write_page_checksum=True)
+    # without checksums, corrupted bytes may be read as other numbers
+    parquet.write_table(to_arrow(columns), file, write_page_checksum=True)
 
 
-_WRITERS: dict[str, Callable[[Columns, Path], None]] = {
+_WRITERS: dict[str, Callable[[Columns, BinaryIO], None]] = {
     ".csv": _write_csv,
     ".csv.gz": partial(_write_csv, gzipped=True),
     ".parquet": _write_parquet,
@@ -322,7 +313,7 @@ _WRITERS: dict[str, Callable[[Columns, Path], None]] = {
 }
 
 
-_BATCH_WRITERS: dict[str, Callable[[Iterator[Columns], Path], int]] = {
+_BATCH_WRITERS: dict[str, Callable[[Iterator[Columns], BinaryIO], int]] = {
     ".csv": _write_csv_batches,
     ".csv.gz": partial(_write_csv_batches, gzipped=True),
     ".parquet": _write_parquet_batches,
@@ -350,6 +341,12 @@ def to_polars(columns: Mapping[str, Any]) -> Any:
 def to_arrow(columns: Mapping[str, Any]) -> Any:
     """Return `columns` as a ``pyarrow.Table``."""
     return _library("pyarrow", "an Arrow table").table(_lists_for_text(columns))
+
+
+def labelled_matrix(matrix: Any, names: Iterable[str]) -> Any:
+    """Return a square matrix as a ``pandas.DataFrame`` with the same names for its rows and columns."""
+    labels = list(names)
+    return _library("pandas", "a labeled matrix").DataFrame(matrix, index=labels, columns=labels)
 
 
 def _lists_for_text(columns: Mapping[str, Any]) -> dict[str, Any]:

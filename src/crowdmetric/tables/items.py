@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import os
+import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.errors import DataError
-from crowdmetric.tables.columns import Column, Columns, listed, plain, unique_ids
-from crowdmetric.tables.files import READERS, existing_file, format_of, is_frame, named_columns, read_columns
+from crowdmetric.checks import as_array, whole_number
+from crowdmetric.errors import DataError, TableWarning, option
+from crowdmetric.tables.categories import is_categorical, is_mostly_numbers, is_number, one_hot
+from crowdmetric.tables.columns import Column, Columns, as_column, listed, plain, unique_ids
+from crowdmetric.tables.files import READERS, format_of, is_frame, named_columns, read_columns
+from crowdmetric.tables.stored import Stored, check_zip, stored
 
 __all__ = ["Items", "known_items", "read_items"]
 
 ID_COLUMNS = ("item_id", "item", "id")
-# Columns that say what items are called, where they hold text.
+# Columns that hold the names of items, if they are text.
 NAME_COLUMNS = ("name", "title")
 
 
@@ -42,8 +45,12 @@ class Items(NamedTuple):
     feature_names: list[str]
     names: Column | None = None
 
+    def __repr__(self) -> str:
+        n, d = self.features.shape
+        return f"<Items: {n} items, {d} features ({listed(self.feature_names, most=6)})>"
 
-def read_items(source: Any, id_column: str | None = None) -> Items:
+
+def read_items(source: Any, id_column: str | None = None, *, categorical: Collection[str] | str | None = None) -> Items:
     """Return the items of a catalogue with their ids and features.
 
     Parameters
@@ -52,18 +59,24 @@ def read_items(source: Any, id_column: str | None = None) -> Items:
         Anything `read_columns` takes, or a ``.npy`` file with an (N, d) array, or a ``.npz`` file with one
         such array and, if items have ids, a one-dimensional array named like an id column.
     id_column : str, optional
-        The column of ids. By default ``item_id``, ``item`` or ``id``, in any case, where there is one;
-        otherwise ids are the row numbers 0…N−1. Every other column is a feature, but for a column of text called
-        ``name`` or ``title``: that says what items are called, and where there are no ids, those are the ids.
+        The column of ids. By default ``item_id``, ``item`` or ``id``, in any case, where there is one; else the
+        index of a pandas data frame that has one of its own; otherwise ids are the row numbers 0…N−1. Every other
+        column of numbers is a feature. A column of text called ``name`` or ``title`` says what items are called, and
+        where there are no ids, those are the ids. Other columns of text and dates are left out, with a warning.
+    categorical : collection of str or 'all', optional
+        Columns that hold categories (text, or numbers that are codes), or all columns of text. Each becomes features
+        of 0 and 1, one per category but the first: the metric then knows any distance between categories.
     """
     if isinstance(source, Items):
         return source
     columns = _columns_of_items(source)
     id_column = _id_column(list(columns), id_column)
-    ids = columns.pop(id_column) if id_column is not None else None
+    ids = columns.pop(id_column) if id_column is not None else _index_of(source, columns)
     names = _pop_names(columns)
+    indexed = ids is not None and id_column is None
     if ids is None and names is not None:
         ids, names = names, None
+    columns = _features_of(columns, categorical)
     if not columns:
         raise DataError("the items have no features: columns of numbers were expected beside the ids")
     features = np.column_stack([_numbers(column, name) for name, column in columns.items()])
@@ -71,8 +84,8 @@ def read_items(source: Any, id_column: str | None = None) -> Items:
         raise DataError("the table of items has no rows; at least one item was expected")
     if ids is None:
         ids = np.arange(len(features))
-    elif id_column is not None:
-        ids = unique_ids(ids, "item ids")
+    elif id_column is not None or indexed:
+        ids = unique_ids(ids, "item ids" if not indexed else "item ids of the index")
     else:
         ids = unique_ids(ids, "names that stand in for ids of the items", "add a column item_id")
     _reject_gaps(ids, features, list(columns))
@@ -89,9 +102,7 @@ def known_items(items: Any, n_items: int | None, item_ids: Any) -> Column | None
         return read_items(items).ids
     if item_ids is not None:
         return unique_ids(item_ids, "item_ids")
-    if n_items is not None and n_items < 1:
-        raise DataError(f"n_items is {n_items}, but at least one item is needed")
-    return None if n_items is None else np.arange(n_items, dtype=np.int64)
+    return None if n_items is None else np.arange(whole_number(n_items, "n_items"), dtype=np.int64)
 
 
 def _pop_names(columns: Columns) -> Column | None:
@@ -103,9 +114,9 @@ def _pop_names(columns: Columns) -> Column | None:
 
 
 def _columns_of_items(source: Any) -> Columns:
-    if isinstance(source, str | os.PathLike):
-        path = existing_file(source)
-        return named_columns(format_of(path, _ITEM_READERS)(path), str(path))
+    if isinstance(source, str | os.PathLike | Stored):
+        file = stored(source)
+        return named_columns(format_of(file, _ITEM_READERS)(file), file.name)
     if is_frame(source):
         return read_columns(source)
     return dict(_array_columns(source, "the array of items"))
@@ -114,39 +125,42 @@ def _columns_of_items(source: Any) -> Columns:
 def _array_columns(values: Any, origin: str) -> list[tuple[str, Column]]:
     """Return the columns f0…f(d−1) of an (N, d) array."""
     try:
-        array = np.asarray(values)
-    except ValueError as error:  # rows of different lengths
+        array = as_array(values, origin)
+    except DataError as error:
         raise DataError(f"{origin} must have shape (N, d): {error}") from error
     if array.ndim != 2:
-        raise DataError(f"{origin} has shape {array.shape}; (N, d) was expected, a row an item")
+        raise DataError(f"{origin} has shape {array.shape}; (N, d) was expected, one row per item")
     return [(f"f{j}", column) for j, column in enumerate(array.T)]
 
 
-def _read_npy(path: Path) -> list[tuple[str, Column]]:
-    with _numpy_file(path):
-        array = np.load(path, allow_pickle=False)
-    return _array_columns(array, str(path))
+def _read_npy(source: Stored) -> list[tuple[str, Column]]:
+    with _numpy_file(source), source.open() as file:
+        array = np.load(file, allow_pickle=False)
+    return _array_columns(array, source.name)
 
 
-def _read_npz(path: Path) -> list[tuple[str, Column]]:
-    with _numpy_file(path), np.load(path, allow_pickle=False) as archive:
+def _read_npz(source: Stored) -> list[tuple[str, Column]]:
+    with _numpy_file(source), source.open() as file, np.load(file, allow_pickle=False) as archive:
+        check_zip(archive.zip, source.name)
         arrays = {name: archive[name] for name in archive.files}
     ids = [(name, array) for name, array in arrays.items() if name.lower() in ID_COLUMNS]
     others = [name for name in arrays if name.lower() not in ID_COLUMNS]
     if len(others) != 1:
         raise DataError(
-            f"{path} holds the arrays {listed(arrays) or '(none)'}; one (N, d) array of features was "
+            f"{source} holds the arrays {listed(arrays) or '(none)'}; one (N, d) array of features was "
             f"expected, and at most one of ids, named {listed(ID_COLUMNS)}"
         )
-    return ids + _array_columns(arrays[others[0]], f"{others[0]!r} in {path}")
+    return ids + _array_columns(arrays[others[0]], f"{others[0]!r} in {source}")
 
 
 @contextmanager
-def _numpy_file(path: Path) -> Iterator[None]:
+def _numpy_file(source: Stored) -> Iterator[None]:
     try:
         yield
+    except DataError:
+        raise
     except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} is damaged or not an array of numbers saved by NumPy; save it again") from error
+        raise DataError(f"{source} is damaged or not an array of numbers saved by NumPy; save it again") from error
 
 
 _ITEM_READERS = READERS | {".npy": _read_npy, ".npz": _read_npz}
@@ -159,18 +173,68 @@ def _id_column(names: Sequence[str], asked: str | None) -> str | None:
         return asked
     found = [name for name in names if name.lower() in ID_COLUMNS]
     if len(found) > 1:
-        raise DataError(f"columns {listed(found)} could all be ids; choose with id_column={found[0]!r}")
+        raise DataError(
+            f"columns {listed(found)} could all be ids; choose with "
+            f"{option(f'id_column={found[0]!r}', f'--columns item_id={found[0]}')}"
+        )
     return found[0] if found else None
+
+
+def _features_of(columns: Columns, categorical: Collection[str] | str | None) -> Columns:
+    """Return columns of numbers: categories as 0 and 1, and without other text and dates, of which a warning tells."""
+    asked = [name for name in columns if is_categorical(columns[name])] if categorical == "all" else categorical
+    wanted = [asked] if isinstance(asked, str) else list(asked or [])
+    unknown = [name for name in wanted if name not in columns]
+    if unknown:
+        raise DataError(f"the items have no column {unknown[0]!r} to take categories from; they have {listed(columns)}")
+    features: Columns = {}
+    left_out = []
+    for name, column in columns.items():
+        if name in wanted:
+            features |= one_hot(column, name)
+        elif column.dtype.kind in "bif":
+            features[name] = column
+        elif column.dtype.kind == "M" or _is_left_out(column, name):
+            left_out.append(name)
+    if left_out and features:
+        warnings.warn(
+            f"columns {listed(left_out)} hold text or dates and are left out; use columns of categories with "
+            f"{option(f'categorical={left_out!r}', f'--categorical {chr(44).join(left_out)}')}",
+            TableWarning,
+            stacklevel=3,
+        )
+    elif left_out:
+        _numbers(columns[left_out[0]], left_out[0])
+    return features
+
+
+def _is_left_out(column: Column, name: str) -> bool:
+    """Return whether a column may be left out: not where it looks like numbers with a mistake among them."""
+    if is_mostly_numbers(column):
+        _numbers(column, name)
+    return column.dtype.kind in "OUS"
 
 
 def _numbers(column: Column, name: str) -> NDArray[np.float64]:
     if column.dtype.kind not in "bif":
-        example = next((value for value in column if value is not None), None)
+        example = next((value for value in column.tolist() if isinstance(value, str) and not is_number(value)), None)
+        example = next((value for value in column.tolist() if value is not None), None) if example is None else example
         raise DataError(
-            f"feature {name!r} holds {plain(example)!r}, but features must be numbers; encode that column, "
-            "leave it out, or name it in id_column if it holds the ids"
+            f"feature {name!r} holds {plain(example)!r}, but features must be numbers; encode that column "
+            f"({option('categorical=', '--categorical')}), leave it out, or name it in "
+            f"{option('id_column', '--columns item_id=')} if it holds the ids"
         )
     return column.astype(np.float64)
+
+
+def _index_of(source: Any, columns: Columns) -> Column | None:
+    """Return the index of a pandas data frame that is more than row numbers; None for anything else."""
+    index = getattr(source, "index", None)
+    if index is None or not hasattr(source, "columns") or type(index).__name__ == "RangeIndex":
+        return None
+    if getattr(index, "nlevels", 1) != 1:
+        raise DataError("the items have an index of several levels; name one column of ids, after reset_index()")
+    return as_column(index, "the index of the items")
 
 
 def _reject_gaps(ids: Column, features: NDArray[np.float64], names: Sequence[str]) -> None:

@@ -44,6 +44,7 @@ from crowdmetric.tables.answers import (
     read_response,
     read_weight,
 )
+from crowdmetric.tables.choices import ChoiceSurvey
 from crowdmetric.tables.columns import Column, Columns, listed, unique_ids
 
 __all__ = ["KINDS", "CodedJudgements", "code_judgements", "has_answers", "judgement_kind", "name_judgements"]
@@ -63,7 +64,7 @@ ALTERNATIVES: dict[str, tuple[tuple[int, int], ...]] = {
     "odd_one_out": ((1, 2), (0, 2), (0, 1)),
     "quadruplet": ((0, 1), (2, 3)),
 }
-# What else a column may be called where its own name is absent.
+# Other names of a column, used if its own name is absent.
 ALIASES = {
     "person": ("user", "user_id", "person_id", "participant", "subject", "rater", "annotator", "worker"),
     "anchor": ("reference", "target", "head", "probe"),
@@ -173,7 +174,7 @@ def code_judgements(columns: Columns, item_ids: Column | None, person_ids: Any, 
     check = _reject_useless(kind, items, sieve)
     sieve.report(on_bad, stacklevel=5)
     checks = _checks(kind, items, counts, person, check & sieve.keep, len(people))
-    keep = sieve.keep & ~check  # a check question is no bad row: it is not among those dropped
+    keep = sieve.keep & ~check  # a check question is not a bad row, and is not counted among those dropped
     if not keep.any():
         raise DataError("every usable judgement is a check question, whose answer is obvious; nothing is left to learn")
     return CodedJudgements(
@@ -260,7 +261,10 @@ def _read_two(columns: Columns, sieve: Sieve) -> Floats:
     if given == ["n_left"]:
         return _read_pair_of_counts(columns, sieve)
     if given == ["choice"]:
-        left = read_choice(column, sieve)
+        survey = ChoiceSurvey()
+        sides = (columns["left"], columns["right"]) if "anchor" in columns else (None, None)
+        survey.add(column, *sides)
+        left = read_choice(column, sieve, survey.decide(), *sides)
     elif given == ["probability"]:
         left = read_probability(column, sieve)
     elif given == ["chose_left"]:

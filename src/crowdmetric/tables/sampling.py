@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 __all__ = ["is_drawn"]
 
-# Knuth's multiplicative hash: people are drawn by their number, but not by a period of it.
+# Knuth's multiplicative hash: people are sampled by their number, but not periodically.
 GOLDEN = np.uint64(2654435761)
 
 

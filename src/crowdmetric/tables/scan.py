@@ -18,10 +18,12 @@ from crowdmetric.tables.answers import (
     find_column,
     relevant_columns,
     sift_answers,
+    survey_choices,
 )
+from crowdmetric.tables.choices import ChoiceSurvey
 from crowdmetric.tables.columns import Column, as_ids
 from crowdmetric.tables.sampling import is_drawn
-from crowdmetric.tables.sources import Source
+from crowdmetric.tables.sources import RowSource
 from crowdmetric.tables.spool import RECORD, Spool, SpoolChunk, Survey, write_spool
 
 __all__ = ["ComparisonScan"]
@@ -37,7 +39,7 @@ class ComparisonScan:
 
     Parameters
     ----------
-    source : Source
+    source : RowSource
     item_ids : (N,) int64 or str
         What left and right may be.
     names : mapping
@@ -56,12 +58,12 @@ class ComparisonScan:
     used : (N,) bool
         Which items were compared.
     total_weight : float
-        Of all answers.
+        Sum over all answers.
     """
 
     def __init__(
         self,
-        source: Source,
+        source: RowSource,
         item_ids: Column,
         names: Mapping[str, str],
         on_bad: OnBad = "drop",
@@ -72,7 +74,7 @@ class ComparisonScan:
         self.item_ids = item_ids
         self._source, self._names, self._on_bad, self._scratch = source, dict(names), on_bad, scratch
         self._columns = relevant_columns(source.names(), names)
-        # columns that are missing or contradict each other are said at once
+        # report missing or contradictory columns at once
         canonical_columns({name: np.empty(0) for name in self._columns}, names)
         self._spool: Spool | None = None
         self._dropped: dict[str, int] = {}
@@ -141,7 +143,7 @@ class ComparisonScan:
         return f"<ComparisonScan: {len(self)} rows, {self.n_users} people, {self.n_items} items>"
 
     def collect(self, people: int | None = None) -> CodedAnswers:
-        """Return answers in memory, about 60 bytes each, sorted by person: all, or those of about so many people.
+        """Return answers in memory, about 60 bytes each, sorted by person: of all people, or of about this many.
 
         Who is drawn depends on their number alone (`tables.sampling`); one chunk more than what is drawn is held.
         """
@@ -168,10 +170,12 @@ class ComparisonScan:
 
     def _group(self) -> Spool:
         """Read all rows twice: who answered, then everything."""
-        self._sieve = Sieve(0)
+        self._sieve, self._survey = Sieve(0), ChoiceSurvey()
         self._weight, self._is_binary = 0.0, True
         self._used[:] = False
-        spool = write_spool(self._coded(), Survey.of(self._people()), self._scratch)
+        people = Survey.of(self._people())
+        self._survey.decide()
+        spool = write_spool(self._coded(), people, self._scratch)
         try:
             self._sieve.report(self._on_bad, stacklevel=6)
         except BaseException:
@@ -181,10 +185,13 @@ class ComparisonScan:
         return spool
 
     def _people(self) -> Iterator[Array]:
-        """Yield who answered, without what is missing."""
+        """Yield who answered, without what is missing; the coding of choices is found on the way."""
         column = find_column(self._columns, "user", self._names["user"])
         assert column is not None
-        for origin, columns in self._source.batches([column]):
+        with_choices = "choice" in self._columns
+        for origin, columns in self._source.batches(self._columns if with_choices else [column]):
+            if with_choices:
+                survey_choices(canonical_columns(columns, self._names), self._survey)
             try:
                 ids, missing = as_ids(columns[column], "user")
             except DataError as error:
@@ -197,7 +204,7 @@ class ComparisonScan:
             table = canonical_columns(columns, self._names)
             sieve = Sieve(len(table["user"]), first=self._sieve.n)
             try:
-                coded = sift_answers(table, self.item_ids, None, sieve)
+                coded = sift_answers(table, self.item_ids, None, sieve, self._survey)
             except DataError as error:
                 raise DataError(f"{origin}: {error}") from error
             sieve.after(self._sieve)

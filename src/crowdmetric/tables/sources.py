@@ -11,15 +11,17 @@ from typing import Any, Protocol
 
 from crowdmetric.errors import DataError
 from crowdmetric.tables.columns import Columns
-from crowdmetric.tables.files import csv_columns, csv_pieces, existing_file, named_columns, parquet_file
+from crowdmetric.tables.files import named_columns, parquet_file
+from crowdmetric.tables.stored import existing_file, stored
+from crowdmetric.tables.text import csv_columns, csv_pieces, text_format
 
-__all__ = ["CsvSource", "DatasetSource", "ParquetSource", "Source", "matching_files"]
+__all__ = ["CsvSource", "DatasetSource", "ParquetSource", "RowSource", "matching_files"]
 
 # Rows read at a time: a few megabytes of columns.
 BATCH_ROWS = 1 << 16
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """Rows in an order that does not change, a batch at a time."""
 
     def names(self) -> list[str]:
@@ -50,12 +52,12 @@ class ParquetSource:
     paths: tuple[Path, ...]
 
     def names(self) -> list[str]:
-        with parquet_file(self.paths[0]) as file:
+        with parquet_file(stored(self.paths[0])) as file:
             return list(file.schema_arrow.names)
 
     def batches(self, columns: Sequence[str]) -> Iterator[tuple[str, Columns]]:
         for path in self.paths:
-            with parquet_file(path) as file:
+            with parquet_file(stored(path)) as file:
                 _check_columns(file.schema_arrow.names, columns, path, self.paths[0])
                 for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns)):
                     yield str(path), _from_arrow(batch, str(path))
@@ -68,15 +70,17 @@ class CsvSource:
     paths: tuple[Path, ...]
 
     def names(self) -> list[str]:
-        return next(csv_pieces(self.paths[0], 1))[0]
+        return next(csv_pieces(stored(self.paths[0]), 1))[0]
 
     def batches(self, columns: Sequence[str]) -> Iterator[tuple[str, Columns]]:
         for path in self.paths:
-            for header, rows in csv_pieces(path, BATCH_ROWS):
+            file = stored(path)
+            comma = text_format(file).decimal_comma
+            for header, rows in csv_pieces(file, BATCH_ROWS):
                 _check_columns(header, columns, path, self.paths[0])
                 places = [header.index(name) for name in columns]
                 cells = [[row[place] for place in places] for row in rows]
-                yield str(path), named_columns(csv_columns(columns, cells), str(path))
+                yield str(path), named_columns(csv_columns(columns, cells, decimal_comma=comma), str(path))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 A fit passes over its answers dozens of times. So they are checked and coded once, into a file of plain records that
 any pass reads back at the speed of the disk, and a chunk of which is found by its offset::
 
-    answers.bin     person (within its chunk), left, right, response, weight: 28 bytes an answer
+    answers.bin     person (within its chunk), left, right, response, weight: 28 bytes per answer
     people.bin      the id of every person, in order
 
 Answers that come sorted by person are written straight through. Others are first parted by ranges of people (quantiles
@@ -36,18 +36,20 @@ Array = NDArray[Any]
 RECORD = np.dtype(
     [("person", np.int32), ("left", np.int32), ("right", np.int32), ("response", np.float64), ("weight", np.float64)]
 )
-# Answers of a chunk, rounded up to whole people.
+# Number of answers per chunk, rounded up to whole people.
 CHUNK_ROWS = 1 << 14
-# Bytes of a part while it is sorted: the records, their order, and the sorted records.
+# Maximum bytes of a part while it is sorted: the records, their order, and the sorted records.
 PART_BYTES = 1 << 26
 MOST_PARTS = 500  # files open at once
-# Ids looked at in each batch to find ranges of equally many answers.
+# Folders are called by this and the number of the process that they belong to.
+PREFIX = "crowdmetric-spool-"
+# Number of ids sampled from each batch, to find ranges with equally many answers.
 SAMPLE = 64
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What one look at the column of people says.
+    """The result of one pass over the column of people.
 
     Attributes
     ----------
@@ -158,13 +160,14 @@ def write_spool(
     batches
         Ids of people (T,) and records (T,) without `person`.
     survey
-        Of the same ids, perhaps with some more that were dropped.
+        The survey of the same ids, perhaps with some that were dropped later.
     scratch
         An existing folder with room for the work; None: the one for temporary files.
     """
     place = Path(tempfile.gettempdir() if scratch is None else scratch)
     _check_room(place, survey.bytes_needed)
-    folder = tempfile.TemporaryDirectory(prefix="crowdmetric-", dir=place)
+    _remove_stale(place)
+    folder = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=place)
     try:
         with _explained(place):
             ordered = batches if survey.is_sorted else _parted(batches, survey, Path(folder.name))
@@ -175,6 +178,28 @@ def write_spool(
     except BaseException:  # also Ctrl-C: nothing half-written stays behind
         folder.cleanup()
         raise
+
+
+def _remove_stale(place: Path) -> None:
+    """Remove folders that killed processes left behind: ours, named after a process that no longer exists."""
+    for folder in place.glob(f"{PREFIX}*-*"):
+        process = folder.name.removeprefix(PREFIX).partition("-")[0]
+        try:
+            is_ours = folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.getuid()
+        except (OSError, AttributeError):  # already removed, or a system without users
+            continue
+        if is_ours and process.isdigit() and not _is_alive(int(process)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # another user's process, or not a process number
+        return True
+    return True
 
 
 def _check_room(place: Path, needed: int) -> None:
@@ -190,7 +215,7 @@ def _check_room(place: Path, needed: int) -> None:
 
 @contextmanager
 def _explained(place: Path) -> Iterator[None]:
-    """Turn a full disk into a sentence."""
+    """Turn a full disk into a message."""
     try:
         yield
     except OSError as error:

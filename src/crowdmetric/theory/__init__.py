@@ -1,4 +1,4 @@
-"""The paper's conditions and bounds as functions: when a metric can be learnt, and how well.
+"""The paper's conditions and bounds as functions: when a metric can be learned, and how well.
 
 Labels are those of the LaTeX source of "Metric Learning from Limited Pairwise Preference Comparisons". A pair of items
 enters every statement as ``Δ ⊕ δ = (xxᵀ − x'x'ᵀ) ⊕ (x − x')``, a vector of ``p + d`` numbers, ``p = d(d+1)/2``.

@@ -55,7 +55,7 @@ def subspace_recovery_bound(
     beta: float = 1.0,
     p: float = 0.05,
 ) -> float:
-    """Return the ε that bounds the error of a subspace metric learnt from binary answers (`prop:recovery_hat_Q`).
+    """Return the ε that bounds the error of a subspace metric learned from binary answers (`prop:recovery_hat_Q`).
 
     With probability at least 1 − p, for K people with m answers each to designs drawn independently from P_m,
 
@@ -76,7 +76,7 @@ def subspace_recovery_bound(
     metric_bound, ideal_bound
         ζ_M and ζ_v.
     beta
-        Of the logistic link.
+        β of the logistic link.
     p
         Probability that the bound may fail.
     """
@@ -117,7 +117,7 @@ def reconstruction_bound(
     """
     if not 0 <= gamma <= epsilon:
         raise DataError(
-            f"gamma={gamma!r} and epsilon={epsilon!r}, but a bias bound is from 0 to the error bound; "
+            f"gamma={gamma!r} and epsilon={epsilon!r}, but a bias bound lies between 0 and the error bound; "
             "give gamma=epsilon if the bias is not known"
         )
     noise = epsilon * positive(d, "d") * sqrt(log(2.0 * d / probability(p)))

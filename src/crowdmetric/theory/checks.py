@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from math import isfinite
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.checks import positive_number, whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.subspace_map import SubspaceMap
 
@@ -101,16 +100,7 @@ def check_pairs(pairs: ArrayLike, N: int) -> Indices:
 
 def positive(value: int, name: str) -> int:
     """Return a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise DataError(f"{name}={value!r}, expected a whole number of at least 1; correct it")
-    return int(value)
-
-
-def positive_number(value: float, name: str) -> float:
-    """Return a positive finite number."""
-    if not (isfinite(value) and value > 0):
-        raise DataError(f"{name}={value!r}, expected a positive finite number; correct it")
-    return float(value)
+    return whole_number(value, name)
 
 
 def probability(p: float) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.errors import DataError, NotIdentifiedError
-from crowdmetric.solvers.rows import DENSE_UNKNOWNS
+from crowdmetric.solvers.linear_maps import DENSE_UNKNOWNS
 from crowdmetric.subspace_map import Matrices, SubspaceMap
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.theory.checks import check_items, check_labels, distance, positive
@@ -28,7 +28,7 @@ def is_subspace_clusterable(items: ArrayLike, bases: Matrices, labels: ArrayLike
     """Say whether items on subspaces determine the metric of the whole space (`def:subspace-clusterable`).
 
     Items are subspace-clusterable over V_λ if (1) the items in each V_λ quadratically span it, so that its metric can
-    be learnt, and (2) ``{xxᵀ : x ∈ V_λ}`` spans Sym(R^d), so that these metrics determine M
+    be learned, and (2) ``{xxᵀ : x ∈ V_λ}`` spans Sym(R^d), so that these metrics determine M
     (`prop:reconstruction-equiv`).
 
     Parameters

@@ -1,4 +1,4 @@
-"""What to ask: designs that teach a subspace metric with r + 1 answers a person."""
+"""What to ask: designs that teach a subspace metric with r + 1 answers per person."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["constructive_design", "design_matrix", "design_strength", "random_de
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Numbers in one temporary.
+# Numbers in one temporary array.
 CHUNK = 1 << 20
 
 
@@ -50,7 +50,7 @@ def design_strength(items: ArrayLike, pairs: ArrayLike, basis: ArrayLike | None 
     items
         (N, d) vectors.
     pairs
-        (K, m, 2) row numbers, one design a person; or (m, 2) for one design.
+        (K, m, 2) row numbers, one design per person; or (m, 2) for one design.
     basis
         (d, r) orthonormal basis of the subspace the items lie in; None for R^d.
     """
@@ -63,7 +63,7 @@ def design_strength(items: ArrayLike, pairs: ArrayLike, basis: ArrayLike | None 
 
 
 def constructive_design(items: ArrayLike, basis: ArrayLike | None = None) -> Indices:
-    """Return the questions that prove `prop:quadsufficiency`: the metric on V from r + 1 answers a person.
+    """Return the questions that prove `prop:quadsufficiency`: the metric on V from r + 1 answers per person.
 
     From pairs with ``Δ_i ⊕ δ_i`` a basis of ``Sym(V) ⊕ V`` and δ_1…δ_r a basis of V, every person is asked the
     first r and one more of the others. The combination of their answers in which the δ's cancel shows one degree
@@ -127,7 +127,7 @@ def random_design(
     basis
         (d, r) orthonormal basis of the subspace V the items lie in; None for R^d.
     seed
-        Of the draws.
+        Random seed.
 
     Returns
     -------
@@ -158,8 +158,8 @@ def _require_span(rank: int, r: int) -> None:
     if rank < full:
         raise NotIdentifiedError(
             f"these pairs of items span {rank} of the {full} dimensions of Sym(V) ⊕ V (dim V = {r}), so the metric on "
-            f"V cannot be learnt from them; give at least {full + 1} items that lie on no common quadric, or the basis "
-            "of a smaller subspace that holds them"
+            f"V cannot be learned from them; give at least {full + 1} items that lie on no common quadric, or the "
+            "basis of a smaller subspace that holds them"
         )
 
 

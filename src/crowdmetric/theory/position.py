@@ -19,14 +19,15 @@ Indices = NDArray[np.intp]
 Edges = tuple[tuple[int, int], ...]
 Graph = tuple[Sequence[int], Sequence[int]]  # one end of every edge, and the other
 
-# Up to this many graphs are all looked at, which takes a second; beyond, some are drawn.
+# Up to this many graphs all are checked, which takes a second; beyond, a random sample is.
 EXACT_GRAPHS = 200_000
 
-# Unit differences are dependent if the smallest singular value of their matrix is below this. Random items come so
-# near to dependence with a probability of about d × 10⁻¹¹ a graph; coordinates are rounded to 10⁻¹⁶ of their size.
+# Unit differences count as dependent if the smallest singular value of their matrix is below this. Random items come
+# this close to dependence with a probability of about d × 10⁻¹¹ per graph; coordinates are rounded to 10⁻¹⁶ of their
+# size.
 DEPENDENT = 1e-11
 
-# Numbers in one temporary.
+# Numbers in one temporary array.
 CHUNK = 1 << 20
 
 
@@ -41,9 +42,9 @@ class GenericRelations:
     holds
         The verdict.
     exact
-        Whether the verdict is certain (up to rounding): all graphs were looked at, or a counterexample was found.
+        Whether the verdict is certain (up to rounding): all graphs were checked, or a counterexample was found.
     checked
-        How many graphs were looked at.
+        How many graphs were checked.
     counterexample
         A smallest dependent set of differences, as pairs of item numbers; None if none was found.
     """
@@ -84,7 +85,7 @@ def has_generic_pairwise_relations(items: ArrayLike, *, trials: int = 1000, seed
 
     Items have *generic pairwise relations* if for every acyclic graph on them with at most d edges the differences
     ``{x − x' : (x, x') an edge}`` are linearly independent. Almost all finite sets have (`prop:generic-as`); a
-    parallelogram has not (`example:not-generic-pairwise`). If items have, then m ≤ d answers a person reveal
+    parallelogram has not (`example:not-generic-pairwise`). If items have, then m ≤ d answers per person reveal
     nothing of the metric, however many people answer (`thm:negative-result`).
 
     Every acyclic graph with at most d edges is part of one with ``k = min(d, N − 1)`` edges, and the span of its
@@ -98,9 +99,9 @@ def has_generic_pairwise_relations(items: ArrayLike, *, trials: int = 1000, seed
     items
         (N, d) vectors.
     trials
-        How many graphs are drawn where there are too many to look at all.
+        How many graphs are drawn if there are too many to check them all.
     seed
-        Of the draws.
+        Random seed.
     """
     X = check_items(items)
     N, k = X.shape[0], min(X.shape[1], X.shape[0] - 1)
@@ -133,7 +134,7 @@ def is_in_general_linear_position(items: ArrayLike, *, trials: int = 1000, seed:
 
 
 def _position(condition: str, X: Array, graphs: Iterable[Graph], every: bool) -> GenericRelations:
-    """Look at graphs until one is dependent."""
+    """Check graphs until one is dependent."""
     found = None if every else _equal_items(X)
     graphs, checked = iter(graphs), 0
     size = max(1, CHUNK // X.shape[1] ** 2)

@@ -16,7 +16,7 @@ __all__ = ["design_rows", "pair_rows", "singular_values", "whitened"]
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Numbers in one temporary.
+# Numbers in one temporary array.
 CHUNK = 1 << 20
 
 
@@ -43,7 +43,7 @@ def singular_values(blocks: Iterable[Array], width: int) -> Array:
 
 
 def whitened(x: Array) -> Array:
-    """Return items (N, q) centred and in uncorrelated coordinates of unit size, constant directions dropped."""
+    """Return items (N, q) centered and in uncorrelated coordinates of unit size, constant directions dropped."""
     U, values, _ = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
     white: Array = U[:, values > RANK_TOLERANCE * np.linalg.norm(x)] * sqrt(len(x))
     return white

@@ -19,7 +19,7 @@ def quadratic_span_rank(items: ArrayLike, basis: ArrayLike | None = None) -> int
     """Return the dimension of the span of ``{Δ ⊕ δ}`` over all pairs of items, at most ``r(r+1)/2 + r``.
 
     It is the rank of the N − 1 pairs with one fixed item, because ``Δ ⊕ δ`` of (x, x') is that of (x, x₀) less that of
-    (x', x₀). It does not change under ``x ↦ T(x − c)`` with T invertible, so items are centred and whitened first;
+    (x', x₀). It does not change under ``x ↦ T(x − c)`` with T invertible, so items are centered and whitened first;
     neither their scale nor their origin matters.
 
     Parameters

@@ -2,7 +2,7 @@
 
 One Newton step of a primal–dual interior-point method, seen from the people's side. Person k keeps inside their ball
 by a barrier (`ball.py`) with curvature ``κ(I + 2vvᵀ)`` and gradient ``(μ/det) w``. With per-answer slopes g and
-curvatures h (`terms.py`), linearising gives an arrow::
+curvatures h (`answer_terms.py`), linearising gives an arrow::
 
     [ Σ h ΔΔᵀ   Σ h Δδᵀ ] [ da ]   [ −Σ g Δ             ]
     [ Σ h δΔᵀ   H_k     ] [ dw ] = [ −Σ g δ − (μ/det) w ]      H_k = Σ h δδᵀ + κ(I + 2vvᵀ)    (r, r)
@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from crowdmetric.losses import Loss
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference
+from crowdmetric.users.answer_terms import terms_for
 from crowdmetric.users.ball import Balls, dot
 from crowdmetric.users.blocks import Block, bilinear, contract, product, sum_over_problems
-from crowdmetric.users.terms import terms_for
 
-__all__ = ["SHARE", "BoundedBlock", "Sums", "own_axes", "turned", "turned_back"]
+__all__ = ["SHARE", "BarrierSums", "BoundedBlock", "own_axes", "turned", "turned_back"]
 
 Array = NDArray[Any]
 
@@ -39,7 +39,7 @@ SHARE = 0.99
 
 
 @dataclass
-class Sums:
+class BarrierSums:
     """What the people of each problem leave of the metric's Newton system; the solver never sees more of them."""
 
     gradient: Array
@@ -47,7 +47,7 @@ class Sums:
     reduced: Array
 
     @classmethod
-    def zeros(cls, n: int, r: int) -> Sums:
+    def zeros(cls, n: int, r: int) -> BarrierSums:
         """Return empty sums for n problems of rank r."""
         p = degrees_of_freedom(r)
         return cls(np.zeros((n, p)), np.zeros((n, p, p)), np.zeros((n, p)))
@@ -134,7 +134,7 @@ class BoundedBlock:
         gap = excess.sum(axis=1) + dot(pull, self.w) + balls.radius * np.sqrt(dot(pull, pull))
         return merit.sum(axis=1) + balls.merit(), gap
 
-    def eliminate(self, sums: Sums) -> None:
+    def eliminate(self, sums: BarrierSums) -> None:
         """Add what these people leave of the metric's Newton system to `sums`."""
         b = self.block
         Delta = outer_difference(b.delta, b.total)

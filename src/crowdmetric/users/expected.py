@@ -15,11 +15,17 @@ and with ``J = ∂a/∂(svec M, μ, b)`` (m, ·) and ``N = EᵀRE`` (q, q) that 
 (the Fisher information of a Gaussian about its mean and its covariance). Isotropic people have ``Σ = 4s²M²``, and the
 second line counts for M and log s by the chain rule.
 
-A few yes-or-no answers say less of a spread than the ψ's themselves would. The second line is therefore taken by the
-share that people's own scores bear out, along the direction in which Σ grows as a whole: the sum of squares of
-``2 tr(bend S)`` over the sum of ``2 tr(N S N S)``, of everybody together (`Information.total`). What is left is right
-but for a factor of up to three in single directions where people answer three questions each, and better with more: a
-curvature to step by and to weigh ridges with.
+A few yes-or-no answers say less of a spread than the ψ's themselves would, and many answers that are all but free of
+noise say all of its shape and little of its size. The second line is therefore taken by the shares that people's own
+scores bear out, one for the size of Σ and one for its shape. With R Rᵀ = S, a person's scores in RᵀdSR are
+``T = Rᵀ bend R`` (q, q), and those of a Gaussian have, with ``A = RᵀNR``, squares that are expected to be ::
+
+    (tr T)² / q          ½ tr(A²) / q              the size of S
+    ‖T‖²                 ¼ ((tr A)² + tr(A²))      all of S
+
+of which the sums over everybody are compared (`Information.total`). What is left is right but for a factor of up to
+three in single directions where people answer three questions each, and better with more: a curvature to step by and
+to weigh ridges with.
 """
 
 from __future__ import annotations
@@ -29,10 +35,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
-from crowdmetric.symmetric import as_numpy, outer_difference, svec_indices
-from crowdmetric.users.integrals import Integral, loadings_of
+from crowdmetric.symmetric import as_numpy, outer_difference, svec, svec_indices
+from crowdmetric.users.integrals import Integral, kernels, loadings_of
 from crowdmetric.users.population import Law, PopulationBlock, Structure
 
 __all__ = ["Information", "expected_information"]
@@ -47,22 +52,40 @@ LEAST_SHARE = 0.01
 class Information:
     """What people's answers say of natural parameters through offsets and through spreads, (n, n) each.
 
-    `seen` and `foretold` are the sums by which the second counts.
+    Attributes
+    ----------
+    offsets, spreads
+        The two lines of the module's formula.
+    along
+        ``spreads x`` (n,), x being the direction of natural parameters in which dΣ = Σ.
+    size
+        ``xᵀ spreads x``.
+    seen, foretold
+        Squares of people's scores about the size of S and about all of S, (2,), and what Gaussians would have.
     """
 
     offsets: Array
     spreads: Array
-    seen: float
-    foretold: float
+    along: Array
+    size: float
+    seen: Array
+    foretold: Array
 
     def __add__(self, other: Information) -> Information:
         return Information(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     @property
     def total(self) -> Array:
-        """The (n, n) information."""
-        share = min(max(self.seen / self.foretold, LEAST_SHARE), 1.0) if self.foretold > 0 else 1.0
-        return self.offsets + share * self.spreads
+        """The (n, n) information: that about spreads by its share for shapes, along x by its share for sizes."""
+        of_size = _share(self.seen[0], self.foretold[0])
+        shape_seen, shape_foretold = self.seen[1] - self.seen[0], self.foretold[1] - self.foretold[0]
+        of_shape = _share(shape_seen, shape_foretold) if shape_foretold > 1e-9 * self.foretold[1] else of_size
+        more = np.outer(self.along, self.along) / self.size if self.size > 0 else 0.0
+        return np.asarray(self.offsets + of_shape * self.spreads + (of_size - of_shape) * more)
+
+
+def _share(seen: float, foretold: float) -> float:
+    return float(min(max(seen / foretold, LEAST_SHARE), 1.0)) if foretold > 0 else 1.0
 
 
 def expected_information(
@@ -90,12 +113,28 @@ def expected_information(
     N = E.transpose(0, 2, 1) @ (precision[:, :, None] * E)
     less = across @ E
     N = N - less.transpose(0, 2, 1) @ less
-    NS = N @ S
-    seen = float(np.sum((2.0 * np.sum(as_numpy(integral.bend) * S, axis=(1, 2))) ** 2))
-    foretold = 2.0 * float(np.sum(NS * NS.transpose(0, 2, 1)))
+    seen, foretold = _spread_squares(as_numpy(integral.bend), N, S)
     of_spread = structure.spread_jacobian(natural, layout.d)
-    spreads = of_spread.T @ _about_covariance(B.transpose(0, 2, 1) @ N @ B) @ of_spread
-    return Information(information, spreads, seen, foretold)
+    about = of_spread.T @ _about_covariance(B.transpose(0, 2, 1) @ N @ B)
+    whole = svec(law.covariance)
+    spreads = about @ of_spread
+    along = about @ whole
+    size = 0.5 * float(np.sum((N @ S) * (N @ S).transpose(0, 2, 1)))
+    return Information(information, spreads, along, size, seen, foretold)
+
+
+def _spread_squares(bend: Array, N: Array, S: Array) -> tuple[Array, Array]:
+    """Return squares of people's scores about the size of S and about all of S, (2,), seen and foretold."""
+    q = S.shape[1]
+    T, A = bend @ S, N @ S  # similar to RᵀTR and RᵀNR: the same traces
+
+    def traces(X: Array) -> tuple[Array, Array]:
+        return np.trace(X, axis1=1, axis2=2) ** 2, np.sum(X * X.transpose(0, 2, 1), axis=(1, 2))
+
+    (size, all_), (trace, square) = traces(T), traces(A)
+    seen = np.array([np.sum(size) / q, np.sum(all_)])
+    foretold = np.array([0.5 * np.sum(square) / q, 0.25 * np.sum(trace + square)])
+    return seen, foretold
 
 
 def _feature_derivatives(block: PopulationBlock) -> Array:
@@ -114,23 +153,17 @@ def _gram(J: Array, precision: Array, across: Array) -> Array:
 def _add_items(
     information: Array, block: PopulationBlock, J: Array, precision: Array, across: Array, features: Array, first: int
 ) -> None:
-    """Add what answers say about the items' utilities, whose derivatives are −1 (left) and +1 (right): sparse."""
-    P, m, n = J.shape
-    n_items = information.shape[0] - first
-    rows, sign = np.repeat(np.arange(P * m), 2), np.tile([-1.0, 1.0], P * m)
-    derivatives = csr_array((sign, (rows, block.shown.reshape(-1))), shape=(P * m, n_items))
-    weighted = derivatives.multiply(precision.reshape(-1, 1)).tocsr()
-    # (across J_b) as one sparse product: rows are (person, direction), columns items
-    q = across.shape[1]
-    spots = np.broadcast_to(np.arange(P * q).reshape(P, q, 1), across.shape)
-    answers = np.broadcast_to(np.arange(P * m).reshape(P, 1, m), across.shape)
-    less = csr_array((across.ravel(), (spots.ravel(), answers.ravel())), shape=(P * q, P * m)) @ derivatives
-    less = less.toarray()
-    items = slice(first, first + n_items)
-    mixed = (weighted.T @ J.reshape(-1, n)) - less.T @ (across @ J).reshape(-1, n)
-    information[items, items] += (weighted.T @ derivatives).toarray() - less.T @ less
-    information[np.ix_(np.arange(first, first + n_items), features)] += mixed
-    information[np.ix_(features, np.arange(first, first + n_items))] += mixed.T
+    """Add what answers say about the items' utilities, whose derivatives are −1 (left) and +1 (right)."""
+    P, _, n = J.shape
+    n_items, q = information.shape[0] - first, across.shape[1]
+    own, mixed, less = np.zeros((n_items, n_items)), np.zeros((n_items, n)), np.zeros((P, q, n_items))
+    kernels("population").add_item_terms(block.shown, J, precision, across, own, mixed, less)
+    less = less.reshape(P * q, n_items)
+    mixed -= less.T @ (across @ J).reshape(-1, n)
+    items = np.arange(first, first + n_items)
+    information[first:, first:] += own - less.T @ less
+    information[np.ix_(items, features)] += mixed
+    information[np.ix_(features, items)] += mixed.T
 
 
 def _about_covariance(A: Array) -> Array:

@@ -30,7 +30,7 @@ from crowdmetric.symmetric import as_array, as_numpy
 from crowdmetric.users.integrals import Integral, product
 from crowdmetric.users.integration import integrate_people
 
-__all__ = ["LowRank", "Questions", "moment_matrix", "pull_of_people", "value_and_gradient"]
+__all__ = ["EqualQuestions", "LowRank", "moment_matrix", "pull_of_people", "value_and_gradient"]
 
 Array = Any
 
@@ -55,7 +55,7 @@ class LowRank:
 
 
 @dataclass(frozen=True)
-class Questions:
+class EqualQuestions:
     """People with m answers each: rows of the compared items, answers and weights, all (P, m)."""
 
     left: Array
@@ -65,7 +65,7 @@ class Questions:
 
 
 def value_and_gradient(
-    items: Array, chunks: Iterable[Questions], at: LowRank, loss: Loss
+    items: Array, chunks: Iterable[EqualQuestions], at: LowRank, loss: Loss
 ) -> tuple[float, NDArray[np.float64]]:
     """Return the log-likelihood of all people and its gradient in `LowRank.flat`.
 
@@ -97,7 +97,7 @@ def value_and_gradient(
 
 
 def _integrate(
-    chunk: Questions, Y: Array, offset: Array, K: Array, spread: float, loss: Loss
+    chunk: EqualQuestions, Y: Array, offset: Array, K: Array, spread: float, loss: Loss
 ) -> tuple[Array, Array, Array, Array, Integral]:
     """Return Z, W, ZK (P, m, k), S (P, m, m) and the integrals of a chunk's people."""
     xp = array_namespace(Y)
@@ -110,7 +110,7 @@ def _integrate(
     return Z, W, ZK, S, integrate_people(a, E, S, chunk.response, chunk.weight, loss, 1)
 
 
-def pull_of_people(items: Array, chunk: Questions, at: LowRank, loss: Loss) -> NDArray[np.float64]:
+def pull_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Loss) -> NDArray[np.float64]:
     """Return ``Σ_i slope_i Lᵀδ_i`` (P, k): where answers pull people from the mean of all, in L's coordinates."""
     xp = array_namespace(items)
     L = as_array(at.factor, items)
@@ -119,7 +119,7 @@ def pull_of_people(items: Array, chunk: Questions, at: LowRank, loss: Loss) -> N
     return as_numpy(xp.sum(integral.slope[:, :, None] * Z, axis=1))
 
 
-def moment_matrix(items: Array, chunks: Iterable[Questions]) -> NDArray[np.float64]:
+def moment_matrix(items: Array, chunks: Iterable[EqualQuestions]) -> NDArray[np.float64]:
     """Return ``Σ y sym(δ sᵀ)`` (d, d): what answers alone say of the metric, to first order.
 
     For a small metric ``E[y | x, x'] ≈ ½β ψ``, so that for Gaussian items of covariance C the expectation is

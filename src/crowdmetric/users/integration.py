@@ -32,13 +32,13 @@ __all__ = ["Way", "checked", "integrate_people", "is_possible"]
 
 Array = Any
 
-# By default people whose answers span at most so many dimensions are integrated on a grid.
+# By default people whose answers span at most this many dimensions are integrated on a grid.
 LARGEST_GRID = 3
 # Nodes along an axis of a grid that is laid around a person's own posterior: they need not resolve the law.
 PLACED_NODES = {2: 81, 3: 33}
 # A log-likelihood may exceed zero by rounding, in nats; in single precision by more.
 ROUNDING = {8: 1e-7, 4: 1e-3}
-# Grids of the law are trusted up to so many widths of the noise between nodes, and for posterior means no further from
+# Grids of the law are trusted up to these widths of the noise between nodes, and for posterior means no further from
 # the middle than so many standard deviations of the law, by dimension.
 COARSEST, FURTHEST = 2.5, {1: 2.0, 2: 4.0, 3: 4.0}
 
@@ -68,7 +68,7 @@ def checked(
     a, E, S, y, weight
         As for `crowdmetric.users.integrals.on_grid`.
     largest_grid
-        People whose answers span at most so many dimensions are integrated on a grid, others by propagation.
+        People whose answers span at most this many dimensions are integrated on a grid, others by propagation.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def _is_likely_enough(integral: Integral, a: Array, E: Array, S: Array, y: Array
     ``≤ ℓ(a_i) + βs_i/√(2π)``.
     """
     xp = array_namespace(a)
-    H, beta = loadings_of(E, S), getattr(loss, "beta", 1.0)
+    H, beta = loadings_of(E, S), loss.beta
     square = beta**2 * xp.sum(H * H, axis=2)
     more = 0.4 * xp.sqrt(square) if isinstance(loss, Logistic) else 0.5 * square
     least = -xp.sum(weight * (loss.value_slope_curvature(a, y)[0] + more), axis=1)
@@ -119,7 +119,7 @@ def _is_out_of_reach(integral: Integral, E: Array, S: Array, loss: Loss) -> Arra
     xp = array_namespace(S)
     q = S.shape[1]
     H = loadings_of(E, S)
-    steepest = getattr(loss, "beta", 1.0) * xp.max(xp.sqrt(xp.sum(H * H, axis=2)), axis=1)
+    steepest = loss.beta * xp.max(xp.sqrt(xp.sum(H * H, axis=2)), axis=1)
     mean = xp.sum(H * integral.slope[:, :, None], axis=1)
     coarse = 2.0 * REACH / (SIZES[q][-1] - 1.0) * steepest > (1.0 if q == 1 else COARSEST)
     return coarse | (xp.sum(mean * mean, axis=1) > FURTHEST[q] ** 2)

@@ -7,7 +7,7 @@ nobody has seen. Here item i has a utility ``b_i ~ N(0, ω²)`` beside what its 
 
 so that M and μ are judged by how well they do on *items*, of which there are few, and not on answers alone. An item
 without answers has b = 0 with variance ω², which predictions about it take into account. The b are parameters beside
-those of people's law, under a ridge 1/ω² that the evidence chooses (`crowdmetric.solvers.population`); a person's score
+those of people's law, under a ridge 1/ω² that the evidence chooses (`crowdmetric.solvers.law_fit`); a person's score
 in b_i is the sum of the slopes of their answers where i was on the right, minus those where it was on the left.
 """
 
@@ -37,7 +37,7 @@ def check_item_effects(n_items: int) -> int:
     if n_items > MOST_ITEMS:
         raise DataError(
             f"item_effects is for at most {MOST_ITEMS} items, each with many answers, and there are {n_items:,}; leave "
-            "it out: among so many items features can hardly stand in for popularity"
+            "it out: among that many items features can hardly stand in for popularity"
         )
     return n_items
 
@@ -67,6 +67,12 @@ class WithItemEffects:
         at = self.layout(d)
         out = np.zeros((at.p, at.size))
         out[:, : at.own] = self.people.spread_jacobian(natural[: at.own], d)
+        return out
+
+    def bending(self, natural: Array, spread_score: Array) -> Array:
+        own = natural.size - self.n_items
+        out = np.zeros((natural.size, natural.size))
+        out[:own, :own] = self.people.bending(natural[:own], spread_score)
         return out
 
     def scores(self, block: PopulationBlock, integral: Integral, law: Law, natural: Array) -> Array:

@@ -2,7 +2,7 @@
 
 Inside a subspace of rank one to three a person's Newton system is a handful of numbers, and NumPy spends its
 time on temporaries. `CompiledBlock` does the same arithmetic person by person in a few sweeps, several times
-faster. The formulas are those of `bounded.py`, `ball.py` and `terms.py`, where they are explained;
+faster. The formulas are those of `bounded.py`, `ball.py` and `answer_terms.py`, where they are explained;
 `tests/test_barrier.py` checks that both agree at every step.
 
 Two things save time beyond that. Sweeps visit only the people in `focus`, and what the accepted trial of a line
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.users.blocks import Block
-from crowdmetric.users.bounded import SHARE, Sums, own_axes, turned, turned_back
+from crowdmetric.users.bounded import SHARE, BarrierSums, own_axes, turned, turned_back
 from crowdmetric.users.compiled import compiled
 
 __all__ = ["CompiledBlock"]
@@ -110,7 +110,7 @@ class CompiledBlock:
             self.e, self.linear, self.logs, self.known,
         )  # fmt: skip
 
-    def eliminate(self, sums: Sums) -> None:
+    def eliminate(self, sums: BarrierSums) -> None:
         """Add Schur complements to `sums`."""
         b = self.block
         _eliminate(

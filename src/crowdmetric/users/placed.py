@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 # One person's value, slope, bend and precision.
 One = tuple[float, Array, Array, Array]
 
-# A line ends where its density has lost so many nats, but for so many widths of the noise. Nodes crowd towards both
+# A line ends where its density has lost this many nats, to within END widths of the noise. Nodes crowd toward both
 # ends, the only places where a log-concave density can be sharp beside its width: as near as this many units of the
 # logarithm below the noise, so far apart in the logarithm of the distance from an end; nearer, where an answer of small
 # weight makes the density fall more slowly than its noise is wide, but not more than for this one.
@@ -76,7 +76,7 @@ def line_of(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss) -
         return float(-0.5 * t * t - weight @ loss.value_slope_curvature(a + h * t, y)[0])
 
     sharpness = np.abs(h) * np.maximum(weight, 1.0) * (weight > 0.0)
-    sharpest = max(getattr(loss, "beta", 1.0) * float(np.max(sharpness)), 1.0)
+    sharpest = max(loss.beta * float(np.max(sharpness)), 1.0)
     first = rise(0.0)
     low, high = min(first, 0.0), max(first, 0.0)
     for _ in range(HALVINGS):
@@ -139,7 +139,7 @@ def _mode(a: Array, H: Array, y: Array, weight: Array, loss: Loss) -> tuple[Arra
     By Newton's method on ``½t² + Σ_i ω_i ℓ(s ψ_i)/s`` with s growing to one: where ψ spreads over many widths of the
     noise, ℓ is nearly a hinge, on which Newton's method from afar would go astray.
     """
-    t, steepest = np.zeros(H.shape[1]), getattr(loss, "beta", 1.0) * float(np.max(np.linalg.norm(H, axis=1)))
+    t, steepest = np.zeros(H.shape[1]), loss.beta * float(np.max(np.linalg.norm(H, axis=1)))
     stages = int(np.ceil(np.log(max(steepest / GENTLE, 1.0)) / np.log(SHARPER)))
     for stage in range(stages, -1, -1):
         t, hessian = _newton(t, a, H, y, weight, loss, SHARPER ** float(-stage))

@@ -29,7 +29,7 @@ def logistic_on_a_line(
 ) -> tuple[Array, Array, Array, Array, int]:  # fmt: skip
     """Move x (P,) of the people in `who` to their optimum, from where it is, until their gaps are `tolerance` c.
 
-    Newton's method on the slope, which grows with x, in a bracket (`crowdmetric.solvers.lines`).
+    Newton's method on the slope, which grows with x, in a bracket (`crowdmetric.solvers.line_subspaces`).
 
     Returns gaps (P,); what becomes of people's least losses as offsets move `along` (P, m) a common number: slope (P,),
     curvature (P,), and how fast x follows (P,), not at all at the end of the ball; and the most steps anybody took.

@@ -15,8 +15,8 @@ isotropic    svec M, μ, log s                              u ~ N(u₀, s²I):  
 free         svec M, μ, svec Σ                             u ~ N(u₀, Σ_u):  Σ = 4MΣ_uM
 ===========  ============================================  ===============================
 
-with ``μ = −2Mu₀`` free in both, so that offsets are linear in what is learnt. What features do not say about an item
-may be learnt beside either (`item_effects`): utilities b_i of the items, with ``a = … − (b_left − b_right)``.
+with ``μ = −2Mu₀`` free in both, so that offsets are linear in what is learned. What features do not say about an
+item may be learned beside either (`item_effects`): utilities b_i of the items, with ``a = … − (b_left − b_right)``.
 
 Blocks may hold NumPy's arrays or another library's; parameters, laws and sums are always NumPy's.
 """
@@ -37,6 +37,7 @@ from crowdmetric.symmetric import (
     as_numpy,
     degrees_of_freedom,
     outer_difference,
+    project_psd,
     smat,
     svec,
     symmetric_kronecker,
@@ -108,8 +109,10 @@ class PopulationBlock:
     shown: NDArray[np.intp]
 
     def every(self, step: int) -> PopulationBlock:
-        """Return every so manieth person."""
-        return PopulationBlock(*(np.ascontiguousarray(getattr(self, field.name)[::step]) for field in fields(self)))
+        """Return every `step`-th person, ordered by how long their questions are: a sample does not depend on names."""
+        length = np.sum(np.abs(self.span), axis=(1, 2))
+        chosen = np.sort(np.argsort(length, kind="stable")[::step])
+        return PopulationBlock(*(np.ascontiguousarray(getattr(self, field.name)[chosen]) for field in fields(self)))
 
     def on(self, put: Callable[[Array], Any]) -> PopulationBlock:
         """Return the people with arrays of another library; who they are and what they were shown stays here."""
@@ -221,17 +224,28 @@ class Sums:
     """Sums over people: log-likelihood, score (n,), and information (n, n) or None.
 
     Information may be anything that adds up until everybody is counted (`crowdmetric.users.expected.Information`).
+    With it comes `spread_score`, ∂ℓ/∂Σ (d, d). `bending` (n, n) is what a structure makes of that of everybody
+    (`Structure.bending`): curvature that is no information.
     """
 
     value: float
     score: Array
     information: Any
+    spread_score: Array | None = None
+    bending: Array | None = None
 
     def __add__(self, other: Sums) -> Sums:
-        information = None
-        if self.information is not None and other.information is not None:
-            information = self.information + other.information
-        return Sums(self.value + other.value, self.score + other.score, information)
+        return Sums(
+            self.value + other.value,
+            self.score + other.score,
+            _both(self.information, other.information),
+            _both(self.spread_score, other.spread_score),
+        )
+
+
+def _both(one: Any, other: Any) -> Any:
+    """Return the sum, None where either is not known."""
+    return None if one is None or other is None else one + other
 
 
 class Structure(Protocol):
@@ -253,6 +267,10 @@ class Structure(Protocol):
         """Return the (p, n) derivative of svec Σ."""
         ...
 
+    def bending(self, natural: Array, spread_score: Array) -> Array:
+        """Return the (n, n) curvature of −ℓ that comes from how Σ bends, the part that is positive semi-definite."""
+        ...
+
 
 class Isotropic:
     """Ideal points N(u₀, s²I)."""
@@ -272,6 +290,18 @@ class Isotropic:
         out[:, at.metric] = 8.0 * np.exp(2.0 * natural[-1]) * symmetric_kronecker(law.metric, np.eye(d))
         out[:, at.spread] = 2.0 * svec(law.covariance)[:, None]
         return out
+
+    def bending(self, natural: Array, spread_score: Array) -> Array:
+        """Return ``2 tr(G₊ dA dA)`` with ``Σ = A²``, ``A = 2sM`` and G₊ the positive part of ``G = −∂ℓ/∂Σ``.
+
+        Information about Σ sees how its first derivatives act. An entry of M between a feature that the answers feel
+        and one that they do not has none, yet ``Σ = A²`` grows with its square.
+        """
+        d = len(spread_score)
+        at, spread = self.layout(d), 2.0 * float(np.exp(natural[-1]))
+        J = np.zeros((at.p, at.size))  # of svec A
+        J[:, at.metric], J[:, at.spread] = spread * np.eye(at.p), spread * natural[at.metric][:, None]
+        return 2.0 * J.T @ symmetric_kronecker(project_psd(-spread_score), np.eye(d)) @ J
 
     def scores(self, block: PopulationBlock, integral: Integral, law: Law, natural: Array) -> Array:
         B, bend = block.span, integral.bend
@@ -305,6 +335,9 @@ class Free:
         out = np.zeros((at.p, at.size))
         out[:, at.spread] = np.eye(at.p)
         return out
+
+    def bending(self, natural: Array, spread_score: Array) -> Array:
+        return np.zeros((natural.size, natural.size))  # Σ is a parameter itself
 
     def scores(self, block: PopulationBlock, integral: Integral, law: Law, natural: Array) -> Array:
         B = block.span
@@ -364,7 +397,14 @@ def sums_of(
     law = structure.law(natural, block.span.shape[2])
     integral = integrate(block, law, loss, largest_grid)
     scores = structure.scores(block, integral, law, natural)
-    about = None
+    about = of_spread = None
     if information:
         about = as_numpy(scores.T @ scores) if expected is None else expected(block, structure, integral, law, natural)
-    return Sums(float(integral.value.sum()), as_numpy(scores.sum(axis=0)), about)
+        of_spread = as_numpy(_spread_score(block, integral))
+    return Sums(float(integral.value.sum()), as_numpy(scores.sum(axis=0)), about, of_spread)
+
+
+def _spread_score(block: PopulationBlock, integral: Integral) -> Array:
+    """Return ``∂ℓ/∂Σ = Σ_k B_kᵀ bend_k B_k`` (d, d), as one product of all rows."""
+    d = block.span.shape[2]
+    return block.span.reshape(-1, d).T @ product(integral.bend, block.span).reshape(-1, d)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from crowdmetric.users.compiled import compiled
 from crowdmetric.users.line_kernels import LARGEST_EXPONENT
 
-__all__ = ["beside", "logistic_on_grid", "offsets", "outer_sums"]
+__all__ = ["add_item_terms", "beside", "logistic_means", "logistic_on_grid", "offsets", "outer_sums", "roots"]
 
 Array = NDArray[Any]
 
@@ -168,3 +168,70 @@ def beside(E: Array, slope: Array, total: Array, out: Array) -> None:
                 if pull != 0.0:
                     for k in range(total.shape[2]):
                         out[p, j, k] += pull * total[p, i, k]
+
+
+@compiled
+def roots(S: Array, C: Array) -> None:
+    """Write lower triangular C with ``C Cᵀ = S`` (P, q, q); a pivot below rounding gives a column of zeros."""
+    P, q, _ = S.shape
+    for p in range(P):
+        for j in range(q):
+            pivot = S[p, j, j]
+            for k in range(j):
+                pivot -= C[p, j, k] * C[p, j, k]
+            scale = 1.0 / sqrt(pivot) if pivot > 1e-14 * abs(S[p, j, j]) + 1e-300 else 0.0
+            for i in range(j):
+                C[p, i, j] = 0.0
+            for i in range(j, q):
+                value = S[p, i, j]
+                for k in range(j):
+                    value -= C[p, i, k] * C[p, j, k]
+                C[p, i, j] = scale * value
+
+
+@compiled
+def add_item_terms(
+    shown: Array, J: Array, precision: Array, across: Array, own: Array, mixed: Array, less: Array
+) -> None:
+    """Add what each answer says of the utilities of its two items, whose derivatives D are −1 (left) and +1 (right).
+
+    ``own += Dᵀ diag(τ) D`` (N, N), ``mixed += Dᵀ diag(τ) J`` (N, n) and ``less += across D`` (P, q, N).
+    """
+    P, m, n = J.shape
+    q = across.shape[1]
+    for p in range(P):
+        for i in range(m):
+            left, right, tau = shown[p, i, 0], shown[p, i, 1], precision[p, i]
+            own[left, left] += tau
+            own[right, right] += tau
+            own[left, right] -= tau
+            own[right, left] -= tau
+            for k in range(n):
+                mixed[left, k] -= tau * J[p, i, k]
+                mixed[right, k] += tau * J[p, i, k]
+            for j in range(q):
+                less[p, j, left] -= across[p, j, i]
+                less[p, j, right] += across[p, j, i]
+
+
+@compiled
+def logistic_means(psi: Array, spread: Array, beta: float, reach: float, fineness: float, most: int) -> Array:
+    """Return ``E[σ(βψ)]`` (T,) over Gaussian ψ, on an equally spaced grid as fine as each spread asks for."""
+    out = np.empty(psi.size)
+    for t in range(psi.size):
+        width = beta * spread[t]
+        half = max(24, min(int(reach * width / fineness), most))
+        step = reach / half
+        total = weights = 0.0
+        for k in range(-half, half + 1):
+            node = k * step
+            weight = exp(-0.5 * node * node)
+            z = beta * psi[t] + width * node
+            if z >= 0.0:
+                total += weight / (1.0 + exp(-z))
+            else:
+                e = exp(z)
+                total += weight * e / (1.0 + e)
+            weights += weight
+        out[t] = total / weights
+    return out

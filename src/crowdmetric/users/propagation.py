@@ -98,7 +98,7 @@ def _level(H: Array, loss: Loss) -> Array:
     and the same in every array library. One more than there are lines stands for an integral over the noise.
     """
     xp = array_namespace(H)
-    steepness = getattr(loss, "beta", 1.0) * xp.sqrt(xp.sum(H * H, axis=2))
+    steepness = loss.beta * xp.sqrt(xp.sum(H * H, axis=2))
     needed = xp.clip(2.0 * REACH / CAVITY_FINENESS * steepness + 1.0, float(FEWEST_NODES), None)
     return xp.searchsorted(as_array(np.array(CAVITY_SIZES, dtype=np.float64), H), needed)
 
@@ -204,7 +204,7 @@ def _tilted(
         own = (mean[chosen], spread[chosen], y[chosen], weight[chosen])
         found = _over_noise(*own, loss) if grid is None else _on_line(*own, loss, grid)
         if grid is None:
-            beta, (m, s, sign, omega) = getattr(loss, "beta", 1.0), own
+            beta, (m, s, sign, omega) = loss.beta, own
             least = -UNLIKELY * xp.clip(omega, None, 1.0) * (beta * s) ** 2
             peaked = (beta * s < WIDE) | (beta * sign * m < least)
         else:
@@ -259,7 +259,7 @@ def _over_noise(mean: Array, spread: Array, y: Array, weight: Array, loss: Loss)
     ``βx = u − exp(−STRETCH u)``, since g falls but exponentially on the left, at the rate ωβ.
     """
     xp = array_namespace(mean)
-    beta = getattr(loss, "beta", 1.0)
+    beta = loss.beta
     positive = weight[weight > 0.0]
     if positive.shape[0] == 0:
         return xp.zeros_like(mean), xp.zeros_like(mean), xp.zeros_like(mean)
@@ -329,7 +329,7 @@ def _over_peak(mean: Array, spread: Array, y: Array, weight: Array, loss: Loss) 
     middle = xp.sum(share * (t - peak[:, None]), axis=1)
     left_over = xp.sum(share * (t - peak[:, None] - middle[:, None]) ** 2, axis=1)
     safe = xp.where(spread > 0.0, spread, xp.ones_like(spread))
-    steep = getattr(loss, "beta", 1.0) * spread > 1.0  # there the variance itself has no difference of large numbers
+    steep = loss.beta * spread > 1.0  # there the variance itself has no difference of large numbers
     return xp.clip(value, None, 0.0), first, xp.where(steep, (left_over - 1.0) / safe**2, second)
 
 

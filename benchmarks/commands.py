@@ -1,0 +1,114 @@
+"""Whole commands, from tables on disk to a saved model and its report: CPU seconds of each on one core.
+
+The tables have the sizes of tables that people bring. Their answers are not exactly the model's: items have effects of
+their own and everybody has tastes for single items beside their ideal point. Numba's cache is warm: the first command
+is run twice, and its second run counts.
+
+``python -m benchmarks.commands small noiseless`` measures these tables only.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from crowdmetric.simulate import responses
+from crowdmetric.tables import write_columns
+
+
+@dataclass(frozen=True)
+class Table:
+    """The size of a table: what it is called, people, answers per person, items, features, and its options."""
+
+    name: str
+    people: int
+    answers: int
+    items: int
+    features: int
+    beta: float = 1.0
+    tastes: float = 0.5
+    effects: float = 0.4
+    options: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """The size in words."""
+        return f"{self.people:,} x {self.answers}, {self.items:,} items, {self.features} features"
+
+
+TABLES = (
+    Table("small", 300, 6, 200, 6),
+    Table("cars", 60, 37, 20, 6),
+    Table("noiseless", 60, 6, 30, 3, beta=np.inf, tastes=0.0, effects=0.0),
+    Table("paintings", 299, 40, 50, 9),
+    Table("colors", 48, 600, 37, 3),
+    Table("embeddings", 1000, 20, 5000, 384, options=("--pca", "20")),
+)
+README = ("--dimension", "6", "--subspaces", "40", "--rank", "2", "--users", "60", "--comparisons", "8")
+
+
+def write_table(table: Table, folder: Path, seed: int = 0) -> None:
+    """Draw answers ``ψ = d(x, u)² − d(x', u)²`` of people at u, with tastes and effects, and write both tables.
+
+    Items lie on a flat of at most 20 dimensions, as embeddings nearly do.
+    """
+    rng = np.random.default_rng(seed)
+    d, inner, (N, K) = table.features, min(table.features, 20), (table.items, table.people)
+    Z = rng.standard_normal((N, inner)) / np.sqrt(inner)
+    G = rng.standard_normal((inner, inner))
+    M = 4.0 * inner * G @ G.T / np.linalg.norm(G @ G.T)
+    U = rng.standard_normal((K, inner)) / np.sqrt(inner)
+    user, left = np.repeat(np.arange(K), table.answers), rng.integers(N, size=K * table.answers)
+    right = (left + rng.integers(1, N, size=left.size)) % N
+    x, y = Z[left], Z[right]
+    worth = table.effects * rng.standard_normal(N)[None, :] + table.tastes * rng.standard_normal((K, N))
+    psi = np.sum((x - y) @ M * (x + y - 2.0 * U[user]), axis=1) - worth[user, left] + worth[user, right]
+    answer = responses(psi, table.beta, rng)
+    X = Z if d == inner else Z @ rng.standard_normal((inner, d)) + 0.01 * rng.standard_normal((N, d))
+    folder.mkdir(parents=True)
+    write_columns({"item_id": np.arange(N), **{f"f{j}": X[:, j] for j in range(d)}}, folder / "items.csv")
+    answered = np.where(answer < 0, "left", "right")
+    columns = {"user": user, "left": left, "right": right, "choice": answered}
+    write_columns(columns, folder / "comparisons.csv")
+
+
+def seconds(*arguments: str) -> float:
+    """Return the CPU seconds of a command, with its start and its imports."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", "crowdmetric", *arguments, "--quiet"], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main(names: tuple[str, ...] = ()) -> None:
+    """Print a line for every command."""
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary)
+        simulated = Table("readme", 2400, 8, 38_400, 6)
+        tables = [table for table in (*TABLES, simulated) if not names or table.name in names]
+        warm = False
+        for table in tables:
+            folder = root / table.name
+            if table is simulated:
+                seconds("simulate", *README, "--out", str(folder))
+            else:
+                write_table(table, folder)
+            files, model = [str(folder / name) for name in ("items.csv", "comparisons.csv")], str(folder / "m")
+            command = ("fit", *files, "--out", model, *table.options)
+            if not warm:
+                seconds(*command)
+                warm = True
+            print(f"fit     {table.name:<12}{table.words:<42}{seconds(*command, '--overwrite'):6.1f} s", flush=True)
+            if table is simulated:
+                where = ("locate", model, files[1], "--next", "--out", str(root / "places.csv"))
+                print(f"locate  {table.name:<12}{table.words:<42}{seconds(*where):6.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main(tuple(sys.argv[1:]))

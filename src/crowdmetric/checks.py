@@ -1,0 +1,72 @@
+"""Checks of what users give, in one place: whole numbers, positive numbers, names, arrays; each with its message."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.errors import DataError
+
+__all__ = ["SMALLEST", "as_array", "check_size", "one_of", "positive_number", "whole_number"]
+
+# Outside this range, squares and products overflow or underflow in double precision, and results would be wrong without
+# notice.
+SMALLEST, LARGEST = 1e-60, 1e60
+
+
+def whole_number(value: Any, name: str, least: int = 1) -> int:
+    """Return a whole number of at least `least`, Python's or NumPy's; True, 1.0 and '1' are refused."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise DataError(f"{name}={value!r} is not a whole number of at least {least}")
+    return int(value)
+
+
+def positive_number(value: Any, name: str) -> float:
+    """Return a positive number, Python's or NumPy's, of a size that gives accurate results."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
+        raise DataError(f"{name}={value!r} is not a positive finite number")
+    if not SMALLEST <= float(value) <= LARGEST:
+        raise DataError(
+            f"{name}={value!r} is not between {SMALLEST:g} and {LARGEST:g}, the range of accurate results; rescale"
+        )
+    return float(value)
+
+
+def one_of(value: Any, name: str, known: Collection[str]) -> str:
+    """Return one of the known names; an array or a list is refused."""
+    if not isinstance(value, str) or value not in known:
+        raise DataError(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, known))}")
+    return value
+
+
+def as_array(values: Any, name: str) -> NDArray[Any]:
+    """Return an array-like as an array of real numbers, text or objects.
+
+    Rows of different lengths, complex numbers, dates and masked values are refused: NumPy would make them into
+    something else.
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise DataError(
+            f"{name} has {int(np.sum(np.ma.getmaskarray(values)))} masked values; fill them in or drop those rows"
+        )
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError) as error:  # rows of different lengths
+        raise DataError(f"{name} cannot be read as an array ({error}); give rows of one length") from None
+    if array.dtype.kind in "cmMV":
+        raise DataError(f"{name} has dtype {array.dtype}; real numbers were expected")
+    return array
+
+
+def check_size(array: NDArray[np.float64], name: str) -> None:
+    """Refuse numbers that are finite but too large, or all too small, to calculate with."""
+    largest = float(np.abs(array).max(initial=0.0))
+    if largest > LARGEST or 0.0 < largest < SMALLEST:
+        raise DataError(
+            f"{name} goes up to {largest:.3g}, but only sizes from {SMALLEST:g} to {LARGEST:g} are accurate; "
+            "change the unit"
+        )

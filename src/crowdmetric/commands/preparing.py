@@ -1,0 +1,78 @@
+"""What is done to items before anything is learned from them: the same options for fit, evaluate and diagnose."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.commands.base import UsageError, note
+from crowdmetric.preprocess import DIFFERENT_UNITS, ItemMap, scale_ratio
+from crowdmetric.tables import Items
+
+__all__ = ["add_preparation", "check_preparation", "prepared"]
+
+
+def add_preparation(parser: ArgumentParser) -> None:
+    """Add the options of preprocessing."""
+    add = parser.add_argument
+    add(
+        "--standardise",
+        action=BooleanOptionalAction,
+        help="divide every feature by its standard deviation first (default: if these differ by more than "
+        f"{DIFFERENT_UNITS} times, and none of --pca, --whiten, --labels and --discover is given)",
+    )
+    add("--pca", metavar="K", help="keep K principal directions first, or a share of the variance such as 0.95")
+    add("--whiten", action="store_true", help="give the principal directions variance 1 first")
+
+
+def check_preparation(options: Namespace) -> None:
+    """Raise UsageError for options that make no sense, before tables are read."""
+    _components(options.pca)
+
+
+def prepared(options: Namespace, items: Items) -> tuple[NDArray[np.float64], list[str], ItemMap | None]:
+    """Return the features that are learned from, their names, and what turned items into them (None: nothing did)."""
+    preprocessing = _preprocessing(options, items)
+    if preprocessing is None:
+        return items.features, items.feature_names, None
+    features = preprocessing.fit_transform(items.features)
+    note(options, f"items: {preprocessing.summary()}")
+    reduced = preprocessing.components is not None or preprocessing.whiten
+    names = [f"direction {j + 1}" for j in range(features.shape[1])] if reduced else items.feature_names
+    return features, names, preprocessing
+
+
+def _preprocessing(options: Namespace, items: Items) -> ItemMap | None:
+    """Return what is to be done to items; None for nothing."""
+    standardise = options.standardise
+    if standardise is None:
+        standardise = _in_different_units(options, items)
+    if not (standardise or options.whiten or options.pca is not None):
+        return None
+    return ItemMap(standardise=standardise, components=_components(options.pca), whiten=options.whiten)
+
+
+def _in_different_units(options: Namespace, items: Items) -> bool:
+    """Return whether features differ so much in scale that they are standardized, and say so."""
+    ratio, largest, smallest = scale_ratio(items.features)
+    if ratio <= DIFFERENT_UNITS or len(items.features) < 2:
+        return False
+    names = items.feature_names
+    seen = f"{names[largest]} varies {ratio:,.3g} times as much as {names[smallest]}"
+    subspaces = getattr(options, "labels", None) is not None or getattr(options, "discover", False)
+    if options.pca is not None or options.whiten or subspaces:
+        note(options, f"{seen}, as if in another unit; --standardise would give all features the same scale")
+        return False
+    note(options, f"{seen}, as if in another unit: all features are standardized (--no-standardise leaves them)")
+    return True
+
+
+def _components(text: str | None) -> int | float | None:
+    if text is None:
+        return None
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        raise UsageError(f"--pca {text} is neither a number of directions nor a share of the variance") from None

@@ -1,0 +1,161 @@
+"""Where items come from: a catalogue, or wherever they can be made.
+
+A source draws bundles of m pairs at random and varies given ones a little, which is all that the search for better
+questions needs. Bundles of a catalogue are rows of items (C, m, 2), those of new items are vectors (C, m, 2, d).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.design.guess import Guess
+from crowdmetric.errors import DataError
+from crowdmetric.tables import Column
+
+__all__ = ["Catalogue", "ItemSource", "NewItems"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Bundles = NDArray[Any]
+
+# Number of random items of which the nearest one serves as a neighbor.
+NEIGHBOURS = 64
+# Sizes of new pairs and shifts of their midpoints to try, relative to the spread of people.
+SIZES = 2.0 ** np.arange(-2.0, 2.5, 0.5)
+
+
+class ItemSource(Protocol):
+    """Where items come from."""
+
+    name: str
+
+    def draw(self, count: int, m: int, rng: np.random.Generator) -> Bundles:
+        """Return bundles of pairs as chance has them."""
+
+    def try_out(self, count: int, m: int, rng: np.random.Generator) -> Bundles:
+        """Return bundles to start a search from."""
+
+    def vary(self, bundles: Bundles, rng: np.random.Generator) -> Bundles:
+        """Return bundles that differ from those given in one item or one pair."""
+
+    def vectors(self, bundles: Bundles) -> Array:
+        """Return bundles as vectors (C, m, 2, d)."""
+
+    def table(self, bundles: Bundles) -> tuple[Indices, Array, Column | None]:
+        """Return bundles as rows (C, m, 2) of items (N, d), the items, and what they are called (None: new)."""
+
+
+class Catalogue:
+    """Items that exist."""
+
+    name = "on a catalogue"
+
+    def __init__(self, items: Array, ids: Column) -> None:
+        if len(items) < 2:
+            raise DataError("there is only one item, but a question needs two; give more items")
+        self.items, self.ids = items, ids
+
+    def draw(self, count: int, m: int, rng: np.random.Generator) -> Bundles:
+        """Return pairs of different items, uniformly."""
+        left = rng.integers(len(self.items), size=(count, m))
+        return np.stack([left, self._other(left, rng)], axis=2)
+
+    def try_out(self, count: int, m: int, rng: np.random.Generator) -> Bundles:
+        """Return random pairs: what is good is found among them."""
+        return self.draw(count, m, rng)
+
+    def vary(self, bundles: Bundles, rng: np.random.Generator) -> Bundles:
+        """Return bundles in which one item is another: near it, or any, or the one that completes a parallelogram."""
+        new = bundles.copy()
+        C, m, _ = bundles.shape
+        row, pair, side = np.arange(C), rng.integers(m, size=C), rng.integers(2, size=C)
+        old, opposite = new[row, pair, side], new[row, pair, 1 - side]
+        target = self.items[old]
+        if m > 1:  # parallel to another pair of the same person, so that the person's position cancels
+            guide = (pair + rng.integers(1, m, size=C)) % m
+            guided = self.items[opposite] + self.items[new[row, guide, side]] - self.items[new[row, guide, 1 - side]]
+            target = np.where(rng.random((C, 1)) < 0.25, guided, target)
+        tried = rng.integers(len(self.items), size=(C, NEIGHBOURS))
+        apart = np.sum((self.items[tried] - target[:, None]) ** 2, axis=2)
+        apart[tried == old[:, None]] = np.inf
+        chosen = np.where(rng.random(C) < 0.3, tried[:, 0], tried[row, np.argmin(apart, axis=1)])
+        new[row, pair, side] = np.where(chosen == opposite, self._other(opposite, rng), chosen)
+        return new
+
+    def vectors(self, bundles: Bundles) -> Array:
+        """Return the items of bundles."""
+        return self.items[bundles]
+
+    def table(self, bundles: Bundles) -> tuple[Indices, Array, Column | None]:
+        """Return bundles as they are."""
+        return bundles.astype(np.intp), self.items, self.ids
+
+    def _other(self, item: Indices, rng: np.random.Generator) -> Indices:
+        """Return an item that is not the one given."""
+        other: Indices = (item + rng.integers(1, len(self.items), size=item.shape)) % len(self.items)
+        return other
+
+
+class NewItems:
+    """Items yet to be made, anywhere, or within some distance of where people are."""
+
+    name = "on new items"
+
+    def __init__(self, guess: Guess, reach: float | None) -> None:
+        self.centre, self.reach = guess.centre, reach
+        d = self.centre.size
+        values, vectors = np.linalg.eigh(np.cov(guess.crowd, rowvar=False).reshape(d, d))
+        floor = 1e-6 * max(float(values[-1]), guess.spread**2 / d)
+        self.root = vectors * np.sqrt(np.maximum(values, floor))
+
+    def draw(self, count: int, m: int, rng: np.random.Generator) -> Bundles:
+        """Return items scattered like people."""
+        return self._within(self._scatter((count, m, 2), rng))
+
+    def try_out(self, count: int, m: int, rng: np.random.Generator) -> Bundles:
+        """Return pairs of many sizes at many distances; in half of the bundles they are parallel."""
+        middle = rng.choice(SIZES, size=(count, m, 1)) * self._scatter((count, m), rng)
+        delta = rng.choice(SIZES, size=(count, m, 1)) * self._scatter((count, m), rng)
+        delta[::2] = delta[::2, :1]
+        return self._within(np.stack([middle + 0.5 * delta, middle - 0.5 * delta], axis=2))
+
+    def vary(self, bundles: Bundles, rng: np.random.Generator) -> Bundles:
+        """Return bundles in which a pair was moved, stretched or exchanged."""
+        C, m = bundles.shape[:2]
+        row, pair = np.arange(C), rng.integers(m, size=C)
+        x = bundles[row, pair] - self.centre
+        kind = rng.integers(4, size=(C, 1, 1))
+        step = rng.choice([0.05, 0.2, 0.6], size=(C, 1, 1))
+        moved = x + step * self._scatter((C, 2), rng)
+        shifted = x + step * self._scatter((C, 1), rng)
+        stretched = x * np.exp(step * rng.standard_normal((C, 1, 1)))
+        new = np.where(kind == 0, moved, np.where(kind == 1, shifted, np.where(kind == 2, stretched, x)))
+        fresh = self.try_out(C, 1, rng)[:, 0] - self.centre
+        new = np.where(kind == 3, fresh, new)
+        varied = bundles.copy()
+        varied[row, pair] = self.centre + new
+        return self._within(varied - self.centre)
+
+    def vectors(self, bundles: Bundles) -> Array:
+        """Return bundles as they are."""
+        return bundles
+
+    def table(self, bundles: Bundles) -> tuple[Indices, Array, Column | None]:
+        """Return every corner of every bundle as an item of its own."""
+        C, m, _, d = bundles.shape
+        return np.arange(C * m * 2).reshape(C, m, 2), bundles.reshape(-1, d), None
+
+    def _scatter(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Return vectors that scatter around 0 as people do around their center."""
+        scattered: Array = rng.standard_normal((*shape, self.centre.size)) @ self.root.T
+        return scattered
+
+    def _within(self, x: Array) -> Array:
+        """Return items (…, d), given from the center, drawn in to where they can be made."""
+        if self.reach is None:
+            return self.centre + x
+        length = np.linalg.norm(x, axis=-1, keepdims=True)
+        return self.centre + x * np.minimum(1.0, self.reach / np.maximum(length, np.finfo(float).tiny))

@@ -1,0 +1,70 @@
+"""What an engine is: a place where sums over people are taken.
+
+An engine says what it can do, and whoever uses it asks that rather than which class it is. Any object with the members
+of `Engine` is one; see docs/add-an-engine.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+
+__all__ = ["MEMBERS", "DeviceEngine", "Engine", "device_of"]
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """A place for sums over chunks of people.
+
+    Attributes
+    ----------
+    has_own_arrays : bool
+        Whether people move to arrays of another library (by a chunk's ``on(put)``); then it is a `DeviceEngine`.
+    is_double : bool
+        Whether sums are of float64: fits by scoring, ridges and standard errors need that.
+    is_remote : bool
+        Whether chunks travel to other processes: a pass over few people is not worth it.
+    blocks : int
+        How many times as large blocks of people should be as on a processor.
+    """
+
+    @property
+    def has_own_arrays(self) -> bool: ...
+
+    @property
+    def is_double(self) -> bool: ...
+
+    @property
+    def is_remote(self) -> bool: ...
+
+    @property
+    def blocks(self) -> int: ...
+
+    def sum(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> Result:
+        """Return the sum of the results over jobs, added in one order (`crowdmetric.engines.folding`)."""
+        ...
+
+
+class DeviceEngine(Engine, Protocol):
+    """An engine with arrays of another library, on a GPU for example."""
+
+    device: Any
+
+    def asarray(self, array: Any) -> Any:
+        """Return an array on the device: numbers in the engine's precision, row numbers as they are."""
+        ...
+
+    def answers_at_once(self, numbers: int) -> int:
+        """Return how many answers to take together if each temporarily needs this many numbers."""
+        ...
+
+
+MEMBERS = ("has_own_arrays", "is_double", "is_remote", "blocks", "sum")
+
+
+def device_of(engine: Engine | None) -> DeviceEngine | None:
+    """Return the engine where it has arrays of its own."""
+    return cast(DeviceEngine, engine) if engine is not None and engine.has_own_arrays else None

@@ -1,0 +1,328 @@
+"""One metric from tastes that bend: nobody needs an ideal point, and items are close if the same people like them."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from crowdmetric.errors import ConvergenceWarning, DataError
+from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.inputs import Rows, check_items, check_options, read_rows
+from crowdmetric.losses import Loss
+from crowdmetric.smooth.covariances import SCALES, Covariances
+from crowdmetric.smooth.fit import SmoothFit, curvature, fit_evidence, log_evidence, revived
+from crowdmetric.smooth.kernel import SHAPES
+from crowdmetric.smooth.people import Answers, PeopleBlock, arrange, merged
+from crowdmetric.smooth.prediction import Field, field_of, probability_of
+from crowdmetric.smooth.structures import STRUCTURES
+from crowdmetric.solvers.solution import Solution
+
+__all__ = ["MOST_SHOWN", "TasteMetric"]
+
+Array = NDArray[Any]
+Indices = NDArray[np.intp]
+
+# Items that may be compared: the work grows with their cube.
+MOST_SHOWN = 2_000
+# Features up to which 'auto' tries a full metric: it has d(d+1)/2 parameters, and a fit takes that much longer.
+MOST_FEATURES_IF_FULL = 8
+# Pairs of vectors that are predicted at once.
+PAIRS_AT_ONCE = 500
+
+
+class TasteMetric(CrowdMetric):
+    """Learn M from utilities that are smooth over the items, people integrated out.
+
+    Person k finds item x as good as ``u_k(x) = b_x + μ(x) + g_k(x)`` and prefers x' to x with the probability
+    ``σ(u_k(x') − u_k(x))``. The effects b of items, the crowd's taste μ and everybody's own taste g_k are Gaussian;
+    the covariance of ``g_k(x)`` and ``g_k(x')`` falls with the distance ``‖x − x'‖_M``, beside a linear part and an
+    effect for each person and item (`crowdmetric.smooth.covariances`). Two items are close if the same people like
+    them. M and all scales are those under which the answers are most likely.
+
+    Parameters
+    ----------
+    items : (N, d) array
+        Shared, not copied, by `clone`. May be None if pairs are given as vectors. At most 2,000 may be compared.
+    structure : {"auto", "isotropic", "diagonal", "full"}
+        What M may be, for standardized features. "auto": by the evidence, "full" for at most 8 features.
+    shape : {"matern52", "matern32", "squared-exponential"}
+        How covariances fall with distance, that is, how smooth tastes are.
+    tol : float
+        Nats of evidence: the fit ends when several steps in a row gain less than this each.
+    max_iter : int
+
+    Attributes
+    ----------
+    metric_, components_, users_, objective_, solution_
+        See `CrowdMetric`. A distance of one is one length of the kernel.
+    standard_errors_ : (d, d) array
+        Of the entries of M, from the curvature of the evidence; zero where the structure leaves no freedom. The law of
+        an entry is skewed: intervals of its logarithm, with the error ``standard_errors_ / metric_``, hold better.
+    structure_ : str
+    evidence_ : dict
+        Log evidence of every structure that was tried.
+    log_likelihood_ : float
+        Of all answers, people and the crowd integrated out; never positive.
+    scales_ : dict
+        Standard deviations of the parts of a utility, in units of the answers' noise, and the crowd's sharpness.
+    utilities_, utility_errors_ : (N,) array
+        How good the crowd finds each item, ``b + μ``, and how sure that is; only differences matter.
+    shown_, shown_items_ : (n,), (n, d) array
+        Rows and features of the items that were compared.
+    theta_, answers_, factors_ : (p,), (T, 5), (T, 2) array
+        Logarithms of the scales and the metric's parameters; distinct answers and their Gaussian factors. A saved model
+        predicts from these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric import TasteMetric
+    >>> rng = np.random.default_rng(0)
+    >>> items = rng.standard_normal((15, 2))
+    >>> users, pairs = np.repeat(np.arange(80), 15), rng.integers(0, 15, (1200, 2))
+    >>> taste = 3.0 * np.sin(2.0 * items[:, 0] + rng.uniform(0.0, 6.3, (80, 1)))  # feature 1 does not matter
+    >>> gap = taste[users, pairs[:, 1]] - taste[users, pairs[:, 0]]
+    >>> y = np.where(rng.random(1200) < 1.0 / (1.0 + np.exp(-gap)), 1, -1)
+    >>> model = TasteMetric(items).fit(pairs, y, users=users)
+    >>> bool(model.metric_[0, 0] > 4.0 * model.metric_[1, 1])
+    True
+    """
+
+    # answers are logistic, and their sharpness is one of the scales that are learned
+    loss: ClassVar[str | Loss] = "logistic"  # type: ignore[misc]
+    beta: ClassVar[float] = 1.0  # type: ignore[misc]
+
+    def __init__(
+        self,
+        items: ArrayLike | None = None,
+        *,
+        structure: str = "auto",
+        shape: str = "matern52",
+        tol: float = 0.05,
+        max_iter: int = 60,
+    ) -> None:
+        self.items = items
+        self.structure = structure
+        self.shape = shape
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
+        """Learn the metric.
+
+        Parameters
+        ----------
+        pairs : (T, 2) int array, (T, 2, d) array, Comparisons or ComparisonScan
+            Row numbers into items, or the vectors themselves, left and right. A scan is read into memory.
+        y : (T,) array
+            −1 left preferred, +1 right preferred.
+        users : (T,) array
+            Who answered; None: one person.
+        sample_weight : (T,) array
+            How often an answer was given.
+        """
+        self._check_parameters()
+        clock = time.perf_counter()
+        rows = _distinct(read_rows(pairs, y, users, sample_weight, self.items, self._loss()), pairs)
+        answers = self._prepare(rows)
+        fit, H = self._choose(self._inside(self.shown_items_), arrange(answers, len(self.shown_)))
+        self._describe(fit, H)
+        self.theta_, self.factors_ = fit.theta, fit.propagation.factors(len(answers.person))
+        loss = -fit.log_likelihood / float(rows.weight.sum())
+        self._finish(self._outside(fit.family.metric(fit.theta)), rows.users, None, self._solution(fit, loss, clock))
+        self._tastes = self._of_fit(fit, rows.items)
+        field, number = self._tastes.field, self._tastes.number
+        self.utilities_ = field.mean[number]
+        self.utility_errors_ = np.sqrt(np.maximum(np.diag(field.crowd)[number], 0.0))
+        return self
+
+    def _prepare(self, rows: Rows) -> Answers:
+        """Set which items were shown, their units and the answers about them; return these."""
+        shown = np.unique(rows.pairs)
+        if shown.size > MOST_SHOWN:
+            raise DataError(
+                f"{shown.size:,} items were compared, and TasteMetric is for at most {MOST_SHOWN:,}; use "
+                "PopulationMetric, or answers about fewer items"
+            )
+        self.shown_, self.shown_items_ = shown, rows.items[shown]
+        answers = merged(rows.person, np.searchsorted(shown, rows.pairs), rows.response, rows.weight)
+        columns = (answers.person, answers.low, answers.high, answers.sign, answers.weight)
+        self.answers_ = np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
+        return answers
+
+    def _of_fit(self, fit: SmoothFit, items: Array) -> _Tastes:
+        """Return the utilities of a catalog (N, d), of which those shown come first in the field."""
+        unseen = np.setdiff1d(np.arange(len(items)), self.shown_)
+        number = np.empty(len(items), dtype=np.intp)
+        number[np.concatenate([self.shown_, unseen])] = np.arange(len(items))
+        return _Tastes(fit, field_of(fit, self._inside(items[unseen])), number)
+
+    def _learned(self) -> _Tastes:
+        """Return what predictions need; of a model that was saved and loaded, made again from what was kept."""
+        check_is_fitted(self)
+        if not hasattr(self, "_tastes"):
+            if not hasattr(self, "answers_"):
+                raise DataError(
+                    "people who were placed are not kept in a saved model; save the model of the fit, and place them "
+                    "again after loading it"
+                )
+            person, low, high = self.answers_[:, :3].T.astype(np.intp)
+            blocks = arrange(Answers(person, low, high, self.answers_[:, 3], self.answers_[:, 4]), len(self.shown_))
+            family = Covariances.of(str(self.structure_), self.shown_items_.shape[1], self.shape)
+            fit = revived(family, self.theta_, self._inside(self.shown_items_), blocks, self.factors_)
+            self._tastes = self._of_fit(fit, self.shown_items_ if self.items is None else check_items(self.items))
+        return self._tastes
+
+    def _choose(self, Z: Array, blocks: list[PeopleBlock]) -> tuple[SmoothFit, Array]:
+        """Return the fit of the structure of the highest evidence, and the curvature there."""
+        tried: dict[str, SmoothFit] = {}
+        before: SmoothFit | None = None
+        for name in _candidates(self.structure, Z.shape[1]):
+            family = Covariances.of(name, Z.shape[1], self.shape)
+            start = None if before is None else family.like(before.family, before.theta)
+            before = fit_evidence(family, Z, blocks, start=start, tolerance=self.tol, max_steps=self.max_iter)
+            tried[name] = before
+        self.evidence_ = {name: log_evidence(fit) for name, fit in tried.items()}
+        self.structure_ = max(self.evidence_, key=lambda name: self.evidence_[name])
+        return tried[self.structure_], curvature(tried[self.structure_])
+
+    def _describe(self, fit: SmoothFit, H: Array) -> None:
+        self.log_likelihood_ = fit.log_likelihood
+        size = float(np.exp(fit.theta[0]))
+        relative = np.exp(fit.theta[: len(SCALES)])
+        names = [name for name, _, _ in SCALES]
+        self.scales_ = dict(zip(names, (size * relative).tolist(), strict=True))
+        self.scales_ |= {"size": size, "crowd_sharpness": float(relative[-1])}
+        self.standard_errors_ = self._errors(fit, H)
+
+    def _errors(self, fit: SmoothFit, H: Array) -> Array:
+        """Return standard errors (d, d) of M by the delta method."""
+        step, d = 1e-5, fit.Z.shape[1]
+        change = np.array(
+            [
+                (fit.family.metric(fit.theta + e) - fit.family.metric(fit.theta - e)).reshape(-1) / (2.0 * step)
+                for e in step * np.eye(fit.theta.size)
+            ]
+        )
+        variance = np.einsum("pi,pi->i", change, np.linalg.solve(H, change))
+        return self._outside(np.sqrt(np.maximum(variance, 0.0)).reshape(d, d))
+
+    def _solution(self, fit: SmoothFit, loss: float, clock: float) -> Solution:
+        if fit.converged:
+            status = f"The last steps gained less than {self.tol:g} nats of evidence each."
+        else:
+            status = f"Stopped after {fit.steps} steps, before the evidence was highest; raise max_iter or tol."
+            warnings.warn(status, ConvergenceWarning, stacklevel=3)
+        return Solution(status, fit.converged, loss, float("nan"), fit.steps, time.perf_counter() - clock)
+
+    def _units(self) -> Array:
+        """Return the spread (d,) of every feature over the items shown; 1 where they are all alike."""
+        spread = self.shown_items_.std(axis=0)
+        return np.where(spread > 0.0, spread, 1.0)
+
+    def _inside(self, items: Array) -> Array:
+        """Return items in standardized features."""
+        return np.asarray((items - self.shown_items_.mean(axis=0)) / self._units())
+
+    def _outside(self, matrix: Array) -> Array:
+        """Return a matrix (d, d) of standardized features for features in their own units."""
+        return np.asarray(matrix / np.outer(self._units(), self._units()))
+
+    def _check_parameters(self) -> None:
+        if self.structure not in ("auto", *STRUCTURES):
+            names = ", ".join(map(repr, ("auto", *STRUCTURES)))
+            raise DataError(f"structure={self.structure!r} is not known; choose one of {names}")
+        if self.shape not in SHAPES:
+            raise DataError(f"shape={self.shape!r} is not known; choose one of {', '.join(map(repr, SHAPES))}")
+        check_options(self.tol, self.max_iter, 2, 0)
+
+    # ------------------------------------------------------------------------------------- predictions
+
+    def place(self, pairs: Any, y: Any = None, users: Any = None) -> Self:
+        """Return a model that knows new people by these answers, and nobody else; the crowd stays as it is.
+
+        Pairs are row numbers into the items of the fit, or Comparisons.
+        """
+        tastes = self._learned()
+        if not _by_row(pairs):
+            raise DataError("place needs pairs of row numbers into items; give (T, 2) numbers or Comparisons")
+        rows = read_rows(pairs, y, users, None, self.items, self._loss())
+        answers = merged(rows.person, tastes.number[rows.pairs], rows.response, rows.weight)
+        placed = copy(self)
+        placed.users_ = rows.users
+        placed.__dict__.pop("answers_", None)  # those of other people: a saved model must not take them for these
+        placed._tastes = _Tastes(tastes.fit, tastes.field.told_by(answers), tastes.number)
+        return placed
+
+    def decision_function(self, pairs: Any, users: Any = None) -> Array:
+        """Return the mean of ψ = u(right) − u(left) (T,): negative where the left item is preferred."""
+        return self._moments(pairs, users)[0]
+
+    def predict_proba(self, pairs: Any, users: Any = None) -> Array:
+        """Return ``Pr[y = −1], Pr[y = +1]`` (T, 2), averaged over all that the answers leave open."""
+        right = probability_of(*self._moments(pairs, users))
+        return np.column_stack([1.0 - right, right])
+
+    def _moments(self, pairs: Any, users: Any) -> tuple[Array, Array]:
+        """Return mean and variance (T,) of ψ."""
+        tastes = self._learned()
+        items, numbers, people = self._read(pairs, users)
+        who = np.full(len(numbers), -1, dtype=np.intp)
+        if people is not None:
+            known, found = self._find(people)
+            who[known] = found[known]
+        if _by_row(pairs):
+            asked = tastes.number[numbers]
+            return tastes.field.moments(asked[:, 0], asked[:, 1], who)
+        if not hasattr(self, "answers_"):
+            raise DataError("people who were placed are known by rows of items only; give (T, 2) row numbers")
+        mean, variance = np.empty(len(numbers)), np.empty(len(numbers))
+        for rows in np.array_split(np.arange(len(numbers)), -(-len(numbers) // PAIRS_AT_ONCE)):
+            mean[rows], variance[rows] = self._of_vectors(tastes.fit, items[numbers[rows]], who[rows])
+        return mean, variance
+
+    def _of_vectors(self, fit: SmoothFit, vectors: Array, who: Indices) -> tuple[Array, Array]:
+        """Return the moments for pairs (T, 2, d) of vectors: items of the fit, or new ones."""
+        n, known = len(fit.Z), {row.tobytes(): place for place, row in enumerate(self.shown_items_)}
+        flat = check_items(vectors.reshape(-1, vectors.shape[2]))
+        others, own = np.unique(flat, axis=0, return_inverse=True)
+        place = np.array([known.get(row.tobytes(), n + j) for j, row in enumerate(others)], dtype=np.intp)
+        asked = place[own.reshape(-1)].reshape(-1, 2)
+        return field_of(fit, self._inside(others)).moments(asked[:, 0], asked[:, 1], who)
+
+
+@dataclass(frozen=True)
+class _Tastes:
+    """What predictions need: the fit, utilities of the catalog, and where its items (N,) stand in them."""
+
+    fit: SmoothFit
+    field: Field
+    number: Indices
+
+
+def _by_row(pairs: Any) -> bool:
+    return hasattr(pairs, "pairs") or np.ndim(pairs) == 2
+
+
+def _candidates(structure: str, d: int) -> tuple[str, ...]:
+    """Return the structures to try, the simplest first; with one feature all are isotropic."""
+    if structure != "auto":
+        return (structure,)
+    if d == 1:
+        return ("isotropic",)
+    return ("isotropic", "diagonal", "full") if d <= MOST_FEATURES_IF_FULL else ("isotropic", "diagonal")
+
+
+def _distinct(rows: Rows, pairs: Any) -> Rows:
+    """Return rows whose items are distinct where they were given as vectors; those of a catalog stay as they are."""
+    if hasattr(pairs, "pairs") or np.ndim(pairs) != 3:
+        return rows
+    items, place = np.unique(rows.items, axis=0, return_inverse=True)
+    return Rows(items, place.reshape(-1)[rows.pairs], rows.response, rows.weight, rows.person, rows.users)

@@ -1,0 +1,54 @@
+"""Tastes that bend as an evaluated model (`crowdmetric.estimators.smooth`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.estimators.smooth import TasteMetric
+
+__all__ = ["FittedTastes", "TasteModel"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class TasteModel:
+    """Learn a metric inside a kernel, and smooth utilities.
+
+    Attributes
+    ----------
+    name : str
+    structure, shape : str
+        As for `TasteMetric`.
+    """
+
+    name: str = "smooth"
+    structure: str = "auto"
+    shape: str = "matern52"
+
+    def fit(self, items: Array, train: Comparisons) -> FittedTastes:
+        """Learn from answers about items (N, d)."""
+        estimator = TasteMetric(items, structure=self.structure, shape=self.shape).fit(train)
+        return FittedTastes(estimator, frozenset(np.unique(train.user).tolist()))
+
+
+@dataclass(frozen=True)
+class FittedTastes:
+    """A fitted estimator and the numbers of the people it has met."""
+
+    estimator: TasteMetric
+    met: frozenset[int]
+
+    def probability(self, questions: Comparisons, known: Comparisons) -> Array:
+        """Return Pr[right preferred] (T,); new people are known by their known answers alone."""
+        right: Array = self.estimator.predict_proba(questions)[:, 1].copy()
+        new = ~np.isin(known.user, list(self.met))
+        rows = np.isin(questions.user, np.unique(known.user[new]))
+        if rows.any():
+            right[rows] = self.estimator.place(known.take(new)).predict_proba(questions.take(rows))[:, 1]
+        return right

@@ -1,0 +1,139 @@
+"""The bounded program by gradients alone: people in a scan's chunks, placed afresh at every pass.
+
+With everybody at their own best place the program is one in the metric alone,
+
+    F(A) = Σ_k min over ‖w‖ ≤ ζ_v of Σ_i c_i ℓ(⟨Δ_i, A⟩ + ⟨δ_i, w⟩, y_i)        A ⪰ 0, ‖A‖ ≤ ζ_M
+
+convex and, for a smooth loss, with the gradient ``Σ c ℓ' Δ`` (people at their optimum do not move it to first order): a
+sum over people, of whom nothing is remembered between passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.engines.local import LocalEngine
+from crowdmetric.fits.scanned import answers_of
+from crowdmetric.losses import Loss
+from crowdmetric.solvers.barrier import solve_barrier
+from crowdmetric.solvers.bounds import get_bound
+from crowdmetric.solvers.placing import place_people
+from crowdmetric.solvers.spectral import EvaluatedPoint, ProjectedResult, minimise_over_set
+from crowdmetric.symmetric import smat, svec
+from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
+from crowdmetric.users.blocks import Answers, arrange, bilinear
+
+__all__ = ["SAMPLE", "PlacedSums", "StreamedFit", "fit_streamed_bounded", "placed_sums", "some_answers"]
+
+Array = NDArray[Any]
+
+# People on whom radii are chosen and the start is found.
+SAMPLE = 5_000
+# Gap of people's places, as a share of the gap asked for.
+PLACING = 0.1
+
+
+def some_answers(scan: ComparisonScan, items: Array) -> Answers:
+    """Return the answers of about 5,000 people, drawn by a hash of their number, or of everybody where they are fewer.
+
+    People are numbered anew.
+    """
+    step = max(1, scan.n_users // SAMPLE)
+    parts, people = [], 0
+    for chunk in scan.chunks:
+        drawn = is_drawn(chunk.first_person + np.arange(chunk.people), step)
+        answers, number = answers_of(chunk, items, drawn), np.cumsum(drawn) - 1
+        parts.append((answers, number[answers.person] + people))
+        people += int(drawn.sum())
+    columns = {
+        name: np.concatenate([getattr(answers, name) for answers, _ in parts])
+        for name in ("pairs", "response", "weight")
+    }
+    person = np.concatenate([numbers for _, numbers in parts])
+    return Answers(items=items, person=person, problem=np.zeros(people, dtype=np.intp), n_problems=1, **columns)
+
+
+@dataclass(frozen=True)
+class PlacedSums:
+    """Sums over people who stand at their best under a metric: loss, its gradient (p,), certified gap, and their w."""
+
+    loss: float
+    gradient: Array
+    gap: float
+    weight: float
+    points: Array
+    people: int
+
+    def __add__(self, other: PlacedSums) -> PlacedSums:
+        return PlacedSums(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(PlacedSums)))
+
+
+def placed_sums(chunk: SpoolChunk, items: Array, metric: Array, radius: float, loss: Loss, tol: float) -> PlacedSums:
+    """Return the sums over a chunk's people."""
+    people = arrange(answers_of(chunk, items))
+    placed = place_people(people, loss, metric[None], np.array([radius]), tolerance=tol)
+    w, total, weight = placed.pseudo_ideal_points, 0.0, 0.0
+    gradient = np.zeros(metric.shape)
+    for block in people:
+        psi = bilinear(block.delta, metric, block.total)
+        psi += np.einsum("pmd,pd->pm", block.delta, w[block.person])
+        value, slope, _ = loss.value_slope_curvature(psi, block.response)
+        total += float(np.sum(block.weight * value))
+        weight += float(block.weight.sum())
+        pulled = (block.weight * slope)[:, :, None] * block.delta
+        gradient += pulled.reshape(-1, len(metric)).T @ block.total.reshape(-1, len(metric))
+    gap = placed.gap * weight
+    return PlacedSums(total, svec(0.5 * (gradient + gradient.T)), gap, weight, w.sum(axis=0), len(w))
+
+
+@dataclass(frozen=True)
+class StreamedFit:
+    """What was found: the metric, the mean of people's w, and how the iteration ended (its value is the mean loss)."""
+
+    metric: Array
+    mean: Array
+    result: ProjectedResult
+    seconds: float
+
+
+def fit_streamed_bounded(
+    scan: ComparisonScan,
+    items: Array,
+    loss: Loss,
+    metric_bound: float,
+    ideal_bound: float,
+    *,
+    sample: Answers,
+    norm: str,
+    tolerance: float,
+    max_passes: int,
+    after_pass: Callable[[float], None] | None = None,
+) -> StreamedFit:
+    """Solve the bounded program over a scan, from the solution for a sample of its people."""
+    clock, bound = perf_counter(), get_bound(norm)
+    start = solve_barrier(
+        arrange(sample), loss, np.array([metric_bound]), np.array([ideal_bound]), norm=norm, tolerance=1e-4
+    )
+    engine, means = LocalEngine(), {}
+
+    def function(a: Array) -> EvaluatedPoint:
+        begin = perf_counter()
+        job = partial(placed_sums, items=items, metric=smat(a), radius=ideal_bound, loss=loss, tol=PLACING * tolerance)
+        sums = engine.sum(job, scan.chunks)
+        means[a.tobytes()] = sums.points / sums.people
+        if after_pass is not None:
+            after_pass(perf_counter() - begin)
+        return EvaluatedPoint(sums.loss / sums.weight, sums.gradient / sums.weight, sums.gap / sums.weight)
+
+    result = minimise_over_set(
+        function, svec(start.metrics[0]), partial(bound.nearest, radius=metric_bound),
+        partial(bound.support, radius=metric_bound), tolerance=tolerance, max_passes=max_passes,
+    )  # fmt: skip
+    return StreamedFit(smat(result.point), means[result.point.tobytes()], result, perf_counter() - clock)

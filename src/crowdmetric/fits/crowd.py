@@ -1,0 +1,247 @@
+"""Where the people of a population fit are: in memory, or in a scan's chunks on disk.
+
+A *chunk* is anything that can show its people as blocks. A pass over people is a sum over chunks, each of which is
+loaded, laid out, summed and let go of again; so that only the chunks at work, one a thread, are in memory. Chunks read
+from disk are kept in memory as long as a limit allows, since a fit comes back to them dozens of times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdmetric.fits.item_span import ItemSpan
+from crowdmetric.fits.scanned import answers_of
+from crowdmetric.fits.units import Units
+from crowdmetric.inputs import Rows, check_scan
+from crowdmetric.losses import Loss
+from crowdmetric.symmetric import degrees_of_freedom
+from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
+from crowdmetric.users.blocks import Answers, arrange
+from crowdmetric.users.population import Law, PopulationBlock, blocks_of
+
+__all__ = [
+    "BLOCK_SIZE",
+    "Chunk",
+    "ChunkCache",
+    "ChunkInMemory",
+    "Crowd",
+    "Sample",
+    "crowd_in_memory",
+    "crowd_on_disk",
+    "sample_of",
+]
+
+Array = NDArray[Any]
+
+# Numbers in the (people, answers, p) temporary of a block: large enough for threads, small enough for a cache.
+BLOCK_SIZE = 1 << 18
+# With the ninety people that BLOCK_SIZE alone would give a block of 76 features, a pass takes 2.7 times as long.
+FEWEST_PEOPLE = 256
+
+
+class Chunk(Protocol):
+    """Some people, wherever they are."""
+
+    def blocks(self) -> Sequence[PopulationBlock]:
+        """Return them; always the same, in the same order."""
+        ...
+
+    def on(self, put: Callable[[Array], Any]) -> Chunk:
+        """Return them with arrays of another library, as `put` makes them."""
+        ...
+
+
+@dataclass(frozen=True)
+class ChunkInMemory:
+    """People in memory."""
+
+    people: Sequence[PopulationBlock]
+
+    def blocks(self) -> Sequence[PopulationBlock]:
+        return self.people
+
+    def on(self, put: Callable[[Array], Any]) -> Chunk:
+        return ChunkInMemory([block.on(put) for block in self.people])
+
+
+@dataclass(frozen=True)
+class ChunkOnDevice:
+    """People who are moved to arrays of another library every time they are asked for."""
+
+    chunk: Chunk
+    put: Callable[[Array], Any]
+
+    def blocks(self) -> Sequence[PopulationBlock]:
+        return [block.on(self.put) for block in self.chunk.blocks()]
+
+    def on(self, put: Callable[[Array], Any]) -> Chunk:
+        return ChunkOnDevice(self.chunk, put)
+
+
+@dataclass
+class ChunkCache:
+    """What was made of chunks, kept in memory up to `limit` bytes."""
+
+    limit: int
+    made: dict[int, Any] = field(default_factory=dict)
+    size: int = 0
+    _lock: Any = field(default_factory=Lock)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChunkCache, (0,)  # another process has its own memory, and was not promised any of it
+
+    def get(self, number: int) -> Any:
+        """Return what was made of a chunk, None where it was not kept."""
+        return self.made.get(number)
+
+    def keep(self, number: int, made: Any, size: int) -> None:
+        """Keep what was made of a chunk, `size` bytes, if there is room."""
+        with self._lock:
+            if self.size + size <= self.limit and number not in self.made:
+                self.made[number] = made
+                self.size += size
+
+
+@dataclass(frozen=True)
+class ChunkOnDisk:
+    """A chunk of a scan; `items` are in the units of the fit."""
+
+    number: int
+    chunk: SpoolChunk
+    items: Array
+    kept: ChunkCache
+
+    def blocks(self) -> Sequence[PopulationBlock]:
+        known: Sequence[PopulationBlock] | None = self.kept.get(self.number)
+        if known is not None:
+            return known
+        answers = answers_of(self.chunk, self.items).merged()
+        first = self.chunk.first_person
+        blocks = [replace(b, person=b.person + first) for b in blocks_of(arrange(answers, block_size=BLOCK_SIZE))]
+        self.kept.keep(self.number, blocks, sum(bytes_of(block) for block in blocks))
+        return blocks
+
+    def on(self, put: Callable[[Array], Any]) -> Chunk:
+        return ChunkOnDevice(self, put)
+
+
+def bytes_of(block: PopulationBlock) -> int:
+    """Return the memory that a block takes; arrays that repeat one value in place count that once."""
+    arrays = (getattr(block, f.name) for f in fields(block))
+    return sum(a.nbytes if all(a.strides) else a.nbytes // max(a.shape[0], 1) for a in arrays)
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Everybody whose answers are fitted.
+
+    Attributes
+    ----------
+    chunks, units, span
+        Their answers, the units that those are in, and the dimensions in which items differ.
+    n_users, users
+        How many people there are, with answers that say something or without; who they are, None for a scan.
+    weight
+        Of all answers.
+    """
+
+    chunks: Sequence[Chunk]
+    units: Units
+    span: ItemSpan
+    n_users: int
+    users: NDArray[Any] | None
+    weight: float
+
+    @property
+    def d(self) -> int:
+        """In how many dimensions items differ: the dimension of the fit."""
+        return self.span.d
+
+    def answers(self, rows: Rows) -> Answers:
+        """Return answers about the same items in the coordinates of the fit."""
+        return replace(rows.jointly(), items=self.span.inside(self.units.inside(rows.items)))
+
+    def law_outside(self, law: Law, *, free: bool) -> Law:
+        """Return a law of the fit for all features, in the items' own units."""
+        return self.units.law_outside(self.span.law_outside(law, free=free))
+
+
+def crowd_in_memory(rows: Rows, blocks: int = 1, *, shown: bool = False, reduced: bool = True) -> Crowd:
+    """Return the crowd of validated rows, in blocks so many times as large as `BLOCK_SIZE`.
+
+    A block's outer products are a matrix as wide as there are parameters: with many features a block has at least
+    `FEWEST_PEOPLE`, because otherwise adding matrices up would cost more than making them. With `shown` people remember
+    the items that they were asked about. `reduced` crowds are in coordinates of the span of the items.
+    """
+    units = Units.of(rows.items, rows.pairs)
+    items, span = _in_span(units.inside(rows.items), np.unique(rows.pairs), reduced=reduced)
+    answers = replace(rows.jointly(), items=items).merged()
+    size = max(blocks * BLOCK_SIZE, FEWEST_PEOPLE * degrees_of_freedom(span.d))
+    people = arrange(answers, block_size=size)
+    chunks = [ChunkInMemory([block]) for block in blocks_of(people, answers.pairs if shown else None)]
+    return Crowd(chunks, units, span, rows.users.size, rows.users, float(rows.weight.sum()))
+
+
+def crowd_on_disk(
+    scan: ComparisonScan, items: ArrayLike | None, loss: Loss, kept: ChunkCache, *, reduced: bool = True
+) -> Crowd:
+    """Return the crowd of a scan, of which at most `kept` stays in memory."""
+    catalogue = check_scan(scan, items, loss)
+    used = np.flatnonzero(scan.used)
+    units = Units.of(catalogue, used)
+    inside, span = _in_span(units.inside(catalogue), used, reduced=reduced)
+    chunks = [ChunkOnDisk(number, chunk, inside, kept) for number, chunk in enumerate(scan.chunks)]
+    return Crowd(chunks, units, span, scan.n_users, None, scan.total_weight)
+
+
+def _in_span(items: Array, used: NDArray[np.intp], *, reduced: bool) -> tuple[Array, ItemSpan]:
+    """Return centered items in coordinates of the span of those that were compared, and the span."""
+    span = ItemSpan.of(items[used]) if reduced else ItemSpan.whole(items.shape[1])
+    return span.inside(items), span
+
+
+@dataclass(frozen=True)
+class Sample:
+    """How many people say something, by the dimension q that their answers span, and some of them."""
+
+    people: Counter[int]
+    blocks: list[PopulationBlock]
+
+    def __add__(self, other: Sample) -> Sample:
+        return Sample(self.people + other.people, self.blocks + other.blocks)
+
+    def merged(self) -> Sample:
+        """Return the same people in as few blocks as `BLOCK_SIZE` allows, in the order of their numbers."""
+        alike: dict[tuple[int, int], list[PopulationBlock]] = {}
+        for block in self.blocks:
+            alike.setdefault((block.total.shape[1], block.span.shape[1]), []).append(block)
+        blocks = []
+        for (m, _), several in sorted(alike.items()):
+            whole = PopulationBlock(
+                *(np.concatenate([getattr(b, f.name) for b in several]) for f in fields(PopulationBlock))
+            )
+            d = whole.span.shape[2]
+            size = max(1, BLOCK_SIZE // (m * degrees_of_freedom(d)))
+            for begin in range(0, whole.person.size, size):
+                part = slice(begin, begin + size)
+                blocks.append(PopulationBlock(*(getattr(whole, f.name)[part] for f in fields(whole))))
+        return Sample(self.people, blocks)
+
+
+def sample_of(chunk: Chunk, step: int) -> Sample:
+    """Return one in `step` of the people of a chunk, drawn by a hash of their number, and a count of them all."""
+    people: Counter[int] = Counter()
+    blocks = []
+    for block in chunk.blocks():
+        people[block.span.shape[1]] += block.person.size
+        drawn = is_drawn(block.person, step)
+        if drawn.any():
+            blocks.append(PopulationBlock(*(getattr(block, f.name)[drawn] for f in fields(block))))
+    return Sample(people, blocks)

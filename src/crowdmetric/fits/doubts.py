@@ -1,0 +1,110 @@
+"""What a population fit says of itself: how it ended, and a warning for everything that it cannot know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, NotIdentifiedWarning
+from crowdmetric.solvers.law_fit import NO_METRIC, PopulationFit
+from crowdmetric.solvers.priors import NOISE_FREE
+from crowdmetric.symmetric import degrees_of_freedom, svec
+
+__all__ = ["AGREEMENT", "BIASED", "LOOSE_SCALE", "NOT_CONVERGED", "Doubt", "doubts_about", "has_no_metric", "status_of"]
+
+Array = NDArray[Any]
+
+# Starts agree where their log-likelihoods differ by less, in nats.
+AGREEMENT = 0.05
+# A standard error of log scale beyond which the scale is not known.
+LOOSE_SCALE = 0.5
+# Where people differ this many times more than answers scatter, the prior holds them, and not the answers alone.
+NOISELESS = 1.5 * NOISE_FREE
+# Questions look chosen for people beyond this z-score.
+BIASED = 4.0
+# Share of the shape's parameters that the answers should determine, or it is said how many they do.
+WELL_DETERMINED = 0.95
+
+NOT_CONVERGED = "the fit has not converged; raise max_iter"
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Something to be careful about, in words that begin small and end without a full stop."""
+
+    kind: type[CrowdmetricWarning]
+    text: str
+
+    @property
+    def sentence(self) -> str:
+        """The words as a sentence."""
+        return f"{self.text[0].upper()}{self.text[1:]}."
+
+
+def has_no_metric(fit: PopulationFit) -> bool:
+    """Return whether the evidence has drawn the size of the metric to zero."""
+    d = fit.layout.d
+    return fit.ridges.size > 0 and float(svec(np.eye(d)) @ fit.natural[fit.layout.metric]) / d < NO_METRIC
+
+
+def doubts_about(
+    *, converged: bool, starts: Array, scale_error: float, spread: float, question_bias: float, no_metric: bool = False
+) -> list[Doubt]:
+    """Return what is not known: of the attributes of `PopulationMetric`, those that are too large.
+
+    `starts` are the values at which the starts ended; NaN is never too large. The scale of a metric that the answers do
+    not support (`no_metric`) is no question.
+    """
+    doubts = []
+    if not converged:
+        doubts.append(Doubt(ConvergenceWarning, NOT_CONVERGED))
+    apart = float(np.ptp(starts))
+    if apart >= AGREEMENT:
+        text = f"{starts.size} starts ended up to {apart:.2g} nats apart, and the best is kept; raise starts"
+        doubts.append(Doubt(ConvergenceWarning, text))
+    if not no_metric and (scale_error > LOOSE_SCALE or spread > NOISELESS):
+        text = (
+            "the scale of the metric is not known: the answers look free of noise, or say too little about it; "
+            "rely on shape_, not on metric_"
+        )
+        doubts.append(Doubt(NotIdentifiedWarning, text))
+    if abs(question_bias) > BIASED:
+        text = (
+            f"questions look chosen for the people who answered them (z = {question_bias:.1f}), which "
+            "biases the metric; ask at random, or use MatchedMetric"
+        )
+        doubts.append(Doubt(NotIdentifiedWarning, text))
+    return doubts
+
+
+def status_of(
+    fit: PopulationFit, d: int, doubts: list[Doubt], *, starts: Array, integration: str, approximation_error: float,
+    unfinished: str,
+) -> str:  # fmt: skip
+    """Return how a fit ended: whether it did, its integrals, what the answers determine, and every doubt.
+
+    `d` is how many features items have. `integration` is how people were integrated out, in words; `unfinished` what
+    to say where the fit did not converge.
+    """
+    ended = "Solved" if fit.result.converged else unfinished
+    agree = starts.size > 1 and float(np.ptp(starts)) < AGREEMENT
+    sentences = [f"{ended}; {starts.size} starts agree." if agree else f"{ended}."]
+    moves = f", which moves no entry of the metric by more than {approximation_error:.2g} standard errors"
+    sentences.append(f"{integration.capitalize()}{moves if approximation_error > 0 else ''}.")
+    most = degrees_of_freedom(d) - 1
+    if has_no_metric(fit):
+        sentences.append("The answers do not support a metric: it is drawn to zero, and people have linear utilities.")
+    elif fit.determined < WELL_DETERMINED * most and round(fit.determined) < most:
+        sentences.append(
+            f"The answers determine {fit.determined:.0f} of the {most} parameters of the metric's shape; "
+            "a ridge towards a multiple of the identity stands in for the rest."
+        )
+    if fit.layout.d < d:
+        sentences.append(
+            f"The items that were compared differ in {fit.layout.d} of {d} dimensions only; in the others no answer "
+            "says anything, and the metric there is the prior's, a multiple of the identity."
+        )
+    return " ".join([*sentences, *(doubt.sentence for doubt in doubts)])

@@ -1,0 +1,73 @@
+"""How people are integrated out: on a grid or by propagation, and whether propagation was good enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from crowdmetric.fits.problem import PopulationProblem
+from crowdmetric.fits.uncertainty import inverse_information
+from crowdmetric.solvers.law_fit import PopulationFit, with_ridges
+from crowdmetric.solvers.parametrization import Parametrization
+from crowdmetric.symmetric import degrees_of_freedom
+from crowdmetric.users.population import LARGEST_GRID
+
+__all__ = ["INTEGRATIONS", "Integrated", "check_integration", "largest_grid", "largest_grid_after"]
+
+INTEGRATIONS = ("auto", "grid", "propagation")
+# An approximate integral may move no entry of the metric by more standard errors than this.
+GOOD_ENOUGH = 0.1
+# A grid in more dimensions is too slow to be chosen for somebody who did not ask for it.
+LARGEST_GRID_UNASKED = 2
+
+
+@dataclass(frozen=True)
+class Integrated:
+    """A fit, the problem that it solves, and how far an exact integral would move its metric.
+
+    Attributes
+    ----------
+    problem, fit
+        With the integrals that were good enough, or the best there are.
+    error
+        In standard errors, of the worst entry; zero on a grid.
+    """
+
+    problem: PopulationProblem
+    fit: PopulationFit
+    error: float
+
+    @property
+    def words(self) -> str:
+        """How people were integrated out."""
+        grids = self.problem.widest <= self.problem.largest_grid
+        return f"people were integrated out {'on a grid' if grids else 'by expectation propagation'}"
+
+
+def largest_grid(integration: str) -> int:
+    """Return in how many dimensions a grid is used at first: a line, where propagation would not be faster."""
+    return LARGEST_GRID if integration == "grid" else 1
+
+
+def largest_grid_after(integration: str, words: str) -> int:
+    """Return the same after a fit that was asked for `integration` and says what it did (`Integrated.words`)."""
+    return LARGEST_GRID if integration == "grid" or words.endswith("on a grid") else 1
+
+
+def check_integration(
+    problem: PopulationProblem, fit: PopulationFit, chart: Parametrization, integration: str, **stopping: Any
+) -> Integrated:
+    """Return a fit with its approximation error, refitted on grids where that is too large and grids are possible."""
+    if problem.widest <= problem.largest_grid:
+        return Integrated(problem, fit, 0.0)
+    p = degrees_of_freedom(problem.d)
+    information = with_ridges(fit.information, fit)
+    shift = problem.method_shift(fit.natural, information)[:p]
+    errors = np.sqrt(np.maximum(np.diag(inverse_information(information))[:p], 1e-300))
+    error = float(np.max(np.abs(shift) / errors))
+    if integration == "auto" and error > GOOD_ENOUGH and problem.widest <= LARGEST_GRID_UNASKED:
+        problem = replace(problem, largest_grid=LARGEST_GRID_UNASKED)
+        return Integrated(problem, problem.fit("grid", chart, fit.theta, ridges=fit.ridges, **stopping), 0.0)
+    return Integrated(problem, fit, error)

@@ -1,0 +1,210 @@
+"""The low-rank population fit on its way from answers to a law: for items of many features, or a graphics card.
+
+A pass goes through everybody's questions once, some people at a time: those in memory, or those of a scan's chunks as
+they are read. Nothing of size (answers, d) is made, so that a scan needs room for the items and for one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdmetric.engines.contract import DeviceEngine
+from crowdmetric.fits.crowd import ChunkCache
+from crowdmetric.fits.memory import MemoryPlan
+from crowdmetric.fits.scanned import answers_of
+from crowdmetric.fits.units import Units
+from crowdmetric.inputs import Rows, check_scan
+from crowdmetric.losses import Loss
+from crowdmetric.solvers.quasi_newton import LowRankResult, fit_low_rank, start_of
+from crowdmetric.tables import ComparisonScan
+from crowdmetric.users.blocks import Answers, padded_rows
+from crowdmetric.users.first_order import EqualQuestions, moment_matrix, pull_of_people, value_and_gradient
+from crowdmetric.users.population import Law
+
+__all__ = [
+    "DEFAULT_RANK",
+    "LARGEST_SCORING",
+    "NUMBERS",
+    "LowRankFit",
+    "QuestionStream",
+    "asked_in_memory",
+    "asked_on_disk",
+    "fit_low_rank_law",
+    "low_rank_plan",
+    "places_of",
+]
+
+Array = NDArray[Any]
+
+# Beyond so many parameters of a metric the outer products of scores cost more than they save.
+LARGEST_SCORING = 3_000
+# The rank of a metric too large for scoring, if none is given.
+DEFAULT_RANK = 32
+# Answers a chunk without an engine, and the numbers that one needs for a while: ten at each of some fifty nodes.
+CHUNK, NUMBERS = 1 << 16, 500
+# Bytes of an answer that is kept: two rows, response and weight. While a chunk is laid out there are three copies.
+ANSWER_BYTES, LAYOUT_COPIES = 32, 3
+# Copies of the items while their units are found, and of their rows in k dimensions during a pass.
+ITEM_COPIES, ROW_COPIES = 4, 4
+# Vectors of parameters that L-BFGS keeps, and matrices (d, d) before and after it.
+STEPS_KEPT, SQUARES = 50, 10
+
+
+@dataclass(frozen=True)
+class QuestionStream:
+    """Everybody's questions, some people at a time.
+
+    Attributes
+    ----------
+    items : (N, d)
+        In units of their own, and those units.
+    questions
+        In NumPy's arrays; gone through once a pass.
+    people
+        The numbers of the people of each of `questions`; None for a scan, where nobody's place is kept.
+    users, weight
+        Who they are, and the weight of all answers.
+    """
+
+    items: Array
+    units: Units
+    questions: Iterable[EqualQuestions]
+    people: list[Array] | None
+    users: NDArray[Any]
+    n_users: int
+    weight: float
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """The questions of a scan, read from disk whenever they are gone through; as much as `kept` allows stays."""
+
+    scan: ComparisonScan
+    at_once: int
+    kept: ChunkCache
+
+    def __iter__(self) -> Iterator[EqualQuestions]:
+        nothing = np.empty((0, 0))  # questions name items by their rows alone
+        for number, chunk in enumerate(self.scan.chunks):
+            made: list[EqualQuestions] | None = self.kept.get(number)
+            if made is None:
+                made = [questions for _, questions in _questions(answers_of(chunk, nothing), self.at_once)]
+                self.kept.keep(number, made, sum(ANSWER_BYTES * questions.left.size for questions in made))
+            yield from made
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Questions as arrays of another library, moved whenever they are gone through."""
+
+    questions: Iterable[EqualQuestions]
+    put: Callable[[Array], Any]
+
+    def __iter__(self) -> Iterator[EqualQuestions]:
+        return (EqualQuestions(*map(self.put, (q.left, q.right, q.response, q.weight))) for q in self.questions)
+
+
+def _questions(answers: Answers, at_once: int) -> Iterator[tuple[Array, EqualQuestions]]:
+    """Yield people and what they answered, so many answers at a time."""
+    answers = answers.merged()
+    for chosen, rows in padded_rows(answers, at_once):
+        weight = np.where(rows >= 0, answers.weight[rows], 0.0)
+        response = np.where(weight > 0, answers.response[rows], 1.0)
+        pairs = answers.pairs[rows]
+        yield chosen, EqualQuestions(pairs[:, :, 0], pairs[:, :, 1], response, weight)
+
+
+def _at_once(engine: DeviceEngine | None) -> int:
+    return CHUNK if engine is None else engine.answers_at_once(NUMBERS)
+
+
+def asked_in_memory(rows: Rows, engine: DeviceEngine | None = None) -> QuestionStream:
+    """Return the questions of validated rows."""
+    units = Units.of(rows.items, rows.pairs)
+    people, questions = [], []
+    for chosen, some in _questions(rows.jointly(), _at_once(engine)):
+        people.append(chosen)
+        questions.append(some)
+    weight = float(rows.weight.sum())
+    return QuestionStream(units.inside(rows.items), units, questions, people, rows.users, rows.users.size, weight)
+
+
+def asked_on_disk(
+    scan: ComparisonScan, items: ArrayLike | None, loss: Loss, kept: ChunkCache, engine: DeviceEngine | None = None
+) -> QuestionStream:
+    """Return the questions of a scan, of which at most `kept` stays in memory."""
+    catalogue = check_scan(scan, items, loss)
+    units = Units.of(catalogue, np.flatnonzero(scan.used))
+    nobody = np.empty(0, dtype=np.int64)
+    questions = Scanned(scan, _at_once(engine), kept)
+    return QuestionStream(units.inside(catalogue), units, questions, None, nobody, scan.n_users, scan.total_weight)
+
+
+def low_rank_plan(scan: ComparisonScan, n_items: int, d: int, rank: int, limit: int) -> MemoryPlan:
+    """Return how much memory a fit to a scan takes on the processor, before it starts."""
+    chunk_rows = max((chunk.rows for chunk in scan.chunks), default=0)
+    work = 8 * n_items * (ITEM_COPIES * d + ROW_COPIES * rank) + 8 * STEPS_KEPT * d * (rank + 1)
+    work += 8 * SQUARES * d * d + chunk_rows * LAYOUT_COPIES * ANSWER_BYTES + 8 * NUMBERS * min(chunk_rows, CHUNK)
+    return MemoryPlan.of_work(scan.n_users, len(scan), work, limit, "fit", keep=len(scan) * ANSWER_BYTES)
+
+
+@dataclass(frozen=True)
+class LowRankFit:
+    """What was found: a law of people in the units of the items, the logarithm of their spread, and how it ended."""
+
+    law: Law
+    log_spread: float
+    result: LowRankResult
+
+
+def fit_low_rank_law(
+    asked: QuestionStream,
+    rank: int,
+    loss: Loss,
+    *,
+    engine: DeviceEngine | None = None,
+    tolerance: float = 1e-8,
+    max_iterations: int = 300,
+    after_step: Callable[[int, float], None] | None = None,
+) -> LowRankFit:
+    """Fit ``M = LLᵀ`` with L (d, rank) and isotropic people; NumPy without an engine."""
+    d, put = asked.items.shape[1], np.asarray if engine is None else engine.asarray
+    items, chunks = put(asked.items), _on(asked.questions, engine)
+    start = start_of(moment_matrix(items, chunks), np.cov(asked.items.T, bias=True).reshape(d, d), rank)
+    result = fit_low_rank(
+        lambda at: value_and_gradient(items, chunks, at, loss), start, np.zeros(d), -0.5 * np.log(d),
+        tolerance=tolerance, max_iterations=max_iterations, after_step=after_step,
+    )  # fmt: skip
+    metric = result.at.factor @ result.at.factor.T
+    spread = 4.0 * np.exp(2.0 * result.at.log_spread)
+    return LowRankFit(Law(metric, result.at.mean, spread * metric @ metric), result.at.log_spread, result)
+
+
+def _on(questions: Iterable[EqualQuestions], engine: DeviceEngine | None) -> Iterable[EqualQuestions]:
+    """Return questions where they are worked on: once and for all if they are in memory, else at every pass."""
+    if engine is None:
+        return questions
+    moved = Moved(questions, engine.asarray)
+    return list(moved) if isinstance(questions, list) else moved
+
+
+def places_of(asked: QuestionStream, fit: LowRankFit, loss: Loss, engine: DeviceEngine | None = None) -> Array:
+    """Return everybody's v (K, d) at its posterior mean, ``μ + Σ Dᵀ slope`` with ``Σ = 4s² L K Lᵀ``.
+
+    Of a scan nobody's is returned: they may be too many to keep.
+    """
+    at, d = fit.result.at, asked.items.shape[1]
+    if asked.people is None:
+        return np.empty((0, d))
+    items = asked.items if engine is None else engine.asarray(asked.items)
+    spread = 4.0 * np.exp(2.0 * at.log_spread)
+    points = np.tile(at.mean, (asked.n_users, 1))
+    questions = asked.questions if engine is None else Moved(asked.questions, engine.asarray)
+    for chosen, some in zip(asked.people, questions, strict=True):
+        points[chosen] += spread * (pull_of_people(items, some, at, loss) @ (at.factor.T @ at.factor)) @ at.factor.T
+    return points

@@ -1,0 +1,244 @@
+"""Where matched questions are: in memory, or in a scan's chunks on disk.
+
+A conditioning set is made of one person's answers, and a chunk holds whole people: so the sets of all are those of the
+chunks, and the likelihood, its gradient and its curvature are sums over chunks. The sets of a chunk are looked for when
+it is read, and kept as long as a limit allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import reduce
+from operator import add
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdmetric.fits.crowd import ChunkCache
+from crowdmetric.inputs import Rows, check_scan
+from crowdmetric.losses import Loss
+from crowdmetric.tables import ComparisonScan, SpoolChunk
+from crowdmetric.users.blocks import Answers
+from crowdmetric.users.conditioning import ConditionalLikelihood, Sets, find_sets
+
+__all__ = ["Found", "MatchedCrowd", "MatchedOptions", "matched_in_memory", "matched_on_disk"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class MatchedOptions:
+    """What a set is: how far from parallel, how large; and what is assumed of answers and people."""
+
+    tolerance: float
+    largest: int
+    beta: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found among some people, as sums.
+
+    Attributes
+    ----------
+    sets, used_sets
+        Conditioning sets, and those whose answers came out as one of their two outcomes.
+    matched_people, used_people
+        People with a set, and with one that was used.
+    cycles, unsearched
+        As in `Sets`.
+    mismatch, weight
+        Sums over the sets that were used.
+    crowded
+        How many people have more than one set that was used, or one whose weight is not one.
+    """
+
+    sets: int
+    used_sets: int
+    matched_people: int
+    used_people: int
+    cycles: int
+    unsearched: int
+    mismatch: float
+    weight: float
+    crowded: int
+
+    @staticmethod
+    def of(sets: Sets, likelihood: ConditionalLikelihood) -> Found:
+        """Return what one chunk holds."""
+        people, counts = np.unique(likelihood.person, return_counts=True)
+        return Found(
+            sets=len(sets),
+            used_sets=len(likelihood.outcome),
+            matched_people=int(np.unique(sets.person).size),
+            used_people=int(people.size),
+            cycles=sets.cycles,
+            unsearched=sets.unsearched,
+            mismatch=float(likelihood.mismatch.sum()),
+            weight=likelihood.total_weight,
+            crowded=int(np.sum(counts > 1)) + int(np.sum(likelihood.weight != 1.0)),
+        )
+
+    def __add__(self, other: Found) -> Found:
+        return Found(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Found)))
+
+
+class MatchedChunk(Protocol):
+    """Some people, wherever their answers are."""
+
+    def terms(self) -> tuple[Sets, ConditionalLikelihood]:
+        """Return their conditioning sets, and the likelihood of those that happened."""
+        ...
+
+
+@dataclass(frozen=True)
+class HeldSets:
+    """Sets in memory."""
+
+    sets: Sets
+    likelihood: ConditionalLikelihood
+
+    def terms(self) -> tuple[Sets, ConditionalLikelihood]:
+        return self.sets, self.likelihood
+
+
+@dataclass(frozen=True)
+class SetsOnDisk:
+    """The sets of a scan's chunk."""
+
+    number: int
+    chunk: SpoolChunk
+    items: Array
+    centre: Array
+    options: MatchedOptions
+    kept: ChunkCache
+
+    def terms(self) -> tuple[Sets, ConditionalLikelihood]:
+        known: tuple[Sets, ConditionalLikelihood] | None = self.kept.get(self.number)
+        if known is not None:
+            return known
+        rows = self.chunk.load()
+        pairs = np.column_stack([rows["left"], rows["right"]]).astype(np.intp)
+        person = rows["person"].astype(np.intp) + self.chunk.first_person
+        found = _terms(
+            self.items, pairs, person, rows["response"].copy(), rows["weight"].copy(), self.options, self.centre
+        )
+        self.kept.keep(self.number, found, sum(_bytes(part) for part in found))
+        return found
+
+
+def _terms(
+    items: Array, pairs: Array, person: Array, response: Array, weight: Array, options: MatchedOptions, centre: Array
+) -> tuple[Sets, ConditionalLikelihood]:
+    """Return a person's sets and their likelihood; an answer given twice is one of twice the weight, not a set."""
+    nobody = np.zeros(int(person.max(initial=-1)) + 1, dtype=np.intp)
+    own = Answers(items, pairs, response, weight, person, nobody, 1).merged()
+    usable = own.weight > 0
+    sets = find_sets(items, own.pairs, own.person, tolerance=options.tolerance, largest=options.largest, usable=usable)
+    return sets, ConditionalLikelihood(items, own.pairs, sets, own.response, own.weight, options.beta, centre)
+
+
+def _bytes(part: Any) -> int:
+    """Return the memory of an object's own arrays; the items are everybody's."""
+    return sum(a.nbytes for name, a in vars(part).items() if isinstance(a, np.ndarray) and name != "items")
+
+
+@dataclass(frozen=True)
+class MatchedCrowd:
+    """Everybody whose matched answers are fitted; the objective of `crowdmetric.solvers.logistic.solve_logistic`.
+
+    Attributes
+    ----------
+    chunks
+        Where the answers are.
+    dimension
+        Features of the items.
+    found
+        What all chunks hold.
+    n_users, users
+        How many people there are; who they are, nobody for a scan.
+    """
+
+    chunks: Sequence[MatchedChunk]
+    dimension: int
+    found: Found
+    n_users: int
+    users: NDArray[Any]
+
+    @staticmethod
+    def of(chunks: Sequence[MatchedChunk], d: int, n_users: int, users: NDArray[Any]) -> MatchedCrowd:
+        """Return the crowd after one pass that counts what there is."""
+        found = reduce(add, (Found.of(*chunk.terms()) for chunk in chunks))
+        return MatchedCrowd(chunks, d, found, n_users, users)
+
+    @property
+    def total_weight(self) -> float:
+        """What the sum is divided by to make a mean."""
+        return self.found.weight
+
+    def _sum(self, of_chunk: Callable[[ConditionalLikelihood], Any]) -> Any:
+        """Return a sum over all chunks in which something happened."""
+        return reduce(add, map(of_chunk, self._likelihoods()))
+
+    def _likelihoods(self) -> Iterator[ConditionalLikelihood]:
+        for chunk in self.chunks:
+            likelihood = chunk.terms()[1]
+            if likelihood.outcome.size:
+                yield likelihood
+
+    def value(self, a: Array) -> float:
+        """Return ``Σ c log(1 + exp(−m))``."""
+        return float(self._sum(lambda chunk: chunk.value(a)))
+
+    def gradient(self, a: Array) -> Array:
+        """Return the gradient (p,)."""
+        gradient: Array = self._sum(lambda chunk: chunk.gradient(a))
+        return gradient
+
+    def hessian(self, a: Array) -> Array:
+        """Return the second derivatives (p, p)."""
+        hessian: Array = self._sum(lambda chunk: chunk.hessian(a))
+        return hessian
+
+    def squared_scores(self, a: Array) -> Array:
+        """Return ``Σ_k g_k g_kᵀ`` (p, p); nobody is in two chunks."""
+        squares: Array = self._sum(lambda chunk: chunk.squared_scores(a))
+        return squares
+
+
+def matched_in_memory(rows: Rows, options: MatchedOptions, centre: Array | None) -> MatchedCrowd:
+    """Return the crowd of validated rows; without a centre, the mean of the items asked about is taken."""
+    d = rows.items.shape[1]
+    if centre is None:
+        weight = np.repeat(rows.weight, 2)
+        centre = _middle(rows.items, np.bincount(rows.pairs.ravel(), weight, minlength=rows.items.shape[0]))
+    terms = _terms(rows.items, rows.pairs, rows.person, rows.response, rows.weight, options, centre)
+    return MatchedCrowd.of([HeldSets(*terms)], d, rows.users.size, rows.users)
+
+
+def matched_on_disk(
+    scan: ComparisonScan,
+    items: ArrayLike | None,
+    loss: Loss,
+    options: MatchedOptions,
+    centre: Array | None,
+    kept: ChunkCache,
+) -> MatchedCrowd:
+    """Return the crowd of a scan, of which at most `kept` stays in memory."""
+    catalogue = check_scan(scan, items, loss)
+    if centre is None:
+        asked = np.zeros(len(catalogue))
+        for chunk in scan.chunks:
+            rows = chunk.load()
+            for side in ("left", "right"):
+                asked += np.bincount(rows[side], rows["weight"], minlength=len(catalogue))
+        centre = _middle(catalogue, asked)
+    chunks = [SetsOnDisk(i, chunk, catalogue, centre, options, kept) for i, chunk in enumerate(scan.chunks)]
+    return MatchedCrowd.of(chunks, catalogue.shape[1], scan.n_users, np.empty(0, dtype=np.int64))
+
+
+def _middle(items: Array, asked: Array) -> Array:
+    mean: Array = (asked @ items) / asked.sum()
+    return mean

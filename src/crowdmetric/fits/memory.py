@@ -1,0 +1,139 @@
+"""How much memory a fit to a scan will take, said before it starts and kept to.
+
+A scan's fit holds, beyond what the process holds already,
+
+- a sample of people for the starts, and the matrices of a step;
+- for every thread one chunk of answers: its records, their layout and the scores of a block of people;
+- and chunks that are kept because the limit leaves room for them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from crowdmetric.errors import DataError
+from crowdmetric.fits.crowd import BLOCK_SIZE
+from crowdmetric.fits.problem import PEOPLE_FOR_STARTS
+
+__all__ = ["RUNTIME", "MemoryPlan", "bytes_to_lay_out", "read_memory"]
+
+UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+# What loading compiled loops and growing heaps take, measured.
+RUNTIME = 150_000_000
+# Copies of an answer's two vectors while a chunk is laid out, and bytes of its numbers beside them.
+LAYOUT_VECTORS, LAYOUT_BYTES = 8, 200
+# Arrays as large as BLOCK_SIZE that a block's sums hold at once.
+BLOCK_ARRAYS = 6
+# Matrices as large as the curvature that a step holds at once.
+STEP_MATRICES = 8
+
+
+def read_memory(memory: Any) -> int:
+    """Return a limit in bytes from a number of bytes or text such as '2GB'; None: half of what is free now."""
+    if memory is None:
+        return _free() // 2
+    if isinstance(memory, str):
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", memory)
+        if match and match[2].upper() in UNITS:
+            memory = float(match[1]) * UNITS[match[2].upper()]
+    if isinstance(memory, str | bool) or not isinstance(memory, int | float) or not 1 <= memory < inf:
+        raise DataError(f"memory={memory!r} is not a number of bytes; give one, or text such as '2GB' or '500 MB'")
+    return int(memory)
+
+
+def bytes_to_lay_out(d: int) -> int:
+    """Return what laying out an answer on items of d features takes."""
+    return LAYOUT_VECTORS * 8 * d + LAYOUT_BYTES
+
+
+def _free() -> int:
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 4 * 10**9
+
+
+def _in_use() -> int:
+    """Return what the process holds now, or 200 MB where nothing says."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return 200_000_000
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What a fit to a scan will take, in bytes.
+
+    Attributes
+    ----------
+    needed
+        At the least, with what the process holds already.
+    everything
+        Of all answers, laid out.
+    limit
+        What may be taken.
+    people, answers
+        How many there are.
+    """
+
+    needed: int
+    everything: int
+    limit: int
+    people: int
+    answers: int
+
+    @staticmethod
+    def of(
+        people: int, answers: int, items: int, d: int, theta: int, natural: int, jobs: int, limit: int, chunk_rows: int
+    ) -> MemoryPlan:
+        """Return the plan for some people with answers on items of d features.
+
+        Steps are taken in `theta` parameters of a chart; every job adds up outer products of scores in `natural` ones.
+        """
+        a_row = 2 * 8 * d + 48  # an answer laid out: δ, s, response, weight, person and loadings
+        sample = int(min(people, PEOPLE_FOR_STARTS * 2) * answers / max(people, 1)) * a_row * 2
+        a_job = chunk_rows * bytes_to_lay_out(d) + BLOCK_ARRAYS * 8 * BLOCK_SIZE + 2 * 8 * natural**2
+        work = items * 8 * d + sample + STEP_MATRICES * 8 * theta * theta + jobs * a_job
+        return MemoryPlan.of_work(people, answers, work, limit, "fit", keep=answers * a_row, remedy=", or lower jobs")
+
+    @staticmethod
+    def of_work(
+        people: int, answers: int, work: int, limit: int, what: str, *, keep: int = 0, remedy: str = ""
+    ) -> MemoryPlan:
+        """Return the plan for work that takes so many bytes beyond the process, or say that the limit is too low.
+
+        `what` names the work, `keep` is what all answers take where they may stay in memory.
+        """
+        needed = _in_use() + RUNTIME + work
+        if needed > limit:
+            raise DataError(
+                f"memory={limit / 1e9:.2g} GB is too little: this {what} takes {needed / 1e9:.2g} GB at the least; "
+                f"raise memory{remedy}"
+            )
+        return MemoryPlan(needed, keep, limit, people, answers)
+
+    @property
+    def room(self) -> int:
+        """Bytes for chunks that are kept."""
+        return min(self.limit - self.needed, self.everything)
+
+    @property
+    def sentence(self) -> str:
+        """The plan in words."""
+        share = min(1.0, self.room / self.everything) if self.everything else 0.0
+        size = f"about {(self.needed + self.room) / 1e9:.2g} GB of memory (limit {self.limit / 1e9:.2g} GB)"
+        kept = (
+            "all answers stay in it after the first pass"
+            if share == 1.0
+            else "answers are read from disk, a chunk at a time"
+            if not self.everything
+            else f"{100 * share:.0f} % of the answers stay in it, the rest is read from disk at every pass"
+        )
+        return f"{self.people:,} people with {self.answers:,} answers: {size}; {kept}"

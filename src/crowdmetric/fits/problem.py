@@ -1,0 +1,250 @@
+"""The sums over people that a population fit asks for, wherever the people are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial, reduce
+from operator import add
+from time import perf_counter
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.engines.contract import Engine
+from crowdmetric.engines.local import LocalEngine
+from crowdmetric.errors import DataError
+from crowdmetric.fits.checkpoints import Checkpoint, fingerprint
+from crowdmetric.fits.crowd import Chunk, ChunkInMemory, Crowd, Sample, sample_of
+from crowdmetric.losses import Loss
+from crowdmetric.solvers.law_fit import PopulationFit, fit_law
+from crowdmetric.solvers.parametrization import Parametrization
+from crowdmetric.solvers.scoring import ScoringState
+from crowdmetric.users.expected import expected_information
+from crowdmetric.users.item_effects import WithItemEffects
+from crowdmetric.users.people import bias_sums, places_of
+from crowdmetric.users.population import Law, PopulationBlock, Structure, Sums, method_shift, sums_of
+
+__all__ = ["PopulationProblem"]
+
+Array = NDArray[Any]
+Summand = TypeVar("Summand")
+
+# People's covariances are kept where they fit in this many numbers.
+MOST_COVARIANCES = 20_000_000
+# People on whom two ways of integrating are compared.
+SAMPLE = 200
+# With fewer people than this per parameter, outer products of scores are too noisy an information.
+PEOPLE_PER_PARAMETER = 20
+# Starts are compared on at most about this many people.
+PEOPLE_FOR_STARTS = 20_000
+
+
+@dataclass(frozen=True)
+class PopulationProblem:
+    """Chunks of people, a structure, a loss, an engine, and how people are integrated out.
+
+    Attributes
+    ----------
+    d
+        Dimension of the items.
+    sample
+        Some of the people, in memory, and how many there are in all.
+    step
+        Every `step`-th person is in the sample, drawn by a hash.
+    largest_grid
+        People whose answers span at most this many dimensions are integrated on a grid, others by propagation.
+    after_pass
+        Told after every pass over all people how many seconds it took.
+    checkpoint
+        Where the fit is saved after every step.
+    by_outer_products
+        Whether people's information is the outer products of their scores; None: where there are people enough.
+    """
+
+    chunks: Sequence[Chunk]
+    d: int
+    sample: Sample
+    step: int
+    structure: Structure
+    loss: Loss
+    engine: Engine
+    largest_grid: int = 1
+    after_pass: Callable[[float], None] | None = None
+    checkpoint: Checkpoint | None = None
+    by_outer_products: bool | None = None
+
+    @staticmethod
+    def of(crowd: Crowd, structure: Structure, loss: Loss, engine: Engine, largest_grid: int = 1) -> PopulationProblem:
+        """Return the problem of a crowd, after one pass that draws a sample."""
+        step = max(1, crowd.n_users // PEOPLE_FOR_STARTS)
+        sample = _near(engine).sum(partial(sample_of, step=step), crowd.chunks) if crowd.chunks else None
+        if sample is None or not sample.people:
+            raise DataError("no comparison of different items has a positive weight; there is nothing to learn from")
+        sample = sample.merged()
+        return PopulationProblem(crowd.chunks, crowd.d, sample, step, structure, loss, engine, largest_grid)
+
+    @property
+    def n_items(self) -> int:
+        """How many items have a utility of their own."""
+        return self.structure.n_items if isinstance(self.structure, WithItemEffects) else 0
+
+    @property
+    def weight(self) -> float:
+        """Of the answers of the people in the sample."""
+        return float(sum(np.sum(block.weight) for block in self.sample.blocks))
+
+    @property
+    def beta(self) -> float:
+        """Sharpness of the answers."""
+        return float(self.loss.beta)
+
+    @property
+    def n_people(self) -> int:
+        """How many people say something."""
+        return self.sample.people.total()
+
+    @property
+    def widest(self) -> int:
+        """The largest dimension that anybody's answers span."""
+        return max(self.sample.people)
+
+    def _sum(self, job: Callable[[PopulationBlock], Summand]) -> Summand:
+        """Return the sum over everybody, chunk by chunk, in their order."""
+        clock = perf_counter()
+        total: _Part[Summand] = self.engine.sum(partial(_sum_of_chunk, job), self.chunks)
+        assert total.value is not None  # somebody says something
+        if self.after_pass is not None:
+            self.after_pass(perf_counter() - clock)
+        return total.value
+
+    def total(self, natural: Array, *, information: bool = True) -> Sums:
+        """Return the sums over all people."""
+        expected = expected_information if self.has_few_people else None
+        job = partial(
+            sums_of, structure=self.structure, natural=natural, loss=self.loss,
+            information=information, expected=expected, largest_grid=self.largest_grid,
+        )  # fmt: skip
+        sums = self._sum(job)
+        if not information:
+            return sums
+        assert sums.spread_score is not None
+        about = sums.information if expected is None else sums.information.total
+        return replace(sums, information=about, bending=self.structure.bending(natural, sums.spread_score))
+
+    @property
+    def has_few_people(self) -> bool:
+        """Whether outer products of scores are too noisy, so that the expected information is taken instead."""
+        if self.by_outer_products is not None:
+            return not self.by_outer_products
+        parameters = self.structure.layout(self.d).size
+        return self.n_people < PEOPLE_PER_PARAMETER * parameters
+
+    def fit(self, stage: str, chart: Parametrization, start: Array | ScoringState, **options: Any) -> PopulationFit:
+        """Maximize the penalized likelihood (`fit_law`), from where a checkpoint has left this stage if it has."""
+        start, more = self.take_up(stage, start)
+        return fit_law(self.total, chart, start, beta=self.beta, **options, **more)
+
+    def take_up(self, stage: str, start: Array | ScoringState) -> tuple[Array | ScoringState, dict[str, Any]]:
+        """Return where a stage begins, and who hears of its steps: a checkpoint, where there is one."""
+        if self.checkpoint is None:
+            return start, {}
+        return self.checkpoint.state(stage) or start, {"after_step": self.checkpoint.saver(stage)}
+
+    def digest(self) -> str:
+        """Return a fingerprint of the people, by those in the sample."""
+        arrays = [getattr(b, f.name) for b in self.sample.blocks for f in fields(b) if f.name != "loadings"]
+        return fingerprint([self.d, self.step, sorted(self.sample.people.items()), *arrays])
+
+    def thinned(self) -> PopulationProblem:
+        """Return the problem of the people in the sample; this one if that is everybody."""
+        if self.step == 1:
+            return self
+        people = self.sample.people.copy()
+        people.clear()
+        for block in self.sample.blocks:
+            people[block.span.shape[1]] += block.person.size
+        chunks = [ChunkInMemory([block]) for block in self.sample.blocks]
+        return replace(
+            self, chunks=chunks, sample=replace(self.sample, people=people), step=1, engine=_here(self.engine),
+            after_pass=None, checkpoint=None,
+        )  # fmt: skip
+
+    def method_shift(self, natural: Array, information: Array) -> Array:
+        """Return how far (n,) the optimum would move if people were integrated out by a slow, exact method.
+
+        The change of the score, measured on a sample of the people whose answers span more than a line, times the
+        inverse of the information: one Newton step.
+        """
+        shift = np.zeros(natural.size)
+        beyond = [block for block in self.sample.blocks if block.span.shape[1] > self.largest_grid]
+        for q in sorted({block.span.shape[1] for block in beyond}):
+            alike = [block for block in beyond if block.span.shape[1] == q]
+            drawn = max(1, sum(block.person.size for block in alike) // SAMPLE)
+            few = [block.every(drawn) for block in alike]
+            job = partial(method_shift, structure=self.structure, natural=natural, loss=self.loss)
+            people = self.sample.people[q]
+            shift += _near(self.engine).sum(job, few) * people / sum(block.person.size for block in few)
+        return np.linalg.lstsq(information, shift, rcond=1e-12)[0]
+
+    def question_bias(self, natural: Array) -> float:
+        """Return the z-score of the test in `bias_sums`; NaN where nobody's answers can tell."""
+        grid = self.largest_grid
+        sums = self._sum(
+            partial(bias_sums, structure=self.structure, natural=natural, loss=self.loss, largest_grid=grid)
+        )
+        explained = np.linalg.lstsq(sums.information, sums.cross, rcond=1e-10)[0]
+        left = sums.square - float(sums.cross @ explained)
+        # what the other parameters explain of κ up to rounding is not evidence
+        if not left > 1e-6 * sums.square > 0:
+            return float("nan")
+        # under a ridge or at the boundary of the cone the other scores are not zero
+        return (sums.score - float(sums.others @ explained)) / float(np.sqrt(left))
+
+    def spread(self, law: Law) -> float:
+        """Return the root mean square spread of ψ over people and their answers, in units of the answers' noise.
+
+        Of the people in the sample; an answer counts as often as its weight says, and padding not at all.
+        """
+        square = weight = 0.0
+        for block in self.sample.blocks:
+            delta = block.loadings @ block.span
+            variances = np.sum((delta @ law.covariance) * delta, axis=2)
+            square += float(np.sum(block.weight * variances))
+            weight += float(np.sum(block.weight))
+        return float(np.sqrt(square / weight)) * self.beta
+
+    def people(self, law: Law, n_people: int) -> tuple[Array, Array | None]:
+        """Return means (K, d) and, where they fit, covariances (K, d, d) of everybody's v."""
+        whole = n_people * self.d**2 <= MOST_COVARIANCES
+        job = partial(places_of, law=law, loss=self.loss, covariances=whole, largest_grid=self.largest_grid)
+        places = _near(self.engine).sum(partial(_sum_of_chunk, job), self.chunks).value
+        assert places is not None  # somebody says something
+        return places.everybody(law, n_people)
+
+
+def _here(engine: Engine) -> Engine:
+    """Return the engine for passes over few people, which are not worth sending to a cluster."""
+    return LocalEngine() if engine.is_remote else engine
+
+
+def _near(engine: Engine) -> Engine:
+    """Return the engine for what needs NumPy's arrays: samples of people, and the slow integrals of a few."""
+    return LocalEngine() if engine.has_own_arrays else engine
+
+
+@dataclass(frozen=True)
+class _Part(Generic[Summand]):
+    """The sum over a chunk, None where nobody in it says anything."""
+
+    value: Summand | None
+
+    def __add__(self, other: _Part[Summand]) -> _Part[Summand]:
+        if self.value is None or other.value is None:
+            return other if self.value is None else self
+        return _Part(add(self.value, other.value))
+
+
+def _sum_of_chunk(job: Callable[[PopulationBlock], Summand], chunk: Chunk) -> _Part[Summand]:
+    return reduce(add, (_Part(job(block)) for block in chunk.blocks()), _Part(None))

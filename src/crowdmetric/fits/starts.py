@@ -1,0 +1,207 @@
+"""Where a population fit begins, and the best of where its starts end.
+
+The first start is where the nearest simpler model ends: a metric that is a multiple of the identity. A fit that begins
+there can only be better. The likelihood has more than one maximum now and then; other starts are drawn at random, and
+where all end as high as each other, it has not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.fits.problem import PopulationProblem
+from crowdmetric.solvers.law_fit import ROUGH, SHAPE_RIDGE, PopulationFit, fit_with_evidence
+from crowdmetric.solvers.parametrization import Parametrization
+from crowdmetric.solvers.priors import Ridges, penalty
+from crowdmetric.solvers.scoring import ScoringState
+from crowdmetric.users.population import Law
+
+__all__ = ["BestOfStarts", "Start", "a_start", "best_of_starts", "evidence_fit", "finished", "start_from"]
+
+Array = NDArray[Any]
+
+# How far a warm start is drawn to the identity.
+LIFT = 0.05
+# How well the end of a start must be known, in nats, to say whether it agrees with the others.
+AGREEMENT_KNOWN = 0.005
+
+
+def a_start(chart: Parametrization, rng: np.random.Generator | None = None) -> Array:
+    """Return θ for items of size one: twice the identity and people as far out as items; with `rng`, at random."""
+    d = chart.d
+    metric, spread = 2.0 * np.eye(d), 1.0 / np.sqrt(d)
+    if rng is not None:
+        G = rng.standard_normal((d, d))
+        metric, spread = 2.0 * d * (G @ G.T) / np.sum(G * G), spread * float(np.exp(0.25 * rng.standard_normal()))
+    covariance = 4.0 * spread**2 * metric @ metric
+    return chart.theta(metric, np.zeros(d), covariance if chart.free else np.array([np.log(spread)]))
+
+
+def start_from(chart: Parametrization, law: Law, log_spread: float) -> Array:
+    """Return θ where another fit ended: its law, and log s if the chart is of isotropic people."""
+    # a direction that the metric has lost has no gradient, and could never be found again
+    metric = (1.0 - LIFT) * law.metric + LIFT * np.trace(law.metric) / chart.d * np.eye(chart.d)
+    return chart.theta(metric, law.mean, law.covariance if chart.free else np.array([log_spread]), law.effects)
+
+
+@dataclass(frozen=True)
+class BestOfStarts:
+    """The best fit, and the penalized log-likelihoods (n,) at which all starts ended."""
+
+    fit: PopulationFit
+    values: Array
+
+
+def best_of_starts(
+    problem: PopulationProblem,
+    chart: Parametrization,
+    previous: Array | None,
+    *,
+    starts: int,
+    ridge: str | float | None,
+    random_state: int,
+    **stopping: Any,
+) -> BestOfStarts:
+    """Fit from every start, all under the ridges of the first, and return the best end.
+
+    With many people the starts are compared, and the ridges are found, on some of them; the fit to all then begins
+    where those ended. A warm start, `previous`, is the only one.
+    """
+    saved, some = problem.checkpoint, problem.thinned()
+    state = None if saved is None else saved.state("starts")
+    if saved is None or state is None:
+        ends = _ends(some, chart, previous, starts, ridge, random_state, stopping)
+        values = np.array([end.objective for end in ends])
+        best = ends[int(np.argmax(values))]
+        state, ridges = best.result.state, best.ridges
+        if saved is not None:
+            saved.save("starts", state, values=values, **vars(ridges))
+        if some is problem:
+            return BestOfStarts(best, values)
+    else:
+        values = saved.value("values")
+        ridges = Ridges(**{name: float(saved.value(name)) for name in vars(Ridges())})
+    start = state if some is problem else state.point
+    end = problem.fit("fit", chart, start, ridges=ridges, **stopping)
+    return BestOfStarts(finished(problem, chart, end, **stopping), values)
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a fit to similar answers ended: its law, in the items' own units, and its ridges."""
+
+    law: Law
+    ridges: Ridges
+
+
+def evidence_fit(
+    problem: PopulationProblem, chart: Parametrization, start: Start | None = None, **stopping: Any
+) -> PopulationFit:
+    """Return the fit from one start, with ridges from the evidence: never below the model that is nested in it.
+
+    From a `start`, whose law is in the units of the problem, the nested model is not looked at.
+    """
+    if start is None:
+        return _first_end(problem, chart, None, "evidence", stopping)
+    square = float(np.sum(start.law.metric**2))
+    spread = 0.25 * float(np.trace(start.law.covariance)) / square if square > 0 else 1.0  # Σ = 4s²M²
+    theta = start_from(chart, start.law, 0.5 * float(np.log(max(spread, 1e-12))))
+    end = fit_with_evidence(problem.total, chart, theta, first=start.ridges, beta=problem.beta, **stopping)
+    return finished(problem, chart, end, **stopping)
+
+
+def _ends(
+    problem: PopulationProblem,
+    chart: Parametrization,
+    previous: Array | None,
+    starts: int,
+    ridge: str | float | None,
+    random_state: int,
+    stopping: dict[str, Any],
+) -> list[PopulationFit]:
+    """Return where starts end: the first under ridges that are given or found, the others under the same."""
+    ends = [_first_end(problem, chart, previous, ridge, stopping)]
+    rng = np.random.default_rng(random_state)
+    for _ in range(starts - 1 if previous is None else 0):
+        ends.append(_another_end(problem, chart, a_start(chart, rng), ends, stopping))
+    return ends
+
+
+def _first_end(
+    problem: PopulationProblem,
+    chart: Parametrization,
+    previous: Array | None,
+    ridge: str | float | None,
+    stopping: dict[str, Any],
+) -> PopulationFit:
+    """Return where the first start ends, which is not below where the nested model does."""
+    nested = None if previous is not None else _nested_end(problem, chart, ridge, stopping)
+    if nested is not None:
+        law = problem.structure.law(nested.natural, chart.d)
+        start = start_from(chart, law, float(nested.natural[nested.layout.spread][0]))
+    else:
+        start = a_start(chart) if previous is None else previous
+    if ridge == "evidence":
+        first = None if nested is None else replace(nested.ridges, shape=SHAPE_RIDGE if chart.d > 1 else 0.0)
+        end = fit_with_evidence(
+            problem.total, chart, start, first=first, take_up=problem.take_up, beta=problem.beta, **stopping
+        )
+    else:
+        end = problem.fit("start", chart, start, ridges=Ridges(shape=float(ridge or 0.0)), **stopping)
+    if nested is not None and end.objective < _objective(nested, end.ridges) - stopping["tolerance"]:
+        end = problem.fit("from the nested model", chart, start, ridges=end.ridges, **stopping)
+    return finished(problem, chart, end, **stopping)
+
+
+def _nested_end(
+    problem: PopulationProblem, chart: Parametrization, ridge: str | float | None, stopping: dict[str, Any]
+) -> PopulationFit | None:
+    """Return where the nearest simpler model ends, roughly; None where there is none."""
+    simpler = chart.nested()
+    if simpler is None:
+        return None
+    roughly = stopping | {"tolerance": max(stopping["tolerance"], ROUGH)}
+
+    def take_up(stage: str, start: Array) -> tuple[Array | ScoringState, dict[str, Any]]:
+        return problem.take_up(f"nested {stage}", start)
+
+    if ridge == "evidence":
+        return fit_with_evidence(
+            problem.total, simpler, a_start(simpler), take_up=take_up, beta=problem.beta, **roughly
+        )
+    return problem.fit("nested", simpler, a_start(simpler), **roughly)
+
+
+def _objective(fit: PopulationFit, ridges: Ridges) -> float:
+    """Return the penalized log-likelihood of a fit under other ridges."""
+    return fit.value - penalty(fit.natural, fit.layout, ridges, fit.beta).value
+
+
+def finished(problem: PopulationProblem, chart: Parametrization, end: PopulationFit, **stopping: Any) -> PopulationFit:
+    """Return a fit that has converged, if any can be had: one that has not goes on by the other kind of information."""
+    if end.result.converged:
+        return end
+    other = replace(problem, by_outer_products=problem.has_few_people)
+    again = other.fit("by the other information", chart, end.theta, ridges=end.ridges, **stopping)
+    return again if again.objective >= end.objective else end
+
+
+def _another_end(
+    problem: PopulationProblem,
+    chart: Parametrization,
+    start: Array,
+    ends: list[PopulationFit],
+    stopping: dict[str, Any],
+) -> PopulationFit:
+    """Return where a later start ends: as closely as it takes to say whether it agrees, all the way if it wins."""
+    loosely = stopping | {"tolerance": max(stopping["tolerance"], AGREEMENT_KNOWN)}
+    stage, ridges = f"start {len(ends)}", ends[0].ridges
+    end = problem.fit(stage, chart, start, ridges=ridges, **loosely)
+    if end.objective > max(other.objective for other in ends) + AGREEMENT_KNOWN:
+        end = problem.fit(f"{stage}, closely", chart, end.theta, ridges=ridges, **stopping)
+        end = finished(problem, chart, end, **stopping)
+    return end

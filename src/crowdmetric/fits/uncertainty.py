@@ -1,0 +1,237 @@
+"""How sure a population fit is of its metric: draws from its posterior, and a fit over all symmetric matrices.
+
+The draws are metrics that the answers allow beside the one reported (`crowdmetric.solvers.posterior`); intervals come
+from them (`crowdmetric.intervals`). The symmetric fit is for tests of whether there is a metric (`report.warnings`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.fits.item_span import ItemSpan
+from crowdmetric.fits.problem import PopulationProblem
+from crowdmetric.solvers.law_fit import NO_METRIC, PopulationFit, observed_information, with_ridges
+from crowdmetric.solvers.parametrization import Parametrization
+from crowdmetric.solvers.posterior import Expansion, SizeAndShape, draw_metrics, number_of_draws
+from crowdmetric.solvers.priors import penalty
+from crowdmetric.symmetric import degrees_of_freedom, smat, svec
+
+__all__ = ["Uncertainty", "inverse_information", "uncertainty_of"]
+
+Array = NDArray[Any]
+
+# Answers times parameters beyond which second differences of the likelihood take too long.
+MOST_DIFFERENCES = 150_000
+# Information about a parameter other than M below which it counts as unknown, and the most that one may move at once.
+LEAST_INFORMATION, MOST_MOVED = 0.01, 1.0
+# A step of other parameters that is longer than this asks for another expansion after it; expansions at most.
+FAR, MOST_MOVES = 0.3, 3
+# A mean eigenvalue of the metric, for items of size one, below which it is as good as none.
+LEAST_SIZE = 1e-6
+# How many times the likelihood of few people is expanded again where the draws are on average.
+REFINED = 1
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """What the answers leave open about a metric.
+
+    Attributes
+    ----------
+    draws : (n, p)
+        svec of metrics drawn from the posterior.
+    symmetric, symmetric_covariance : (d, d), (p, p)
+        The fit S over all symmetric matrices, and the covariance of svec S.
+    """
+
+    draws: Array
+    symmetric: Array
+    symmetric_covariance: Array
+
+    def outside(self, span: ItemSpan, *, psd: bool) -> Uncertainty:
+        """Return the same about all features of items that differ in fewer dimensions: there, what the prior says."""
+        return Uncertainty(
+            span.draws_outside(self.draws, psd=psd),
+            span.matrix_outside(self.symmetric),
+            span.covariance_outside(self.symmetric, self.symmetric_covariance),
+        )
+
+    @property
+    def covariance(self) -> Array:
+        """Of the draws, (p, p)."""
+        p = self.draws.shape[1]
+        return np.cov(self.draws.T).reshape(p, p)
+
+    @property
+    def standard_errors(self) -> Array:
+        """Standard deviations of the entries of M over the draws, (d, d)."""
+        return smat(self.draws.std(axis=0, ddof=1))
+
+    @property
+    def scale_error(self) -> float:
+        """The standard error of the logarithm of the scale tr M / d; infinite where that may be negative.
+
+        Half the width of the middle 68 % of the draws: a long tail of small scales does not count twice.
+        """
+        d = self.symmetric.shape[0]
+        scales = self.draws @ svec(np.eye(d)) / d
+        if not np.all(scales > 0):
+            return float("inf")
+        return 0.5 * float(np.ptp(np.quantile(np.log(scales), [0.16, 0.84])))
+
+
+def uncertainty_of(
+    problem: PopulationProblem, fit: PopulationFit, size: float, *, free: bool, psd: bool, **stopping: Any
+) -> Uncertainty:
+    """Return how sure a fit is of its metric, for items that were made `size` times smaller (`Units`).
+
+    Without the constraint (`psd`) the posterior is the Gaussian law of the symmetric fit.
+    """
+    p = degrees_of_freedom(problem.d)
+    symmetric, covariance = _symmetric_fit(problem, fit, free=free, **stopping)
+    if psd:
+        likelihood = PopulationLikelihood(problem, fit, free=free)
+        refine = REFINED if problem.has_few_people else 0
+        draws = draw_metrics(likelihood, fit.natural[:p], likelihood.begin(), refine=refine)
+    else:
+        rng, center = np.random.default_rng(0), fit.natural[:p]
+        draws = rng.multivariate_normal(center, covariance, size=number_of_draws(problem.d), method="eigh")
+    return Uncertainty(draws / size**2, smat(symmetric) / size**2, covariance / size**4)
+
+
+def _is_worth_differences(problem: PopulationProblem, fit: PopulationFit) -> bool:
+    """Return whether second differences, of two passes per parameter, are worth their time.
+
+    Where people are few, outer products of scores are too noisy, and the expected information is a Gaussian's: right
+    where people answer a lot (`crowdmetric.users.expected`), which is where differences take long.
+    """
+    return problem.has_few_people and problem.weight * fit.natural.size <= MOST_DIFFERENCES
+
+
+def _sharpening(problem: PopulationProblem, fit: PopulationFit) -> Array:
+    """Return C (n, n) with ``CᵀIC`` the observed information at the fit, I being the one that a pass gives.
+
+    Taken once, it corrects the information at other sizes of the metric too; where differences are not worth their
+    time it is the identity.
+    """
+    if not _is_worth_differences(problem, fit):
+        return np.eye(fit.natural.size)
+    prior = with_ridges(np.zeros_like(fit.information), fit)
+    observed = _positive_part(observed_information(problem.total, fit.natural, fit.score))
+    roots = [np.linalg.cholesky(X + prior + LEAST_INFORMATION * np.eye(len(X))) for X in (observed, fit.information)]
+    return np.asarray(np.linalg.solve(roots[1].T, roots[0].T))
+
+
+def _symmetric_fit(
+    problem: PopulationProblem, fit: PopulationFit, *, free: bool, **stopping: Any
+) -> tuple[Array, Array]:
+    """Return svec S (p,) of the fit over all symmetric matrices, and its covariance (p, p).
+
+    Where the answers leave it undetermined, the ridges of the fit are kept.
+    """
+    d, p = problem.d, degrees_of_freedom(problem.d)
+    law = problem.structure.law(fit.natural, d)
+    chart = Parametrization(d, "symmetric", free, problem.n_items)
+    # a crowd that prefers what is far has no metric to start from, and an isotropic fit cannot cross zero
+    metric = law.metric if np.trace(law.metric) > NO_METRIC * d else -0.5 * np.eye(d)
+    spread = law.covariance if free else fit.natural[fit.layout.spread]
+    start = chart.theta(metric, law.mean, spread, law.effects)
+    ridges = replace(fit.ridges, shape=0.0, size=0.0)  # without theirs, items alone would explain everything
+    unbound = problem.fit("symmetric", chart, start, ridges=ridges, **stopping)
+    if not unbound.result.converged:
+        unbound = problem.fit("symmetric with ridge", chart, start, ridges=fit.ridges, **stopping)
+    information = unbound.information
+    if _is_worth_differences(problem, fit):
+        information = observed_information(problem.total, unbound.natural, unbound.score)
+    return unbound.natural[:p], inverse_information(with_ridges(information, unbound))[:p, :p]
+
+
+class PopulationLikelihood:
+    """The log-likelihood of a size and a shape of the metric; people's law and the items' utilities integrated out.
+
+    Isotropic people have one spread s whatever the size, and their mean μ is counted in units of c. Of free people the
+    metric may be nothing at all: there all sizes c, not their logarithms, are equally likely, and μ and Σ stay.
+    """
+
+    def __init__(self, problem: PopulationProblem, fit: PopulationFit, *, free: bool) -> None:
+        self.problem, self.fit, self.free = problem, fit, free
+        self.space = SizeAndShape(problem.d)
+        self.sharpened = _sharpening(problem, fit)
+
+    def __call__(self, t: float, T: Array, rest: Array) -> Expansion:
+        """Return the expansion at t and T; `rest` is μ/c (μ, for free people) and the natural parameters after it."""
+        at, moved = self._expanded(t, T, rest)
+        for _ in range(MOST_MOVES):
+            if moved < FAR:
+                break
+            at, moved = self._expanded(t, T, at.rest)
+        return at
+
+    def begin(self) -> Array:
+        """Return everything but M as the fit found it."""
+        d, p = self.problem.d, degrees_of_freedom(self.problem.d)
+        rest = self.fit.natural[p:].copy()
+        if not self.free:
+            rest[:d] /= max(float(self.space.identity @ self.fit.natural[:p]) / d, LEAST_SIZE)
+        return rest
+
+    def _expanded(self, t: float, T: Array, rest: Array) -> tuple[Expansion, float]:
+        """Return the expansion, and the length of the step of everything else to where it would be best."""
+        d, p = self.problem.d, degrees_of_freedom(self.problem.d)
+        c, basis = float(np.exp(t)), self.space.basis
+        shape = self.space.identity + basis @ T
+        natural = np.concatenate([c * shape, rest])
+        if not self.free:
+            natural[p : p + d] *= c
+        sums = self.problem.total(natural)
+        assert sums.information is not None
+        information = self.sharpened.T @ sums.information @ self.sharpened
+        # the shape has a prior of its own (`crowdmetric.solvers.posterior`)
+        prior = penalty(natural, self.fit.layout, replace(self.fit.ridges, shape=0.0), self.fit.beta)
+        # columns: t, T, everything else
+        J = np.zeros((natural.size, natural.size))
+        J[:p, 0], J[:p, 1:p], J[p:, p:] = c * shape, c * basis, np.eye(rest.size)
+        if not self.free:
+            J[p : p + d] *= c
+            J[p : p + d, 0] = natural[p : p + d]
+        value, g = sums.value - prior.value, J.T @ (sums.score - prior.gradient)
+        H = J.T @ (information + prior.curvature) @ J
+        n = slice(p, None)
+        values, vectors = np.linalg.eigh(H[n, n])
+        values = np.maximum(values, LEAST_INFORMATION)
+        inverse = (vectors / values) @ vectors.T
+        step = inverse @ g[n]
+        # far from its optimum an expansion promises more than there is to gain
+        value += (
+            min(0.5 * float(g[n] @ step), 0.5 * rest.size)
+            - 0.5 * float(np.sum(np.log(values)))
+            + (t if self.free else 0.0)
+        )
+        inner = H[:p, :p] - H[:p, n] @ inverse @ H[n, :p]
+        curvature = _positive_part(inner[1:, 1:])
+        known = inner[0, 0] - inner[0, 1:] @ np.linalg.solve(curvature + np.eye(p - 1), inner[1:, 0])
+        length = float(np.abs(step).max())
+        gradient = g[1:p] - H[1:p, n] @ step
+        moved = rest + step * min(1.0, MOST_MOVED / max(length, 1e-300))
+        return Expansion(t, value, gradient, curvature, moved, float(known)), length
+
+
+def _positive_part(H: Array) -> Array:
+    """Return H without its negative eigenvalues, which differences find far from an optimum."""
+    values, vectors = np.linalg.eigh(H)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+def inverse_information(information: Array) -> Array:
+    """Return the inverse, with directions of no information given an infinite variance in effect.
+
+    Negative information, which differences find where a symmetric fit has run away, is none.
+    """
+    scale = 1.0 / np.sqrt(np.maximum(np.abs(np.diag(information)), 1e-100))
+    values, vectors = np.linalg.eigh(information * scale[:, None] * scale)
+    values = np.maximum(values, max(1e-12 * values[-1], 1e-300))
+    return (vectors / values) @ vectors.T * scale[:, None] * scale

@@ -1,0 +1,68 @@
+"""Items in units of their own: centred, and of root mean square length one.
+
+The model does not change when items are shifted or scaled, only its parameters do; solvers start and stop better
+where everything is of size one. With ``x = c + a x̃``::
+
+    M = M̃ / a²      μ = μ̃ / a − 2 M c      Σ = Σ̃ / a²      v = ṽ / a − 2 M c
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.symmetric import degrees_of_freedom, smat
+from crowdmetric.users.population import Law
+
+__all__ = ["Units"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Units:
+    """The centre c (d,) and the size a of some items."""
+
+    centre: Array
+    size: float
+
+    @staticmethod
+    def of(items: Array, pairs: NDArray[np.intp]) -> Units:
+        """Return the units of the items that were compared."""
+        used = np.zeros(items.shape[0], dtype=np.bool_)
+        used[pairs] = True
+        centre = items[used].mean(axis=0)
+        size = float(np.sqrt(np.mean(np.sum((items[used] - centre) ** 2, axis=1))))
+        return Units(centre, size if size > 0 else 1.0)
+
+    def inside(self, items: Array) -> Array:
+        """Return items in these units."""
+        return (items - self.centre) / self.size
+
+    def law_outside(self, law: Law) -> Law:
+        """Return the law in the items' own units."""
+        metric = law.metric / self.size**2
+        mean = law.mean / self.size - 2.0 * metric @ self.centre
+        return Law(metric, mean, law.covariance / self.size**2, law.effects)
+
+    def points_outside(self, points: Array, metric: Array) -> Array:
+        """Return people's v (K, d) in the items' own units, the metric being in those."""
+        return points / self.size - 2.0 * self.centre @ metric
+
+    def law_inside(self, law: Law) -> Law:
+        """Return a law of the items' own units in these."""
+        mean = (law.mean + 2.0 * law.metric @ self.centre) * self.size
+        return Law(law.metric * self.size**2, mean, law.covariance * self.size**2, law.effects)
+
+    def offsets_outside(self, covariance: Array) -> Array:
+        """Return the covariance (n, n) of (svec M, μ, b) in the items' own units from that in these."""
+        d = self.centre.size
+        p = degrees_of_freedom(d)
+        out = np.eye(covariance.shape[0])
+        out[:p, :p] /= self.size**2
+        out[p : p + d, :p] = -2.0 * (smat(np.eye(p)) @ self.centre).T / self.size**2
+        out[p : p + d, p : p + d] /= self.size
+        return np.asarray(out @ covariance @ out.T)

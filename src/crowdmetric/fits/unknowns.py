@@ -1,0 +1,260 @@
+"""What a prediction does not know beside where the person stands: the law itself, new items, and personal tastes.
+
+For a question about items x and x' (δ = x − x', s = x + x') and a person with pseudo-ideal point v, ::
+
+    ψ = ⟨sym(δ sᵀ), M⟩ + ⟨δ, v⟩ − (b − b') − (e − e')
+
+Given the person's answers and the law, v is nearly Gaussian (`crowdmetric.users.people`). Three things are unknown
+beside it, and each adds its share to the variance of ψ:
+
+the law
+    (M, μ, b) were estimated. With C the inverse of their information, ridges included, ψ has the further variance
+    ``zᵀCz``, z being the derivative of ψ by (svec M, μ, b). Of a person who has answered, part of that error is made
+    good by their own answers, which is left out: C is small where people are many, and they are most often.
+an item that nobody has answered about
+    Its utility b beside the features has variance ω².
+what a person thinks of an item that this person has not compared
+    No real person's taste is a function of a few features: person k likes item i by some ``e_ki ~ N(0, τ²)`` better
+    than the model says. In answers about the same items it is absorbed by v, which is therefore surer about *other*
+    items than it should be. τ² is found by hiding items (`personal_variance`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from crowdmetric.losses import Loss
+from crowdmetric.solvers.law_fit import PopulationFit, law_covariance
+from crowdmetric.symmetric import degrees_of_freedom, outer_difference
+from crowdmetric.users.blocks import Answers, arrange
+from crowdmetric.users.integrals import mean_probability
+from crowdmetric.users.item_effects import variance_of_differences
+from crowdmetric.users.people import posteriors
+from crowdmetric.users.population import Law, blocks_of
+
+__all__ = [
+    "MOST_PEOPLE",
+    "NOTHING_UNKNOWN",
+    "SeenItems",
+    "Unknowns",
+    "moments_of",
+    "personal_variance",
+    "thinned",
+    "unknowns_of",
+]
+
+Array = NDArray[Any]
+Indices = NDArray[np.intp]
+
+# The covariance of a law with more parameters is not kept.
+MOST_PARAMETERS = 1500
+# Numbers in a temporary with a row per question.
+CHUNK = 1 << 21
+# Number of parts in which items are hidden; people and answers at most from whom they are.
+PARTS, MOST_PEOPLE, MOST_ANSWERS = 5, 1000, 20_000
+# Numbers in the covariances of people that are held at once.
+MOST_NUMBERS = 4_000_000
+# τ² is looked for between these limits (of its logarithm), and is zero where it would gain fewer nats than this.
+LIMITS, LEAST_GAIN = (-8.0, 5.0), 2.0
+
+
+@dataclass(frozen=True)
+class Unknowns:
+    """What is unknown of ψ beside the person.
+
+    Attributes
+    ----------
+    covariance
+        C (n, n) of (svec M, μ, b), n = p + d + N, the b only where items have utilities of their own; None: unknown.
+    new_item
+        ω², zero where items have no utilities of their own.
+    personal
+        τ².
+    """
+
+    covariance: Array | None
+    new_item: float = 0.0
+    personal: float = 0.0
+
+    def variance(self, left: Array, right: Array, pairs: Indices | None) -> Array:
+        """Return what the law and the items leave unknown of ψ (T,) for items (T, d); `pairs` None: new items."""
+        d = left.shape[1]
+        own = degrees_of_freedom(d) + d
+        C = self.covariance
+        if C is None:
+            return np.full(len(left), 2.0 * self.new_item)
+        effects = pairs is not None and C.shape[0] > own
+        out = np.empty(len(left))
+        step = max(1, CHUNK // own)
+        for begin in range(0, len(left), step):
+            some = slice(begin, begin + step)
+            delta = left[some] - right[some]
+            z = np.concatenate([outer_difference(delta, left[some] + right[some]), delta], axis=1)
+            out[some] = np.einsum("tn,tn->t", z @ C[:own, :own], z)
+            if effects:
+                assert pairs is not None
+                across = C[:own, own:].T
+                out[some] += 2.0 * np.einsum("tn,tn->t", z, across[pairs[some, 1]] - across[pairs[some, 0]])
+        out += variance_of_differences(C[own:, own:], pairs) if effects else 2.0 * self.new_item  # type: ignore[arg-type]
+        return np.maximum(out, 0.0)
+
+
+# For laws that are known.
+NOTHING_UNKNOWN = Unknowns(None)
+
+
+def unknowns_of(fit: PopulationFit) -> Unknowns:
+    """Return what a fit leaves unknown of its law and its items, in the units of the fit."""
+    at = fit.layout
+    new_item = 1.0 / fit.ridges.items if at.n_items else 0.0
+    offsets = np.r_[at.metric, at.mean, at.items]
+    if offsets.size > MOST_PARAMETERS:
+        return Unknowns(None, new_item)
+    return Unknowns(law_covariance(fit)[np.ix_(offsets, offsets)], new_item)
+
+
+@dataclass(frozen=True)
+class SeenItems:
+    """Which items each person has compared: `rows` (R, 2) of a person's and an item's number, each once."""
+
+    rows: NDArray[np.int64]
+
+    @staticmethod
+    def of(person: NDArray[Any], pairs: NDArray[Any]) -> SeenItems:
+        """Return what people have compared in answers by `person` (T,) about `pairs` (T, 2)."""
+        width = int(pairs.max(initial=0)) + 1
+        codes = np.unique(person.astype(np.int64)[:, None] * width + pairs)
+        return SeenItems(np.column_stack([codes // width, codes % width]))
+
+    def new_items(self, person: NDArray[Any], pairs: NDArray[Any] | None) -> NDArray[np.int64]:
+        """Return how many of the two items (T,) are new to a person who has answered; `pairs` None: both are."""
+        answered = np.isin(person, self.rows[:, 0])
+        if pairs is None:
+            return 2 * answered.astype(np.int64)
+        width = 1 + max(int(pairs.max(initial=0)), int(self.rows[:, 1].max(initial=0)))
+        seen = self.rows[:, 0] * width + self.rows[:, 1]
+        codes = person.astype(np.int64)[:, None] * width + pairs
+        return np.where(answered, np.sum(~np.isin(codes, seen), axis=1), 0)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and variance of ψ (T,), personal tastes apart, and how many of the two items are new to the person."""
+
+    mean: Array
+    variance: Array
+    new_items: NDArray[np.int64]
+
+    def probability(self, personal: float, loss: Loss) -> Array:
+        """Return Pr[right preferred] (T,), τ² being `personal`."""
+        return np.asarray(mean_probability(self.mean, self.variance + personal * self.new_items, loss))
+
+
+def moments_of(
+    items: Array,
+    pairs: Indices,
+    person: Indices,
+    known: Answers,
+    law: Law,
+    loss: Loss,
+    unknowns: Unknowns,
+    largest_grid: int = 1,
+) -> Moments:
+    """Return what is known of ψ for questions to people of whom some answers are known.
+
+    Parameters
+    ----------
+    items : (N, d)
+    pairs, person : (T, 2), (T,)
+        The questions, and the number of the person whom each is put to.
+    known
+        Answers of these people, by the same numbers; people without any are drawn from the law.
+    law, loss, unknowns, largest_grid
+        The law in the units of the items; how people are integrated out.
+    """
+    left, right = items[pairs[:, 0]], items[pairs[:, 1]]
+    delta = left - right
+    mean = np.einsum("td,td->t", delta @ law.metric, left + right)
+    if law.effects is not None:
+        mean -= law.effects[pairs[:, 0]] - law.effects[pairs[:, 1]]
+    variance = unknowns.variance(left, right, pairs)
+    for people, rows in _some_people(person, items.shape[1]):
+        points, spreads = _placed(known, people, law, loss, largest_grid)
+        place = np.searchsorted(people, person[rows])
+        mean[rows] += np.einsum("td,td->t", delta[rows], points[place])
+        own = np.einsum("td,tde,te->t", delta[rows], spreads[place], delta[rows])
+        variance[rows] += np.maximum(own, 0.0)
+    new = SeenItems.of(known.person, known.pairs).new_items(person, pairs)
+    return Moments(mean, variance, new)
+
+
+def _some_people(person: Indices, d: int) -> Iterator[tuple[Indices, Indices]]:
+    """Yield some people at a time, and the rows of the questions to them."""
+    everybody = np.unique(person)
+    order = np.argsort(person, kind="stable")
+    step = max(1, MOST_NUMBERS // d**2)
+    for begin in range(0, everybody.size, step):
+        people = everybody[begin : begin + step]
+        first, last = np.searchsorted(person[order], [people[0], people[-1] + 1])
+        for rows in np.array_split(order[first:last], 1 + (last - first) // step):
+            yield people, rows
+
+
+def _placed(known: Answers, people: Indices, law: Law, loss: Loss, largest_grid: int) -> tuple[Array, Array]:
+    """Return mean (K, d) and covariance (K, d, d) of the v of some people."""
+    rows = np.isin(known.person, people)
+    if not rows.any():
+        return np.tile(law.mean, (people.size, 1)), np.tile(law.covariance, (people.size, 1, 1))
+    theirs = known.take(rows)
+    person = np.searchsorted(people, theirs.person).astype(np.intp)
+    theirs = replace(theirs, person=person, problem=np.zeros(people.size, dtype=np.intp)).merged()
+    return posteriors(blocks_of(arrange(theirs), theirs.pairs), law, loss, people.size, largest_grid)
+
+
+def personal_variance(
+    answers: Answers, learn: Callable[[Answers], tuple[Law, Unknowns]], loss: Loss, largest_grid: int = 1
+) -> float:
+    """Return τ², by hiding a fifth of the items at a time.
+
+    `learn` returns the law that is learned from the other answers, and what is unknown of it. Everybody is placed by
+    their answers about the other items; τ² maximizes the likelihood of the hidden answers, which have variance τ² for
+    each item that is new to the person. Zero where that gains less than two nats.
+    """
+    part = np.random.default_rng(0).permutation(len(answers.items)) % PARTS
+    found: list[tuple[Moments, Answers]] = []
+    for number in range(PARTS):
+        hidden = np.any(part[answers.pairs] == number, axis=1)
+        known = answers.take(~hidden)
+        asked = answers.take(hidden & np.isin(answers.person, known.person))
+        if asked.person.size:
+            law, unknowns = learn(known)
+            moments = moments_of(answers.items, asked.pairs, asked.person, known, law, loss, unknowns, largest_grid)
+            found.append((moments, asked))
+
+    def cost(personal: float) -> float:
+        total = 0.0
+        for moments, asked in found:
+            right = moments.probability(personal, loss)
+            total -= float(asked.weight @ np.log(np.maximum(np.where(asked.response > 0, right, 1.0 - right), 1e-300)))
+        return total
+
+    if not found:
+        return 0.0
+    best = minimize_scalar(
+        lambda log: cost(float(np.exp(log))), bounds=LIMITS, method="bounded", options={"xatol": 0.05}
+    )
+    return float(np.exp(best.x)) if cost(0.0) - best.fun > LEAST_GAIN else 0.0
+
+
+def thinned(answers: Answers) -> Answers:
+    """Return the answers of every k-th person, so that neither people nor answers are too many to hide items from."""
+    answers = answers.merged()
+    people = np.unique(answers.person)
+    step = max(-(-people.size // MOST_PEOPLE), -(-answers.person.size // MOST_ANSWERS), 1)
+    return answers if step == 1 else answers.take(np.isin(answers.person, people[::step]))

@@ -1,0 +1,13 @@
+"""Tastes that bend: utilities that are smooth over the items, for the crowd and for every person.
+
+::
+
+    kernel.py           how alike the tastes for two items are, by their distance
+    structures.py       what the metric inside the kernel may be
+    covariances.py      covariances between items, of one person and of the crowd
+    people.py           everybody's answers in the items that they were shown
+    site_kernels.py     the compiled loop over a person's answers
+    propagation.py      everybody integrated out at once: the evidence and its gradient
+    fit.py              scales and metric by the evidence
+    prediction.py       probabilities, for new people and new items too
+"""

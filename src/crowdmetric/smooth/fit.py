@@ -1,0 +1,208 @@
+"""Scales and metric by the evidence: the θ at which the answers, everybody integrated out, and the prior agree best.
+
+::
+
+    maximize over θ:   ℓ(K(θ), C(θ)) + log prior(θ)
+
+by quasi-Newton steps (BFGS). They begin with the information of Gaussian answers as sharp as the factors of the real
+ones (`Propagation.information`), which has the right shape but, where people never contradict themselves, is far too
+sure of the size of utilities; the steps themselves correct that. No parameter changes by more than `LONGEST` at once;
+θ are logarithms, and factors follow small changes of θ in a few sweeps. A step that does not improve the objective, or
+after which factors do not settle, is taken back and shortened.
+
+Which structure of the metric to take is decided by the evidence with θ integrated out as well, by Laplace's method with
+the same information H (p, p)::
+
+    log evidence = ℓ + log prior + ½ p log 2π − ½ log det H
+
+Standard errors need the size of H too, so that `curvature` takes differences of gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log, pi
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.smooth.covariances import Covariances
+from crowdmetric.smooth.people import PeopleBlock
+from crowdmetric.smooth.propagation import Propagation
+
+__all__ = ["SmoothFit", "curvature", "fit_evidence", "log_evidence", "revived"]
+
+Array = NDArray[Any]
+
+# The most that a parameter may change in one step, and by how much a step is shortened, so many times.
+LONGEST, SHORTER, TRIALS = 1.0, 0.35, 8
+# Steps in a row that promise and gain less than the tolerance before the fit ends: the first promises are too small.
+QUIET = 3
+# Change of factors at which they have settled: while θ moves, at the end, and what is refused.
+ROUGH, FINE, UNSETTLED = 3e-3, 1e-5, 0.1
+# Change of factors that will do for differences of gradients.
+FOR_CURVATURE = 3e-4
+# Beyond this no θ is meant: e^±8 times the scale where its prior is highest.
+FARTHEST = 8.0
+# Step of the differences of gradients that make the curvature, and its least eigenvalue.
+DIFFERENCE, LEAST_CURVATURE = 0.02, 1e-3
+
+
+@dataclass(frozen=True)
+class SmoothFit:
+    """Where the evidence is highest.
+
+    Attributes
+    ----------
+    family : Covariances
+    theta : (p,)
+    propagation : Propagation
+        With factors that have settled at θ.
+    Z : (N, d)
+        Standardized features of the items that were shown.
+    log_likelihood, log_prior : float
+    steps : int
+    converged : bool
+    """
+
+    family: Covariances
+    theta: Array
+    propagation: Propagation
+    Z: Array
+    log_likelihood: float
+    log_prior: float
+    steps: int
+    converged: bool
+
+
+Objective = Callable[[Array], tuple[float, Array]]
+
+
+def fit_evidence(
+    family: Covariances,
+    Z: Array,
+    blocks: list[PeopleBlock],
+    *,
+    start: Array | None = None,
+    tolerance: float = 0.05,
+    max_steps: int = 60,
+) -> SmoothFit:
+    """Return the fit; `tolerance` is in nats that the next step promises."""
+    propagation = Propagation(blocks, len(Z))
+    begin = _sized(family, Z, propagation) if start is None else start
+    theta, steps, converged = _ascend(family, Z, propagation, begin, tolerance, max_steps)
+    value, _ = _objective(family, Z, propagation, FINE)(theta)
+    prior, _ = family.log_prior(theta)
+    return SmoothFit(family, theta, propagation, Z, value - prior, prior, steps, converged)
+
+
+def _objective(family: Covariances, Z: Array, propagation: Propagation, tolerance: float) -> Objective:
+    """Return the function of θ that gives ℓ + log prior and its gradient; −∞ where factors do not settle."""
+    far = np.full(family.start.size, -np.inf), np.zeros(family.start.size)
+
+    def objective(theta: Array) -> tuple[float, Array]:
+        if np.max(np.abs(theta - family.start)) > FARTHEST:
+            return float(far[0][0]), far[1]
+        grams = family.at(theta, Z)
+        change = propagation.converge(grams.person, grams.crowd, tolerance)
+        if not change < UNSETTLED:
+            return float(far[0][0]), far[1]
+        found = propagation.evidence(grams.person, grams.crowd)
+        # the logarithm of a probability: anything above zero is no fixed point
+        if not found.value <= 0.0:
+            return float(far[0][0]), far[1]
+        prior, slope = family.log_prior(theta)
+        return found.value + prior, grams.gradient(found.in_person, found.in_crowd) + slope
+
+    return objective
+
+
+def revived(family: Covariances, theta: Array, Z: Array, blocks: list[PeopleBlock], factors: Array) -> SmoothFit:
+    """Return a fit that was made before, from its θ and the factors (T, 2) of its answers."""
+    propagation = Propagation(blocks, len(Z))
+    propagation.put_factors(factors)
+    grams = family.at(theta, Z)
+    propagation.look(grams.person, grams.crowd)
+    nan = float("nan")
+    return SmoothFit(family, theta, propagation, Z, nan, nan, 0, converged=True)
+
+
+def _sized(family: Covariances, Z: Array, propagation: Propagation) -> Array:
+    """Return the start with utilities as large as the answers are sharp, in steps of a factor e."""
+    objective = _objective(family, Z, propagation, ROUGH)
+    theta, step = family.start, np.eye(family.start.size)[0]
+    value, kept = objective(theta)[0], propagation.keep()
+    while (larger := objective(theta + step)[0]) > value:
+        theta, value, kept = theta + step, larger, propagation.keep()
+    propagation.put_back(kept)
+    return theta
+
+
+def _ascend(
+    family: Covariances, Z: Array, propagation: Propagation, theta: Array, tolerance: float, max_steps: int
+) -> tuple[Array, int, bool]:
+    """Return the θ reached, the number of steps, and whether the next one would promise too little."""
+    objective = _objective(family, Z, propagation, ROUGH)
+    value, slope = objective(theta)
+    inverse, kept = np.linalg.inv(_information(family, Z, propagation, theta)), propagation.keep()
+    quiet = 0
+    for step in range(max_steps):
+        direction = inverse @ slope
+        promise = float(slope @ direction)
+        length = min(1.0, LONGEST / max(float(np.max(np.abs(direction))), 1e-300))
+        for _ in range(TRIALS):
+            reached, there = objective(theta + length * direction)
+            if reached >= value + 1e-4 * length * promise:
+                break
+            propagation.put_back(kept)
+            length *= SHORTER
+        else:  # no better point along a direction of ascent: as good as factors are settled
+            return theta, step, promise < 1.0
+        quiet = quiet + 1 if max(promise, reached - value) < tolerance else 0
+        moved = length * direction
+        inverse = _renewed(inverse, moved, slope - there)
+        theta, value, slope, kept = theta + moved, reached, there, propagation.keep()
+        if quiet == QUIET:
+            return theta, step + 1, True
+    return theta, max_steps, False
+
+
+def _renewed(inverse: Array, moved: Array, turned: Array) -> Array:
+    """Return the inverse curvature after a step (BFGS), left alone where the objective is not concave along it."""
+    along = float(moved @ turned)
+    if along <= 1e-10 * float(np.linalg.norm(moved) * np.linalg.norm(turned)):
+        return inverse
+    rest = np.eye(moved.size) - np.outer(moved, turned) / along
+    return np.asarray(rest @ inverse @ rest.T + np.outer(moved, moved) / along)
+
+
+def _information(family: Covariances, Z: Array, propagation: Propagation, theta: Array) -> Array:
+    """Return the information (p, p) of answers and prior about θ, at factors that have settled there."""
+    return propagation.information(family.at(theta, Z).derivatives()) + np.diag(family.spread**-2.0)
+
+
+def curvature(fit: SmoothFit) -> Array:
+    """Return ``−∂²(ℓ + log prior)/∂θ²`` (p, p) by differences of gradients.
+
+    Its eigenvalues are at least `LEAST_CURVATURE`, whatever rounding does.
+    """
+    propagation, kept = fit.propagation, fit.propagation.keep()
+    objective = _objective(fit.family, fit.Z, propagation, FOR_CURVATURE)
+    _, here = objective(fit.theta)
+    columns = []
+    for step in DIFFERENCE * np.eye(fit.theta.size):
+        columns.append((here - objective(fit.theta + step)[1]) / DIFFERENCE)
+        propagation.put_back(kept)
+    objective(fit.theta)  # what was told belongs to θ again
+    H = np.array(columns)
+    values, vectors = np.linalg.eigh(0.5 * (H + H.T))
+    return np.asarray((vectors * np.maximum(values, LEAST_CURVATURE)) @ vectors.T)
+
+
+def log_evidence(fit: SmoothFit) -> float:
+    """Return the logarithm of the evidence with θ integrated out."""
+    H = _information(fit.family, fit.Z, fit.propagation, fit.theta)
+    spread = 0.5 * len(H) * log(2.0 * pi) - 0.5 * float(np.linalg.slogdet(H)[1])
+    return fit.log_likelihood + fit.log_prior + spread

@@ -1,0 +1,202 @@
+"""Everybody's answers in terms of the items that they were shown.
+
+A person who was shown n items is n utilities. People with about the same n stand in one block, padded: items by the
+number N, whose rows of a covariance are zero, and answers by ones of weight zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Answers", "PeopleBlock", "arrange", "merged"]
+
+Array = NDArray[Any]
+Indices = NDArray[np.intp]
+
+# Blocks differ in n by this factor, so that padding costs little and blocks are few.
+GROWTH = 1.2
+# Numbers in the covariances of one block.
+MOST_NUMBERS = 4_000_000
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Distinct answers, sorted by person.
+
+    Attributes
+    ----------
+    person : (T,)
+    low, high : (T,)
+        The two items, low < high.
+    sign : (T,)
+        +1.0 where `high` was preferred, −1.0 where `low` was.
+    weight : (T,)
+        How often it was given.
+    """
+
+    person: Indices
+    low: Indices
+    high: Indices
+    sign: Array
+    weight: Array
+
+
+def merged(person: Array, pairs: Array, response: Array, weight: Array) -> Answers:
+    """Return answers with those that were given several times added up, and those about one item left out."""
+    left, right = pairs[:, 0], pairs[:, 1]
+    low, high = np.minimum(left, right), np.maximum(left, right)
+    prefers_high = (response > 0) == (right > left)
+    table = np.column_stack([person, low, high, prefers_high]).astype(np.intp)
+    kept = low != high
+    rows, place = np.unique(table[kept], axis=0, return_inverse=True)
+    total = np.bincount(place.reshape(-1), weights=weight[kept], minlength=len(rows))
+    return Answers(rows[:, 0], rows[:, 1], rows[:, 2], np.where(rows[:, 3] > 0, 1.0, -1.0), total)
+
+
+@dataclass(frozen=True)
+class PeopleBlock:
+    """P people, each with n items and m answers, padded.
+
+    Attributes
+    ----------
+    who : (P,)
+        Numbers of the people.
+    items : (P, n)
+        Items that each was shown, ascending; N for none.
+    low, high : (P, m)
+        Places in a person's items.
+    sign, weight : (P, m)
+    answer : (P, m)
+        Rows of the answers; any where the weight is zero.
+    n_items : int
+        N.
+    """
+
+    who: Indices
+    items: Indices
+    low: Indices
+    high: Indices
+    sign: Array
+    weight: Array
+    answer: Indices
+    n_items: int
+
+    @property
+    def rows(self) -> Indices:
+        """People's numbers in this block (P, 1), to pick from (P, n) arrays with."""
+        return np.arange(len(self.who), dtype=np.intp)[:, None]
+
+    @cached_property
+    def cells(self) -> Indices:
+        """Where a person's n × n matrices stand in a flat (N + 1) × (N + 1) one, (P n n,)."""
+        cells = self.items[:, :, None] * (self.n_items + 1) + self.items[:, None, :]
+        return cells.reshape(-1).astype(np.intp)
+
+    @cached_property
+    def _cells_of_answers(self) -> Indices:
+        n, base = self.items.shape[1], self.rows * self.items.shape[1] ** 2
+        corners = [(a, b) for a in (self.low, self.high) for b in (self.low, self.high)]
+        return np.concatenate([(base + a * n + b).reshape(-1) for a, b in corners])
+
+    def take(self, matrix: Array) -> Array:
+        """Return everybody's part (P, n, n) of a matrix (N, N)."""
+        P, n = self.items.shape
+        return np.pad(matrix, (0, 1)).reshape(-1)[self.cells].reshape(P, n, n)
+
+    def put(self, parts: Array) -> Array:
+        """Return the sum (N, N) of everybody's matrices (P, n, n)."""
+        side = self.n_items + 1
+        total = np.bincount(self.cells, weights=parts.reshape(-1), minlength=side * side).reshape(side, side)
+        return np.asarray(total[:-1, :-1])
+
+    def take_vector(self, vector: Array) -> Array:
+        """Return everybody's part (P, n) of a vector (N,)."""
+        return np.asarray(np.append(vector, 0.0)[self.items])
+
+    def put_vector(self, parts: Array) -> Array:
+        """Return the sum (N,) of everybody's vectors (P, n)."""
+        total = np.bincount(self.items.reshape(-1), weights=parts.reshape(-1), minlength=self.n_items + 1)
+        return np.asarray(total[:-1])
+
+    def precisions(self, tau: Array) -> Array:
+        """Return ``Aᵀ diag(τ) A`` (P, n, n), with A (m, n) the differences high − low."""
+        P, n = self.items.shape
+        values = np.concatenate([tau.reshape(-1) * sign for sign in (1.0, -1.0, -1.0, 1.0)])
+        return np.bincount(self._cells_of_answers, weights=values, minlength=P * n * n).reshape(P, n, n)
+
+    def pulls(self, nu: Array) -> Array:
+        """Return ``Aᵀν`` (P, n)."""
+        P, n = self.items.shape
+        up, down = (
+            np.bincount((self.rows * n + side).reshape(-1), weights=nu.reshape(-1), minlength=P * n)
+            for side in (self.high, self.low)
+        )
+        return np.asarray((up - down).reshape(P, n))
+
+    def differences(self, mean: Array) -> Array:
+        """Return ``A x`` (P, m) for x (P, n)."""
+        return np.asarray(mean[self.rows, self.high] - mean[self.rows, self.low])
+
+    def variances(self, covariance: Array) -> Array:
+        """Return the diagonal (P, m) of ``A S Aᵀ`` for S (P, n, n), never negative."""
+        rows, low, high = self.rows, self.low, self.high
+        cross = covariance[rows, low, high] + covariance[rows, high, low]
+        return np.maximum(covariance[rows, low, low] + covariance[rows, high, high] - cross, 0.0)
+
+
+def arrange(answers: Answers, n_items: int) -> list[PeopleBlock]:
+    """Return everybody who answered, in blocks."""
+    people, first, count = np.unique(answers.person, return_index=True, return_counts=True)
+    place = np.searchsorted(people, answers.person)
+    side = n_items + 1
+    shown = np.unique(np.concatenate([place * side + answers.low, place * side + answers.high]))
+    sizes = np.bincount(shown // side, minlength=people.size)
+    begin = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    group = np.ceil(np.log(sizes) / np.log(GROWTH) - 1e-9).astype(np.intp)
+    blocks = []
+    for number in np.unique(group):
+        chosen = np.flatnonzero(group == number)
+        at_once = max(1, MOST_NUMBERS // int(sizes[chosen].max()) ** 2)
+        for part in np.array_split(chosen, -(-chosen.size // at_once)):
+            blocks.append(_block(answers, people, part, first, count, shown, begin, sizes, n_items))
+    return blocks
+
+
+def _block(
+    answers: Answers,
+    people: Indices,
+    chosen: Indices,
+    first: Indices,
+    count: Indices,
+    shown: Indices,
+    begin: Indices,
+    sizes: Indices,
+    n_items: int,
+) -> PeopleBlock:
+    side = n_items + 1
+    slot = np.arange(sizes[chosen].max())
+    where = np.minimum(begin[chosen][:, None] + slot, shown.size - 1)
+    items = np.where(slot < sizes[chosen][:, None], shown[where] % side, n_items)
+    turn = np.arange(count[chosen].max())
+    real = turn < count[chosen][:, None]
+    row = np.minimum(first[chosen][:, None] + turn, answers.person.size - 1)
+
+    def local(item: Indices) -> Indices:
+        found = np.searchsorted(shown, chosen[:, None] * side + item[row]) - begin[chosen][:, None]
+        return np.where(real, found, 0).astype(np.intp)
+
+    return PeopleBlock(
+        who=people[chosen].astype(np.intp),
+        items=items.astype(np.intp),
+        low=local(answers.low),
+        high=local(answers.high),
+        sign=np.where(real, answers.sign[row], 1.0),
+        weight=np.where(real, answers.weight[row], 0.0),
+        answer=row.astype(np.intp),
+        n_items=n_items,
+    )

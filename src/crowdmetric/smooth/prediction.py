@@ -1,0 +1,125 @@
+"""Probabilities of answers, everything uncertain integrated over: a person, the crowd, and items nobody has seen.
+
+Given all answers, with W and c what a person told (`propagation`) and · for any items::
+
+    E x· = μ· + K·ₖ (c − W μₖ)
+    cov x· = K·· − K·ₖ W Kₖ·  +  (E· − K·ₖ W Eₖ) V (E· − K·ₖ W Eₖ)ᵀ
+
+where μ and V are of the crowd's utilities, carried over to items that nobody was shown by ``C·ₛ`` (s: those shown)::
+
+    R = ΣW (I + Cₛₛ ΣW)⁻¹      V·· = C·· − C·ₛ R Cₛ·      μ· = C·ₛ (Σc − ΣW μₛ)
+
+A new person who has answered is x ~ N(μ, K + V) beforehand: the same formulas, with K + V for K and nothing for V.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.losses import Logistic
+from crowdmetric.smooth.fit import FINE, SmoothFit
+from crowdmetric.smooth.people import Answers, PeopleBlock, arrange
+from crowdmetric.smooth.propagation import Propagation
+from crowdmetric.users.integrals import mean_probability
+
+__all__ = ["Field", "field_of", "probability_of"]
+
+Array = NDArray[Any]
+Indices = NDArray[np.intp]
+
+# Numbers in people's matrices that are held at once.
+MOST_NUMBERS = 4_000_000
+
+
+@dataclass(frozen=True)
+class Field:
+    """Utilities of some items: a Gaussian of the crowd's, and people around it.
+
+    Attributes
+    ----------
+    person : (N, N)
+        K, the covariance of somebody around the crowd.
+    crowd : (N, N)
+        V, the covariance of the crowd's utilities given the answers.
+    mean : (N,)
+    blocks, W, c
+        People whose answers are known, their items being numbers of these N, and what they told.
+    """
+
+    person: Array
+    crowd: Array
+    mean: Array
+    blocks: tuple[PeopleBlock, ...]
+    W: tuple[Array, ...]
+    c: tuple[Array, ...]
+
+    def moments(self, low: Indices, high: Indices, who: Indices) -> tuple[Array, Array]:
+        """Return mean and variance (T,) of x_high − x_low for people by number; −1, or unknown, is anybody."""
+        mean = self.mean[high] - self.mean[low]
+        variance = _of_differences(self.person, low, high) + _of_differences(self.crowd, low, high)
+        for block, W, c in zip(self.blocks, self.W, self.c, strict=True):
+            order = np.argsort(block.who)
+            place = np.minimum(np.searchsorted(block.who, who, sorter=order), len(order) - 1)
+            asked = np.flatnonzero(block.who[order[place]] == who)
+            at_once = max(1, MOST_NUMBERS // W.shape[1] ** 2)
+            for rows in np.array_split(asked, -(-asked.size // at_once)) if asked.size else []:
+                own = order[place[rows]]
+                shift, change = self._given(block.items[own], W[own], c[own], low[rows], high[rows])
+                mean[rows] += shift
+                variance[rows] += change
+        return mean, np.maximum(variance, 0.0)
+
+    def _given(self, items: Indices, W: Array, c: Array, low: Indices, high: Indices) -> tuple[Array, Array]:
+        """Return what a person's answers change about a difference's mean and variance (T,)."""
+        K, V, mean = np.pad(self.person, (0, 1)), np.pad(self.crowd, (0, 1)), np.append(self.mean, 0.0)
+        across = K[high[:, None], items] - K[low[:, None], items]
+        crowd = V[high[:, None], items] - V[low[:, None], items]
+        weights = np.einsum("ti,tij->tj", across, W)
+        shift = np.einsum("ti,ti->t", across, c) - np.einsum("ti,ti->t", weights, mean[items])
+        between = np.einsum("tij,tj->ti", V[items[:, :, None], items[:, None, :]], weights)
+        change = np.einsum("ti,ti->t", weights, between - 2.0 * crowd - across)
+        return shift, change
+
+    def told_by(self, answers: Answers) -> Field:
+        """Return the same items with new people, who gave these answers and are known by nothing else."""
+        K, N = self.person + self.crowd, len(self.mean)
+        blocks = arrange(answers, N)
+        propagation = Propagation(blocks, N, self.mean)
+        nothing = np.zeros_like(K)
+        propagation.converge(K, nothing, FINE)
+        propagation.look(K, nothing)
+        told = propagation.told
+        return Field(K, nothing, self.mean, tuple(blocks), tuple(t.W for t in told), tuple(t.c for t in told))
+
+
+def _of_differences(covariance: Array, low: Indices, high: Indices) -> Array:
+    own = np.diag(covariance)
+    return np.asarray(own[low] + own[high] - 2.0 * covariance[low, high])
+
+
+def field_of(fit: SmoothFit, others: Array) -> Field:
+    """Return the utilities of the items shown, 0…n−1, followed by other items with these features (N − n, d)."""
+    n = len(fit.Z)
+    grams = fit.family.at(fit.theta, np.concatenate([fit.Z, others]))
+    known, told = fit.propagation, fit.propagation.told
+    W, C = known.precision, grams.crowd
+    across = C[:, :n]
+    R = W @ np.linalg.inv(np.eye(n) + C[:n, :n] @ W)
+    V = C - across @ R @ across.T
+    blocks = tuple(_renumbered(block, len(C)) for block in known.blocks)
+    mean = across @ (known.pull - W @ known.mean)
+    return Field(grams.person, 0.5 * (V + V.T), mean, blocks, tuple(t.W for t in told), tuple(t.c for t in told))
+
+
+def _renumbered(block: PeopleBlock, n_items: int) -> PeopleBlock:
+    """Return a block about more items: those that stand for none have another number."""
+    return replace(block, items=np.where(block.items == block.n_items, n_items, block.items), n_items=n_items)
+
+
+def probability_of(mean: Array, variance: Array) -> Array:
+    """Return E σ(ψ) (T,) for ψ ~ N(mean, variance)."""
+    return np.asarray(mean_probability(mean, variance, Logistic()))

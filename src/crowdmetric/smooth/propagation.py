@@ -1,0 +1,252 @@
+"""Everybody integrated out at once, by expectation propagation: the evidence of both covariances and its gradient.
+
+The crowd's utilities are h ~ N(h₀, C) (N,), a person's are ``x = h + g`` with g ~ N(0, K) on the items shown to them.
+An answer about ψ = x_high − x_low is σ(±ψ)^ω, replaced by a Gaussian factor ``exp(νψ − ½τψ²)``. With A (m, n) the
+differences of a person's questions and ``P = Aᵀ diag(τ) A``, ``r = Aᵀν``, the person tells the crowd about h through::
+
+    B = (I + K P)⁻¹        W = P B        c = Bᵀ r           (n, n), (n, n), (n,)
+    V = (C⁻¹ + Σ W)⁻¹      μ = h₀ + V (Σ c − Σ W h₀)         what is known of h
+
+and is, given everybody's answers, Gaussian with::
+
+    E x = B (μ + K r)      cov x = B (K + V Bᵀ)
+
+From there a compiled loop renews the person's factors answer after answer (`site_kernels`), everybody beside each
+other; then h is found anew. At the fixed point the gradient is explicit, as if τ and ν were constants. With
+``b = r − P E x``::
+
+    ∂ℓ/∂K = ½ Σ (b bᵀ − W + W V W)        ∂ℓ/∂C = ½ (β βᵀ − ΣW + ΣW V ΣW),   β = Σ b
+
+The work is n³ per person and N³ per sweep, and linear in people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.smooth.people import PeopleBlock
+from crowdmetric.users.integrals import REACH, lines
+from crowdmetric.users.propagation import CAVITY_FINENESS, CAVITY_SIZES, FEWEST_NODES
+
+__all__ = ["Evidence", "Propagation", "Sites", "Told"]
+
+Array = NDArray[Any]
+
+# Rounds over a person's answers between two looks at the crowd, and looks at most.
+ROUNDS, MOST_SWEEPS = 2, 60
+# Factors are damped further, down to the least, while the change does not fall below this share of the one before.
+SLOW, DAMPING, LEAST_DAMPING = 0.7, 0.7, 0.2
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the people of a block tell the crowd: W (P, n, n), c (P, n); and B, P, r and K of theirs."""
+
+    W: Array
+    c: Array
+    B: Array
+    P: Array
+    r: Array
+    K: Array
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The log-likelihood of all answers and its gradients (N, N) in both covariances."""
+
+    value: float
+    in_person: Array
+    in_crowd: Array
+
+
+@dataclass
+class Sites:
+    """The factors τ and ν (P, m) of a block's answers."""
+
+    tau: Array
+    nu: Array
+
+    def copy(self) -> Sites:
+        """Return factors that may be changed."""
+        return Sites(self.tau.copy(), self.nu.copy())
+
+
+class Propagation:
+    """Factors of everybody's answers, renewed until they agree with each other.
+
+    Attributes
+    ----------
+    blocks, sites
+        People and their factors.
+    mean, covariance : (N,), (N, N)
+        Of the crowd's utilities h, after `sweep` or `evidence`.
+    told : list of Told
+    precision, pull : (N, N), (N,)
+        Σ W and Σ c.
+    """
+
+    def __init__(self, blocks: list[PeopleBlock], n_items: int, center: Array | None = None) -> None:
+        self.blocks, self.n_items = blocks, n_items
+        self.center = np.zeros(n_items) if center is None else center
+        # a weak factor that points the way of the answer
+        self.sites = [Sites(0.05 * b.weight, 0.3 * b.weight * b.sign) for b in blocks]
+        self._levels = [np.zeros(b.weight.shape, dtype=np.intp) for b in blocks]
+        self.sweeps = 0
+
+    def keep(self) -> list[Sites]:
+        """Return the factors as they are."""
+        return [site.copy() for site in self.sites]
+
+    def put_back(self, sites: list[Sites]) -> None:
+        """Return to factors that were kept."""
+        self.sites = [site.copy() for site in sites]
+
+    def factors(self, n_answers: int) -> Array:
+        """Return τ and ν (T, 2) of all answers, in the order in which they were arranged."""
+        found = np.zeros((n_answers, 2))
+        for block, site in zip(self.blocks, self.sites, strict=True):
+            real = block.weight > 0.0
+            found[block.answer[real]] = np.column_stack([site.tau[real], site.nu[real]])
+        return found
+
+    def put_factors(self, factors: Array) -> None:
+        """Return to the factors (T, 2) that `factors` gave."""
+        reals = [block.weight > 0.0 for block in self.blocks]
+        parts = [factors[block.answer] * real[:, :, None] for block, real in zip(self.blocks, reals, strict=True)]
+        self.sites = [Sites(*(np.ascontiguousarray(part[:, :, j]) for j in (0, 1))) for part in parts]
+
+    def converge(self, K: Array, C: Array, tolerance: float) -> float:
+        """Renew the factors until they change by less than `tolerance`; return the last change."""
+        self._set_levels(K + C)
+        damping, before, change = 1.0, np.inf, np.inf
+        for _ in range(MOST_SWEEPS):
+            change = self._sweep(K, C, damping, tolerance)
+            if change < tolerance or not np.isfinite(change):
+                break
+            if change > SLOW * before:
+                damping = max(DAMPING * damping, LEAST_DAMPING)
+            before = change
+        return change
+
+    def look(self, K: Array, C: Array) -> None:
+        """Find what people tell and what is known of h, at the factors as they are."""
+        self._joint(K, C)
+
+    def evidence(self, K: Array, C: Array) -> Evidence:
+        """Return the log-likelihood at these factors, and its gradients; the prior mean of h must be zero."""
+        posterior = self._joint(K, C)
+        sizes, weights = _lines()
+        value, in_person, beta = 0.0, np.zeros_like(K), np.zeros(self.n_items)
+        V = self.covariance
+        for block, site, level, told, (mean, covariance) in zip(
+            self.blocks, self.sites, self._levels, self.told, posterior, strict=True
+        ):
+            psi, spread = block.differences(mean), block.variances(covariance)
+            value += _kernels().log_masses(
+                spread, psi, block.sign, block.weight, site.tau, site.nu, level, sizes, weights
+            )
+            value -= 0.5 * float(np.linalg.slogdet(np.eye(told.K.shape[1]) + told.K @ told.P)[1].sum())
+            b = told.r - np.einsum("pij,pj->pi", told.P, mean)
+            beta += block.put_vector(b)
+            in_person += block.put(b[:, :, None] * b[:, None, :] - told.W + told.W @ block.take(V) @ told.W)
+        value -= 0.5 * float(np.linalg.slogdet(np.eye(self.n_items) + C @ self.precision)[1])
+        W = self.precision
+        in_crowd = np.outer(beta, beta) - W + W @ V @ W
+        return Evidence(float(value), 0.25 * (in_person + in_person.T), 0.25 * (in_crowd + in_crowd.T))
+
+    def information(self, derivatives: Iterable[tuple[Array | None, Array | None]]) -> Array:
+        """Return the information (p, p) about parameters in which K and C have these derivatives (N, N).
+
+        That of Gaussian answers as sharp as the factors, people beside each other, with ``Q = W − W V W``::
+
+            ½ Σ tr(Q ∂ᵢK Q ∂ⱼK) + ½ tr(Q ∂ᵢC Q ∂ⱼC)          Q of a person, and of ΣW
+        """
+        pairs = list(derivatives)
+        total = np.zeros((len(pairs), len(pairs)))
+        W, V = self.precision, self.covariance
+        crowd = np.array([number for number, (_, dC) in enumerate(pairs) if dC is not None], dtype=np.intp)
+        total[np.ix_(crowd, crowd)] += _traces(W - W @ V @ W, [dC for _, dC in pairs if dC is not None])
+        person = np.array([number for number, (dK, _) in enumerate(pairs) if dK is not None], dtype=np.intp)
+        for block, told in zip(self.blocks, self.told, strict=True):
+            Q = told.W - told.W @ block.take(V) @ told.W
+            parts = [block.take(dK) for dK, _ in pairs if dK is not None]
+            total[np.ix_(person, person)] += _traces(Q, parts)
+        return total
+
+    def _sweep(self, K: Array, C: Array, damping: float, tolerance: float) -> float:
+        sizes, weights = _lines()
+        change = 0.0
+        for block, site, level, (mean, covariance) in zip(
+            self.blocks, self.sites, self._levels, self._joint(K, C), strict=True
+        ):
+            found = _kernels().sweep_answers(
+                np.ascontiguousarray(covariance), np.ascontiguousarray(mean), block.low, block.high, block.sign,
+                block.weight, site.tau, site.nu, level, sizes, weights, ROUNDS, tolerance, damping,
+            )  # fmt: skip
+            change = max(change, float(found)) if np.isfinite(found) else np.inf
+        return change
+
+    def _joint(self, K: Array, C: Array) -> list[tuple[Array, Array]]:
+        """Find h, and return mean (P, n) and covariance (P, n, n) of the utilities of every block's people."""
+        self.sweeps += 1
+        self.told = [_tell(block, site, K) for block, site in zip(self.blocks, self.sites, strict=True)]
+        precision, pull = np.zeros_like(C), np.zeros(self.n_items)
+        for block, told in zip(self.blocks, self.told, strict=True):
+            precision += block.put(told.W)
+            pull += block.put_vector(told.c)
+        self.precision, self.pull = 0.5 * (precision + precision.T), pull
+        V = np.linalg.solve(np.eye(self.n_items) + C @ self.precision, C)
+        self.covariance = 0.5 * (V + V.T)
+        self.mean = self.center + self.covariance @ (pull - self.precision @ self.center)
+        return [
+            _posterior(block, told, self.mean, self.covariance)
+            for block, told in zip(self.blocks, self.told, strict=True)
+        ]
+
+    def _set_levels(self, prior: Array) -> None:
+        """Choose lines fine enough for an answer's spread before anybody has answered, which no cavity exceeds."""
+        places = np.array(CAVITY_SIZES, dtype=np.float64)
+        variance = np.pad(np.diag(prior), (0, 1))
+        padded = np.pad(prior, (0, 1))
+        self._levels = []
+        for block in self.blocks:
+            low, high = block.items[block.rows, block.low], block.items[block.rows, block.high]
+            spread = np.sqrt(np.maximum(variance[low] + variance[high] - 2.0 * padded[low, high], 0.0))
+            needed = np.maximum(2.0 * REACH / CAVITY_FINENESS * spread + 1.0, float(FEWEST_NODES))
+            self._levels.append(np.searchsorted(places, needed))
+
+
+def _tell(block: PeopleBlock, site: Sites, K: Array) -> Told:
+    P, r, own = block.precisions(site.tau), block.pulls(site.nu), block.take(K)
+    B = np.linalg.inv(np.eye(own.shape[1]) + own @ P)
+    return Told(P @ B, np.einsum("pij,pi->pj", B, r), B, P, r, own)
+
+
+def _posterior(block: PeopleBlock, told: Told, mean: Array, covariance: Array) -> tuple[Array, Array]:
+    before = block.take_vector(mean) + np.einsum("pij,pj->pi", told.K, told.r)
+    both = told.B @ (told.K + block.take(covariance) @ told.B.transpose(0, 2, 1))
+    return np.einsum("pij,pj->pi", told.B, before), both
+
+
+def _traces(Q: Array, parts: list[Array]) -> Array:
+    """Return ``½ Σ tr(Q Dᵢ Q Dⱼ)`` (p, p) over the leading axes of Q and D (…, n, n)."""
+    there = [Q @ D for D in parts]
+    rows = np.array([product.reshape(-1) for product in there])
+    columns = np.array([np.swapaxes(product, -1, -2).reshape(-1) for product in there])
+    return np.asarray(0.5 * rows @ columns.T)
+
+
+def _lines() -> tuple[Array, Array]:
+    """Return numbers of nodes of the lines for cavities, zero for an integral over the noise, and nodes' weights."""
+    return np.array([*CAVITY_SIZES, 0]), np.ascontiguousarray(lines()[1][: len(CAVITY_SIZES), : CAVITY_SIZES[-1]])
+
+
+def _kernels() -> Any:
+    """Return the compiled loops; Numba takes a second to load, so it comes late."""
+    return import_module("crowdmetric.smooth.site_kernels")

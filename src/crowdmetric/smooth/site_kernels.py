@@ -1,0 +1,129 @@
+"""The compiled loop over people's answers, for logistic answers; `propagation` explains the formulas."""
+
+from __future__ import annotations
+
+from math import log, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.users.compiled import compiled
+from crowdmetric.users.line_kernels import is_far, tilted
+
+__all__ = ["log_masses", "sweep_answers"]
+
+Array = NDArray[Any]
+
+# A factor leaves at least this share of a cavity's variance; below this variance a difference is known.
+SMALLEST_SHARE, KNOWN = 1e-10, 1e-14
+
+
+@compiled
+def _matched(
+    psi: float, spread: float, b: float, tau: float, sign: float, weight: float, n: int, line: Array, room: Array
+) -> tuple[float, float, float, float, float]:
+    """Return share and variance of the cavity, then log mass, slope and bend of the exact answer in it."""
+    keep = max(1.0 - tau * spread, SMALLEST_SHARE)
+    cavity = spread / keep
+    mean = psi - cavity * b
+    if n > 0 and is_far(mean, cavity, sign, weight):
+        n = -1
+    mass, slope, bend = tilted(mean, cavity, sign, weight, n, line, room)
+    return keep, cavity, mass, slope, bend
+
+
+@compiled
+def sweep_answers(
+    covariance: Array,
+    mean: Array,
+    low: Array,
+    high: Array,
+    sign: Array,
+    weight: Array,
+    tau: Array,
+    nu: Array,
+    level: Array,
+    sizes: Array,
+    lines: Array,
+    rounds: int,
+    tolerance: float,
+    damping: float,
+) -> float:
+    """Renew the factors τ, ν (P, m) of everybody's answers in place, answer after answer; return the largest change.
+
+    `covariance` (P, n, n) and `mean` (P, n) are of people's utilities given all factors, and are used up. The change
+    is that of the first round, in units of an answer's own spread.
+    """
+    P, m = low.shape
+    n = mean.shape[1]
+    kept = lines.shape[0] - 1
+    room, reach = np.empty(lines.shape[1]), np.empty(n)
+    worst = 0.0
+    for p in range(P):
+        for turn in range(rounds):
+            largest = 0.0
+            for i in range(m):
+                if weight[p, i] == 0.0:
+                    continue
+                low_one, high_one = low[p, i], high[p, i]
+                for j in range(n):
+                    reach[j] = covariance[p, high_one, j] - covariance[p, low_one, j]
+                spread = reach[high_one] - reach[low_one]
+                if spread <= KNOWN:
+                    continue
+                psi = mean[p, high_one] - mean[p, low_one]
+                b = nu[p, i] - tau[p, i] * psi
+                line = lines[min(level[p, i], kept)]
+                _, cavity, _, slope, bend = _matched(
+                    psi, spread, b, tau[p, i], sign[p, i], weight[p, i], sizes[level[p, i]], line, room
+                )
+                strength = max(-bend, 0.0)
+                new = strength / max(1.0 - strength * cavity, SMALLEST_SHARE)
+                stronger = damping * (new - tau[p, i])
+                further = damping * (slope - b) * (1.0 + new * cavity)
+                largest = max(largest, abs(further) * sqrt(spread))
+                growth = 1.0 + stronger * spread
+                tau[p, i] += stronger
+                nu[p, i] += further + stronger * psi
+                # the person with the new factor, by Sherman and Morrison
+                for j in range(n):
+                    along = stronger / growth * reach[j]
+                    for k in range(n):
+                        covariance[p, j, k] -= along * reach[k]
+                    mean[p, j] += reach[j] * further / growth
+            if turn == 0:
+                worst = max(worst, largest)
+            if largest < tolerance:
+                break
+    return worst
+
+
+@compiled
+def log_masses(
+    spread: Array,
+    psi: Array,
+    sign: Array,
+    weight: Array,
+    tau: Array,
+    nu: Array,
+    level: Array,
+    sizes: Array,
+    lines: Array,
+) -> float:
+    """Return ``Σ [log Z + ½ log(1 + τs) + ½ s b² − ½ b ψ]`` over answers, s the variance of the cavity."""
+    P, m = psi.shape
+    kept = lines.shape[0] - 1
+    room = np.empty(lines.shape[1])
+    total = 0.0
+    for p in range(P):
+        for i in range(m):
+            if weight[p, i] == 0.0:
+                continue
+            b = nu[p, i] - tau[p, i] * psi[p, i]
+            line = lines[min(level[p, i], kept)]
+            keep, cavity, mass, _, _ = _matched(
+                psi[p, i], spread[p, i], b, tau[p, i], sign[p, i], weight[p, i], sizes[level[p, i]], line, room
+            )
+            total += mass - 0.5 * log(keep) + 0.5 * cavity * b * b - 0.5 * b * psi[p, i]
+    return total

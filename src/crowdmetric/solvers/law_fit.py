@@ -1,0 +1,381 @@
+"""The population fit: penalized maximum likelihood over a metric and a law of people, with ridges from the evidence.
+
+The objective is a sum over people that the caller provides (`Total`), so that this module neither knows where people
+are kept nor how they are integrated out, plus the negative log prior of `crowdmetric.solvers.priors`::
+
+    f(θ) = −ℓ(M, μ, Σ, b) + prior(M, μ, Σ, b; ridges)
+
+The strengths of ridges come from the evidence (MacKay). Let A be the information with all ridges, at the optimum. Of
+the p − 1 parameters of the metric's shape, ``γ = (p − 1) − shape · tr(A⁻¹ P) / c²`` are determined by the answers, P
+being the projector off the identity; then ``shape ← γ / ‖M/c − I‖²``. The same rule gives the ridges on the shape of
+people's covariance and on the items' utilities, ``γ_b = N − items · tr(A⁻¹)_b`` and ``items ← γ_b / ‖b‖²``.
+
+The ridge on the size is about one number, ``t = ‖cI‖ = √d c``, and only where people's covariance is free: with M = 0
+the model is then linear utilities with a crowd prior, a model in its own right, and the one to fall back on where the
+answers do not support a metric. With J the information about t, everything else being fitted, and ``z = t̂ √J`` the
+estimate without the ridge in units of its error, the evidence is largest at ::
+
+    size = J / (z² − 1),      which takes the share 1 / z² off the size;      z ≤ 1: all of it
+
+so that a metric that is well known keeps its size (James and Stein's positive part, for one number).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.solvers.parametrization import Parametrization
+from crowdmetric.solvers.priors import Ridges, penalty, shape_penalty
+from crowdmetric.solvers.scoring import Quadratic, ScoringResult, ScoringState, Underlying, minimise_by_scoring
+from crowdmetric.symmetric import svec
+from crowdmetric.users.layout import Layout
+from crowdmetric.users.population import Sums
+
+__all__ = [
+    "NO_METRIC",
+    "PopulationFit",
+    "Total",
+    "fit_law",
+    "fit_with_evidence",
+    "items_determined",
+    "law_covariance",
+    "observed_information",
+    "remembering",
+    "with_ridges",
+]
+
+Array = NDArray[Any]
+
+# Maximum number of refits until the ridges settle, and the change of their logarithms that counts as settled.
+REFITS, SETTLED = 8, 0.1
+# The same with per-item effects: more strengths take longer to settle.
+MORE_REFITS = 15
+# Below this size ‖cI‖ / √d, for items of size one, a metric counts as zero. A ridge on the size need not go further.
+NO_SIZE = 0.01
+# Below this mean eigenvalue c, for items of size one, what is left of a metric counts as zero.
+NO_METRIC = 0.02
+# A ridge on the size that changes it by less than this share does not matter.
+LEAST_SHARE = 0.01
+# First guesses of the ridges on shapes and of 1/ω², and the range of the latter. Item effects that differ by less than
+# 0.01 count as none, and effects that differ by more than 10 make answers certain.
+SHAPE_RIDGE, ITEM_RIDGE, LEAST_ITEM_RIDGE, MOST_ITEM_RIDGE = 1.0, 4.0, 1e-2, 1e4
+# Limits of the ridges on shapes. A stronger ridge leaves only a multiple of the identity.
+LEAST_SHAPE_RIDGE, MOST_SHAPE_RIDGE = 1e-12, 1e8
+# Tolerance of intermediate fits, in nats, and of their first steps.
+ROUGH, FIRST = 0.005, 1e-4
+# Steps of differences, relative to a parameter.
+CENTRAL, FORWARD = 1e-4, 1e-3
+# Steps that correct the curvature.
+SECANTS = 8
+
+
+class Total(Protocol):
+    """The sum over people of log-likelihood, score and information at some natural parameters."""
+
+    def __call__(self, natural: Array, *, information: bool = True) -> Sums:
+        """Return the sums."""
+        ...
+
+
+@dataclass(frozen=True)
+class PopulationFit:
+    """Where a fit ended.
+
+    Attributes
+    ----------
+    theta, natural
+        The optimum in the chart and in natural parameters.
+    value
+        The log-likelihood there, without the prior.
+    score, information
+        Gradient of the log-likelihood in natural parameters, and its information matrix, without the prior.
+    ridges, beta
+        The prior (`crowdmetric.solvers.priors`).
+    determined
+        γ, how many of the p − 1 shape parameters the answers determine (p − 1 without a ridge).
+    result
+        How the iteration ended.
+    chart
+        What the metric may be, and where the natural parameters stand.
+    """
+
+    theta: Array
+    natural: Array
+    value: float
+    score: Array
+    information: Array
+    ridges: Ridges
+    beta: float
+    determined: float
+    result: ScoringResult
+    chart: Parametrization
+
+    @property
+    def layout(self) -> Layout:
+        """Where the natural parameters stand."""
+        return self.chart.layout
+
+    @property
+    def objective(self) -> float:
+        """The log-likelihood with the log prior, the number that was maximized."""
+        return -self.result.at.value
+
+
+def with_ridges(information: Array, fit: PopulationFit) -> Array:
+    """Return an information (n, n) with the curvature of the prior of a fit."""
+    return information + penalty(fit.natural, fit.layout, fit.ridges, fit.beta).curvature
+
+
+def fit_law(
+    total: Total,
+    chart: Parametrization,
+    start: Array | ScoringState,
+    *,
+    ridges: Ridges | None = None,
+    beta: float = 1.0,
+    tolerance: float = 1e-4,
+    first_tolerance: float | None = None,
+    max_iterations: int = 200,
+    after_step: Callable[[ScoringState, float], None] | None = None,
+) -> PopulationFit:
+    """Maximize the penalized likelihood from `start`, a θ or the state of an iteration to take up again."""
+    ridges, layout = ridges or Ridges(), chart.layout
+    last: dict[bytes, Sums] = {}
+
+    def function(theta: Array) -> Quadratic:
+        natural = chart.natural(theta)
+        sums = total(natural)
+        if not (np.isfinite(sums.value) and np.all(np.isfinite(sums.score))):  # this step is far too long: refuse it
+            return Quadratic(np.inf, np.zeros(theta.size), np.eye(theta.size))
+        assert sums.information is not None
+        last.clear()
+        last[theta.tobytes()] = sums
+        prior = penalty(natural, layout, ridges, beta)
+        curvature = sums.information + prior.curvature
+        if sums.bending is not None:
+            curvature = curvature + sums.bending
+        value, gradient = prior.value - sums.value, prior.gradient - sums.score
+        pulled = chart.pull_back(theta, value, gradient, curvature)
+        if chart.is_one_to_one:
+            return pulled
+        pull = partial(_pulled, chart, theta, gradient)
+        return replace(pulled, underlying=Underlying(natural, gradient, curvature, pull))
+
+    result = minimise_by_scoring(
+        function,
+        start,
+        tolerance=tolerance,
+        first_tolerance=first_tolerance,
+        max_iterations=max_iterations,
+        secants=SECANTS,
+        shorten=chart.shorten,
+        after_step=after_step,
+    )
+    natural = chart.natural(result.point)
+    sums = last.get(result.point.tobytes()) or total(natural)
+    assert sums.information is not None
+    fit = PopulationFit(
+        result.point, natural, sums.value, sums.score, sums.information, ridges, beta, float("nan"), result, chart
+    )  # fmt: skip
+    return replace(fit, determined=_shape_determined(fit, layout.metric, ridges.shape) if _has_shape(chart) else 0.0)
+
+
+def _pulled(chart: Parametrization, theta: Array, gradient: Array, curvature: Array) -> Array:
+    """Return a curvature in natural parameters as one in θ."""
+    return chart.pull_back(theta, 0.0, gradient, curvature).curvature
+
+
+def remembering(total: Total) -> Total:
+    """Return the same sums, without asking twice in a row for those at one point: a refit begins where one ended."""
+    last: dict[bytes, Sums] = {}
+
+    def remembered(natural: Array, *, information: bool = True) -> Sums:
+        key = natural.tobytes()
+        sums = last.get(key)
+        if sums is None or (information and sums.information is None):
+            sums = total(natural, information=information)
+            last.clear()
+            last[key] = sums
+        return sums
+
+    return remembered
+
+
+def fit_with_evidence(
+    total: Total,
+    chart: Parametrization,
+    start: Array,
+    *,
+    first: Ridges | None = None,
+    take_up: Callable[[str, Array], tuple[Array | ScoringState, dict[str, Any]]] | None = None,
+    **options: Any,
+) -> PopulationFit:
+    """Fit with the ridges that the evidence asks for, refitting until they have settled.
+
+    `first` are ridges to begin with. `take_up` of a stage's name and start, for fits that are saved, returns where to
+    begin instead and what else to tell `fit_law`.
+    """
+    total = remembering(total)
+    ridges = first or _first_ridges(chart)
+    fit: PopulationFit | None = None
+    # a fit that has not moved since its ridges changed tells nothing about them: under new ridges the first step is
+    # always taken
+    loosely = options | {"tolerance": max(ROUGH, options.get("tolerance", 0.0)), "first_tolerance": FIRST}
+    before: Ridges | None = None
+    for number in range(MORE_REFITS if chart.n_items else REFITS):
+        begin = start if fit is None else fit.theta
+        at, more = (begin, {}) if take_up is None else take_up(f"evidence {number}", begin)
+        fit = fit_law(total, chart, at, ridges=ridges, **loosely, **more)
+        wanted = _wanted_ridges(fit, chart)
+        if _settled(ridges, wanted):
+            break
+        before, ridges = ridges, wanted if before is None else _without_swinging(before, ridges, wanted)
+    assert fit is not None
+    at, more = (fit.theta, {}) if take_up is None else take_up("evidence", fit.theta)
+    return fit_law(total, chart, at, ridges=ridges, **options, **more)
+
+
+def _without_swinging(before: Ridges, now: Ridges, wanted: Ridges) -> Ridges:
+    """Return the wanted strengths; half way, in logarithms, where one would go back on its last change."""
+
+    def next_of(a: float, b: float, c: float) -> float:
+        return float(np.sqrt(b * c)) if min(a, b, c) > 0 and (b - a) * (c - b) < 0 else c
+
+    return Ridges(**{name: next_of(a, vars(now)[name], vars(wanted)[name]) for name, a in vars(before).items()})
+
+
+def _first_ridges(chart: Parametrization) -> Ridges:
+    return Ridges(
+        shape=SHAPE_RIDGE if _has_shape(chart) else 0.0,
+        people=SHAPE_RIDGE if chart.free and chart.d > 1 else 0.0,
+        items=ITEM_RIDGE if chart.n_items else 0.0,
+    )
+
+
+def _has_shape(chart: Parametrization) -> bool:
+    return chart.kind in ("psd", "symmetric") and chart.d > 1
+
+
+def _wanted_ridges(fit: PopulationFit, chart: Parametrization) -> Ridges:
+    """Return the ridges that the evidence asks for, from a fit with others."""
+    layout, now = fit.layout, fit.ridges
+    return Ridges(
+        shape=_wanted_shape(fit, layout.metric, now.shape) if _has_shape(chart) else 0.0,
+        size=_wanted_size(fit, chart) if chart.free and chart.kind in ("psd", "symmetric") else 0.0,
+        people=_wanted_shape(fit, layout.spread, now.people) if now.people else 0.0,
+        items=_wanted_items(fit) if chart.n_items else 0.0,
+    )
+
+
+def _settled(now: Ridges, wanted: Ridges) -> bool:
+    """Return whether ridges have settled: the evidence wants at most a tenth more or less, or that hardly matters."""
+
+    def close(before: float, after: float) -> bool:
+        return abs(float(np.log(max(after, 1e-300) / max(before, 1e-300)))) < SETTLED
+
+    return all(close(getattr(now, name), getattr(wanted, name)) for name in ("shape", "size", "people", "items"))
+
+
+def _wanted_shape(fit: PopulationFit, place: slice, strength: float) -> float:
+    """Return the strength that the evidence asks for on the shape of M or Σ, which stands at `place`."""
+    # a multiple of the identity would need an infinite ridge: one strong enough to hold it there is used
+    distance = 2.0 * shape_penalty(fit.natural[place], 1.0).value
+    determined = _shape_determined(fit, place, strength)
+    wanted = determined / max(distance, 1e-6)
+    if determined > 0.999 * (fit.layout.p - 1) and wanted < 10.0 * strength:  # the ridge hardly changes anything
+        return strength
+    return float(np.clip(wanted, LEAST_SHAPE_RIDGE, MOST_SHAPE_RIDGE))
+
+
+def _wanted_size(fit: PopulationFit, chart: Parametrization) -> float:
+    """Return the ridge on the size that the evidence asks for; zero where it would hardly matter.
+
+    The estimate without the ridge is ``t̂ = t + (pull of everything else on t) / J``. For a metric the pull is the one
+    on its size at the shape that it has: where it is close to zero, that of other shapes is the boundary's.
+    """
+    d = fit.layout.d
+    e = np.zeros(fit.natural.size)
+    e[fit.layout.metric] = svec(np.eye(d)) / np.sqrt(d)
+    prior = penalty(fit.natural, fit.layout, replace(fit.ridges, size=0.0), fit.beta)
+    known = 1.0 / max(float(e @ _covariance(fit.information + prior.curvature, chart) @ e), 1e-300)
+    t, pull = float(e @ fit.natural), fit.score - prior.gradient
+    m = fit.layout.metric
+    along = float(pull[m] @ fit.natural[m]) / t if chart.kind == "psd" and t > 0 else float(e @ pull)
+    z2 = (t + along / known) ** 2 * known if chart.kind == "symmetric" or t + along / known > 0 else 0.0
+    if z2 * LEAST_SHARE > 1.0:
+        return 0.0
+    return min(known / max(z2 - 1.0, 1e-12), 1.0 / (d * NO_SIZE**2))
+
+
+def _wanted_items(fit: PopulationFit) -> float:
+    """Return the ρ that the evidence asks for, from a fit with another."""
+    b = fit.natural[fit.layout.items]
+    wanted = items_determined(fit) / max(float(b @ b), 1e-300)
+    return float(np.clip(wanted, LEAST_ITEM_RIDGE, MOST_ITEM_RIDGE))
+
+
+def items_determined(fit: PopulationFit) -> float:
+    """Return ``γ_b = N − ρ tr(A⁻¹)_b``, how many of the items' own utilities the answers determine."""
+    items = fit.layout.items
+    return fit.layout.n_items - fit.ridges.items * float(np.trace(law_covariance(fit)[items, items]))
+
+
+def law_covariance(fit: PopulationFit) -> Array:
+    """Return what the answers and the prior leave unknown of the natural parameters, a covariance (n, n)."""
+    return _covariance(with_ridges(fit.information, fit), fit.chart)
+
+
+def _covariance(A: Array, chart: Parametrization) -> Array:
+    """Return the inverse of an information A (n, n) among the parameters that a chart can move, and zero beyond.
+
+    What is fixed (M where there is none, all of M but its size where it is a multiple of the identity) is known.
+    """
+    metric = chart.layout.metric
+    tangent = chart.metric_directions()
+    if tangent.shape[0] == tangent.shape[1]:
+        return _pseudo_inverse(A)
+    basis = np.eye(A.shape[0])
+    basis = np.concatenate([basis[:, : metric.start], basis[:, metric] @ tangent, basis[:, metric.stop :]], axis=1)
+    return np.asarray(basis @ _pseudo_inverse(basis.T @ A @ basis) @ basis.T)
+
+
+def _shape_determined(fit: PopulationFit, place: slice, strength: float) -> float:
+    """Return γ from the information with the ridges, of the shape of M or Σ, which stands at `place`."""
+    most = fit.layout.p - 1
+    bend = shape_penalty(fit.natural[place], strength).curvature
+    known = law_covariance(fit)[place, place]
+    return float(np.clip(most - np.sum(known * bend), 0.0, most))
+
+
+def _pseudo_inverse(A: Array) -> Array:
+    scale = 1.0 / np.sqrt(np.maximum(np.diag(A), 1e-100))
+    inverse: Array = np.linalg.pinv(A * scale[:, None] * scale, hermitian=True) * scale[:, None] * scale
+    return inverse
+
+
+def observed_information(total: Total, natural: Array, score: Array | None = None) -> Array:
+    """Return minus the second derivative of the log-likelihood, by differences of the score.
+
+    Central differences; forward ones, in half the passes, where the `score` at `natural` is known. A step of 0.001 of a
+    parameter then errs by about as much of the information, which standard errors do not show.
+    """
+    n = natural.size
+    H = np.empty((n, n))
+    for j in range(n):
+        size = max(abs(float(natural[j])), 0.1)
+        up, down = natural.copy(), natural.copy()
+        if score is not None:
+            up[j] += FORWARD * size
+            H[j] = (score - total(up, information=False).score) / (FORWARD * size)
+            continue
+        step = CENTRAL * size
+        up[j] += step
+        down[j] -= step
+        H[j] = (total(down, information=False).score - total(up, information=False).score) / (2.0 * step)
+    return 0.5 * (H + H.T)

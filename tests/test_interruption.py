@@ -1,0 +1,202 @@
+"""Ctrl-C: one line, exit code 130, nothing left behind, wherever it falls; files appear whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdmetric.cli import main
+from crowdmetric.engines.local import LocalEngine
+from crowdmetric.errors import DataError
+from crowdmetric.export import LinearHead, write_head
+from crowdmetric.folders import check_not_input, new_file, write_file
+from crowdmetric.interruption import Interruption
+from crowdmetric.tables import write_columns
+
+needs_signals = pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="signals are those of Unix")
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C arrive, also where the tests run in the background of a shell, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def in_a_moment(seconds: float = 0.1) -> None:
+    threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+# --------------------------------------------------------------------------------------------------- Ctrl-C
+
+
+@needs_signals
+def test_an_interrupt_that_a_destructor_swallows_comes_again() -> None:
+    class Swallows:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    reached = []
+
+    def work() -> None:
+        swallowing = Swallows()
+        del swallowing
+        reached.append("the line after the destructor")
+        time.sleep(5)
+
+    with Interruption().watched() as interruption, pytest.raises(KeyboardInterrupt):
+        work()
+    assert reached
+    assert interruption.happened
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@needs_signals
+def test_an_interrupt_that_a_library_turns_into_an_error_is_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def turned(options: Any) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("half a library") from None
+
+    monkeypatch.setattr("crowdmetric.commands.info.run", turned)
+    assert main(["info", "model"]) == 130
+    assert capsys.readouterr().err == "crowdmetric: interrupted\n"
+
+
+@needs_signals
+def test_an_interrupt_while_importing_is_one_line() -> None:
+    lines = [
+        "import os, signal, sys, threading",
+        "import crowdmetric.__main__ as program",
+        "threading.Timer(0.15, os.kill, (os.getpid(), signal.SIGINT)).start()",
+        "sys.argv = ['crowdmetric', 'fit', '--help']",
+        "sys.exit(program.main())",
+    ]
+    result = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (130, "crowdmetric: interrupted\n")
+
+
+@needs_signals
+@pytest.mark.parametrize("command", ["fit", "evaluate"])
+def test_an_interrupted_command_leaves_nothing(command: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    write_columns(
+        {"item_id": np.arange(40), **{f"f{j}": rng.normal(size=40) for j in range(4)}}, tmp_path / "items.csv"
+    )
+    pairs = np.array([rng.choice(40, 2, replace=False) for _ in range(4000)])
+    answers = {"user": np.repeat(np.arange(800), 5), "left": pairs[:, 0], "right": pairs[:, 1]}
+    write_columns(answers | {"choice": rng.choice(["left", "right"], 4000)}, tmp_path / "answers.csv")
+    more = ["--out", "model"] if command == "fit" else ["--jobs", "2", "--repeats", "3", "--out", "found"]
+    started = subprocess.Popen(
+        [sys.executable, "-m", "crowdmetric", command, "items.csv", "answers.csv", *more],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    time.sleep(3.0)
+    os.kill(started.pid, signal.SIGINT)
+    _, told = started.communicate(timeout=60)
+    assert started.returncode == 130
+    assert told.splitlines()[-1] == "crowdmetric: interrupted"
+    assert "Traceback" not in told
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["answers.csv", "items.csv"]
+    assert ended(started.pid)
+
+
+def ended(session: int) -> bool:
+    """Return whether all processes of a session end within a few seconds."""
+    for _ in range(50):
+        try:
+            os.killpg(session, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def sleeping(seconds: float) -> int:
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def test_processes_end_with_whoever_wanted_their_results() -> None:
+    results = LocalEngine(2).map(sleeping, [0.01, 3600.0])
+    next(results)
+    results.close()  # type: ignore[attr-defined]
+    assert not multiprocessing.active_children()
+
+
+# ---------------------------------------------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_file_that_is_not_finished_vanishes(error: type[BaseException], tmp_path: Path) -> None:
+    write_file(tmp_path / "kept", "old")
+
+    def write() -> None:
+        with new_file(tmp_path / "kept") as file:
+            file.write(b"half")
+            raise error
+
+    with pytest.raises(error):
+        write()
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert (tmp_path / "kept").read_text() == "old"
+
+
+@pytest.mark.parametrize("kind", ["npz", "safetensors", "csv"])
+def test_a_full_disk_is_a_sentence_that_says_what_was_kept(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    head = LinearHead(np.eye(2), np.zeros(2))
+    write_head(head, tmp_path / "head", kind)
+    before = (tmp_path / "head").read_bytes()
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(DataError, match=r"head cannot be written \(No space left on device\); what was there before"):
+        write_head(head, tmp_path / "head", kind)
+    with pytest.raises(DataError, match=r"nothing was left behind: make room"):
+        write_head(head, tmp_path / "other", kind)
+    assert [path.name for path in tmp_path.iterdir()] == ["head"]
+    assert (tmp_path / "head").read_bytes() == before
+
+
+def test_a_link_planted_under_the_temporary_name_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "theirs").write_text("precious")
+    monkeypatch.setattr("secrets.token_hex", lambda n: "guessed")
+    (tmp_path / ".mine.guessed.tmp").symlink_to(tmp_path / "theirs")
+    with pytest.raises(DataError, match="cannot be written"):
+        write_file(tmp_path / "mine", "new")
+    assert (tmp_path / "theirs").read_text() == "precious"
+
+
+def test_devices_are_written_to_as_they_are(tmp_path: Path) -> None:
+    write_columns({"a": [1]}, tmp_path / "t.csv")
+    write_file("/dev/null", "gone")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_an_input_is_known_under_other_names(tmp_path: Path) -> None:
+    write_file(tmp_path / "table.csv", "a\n1\n")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "table.csv")
+    check_not_input(tmp_path / "new.csv", tmp_path / "table.csv")
+    with pytest.raises(DataError, match="is read by this command"):
+        check_not_input(tmp_path / "link.csv", tmp_path / "table.csv")
