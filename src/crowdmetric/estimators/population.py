@@ -92,7 +92,7 @@ class PopulationMetric(CrowdMetric):
 
     Everybody's ideal point is drawn from one Gaussian law and integrated out, so that a few answers per person, even
     one, teach the metric: no bound on people, no subspaces, nothing taken from the truth. See
-    `crowdmetric.users.population` for the likelihood and docs/algorithms.md for the reasoning.
+    `crowdmetric.users.population` for the likelihood and docs/explanation/algorithms.md for the reasoning.
 
     Parameters
     ----------
