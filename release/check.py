@@ -27,7 +27,7 @@ SMOKE: list[tuple[str, str | None]] = [
     ("simulate --dimension 3 --subspaces 0 --users 60 --comparisons 4 --out crowd", None),
     ("import movielens films --out imported --pairs 5", None),
     ("plan crowd/items.csv --answers 2 --error 0.3 --kind random", None),
-    ("design --dimension 2 --people 50 --kind random --out questions.csv", None),
+    ("design crowd/items.csv --people 50 --kind random --out questions.csv", None),
     ("diagnose crowd/items.csv crowd/comparisons.csv", None),
     ("evaluate crowd/items.csv crowd/comparisons.csv --split pairs --repeats 1 --models linear", None),
     ("fit crowd/items.csv crowd/comparisons.csv --no-evaluate --no-report --out model", None),
