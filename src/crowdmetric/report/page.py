@@ -72,6 +72,7 @@ def report_page(
 
     Examples
     --------
+    >>> from crowdmetric.report import report_page
     >>> import tempfile
     >>> from crowdmetric import PopulationMetric
     >>> from crowdmetric.persist import load_model, save_model
