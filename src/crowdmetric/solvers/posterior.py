@@ -15,7 +15,9 @@ sizes t_k = log c_k, and interpolated between them by cubic splines w_k(t)::
     log q(t, L) = Σ_k w_k(t) (v_k + g_kᵀ(T − T₀) − ½ (T − T₀)ᵀ H_k (T − T₀)) + log prior(L)
 
 so that a skewed size, and a shape that is known the better the larger the size, come out as they are. Draws of (t, L)
-come from `crowdmetric.solvers.draws`; in these coordinates there is no boundary.
+come from `crowdmetric.solvers.draws`; in these coordinates there is no boundary. Where the answers know a metric well
+that is nearly singular, the density is far from Gaussian in L but close to it in T, so that every move in (t, L) is
+followed by one in (t, T), where the prior is ``−½ log det(I + T)`` inside the cone (`_shape_moves`).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
-from crowdmetric.solvers.draws import LogDensity, draw_from
+from crowdmetric.solvers.draws import Move, Reference, draw_from, slice_step
 from crowdmetric.symmetric import degrees_of_freedom, dimension, factor_jacobian, smat, svec
 
 __all__ = ["Expansion", "LikelihoodExpander", "SizeAndShape", "draw_around", "draw_metrics", "number_of_draws"]
@@ -48,6 +50,8 @@ NEGLIGIBLE, FARTHEST = 5.0, 4.0
 MOST_CURVED = 300
 # The start is moved toward the identity by this share, to be positive definite.
 LIFT = 0.2
+# Eigenvalues of a shape (of trace d) below this count as zero.
+SINGULAR = 1e-12
 
 
 @dataclass(frozen=True)
@@ -167,7 +171,7 @@ def draw_metrics(likelihood: LikelihoodExpander, m: Array, rest: Array, *, refin
     d = dimension(m.size)
     space = SizeAndShape(d)
     t, T = space.coordinates(m)
-    count, prior = number_of_draws(d), 0.5 * (d + 1)  # a Wishart shape has about this precision
+    count, prior = number_of_draws(d), _shape_precision(d)
     for _ in range(refine):
         sizes = _expansions(likelihood, t, T, rest, prior)
         x = _draws_at(space, sizes, T, count // 2, seed)
@@ -187,23 +191,65 @@ def draw_around(center: Array, precision: Array, m: Array, seed: int = 0) -> Arr
     space = SizeAndShape(d)
     t, T = space.coordinates(m)
 
+    def log_likelihood(t_: Array, shapes: Array) -> Array:
+        away = np.exp(t_)[:, None] * shapes - center
+        out = -0.5 * np.einsum("cp,cp->c", away @ precision, away)
+        return np.where(np.abs(t_ - t) <= FARTHEST, out, -np.inf)
+
     def log_density(x: Array) -> Array:
-        away = np.exp(x[:, :1]) * space.shapes(x[:, 1:]) - center
-        out = space.log_prior(x[:, 1:]) - 0.5 * np.einsum("cp,cp->c", away @ precision, away)
-        return np.where(np.abs(x[:, 0] - t) <= FARTHEST, out, -np.inf)
+        return space.log_prior(x[:, 1:]) + log_likelihood(x[:, 0], space.shapes(x[:, 1:]))
 
     L = space.factor(T)
     J = np.column_stack([space.shapes(L[None])[0], space.basis @ space.slope(L)]) * np.exp(t)
     known = J.T @ precision @ J
     known[1:, 1:] += np.eye(L.size)
     known[0, 0] += FARTHEST**-2
-    x = draw_from(log_density, np.append(t, L), np.linalg.inv(known), number_of_draws(d), seed)
+    middle = space.coordinates(center) if space.identity @ center > 0 else (t, T)
+    K = np.column_stack([space.identity + space.basis @ middle[1], space.basis]) * np.exp(middle[0])
+    flat = K.T @ precision @ K + np.diag(np.append(FARTHEST**-2, np.full(T.size, _shape_precision(d))))
+    also = _shape_moves(space, log_likelihood, np.append(*middle), np.linalg.inv(flat))
+    x = draw_from(log_density, np.append(t, L), np.linalg.inv(known), number_of_draws(d), seed, also)
     return np.asarray(np.exp(x[:, :1]) * space.shapes(x[:, 1:]))
+
+
+def _shape_precision(d: int) -> float:
+    """Return about the precision that a Wishart shape has about each of its coordinates."""
+    return 0.5 * (d + 1)
+
+
+def _shape_moves(
+    space: SizeAndShape, log_likelihood: Callable[[Array, Array], Array], mean: Array, covariance: Array
+) -> Move:
+    """Return moves of points (t, L) along ellipses of a Gaussian in (t, T), with a mean (p,) and a covariance (p, p).
+
+    `log_likelihood` takes t (C,) and svec(I + T) (C, p). The length of L, which M does not depend on, stays.
+    """
+    reference, basis, lower = Reference.of(mean, covariance), space.basis, np.tril_indices(space.d)
+
+    def shapes(y: Array) -> Array:
+        return np.asarray(space.identity + y[:, 1:] @ basis.T)
+
+    def log_density(y: Array) -> Array:
+        svecs = shapes(y)
+        values = np.linalg.eigvalsh(smat(svecs))
+        inside = values[:, 0] > SINGULAR
+        out = np.full(len(y), -np.inf)
+        out[inside] = log_likelihood(y[inside, 0], svecs[inside]) - 0.5 * np.sum(np.log(values[inside]), axis=1)
+        return out
+
+    def move(x: Array, rng: np.random.Generator) -> Array:
+        y = np.column_stack([x[:, 0], space.shapes(x[:, 1:]) @ basis])
+        y = slice_step(log_density, reference, y, rng)
+        L = np.linalg.cholesky(smat(shapes(y)))[:, *lower]
+        size = np.linalg.norm(x[:, 1:], axis=1) / np.sqrt(space.d)
+        return np.column_stack([y[:, 0], L * size[:, None]])
+
+    return move
 
 
 def _draws_at(space: SizeAndShape, sizes: list[Expansion], T: Array, count: int, seed: int) -> Array:
     """Return draws (t, L) (n, 1 + p) from expansions at one shape."""
-    prior = 0.5 * (space.d + 1)
+    prior = _shape_precision(space.d)
     evidence = np.array([at.evidence(T, prior) for at in sizes])
     best = sizes[int(np.argmax(evidence))]
     weight = np.exp(evidence - evidence.max())
@@ -214,7 +260,16 @@ def _draws_at(space: SizeAndShape, sizes: list[Expansion], T: Array, count: int,
     covariance = np.zeros((L.size + 1, L.size + 1))
     covariance[0, 0] = max(spread, LEAST_APART**2)
     covariance[1:, 1:] = np.linalg.inv(J.T @ best.curvature @ J + np.eye(L.size))
-    return draw_from(_interpolated(space, sizes, T), np.append(best.t, L), covariance, count, seed)
+    log_likelihood = _interpolated(space, sizes, T)
+
+    def log_density(x: Array) -> Array:
+        return space.log_prior(x[:, 1:]) + log_likelihood(x[:, 0], space.shapes(x[:, 1:]))
+
+    flat = np.zeros_like(J, shape=(L.size, L.size))
+    flat[0, 0] = covariance[0, 0]
+    flat[1:, 1:] = np.linalg.inv(best.curvature + prior * np.eye(T.size))
+    also = _shape_moves(space, log_likelihood, np.append(best.t, T + flat[1:, 1:] @ best.gradient), flat)
+    return draw_from(log_density, np.append(best.t, L), covariance, count, seed, also)
 
 
 def _expansions(likelihood: LikelihoodExpander, t: float, T: Array, rest: Array, prior: float) -> list[Expansion]:
@@ -237,8 +292,10 @@ def _expansions(likelihood: LikelihoodExpander, t: float, T: Array, rest: Array,
     return sorted(found, key=lambda at: at.t)
 
 
-def _interpolated(space: SizeAndShape, sizes: list[Expansion], T: Array) -> LogDensity:
-    """Return log q of points (t, L)."""
+def _interpolated(
+    space: SizeAndShape, sizes: list[Expansion], T: Array
+) -> Callable[[Array, Array], Array]:
+    """Return the log-likelihood of t (C,) and svec(I + T) (C, p)."""
     ts = np.array([at.t for at in sizes])
     values = np.array([at.value for at in sizes])
     gradients, curvatures = np.stack([at.gradient for at in sizes]), [at.curvature for at in sizes]
@@ -249,15 +306,14 @@ def _interpolated(space: SizeAndShape, sizes: list[Expansion], T: Array) -> LogD
         CubicSpline(ts, np.eye(len(ts))) if len(ts) > 1 else lambda t: np.ones((t.size, 1))
     )
 
-    def log_density(x: Array) -> Array:
-        out = np.full(len(x), -np.inf)
-        near = np.flatnonzero((x[:, 0] >= ts[0] - 1e-9) & (x[:, 0] <= ts[-1] + 1e-9))
-        weights, away = weights_at(x[near, 0]), space.shapes(x[near, 1:]) @ basis - T
-        out[near] = space.log_prior(x[near, 1:]) + weights @ values
-        out[near] += np.einsum("ck,ck->c", weights, away @ gradients.T)
+    def log_likelihood(t: Array, shapes: Array) -> Array:
+        out = np.full(t.size, -np.inf)
+        near = np.flatnonzero((t >= ts[0] - 1e-9) & (t <= ts[-1] + 1e-9))
+        weights, away = weights_at(t[near]), shapes[near] @ basis - T
+        out[near] = weights @ values + np.einsum("ck,ck->c", weights, away @ gradients.T)
         for k, H in enumerate(curvatures):
             share = weights[:, k] if len(curvatures) > 1 else 1.0
             out[near] -= 0.5 * share * np.einsum("cp,cp->c", away @ H, away)
         return out
 
-    return log_density
+    return log_likelihood
