@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.similarity.cone_step import ConeStep
 from crowdmetric.similarity.likelihood import AnswerModel
-from crowdmetric.similarity.newton import ROUGH, SimilarityFit, fit_with_evidence, minimize
+from crowdmetric.similarity.newton import ROUGH, SimilarityFit, fit_with_evidence, minimize, refit
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.questions import PairChoices
 from crowdmetric.similarity.structures import STRUCTURES
@@ -190,8 +190,8 @@ def _left_out_scores(
     scores, answers = [], []
     for place, (known, new) in enumerate(splits):
         enough = max(ROUGH, ENOUGH * known.n_answers)
-        fit = minimize(objective.about(known), strengths, starts[place], step=step, tolerance=enough, max_iterations=20)
-        starts[place] = fit.theta
+        theta = refit(objective.about(known), strengths, starts[place], step, tolerance=enough)
+        starts[place] = theta
         answers.append(new.n_answers)
-        scores.append(-objective.about(new).value(fit.theta) / new.n_answers)
+        scores.append(-objective.about(new).value(theta) / new.n_answers)
     return scores, answers

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,7 +51,7 @@ NEGLIGIBLE, FARTHEST = 5.0, 4.0
 MOST_CURVED = 300
 # The start is moved toward the identity by this share, to be positive definite.
 LIFT = 0.2
-# Eigenvalues of a shape (of trace d) below this count as zero.
+# Pivots of a shape (of trace d) below this count as zero.
 SINGULAR = 1e-12
 
 
@@ -60,15 +61,20 @@ class SizeAndShape:
 
     d: int
 
-    @property
+    @cached_property
+    def lower(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows and columns of the entries of a factor L, row by row."""
+        return np.tril_indices(self.d)
+
+    @cached_property
     def identity(self) -> Array:
         """Svec I, (p,)."""
         return svec(np.eye(self.d))
 
-    @property
+    @cached_property
     def basis(self) -> Array:
         """The B_j as columns (p, p − 1): a reflection that takes I to the first axis takes the other axes to them."""
-        mirror = self.identity / np.sqrt(self.d)
+        mirror = self.identity / np.sqrt(self.d)  # a new array
         mirror[0] += 1.0
         mirror /= np.linalg.norm(mirror)
         return np.asarray(np.eye(mirror.size)[:, 1:] - 2.0 * np.outer(mirror, mirror[1:]))
@@ -84,18 +90,18 @@ class SizeAndShape:
     def factor(self, T: Array) -> Array:
         """Return the entries of L (p,), row by row, of a shape drawn to the identity by a share (`LIFT`)."""
         A = self.d * smat(self.identity + (1.0 - LIFT) * (self.basis @ T))
-        return np.linalg.cholesky(A)[np.tril_indices(self.d)]
+        return np.linalg.cholesky(A)[self.lower]
 
     def shapes(self, entries: Array) -> Array:
         """Return svec(I + T) (C, p) of the entries of factors (C, p)."""
         L = np.zeros((len(entries), self.d, self.d))
-        L[:, *np.tril_indices(self.d)] = entries
+        L[:, *self.lower] = entries
         return np.asarray(svec(L @ L.transpose(0, 2, 1)) * (self.d / np.sum(entries**2, axis=1))[:, None])
 
     def slope(self, entries: Array) -> Array:
         """Return the (p − 1, p) derivative of T by the entries of one factor."""
         L = np.zeros((self.d, self.d))
-        L[np.tril_indices(self.d)] = entries
+        L[self.lower] = entries
         size = float(np.sum(entries**2)) / self.d
         lower = np.tril(np.ones((self.d, self.d), dtype=np.bool_)).ravel()
         whole = factor_jacobian(L)[:, lower] / size
@@ -104,7 +110,7 @@ class SizeAndShape:
 
     def log_prior(self, entries: Array) -> Array:
         """Return the log prior of factors (C, p)."""
-        rows, columns = np.tril_indices(self.d)
+        rows, columns = self.lower
         diagonal = np.abs(entries[:, rows == columns])
         free = np.arange(self.d - 1, -1, -1)
         with np.errstate(divide="ignore"):
@@ -224,18 +230,17 @@ def _shape_moves(
 
     `log_likelihood` takes t (C,) and svec(I + T) (C, p). The length of L, which M does not depend on, stays.
     """
-    reference, basis, lower = Reference.of(mean, covariance), space.basis, np.tril_indices(space.d)
+    reference, basis, lower = Reference.of(mean, covariance), space.basis, space.lower
 
     def shapes(y: Array) -> Array:
         return np.asarray(space.identity + y[:, 1:] @ basis.T)
 
     def log_density(y: Array) -> Array:
         svecs = shapes(y)
-        values = np.linalg.eigvalsh(smat(svecs))
-        inside = values[:, 0] > SINGULAR
-        out = np.full(len(y), -np.inf)
-        out[inside] = log_likelihood(y[inside, 0], svecs[inside]) - 0.5 * np.sum(np.log(values[inside]), axis=1)
-        return out
+        prior = -0.5 * _log_determinants(smat(svecs))
+        inside = np.isfinite(prior)
+        prior[inside] += log_likelihood(y[inside, 0], svecs[inside])
+        return np.where(inside, prior, -np.inf)
 
     def move(x: Array, rng: np.random.Generator) -> Array:
         y = np.column_stack([x[:, 0], space.shapes(x[:, 1:]) @ basis])
@@ -245,6 +250,21 @@ def _shape_moves(
         return np.column_stack([y[:, 0], L * size[:, None]])
 
     return move
+
+
+def _log_determinants(A: Array) -> Array:
+    """Return log det (C,) of matrices (C, d, d), −∞ where one is not positive definite; A is overwritten.
+
+    By elimination, for all matrices at once, which for many small ones is several times as fast as LAPACK for each.
+    """
+    total = np.zeros(len(A))
+    for j in range(A.shape[1]):
+        pivot = A[:, j, j]
+        positive = pivot > SINGULAR
+        total = np.where(positive, total + np.log(np.maximum(pivot, SINGULAR)), -np.inf)
+        below = np.where(positive, 1.0 / np.maximum(pivot, SINGULAR), 0.0)[:, None] * A[:, j + 1 :, j]
+        A[:, j + 1 :, j + 1 :] -= below[:, :, None] * A[:, j, None, j + 1 :]
+    return total
 
 
 def _draws_at(space: SizeAndShape, sizes: list[Expansion], T: Array, count: int, seed: int) -> Array:
