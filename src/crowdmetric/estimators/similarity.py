@@ -50,7 +50,8 @@ LARGEST_LAPSE = 0.5
 PEOPLE = ("shared", "own")
 # Attributes that only some fits set; removed before the next fit.
 NOT_ALWAYS_FOUND = (
-    "standard_errors_", "symmetric_metric_", "symmetric_covariance_", "metric_covariance_", "metric_draws_",
+    "standard_errors_", "symmetric_metric_", "symmetric_covariance_", "symmetric_log_likelihood_",
+    "metric_covariance_", "metric_draws_",
     "person_metrics_", "people_spread_",
     "people_spread_interval_", "people_differ_", "candidates_", "determined_",
 )  # fmt: skip
@@ -114,6 +115,8 @@ class SimilarityMetric(CrowdMetric):
         covariance of svec over them. With people='own' they count that people differ.
     symmetric_metric_, symmetric_covariance_ : (d, d), (p, p) arrays
         The fit without the cone, and the covariance of its svec.
+    symmetric_log_likelihood_ : float
+        Of all answers at that fit; NaN where a ridge had to hold it.
     person_metrics_ : (K, d, d) array
         With people='own': everybody's metric.
     people_spread_, people_spread_interval_, people_differ_ : float, (2,) array, bool
@@ -311,7 +314,7 @@ class SimilarityMetric(CrowdMetric):
         if self.structure == "auto" and objective.structure.name != "full" and own is None:
             full: MetricStructure = STRUCTURES["full"](objective.items.shape[1])
             objective = replace(objective, structure=full)
-        symmetric, covariance = symmetric_fit(objective, choice.fit, own)
+        symmetric, covariance, self.symmetric_log_likelihood_ = symmetric_fit(objective, choice.fit, own)
         if objective.structure.name == "full":
             estimate = svec(choice.objective.structure.metric(choice.fit.theta))
             draws = draw_around(svec(symmetric), np.linalg.pinv(covariance, hermitian=True), estimate)

@@ -312,9 +312,7 @@ def _expansions(likelihood: LikelihoodExpander, t: float, T: Array, rest: Array,
     return sorted(found, key=lambda at: at.t)
 
 
-def _interpolated(
-    space: SizeAndShape, sizes: list[Expansion], T: Array
-) -> Callable[[Array, Array], Array]:
+def _interpolated(space: SizeAndShape, sizes: list[Expansion], T: Array) -> Callable[[Array, Array], Array]:
     """Return the log-likelihood of t (C,) and svec(I + T) (C, p)."""
     ts = np.array([at.t for at in sizes])
     values = np.array([at.value for at in sizes])
