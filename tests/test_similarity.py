@@ -391,7 +391,7 @@ def test_rankings_are_recognised() -> None:
         ({"link": "cubic"}, "link='cubic' is not known"),
         ({"lapse": 1.5}, "lapse=1.5"),
         ({"people": "own"}, "at least two people"),
-        ({"rank": 9}, "rank=9 is not between 1 and the 3 features"),
+        ({"rank": 9}, "rank=9 is more than the 3 features"),
         ({"rank": 1, "structure": "diagonal"}, "by gradients alone"),
         ({"beta": 0.0}, "beta=0.0"),
         ({"folds": 1}, "folds=1"),
