@@ -26,7 +26,7 @@ Array = NDArray[Any]
 
 # How far a warm start is drawn to the identity.
 LIFT = 0.05
-# How well the end of a start must be known, in nats, to say whether it agrees with the others.
+# Tolerance, in nats, to which a later start is fitted before it is compared with the others.
 AGREEMENT_KNOWN = 0.005
 
 

@@ -135,13 +135,13 @@ def logistic_by_propagation(
     root, half, V = np.zeros((q, q)), np.empty((m, q)), np.empty((q, q))
     pulled, inner, room = np.empty(q), np.empty((q, q)), np.empty(weights.shape[1])
     center, reach, far = np.empty(q), np.empty(q), np.empty(m, dtype=np.bool_)
-    kept = weights.shape[0] - 1  # the last line whose weights are there
+    kept = weights.shape[0] - 1  # the last grid with stored weights
     for p in range(P):
         precision = precisions[p]
         pull[:] = 0.0
         anchor[:] = a[p]
         center[:] = 0.0
-        far[:] = False  # once far, always far: a line and the next differ by more than the tolerance
+        far[:] = False  # far answers stay far: switching grids would exceed the tolerance
         V[:] = 0.0
         for j in range(q):
             V[j, j] = 1.0
@@ -188,7 +188,7 @@ def logistic_by_propagation(
                     for k in range(q):
                         V[j, k] -= stronger / growth * reach[j] * reach[k]
                     center[j] += reach[j] * step
-            # what is left to come, sweeps shrinking at this rate
+            # the changes still to come, if sweeps go on shrinking at this rate
             if largest < tolerance or largest * largest < tolerance * (before - largest):
                 settled[p] = True
                 break
