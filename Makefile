@@ -37,14 +37,15 @@ lint: $(VENV)/.installed-lint ## check style, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.installed-docs ## build the documentation into site/, warnings are errors
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+docs: $(VENV)/.installed-docs ## build the documentation into site/ and run its examples; warnings are errors
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --quiet -d build/doctrees docs site
 
 bench: $(VENV)/.installed-bench ## run the benchmarks
 	$(BIN)/python -m benchmarks
 
 clean: ## remove everything that can be made again
 	rm -rf $(VENV) build dist site demo-output bench-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf docs/gallery docs/tutorials docs/reference/api docs/reference/used-in docs/sg_execution_times.rst
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The build backend is installed first, from the same constraints, so that no build downloads its own.

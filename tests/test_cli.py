@@ -24,7 +24,7 @@ from crowdmetric.progress import show_progress
 from crowdmetric.simulate import answer
 from crowdmetric.tables import read_columns, write_columns
 
-DOCS = Path(__file__).parent.parent / "docs" / "command-line.md"
+DOCS = Path(__file__).parent.parent / "docs" / "reference" / "command-line.md"
 SMALL = ["--dimension", "3", "--subspaces", "8", "--rank", "2", "--users", "6", "--comparisons", "6"]
 GIVEN = ["--metric-bound", "5", "--ideal-bound", "3"]
 BOUNDS = [*GIVEN, "--no-report"]

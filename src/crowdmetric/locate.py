@@ -41,11 +41,11 @@ __all__ = ["Located", "NextQuestion", "locate"]
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Numbers that a (people, questions) temporary may hold.
+# Maximum size of a (people, questions) temporary.
 CHUNK = 1 << 20
-# Questions that are considered where nobody says which: at most, at least, and for all people together.
+# Number of questions considered when none are given: maximum and minimum per person, and maximum for all people.
 MOST_CANDIDATES, FEWEST_CANDIDATES, MOST_CONSIDERED = 50_000, 2_000, 10_000_000
-# Of these, so many for each person are weighed exactly, the best by a formula.
+# Number of questions per person, the best by an approximation, whose value is computed exactly.
 WEIGHED = 32
 
 
@@ -158,7 +158,7 @@ class Located:
         own = np.einsum("nd,nd->n", X @ self.metric, X)
         if items is None and self.effects is not None:
             own -= self.effects
-        # a person at a time: only what is asked for is kept
+        # one person at a time, to keep only what was asked for
         order = [_smallest(own + v @ X.T, top) for v in self.pseudo_ideal_points]
         return np.array(order, dtype=np.intp).reshape(len(self), -1)
 

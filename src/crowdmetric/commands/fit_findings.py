@@ -87,7 +87,10 @@ def evaluated(
         )
     try:
         with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
-            return evaluate(features, some, names, repeats=1, subspaces=labels, after_fit=say)
+            return evaluate(
+                features, some, names, repeats=1, subspaces=labels, after_fit=say,
+                time_limit=options.time_limit,
+            )  # fmt: skip
     except DataError as error:
         note(options, f"how well answers are predicted was not measured: {error}")
         return None
@@ -109,7 +112,7 @@ def suggest_tastes(evaluation: Evaluation) -> str:
     return (
         "tastes that bend (TasteMetric, 'smooth' in the table) predict hidden answers better than this model for "
         f"{' and '.join(clear)}: people here may have tastes rather than ideal points; compare "
-        "--estimator taste (pairs made from ratings never contradict each other, which favors it: docs/smooth.md)"
+        "--estimator taste (pairs made from ratings never contradict each other, which favors it: docs/explanation/smooth.md)"
     )
 
 

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from typing import Any
 
 from crowdmetric.choice import QUESTIONS
-from crowdmetric.commands.base import UsageError
+from crowdmetric.commands.base import UsageError, add_time_limit
 from crowdmetric.commands.preparing import add_preparation
 from crowdmetric.commands.reading import TABLE, add_categories, add_columns
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric, TasteMetric
@@ -41,7 +41,7 @@ PASSED = {
     "metric_bound": "metric_bound",
     "ideal_bound": "ideal_bound",
     "norm": "norm",
-    "tolerance": "tolerance",
+    "max_mismatch": "max_mismatch",
     "constraint": "constraint",
     "ridge": "ridge",
     "covariance": "covariance",
@@ -76,6 +76,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="do not measure, for the report, how well hidden answers are predicted",
     )
+    add_time_limit(parser)
     add(
         "--for",
         choices=QUESTIONS,
@@ -93,7 +94,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--starts", type=int, metavar="N", help="points to begin a population fit from (default: 2)")
     add("--integration", choices=INTEGRATIONS, help="how a population is integrated out (default: auto)")
     add("--jobs", type=int, metavar="N", help="threads of a population fit (default: one a core)")
-    add("--engine", metavar="NAME", help="of a population fit: local, torch, torch:DEVICE, dask or dask:ADDRESS")
+    add(
+        "--engine",
+        metavar="NAME",
+        help="where sums over people are taken: local, torch, torch:DEVICE, dask or dask:ADDRESS",
+    )
     add(
         "--names",
         metavar="FILE",
@@ -113,7 +118,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--metric-bound", type=float, metavar="X", help="bound on the metric (default: from the data)")
     add("--ideal-bound", type=float, metavar="X", help="bound on pseudo-ideal points (default: from the data)")
     add("--norm", choices=BOUNDS, help="what --metric-bound bounds (default: frobenius)")
-    add("--tolerance", type=float, metavar="X", help="mismatch of matched questions (default: 1e-5)")
+    add(
+        "--max-mismatch",
+        "--tolerance",  # its old name
+        type=float,
+        metavar="X",
+        help="how far matched questions may be from parallel, as a share of their length (default: 1e-5)",
+    )
     add("--constraint", choices=CONSTRAINTS, help="of a matched or population metric (default: psd)")
     add("--ridge", metavar="X", help="penalty: a number, or (population, the default there) 'evidence'; 0: none")
     add("--structure", choices=("auto", *STRUCTURES_OF_A_METRIC), help="of a metric from judgements (default: auto)")
@@ -166,6 +177,11 @@ def parameters_of(options: Namespace, name: str) -> dict[str, Any]:
     if options.labels is not None and options.discover:
         raise UsageError(
             "--labels says which subspace an item lies in, so there is nothing to --discover; leave one out"
+        )
+    if options.time_limit is not None and (options.no_evaluate or options.no_report or options.memory is not None):
+        raise UsageError(
+            "--time-limit is for predicting hidden answers, which --no-evaluate, --no-report and --memory leave out; "
+            "drop it"
         )
     question = getattr(options, "for")
     if question is not None and (options.no_evaluate or options.no_report):

@@ -92,7 +92,7 @@ class PopulationMetric(CrowdMetric):
 
     Everybody's ideal point is drawn from one Gaussian law and integrated out, so that a few answers per person, even
     one, teach the metric: no bound on people, no subspaces, nothing taken from the truth. See
-    `crowdmetric.users.population` for the likelihood and docs/algorithms.md for the reasoning.
+    `crowdmetric.users.population` for the likelihood and docs/explanation/algorithms.md for the reasoning.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class PopulationMetric(CrowdMetric):
     ----------
     metric_, components_, users_, pseudo_ideal_points_, ideal_points_, objective_, solution_
         See `CrowdMetric`. People are at their posterior mean. Items that differ in fewer dimensions than they have
-        features say nothing of the others: there metric_ is the prior's multiple of the identity, with intervals as
+        features say nothing of the others: there `metric_` is the prior's multiple of the identity, with intervals as
         wide as the prior (`crowdmetric.fits.item_span`), unless `rank` is given.
     scale_, shape_ : float, (d, d) array
         ``metric_ = scale_ × shape_``, the shape with trace d. The scale is known only through β and the noise.

@@ -41,6 +41,7 @@ __all__ = [
     "NO_METRIC",
     "PopulationFit",
     "Total",
+    "first_ridges",
     "fit_law",
     "fit_with_evidence",
     "items_determined",
@@ -222,7 +223,7 @@ def fit_with_evidence(
     begin instead and what else to tell `fit_law`.
     """
     total = remembering(total)
-    ridges = first or _first_ridges(chart)
+    ridges = first or first_ridges(chart)
     fit: PopulationFit | None = None
     # a fit that has not moved since its ridges changed tells nothing about them: under new ridges the first step is
     # always taken
@@ -250,7 +251,8 @@ def _without_swinging(before: Ridges, now: Ridges, wanted: Ridges) -> Ridges:
     return Ridges(**{name: next_of(a, vars(now)[name], vars(wanted)[name]) for name, a in vars(before).items()})
 
 
-def _first_ridges(chart: Parametrization) -> Ridges:
+def first_ridges(chart: Parametrization) -> Ridges:
+    """Return the strengths to begin with, zero where a chart has nothing for a ridge to hold."""
     return Ridges(
         shape=SHAPE_RIDGE if _has_shape(chart) else 0.0,
         people=SHAPE_RIDGE if chart.free and chart.d > 1 else 0.0,

@@ -47,7 +47,7 @@ def logistic_on_grid(
     for p in range(P):
         joint[:] = log_weights
         product[:] = 1.0
-        largest, plain = 0.0, True  # a bound on the logarithm of the product; whether it holds everything
+        largest, plain = 0.0, True  # a bound on the logarithm of the product; whether the product alone is enough
         for i in range(m):
             if weight[p, i] == 0.0:
                 r[i] = 0.0

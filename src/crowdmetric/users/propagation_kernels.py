@@ -21,18 +21,18 @@ Array = NDArray[Any]
 
 # As in `propagation`.
 FRESH, LOSS, SMALLEST_SHARE, NEARLY_SETTLED = 8, 1e4, 1e-13, 1e-5
-# In the first sweeps, while cavities shrink, a line is chosen anew for each; later only a longer one replaces it, so
-# that sweeps can settle.
+# In the first CHOOSING sweeps, while cavities shrink, each cavity gets a new grid. Later a grid is only replaced by a
+# longer one, so that sweeps can converge.
 CHOOSING = 3
 
 
 @compiled
-def _line_for(steepness: float, fineness: float, sizes: Array, most: int) -> int:
-    """Return the shortest line that is fine enough for a cavity of this steepness, at most the line `most`."""
-    needed, line = 2.0 * REACH / fineness * steepness + 1.0, 0
-    while line < most and sizes[line] < needed:
-        line += 1
-    return line
+def _grid_for(steepness: float, fineness: float, sizes: Array, most: int) -> int:
+    """Return the number of the shortest grid that is fine enough for a cavity of this steepness, at most `most`."""
+    needed, number = 2.0 * REACH / fineness * steepness + 1.0, 0
+    while number < most and sizes[number] < needed:
+        number += 1
+    return number
 
 
 @compiled
@@ -138,9 +138,9 @@ def logistic_by_propagation(
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return value (P,), slope (P, m), bend (P, q, q), precision (P, m), and whether each person has settled (P,).
 
-    An answer's cavity is integrated along ``sizes[line]`` nodes with these `weights`, or over the noise where that is
-    zero. `level` (P, m) is the line that is fine enough for the law, in which a cavity lies; a shorter one is taken
-    where it is fine enough for the cavity itself, which other answers have made narrower.
+    An answer's cavity is integrated on a grid of ``sizes[number]`` nodes with these `weights`, or over the noise if
+    that size is zero. `level` (P, m) is the number of the grid that is fine enough for the law. A shorter grid is used
+    if it is fine enough for the cavity, which other answers have made narrower.
     """
     P, m, q = H.shape
     value, slope, bend = np.zeros(P), np.zeros((P, m)), np.zeros((P, q, q))
@@ -149,15 +149,15 @@ def logistic_by_propagation(
     root, half, V = np.zeros((q, q)), np.empty((m, q)), np.empty((q, q))
     pulled, inner, room = np.empty(q), np.empty((q, q)), np.empty(weights.shape[1])
     center, reach, far = np.empty(q), np.empty(q), np.empty(m, dtype=np.bool_)
-    line = np.empty(m, dtype=np.int64)
-    kept = weights.shape[0] - 1  # the last line whose weights are there
+    grid = np.empty(m, dtype=np.int64)
+    kept = weights.shape[0] - 1  # the last grid with stored weights
     for p in range(P):
         precision = precisions[p]
         pull[:] = 0.0
         anchor[:] = a[p]
         center[:] = 0.0
-        line[:] = 0
-        far[:] = False  # once far, always far: a line and the next differ by more than the tolerance
+        grid[:] = 0
+        far[:] = False  # far answers stay far: switching grids would exceed the tolerance
         V[:] = 0.0
         for j in range(q):
             V[j, j] = 1.0
@@ -183,9 +183,9 @@ def logistic_by_propagation(
                 b = pull[i] - precision[i] * (psi - anchor[i])
                 # the others' factors alone; a variance that rounding made negative would poison the sweep
                 cavity = spread / max(1.0 - precision[i] * spread, SMALLEST_SHARE)
-                own = _line_for(beta * sqrt(cavity), fineness, sizes, level[p, i])
-                line[i] = own if turn < CHOOSING else max(own, line[i])
-                n, prior = sizes[line[i]], weights[min(line[i], kept)]
+                own = _grid_for(beta * sqrt(cavity), fineness, sizes, level[p, i])
+                grid[i] = own if turn < CHOOSING else max(own, grid[i])
+                n, prior = sizes[grid[i]], weights[min(grid[i], kept)]
                 far[i] = far[i] or is_far(psi - cavity * b, cavity, beta * y[p, i], weight[p, i])
                 if far[i] and n > 0:
                     n = -1
@@ -206,7 +206,7 @@ def logistic_by_propagation(
                     for k in range(q):
                         V[j, k] -= stronger / growth * reach[j] * reach[k]
                     center[j] += reach[j] * step
-            # what is left to come, sweeps shrinking at this rate
+            # the changes still to come, if sweeps go on shrinking at this rate
             if largest < tolerance or largest * largest < tolerance * (before - largest):
                 settled[p] = True
                 break
@@ -229,7 +229,7 @@ def logistic_by_propagation(
             if weight[p, i] == 0.0:
                 continue
             b = pull[i] - precision[i] * (psi - anchor[i])
-            n, prior = sizes[line[i]], weights[min(line[i], kept)]
+            n, prior = sizes[grid[i]], weights[min(grid[i], kept)]
             if far[i] and n > 0:
                 n = -1
             keep = max(1.0 - precision[i] * variance, SMALLEST_SHARE)
