@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -146,22 +147,32 @@ def evaluate(
                 _begin_at(begun, place[1], end)
             if after_fit is not None:
                 after_fit(_told(len(found), len(work), perf_counter() - clock))
-    done = _rectangle(found, len(hidden), len(chosen))
+    return _evaluation(found, hidden, chosen, train_answers, drawn, time_limit)
+
+
+def _evaluation(
+    found: Mapping[tuple[int, int], Result],
+    hidden: Sequence[Split],
+    models: Sequence[Model],
+    train_answers: int | None,
+    drawn: tuple[int, int] | None,
+    time_limit: float | None,
+) -> Evaluation:
+    """Return the evaluation of every model on every split that a time limit has left, and say what it left out."""
+    done = _rectangle(found, len(hidden), len(models))
     if not done:
         raise DataError(f"no model was fitted within {time_limit:g} s; raise the time limit, or evaluate fewer people")
-    kinds, names = tuple(splits), tuple(model.name for model in chosen)
-    reached = tuple(kind for kind in kinds if any(hidden[number].kind == kind for number, _ in done))
-    fitted = tuple(name for number, name in enumerate(names) if any(model == number for _, model in done))
-    left_out = [TITLES[kind].lower() for kind in kinds if kind not in reached]
-    left_out += [name for name in names if name not in fitted]
-    n_repeats = {kind: sum(hidden[n].kind == kind for n in {n for n, _ in done}) for kind in reached}
-    left_out += [
-        f"{repeats - n} of {repeats} repeats of {TITLES[k].lower()}" for k, n in n_repeats.items() if n < repeats
-    ]
+    splits, names = [parts.kind for parts in hidden], [model.name for model in models]
+    reached = [splits[number] for number in sorted({number for number, _ in done})]
+    fitted = [names[number] for number in sorted({model for _, model in done})]
+    left_out = [name for name in names if name not in fitted]
+    for kind, wanted in Counter(splits).items():
+        missing = wanted - reached.count(kind)
+        left_out += [f"{missing} of {wanted} repeats for {TITLES[kind].lower()}"] if missing else []
     return Evaluation(
         tuple(found[place] for place in done),
-        reached,
-        fitted,
+        tuple(dict.fromkeys(reached)),
+        tuple(fitted),
         train_answers,
         drawn,
         unfinished=f"The time limit of {time_limit:g} s left out {', '.join(left_out)}." if left_out else "",

@@ -96,7 +96,7 @@ def best_of_starts(
 
 @dataclass(frozen=True)
 class Start:
-    """Where a fit to similar answers, or of a simpler model, ended: its law, in the items' own units, and its ridges."""
+    """Where a fit to similar answers or of a simpler model ended: its law, in the items' own units, and its ridges."""
 
     law: Law
     ridges: Ridges

@@ -49,7 +49,7 @@ class Ridges:
     items: float = 0.0
 
     def completed(self, first: Ridges) -> Ridges:
-        """Return the same for a model with other freedoms, whose `first` ridges are zero where it has no use for one."""
+        """Return the same for a model with other freedoms, whose `first` ridges are zero if it has none."""
         shape, people, items = (
             getattr(first, name) and (getattr(self, name) or getattr(first, name))
             for name in ("shape", "people", "items")

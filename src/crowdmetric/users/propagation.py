@@ -47,7 +47,7 @@ FEWEST_NODES, CAVITY_FINENESS = 32, 1.2
 # fewer nodes.
 CAVITY_SIZES = tuple(size for size in SIZES[1] if size <= 256)
 # Other answers make cavities narrower than the law, often several times. Compiled sweeps choose a grid for each cavity,
-# whose nodes are at most OWN_FINENESS widths of the noise apart. Values change by about 1e-8, second derivatives by 3e-7.
+# whose nodes are at most OWN_FINENESS widths of the noise apart: values change by 1e-8, second derivatives by 3e-7.
 SHORTER, OWN_FINENESS = (16,), 0.8
 # A grid is centered on the mode of cavity and answer if that is more than FAR standard deviations from the cavity's.
 FAR = 1.5
