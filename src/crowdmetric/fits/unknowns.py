@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from crowdmetric.losses import Loss
-from crowdmetric.solvers.law_fit import PopulationFit, law_covariance
+from crowdmetric.solvers.law_fit import PopulationFit
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference
 from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.integrals import mean_probability
@@ -116,7 +116,7 @@ def unknowns_of(fit: PopulationFit) -> Unknowns:
     offsets = np.r_[at.metric, at.mean, at.items]
     if offsets.size > MOST_PARAMETERS:
         return Unknowns(None, new_item)
-    return Unknowns(law_covariance(fit)[np.ix_(offsets, offsets)], new_item)
+    return Unknowns(fit.covariance[np.ix_(offsets, offsets)], new_item)
 
 
 @dataclass(frozen=True)
