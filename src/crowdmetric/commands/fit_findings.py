@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.choice import LAWS
 from crowdmetric.commands.base import note
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
@@ -87,10 +88,15 @@ def evaluated(
         )
     try:
         with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
-            return evaluate(features, some, names, repeats=1, subspaces=labels, after_fit=say)
+            found = evaluate(
+                features, some, names, repeats=1, subspaces=labels, after_fit=say, time_limit=options.time_limit
+            )
     except DataError as error:
         note(options, f"how well answers are predicted was not measured: {error}")
         return None
+    if found.unfinished:
+        note(options, found.unfinished)
+    return found if any(law in found.models for law in LAWS) else None
 
 
 def suggest_tastes(evaluation: Evaluation) -> str:

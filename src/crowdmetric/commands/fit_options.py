@@ -6,7 +6,7 @@ from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from typing import Any
 
 from crowdmetric.choice import QUESTIONS
-from crowdmetric.commands.base import UsageError
+from crowdmetric.commands.base import UsageError, add_time_limit
 from crowdmetric.commands.preparing import add_preparation
 from crowdmetric.commands.reading import TABLE, add_categories, add_columns
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric, TasteMetric
@@ -76,6 +76,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="do not measure, for the report, how well hidden answers are predicted",
     )
+    add_time_limit(parser)
     add(
         "--for",
         choices=QUESTIONS,
@@ -176,6 +177,11 @@ def parameters_of(options: Namespace, name: str) -> dict[str, Any]:
     if options.labels is not None and options.discover:
         raise UsageError(
             "--labels says which subspace an item lies in, so there is nothing to --discover; leave one out"
+        )
+    if options.time_limit is not None and (options.no_evaluate or options.no_report or options.memory is not None):
+        raise UsageError(
+            "--time-limit is for predicting hidden answers, which --no-evaluate, --no-report and --memory leave out; "
+            "drop it"
         )
     question = getattr(options, "for")
     if question is not None and (options.no_evaluate or options.no_report):
