@@ -15,10 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import CrowdmetricWarning, DataError
+from crowdmetric.estimators.smooth import TasteMetric
 from crowdmetric.evaluate.crowds import CrowdModel, FittedCrowd
 from crowdmetric.evaluate.evaluation import Evaluation, Result
 from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.models import WITHOUT_DISTANCE, choose_models
+from crowdmetric.evaluate.smooth import FittedTastes, TasteModel
 from crowdmetric.evaluate.scores import measures, per_answer
 from crowdmetric.evaluate.splits import SPLITS, Split, SplitPlan, split
 from crowdmetric.fits.memory import RUNTIME, MemoryPlan, bytes_to_lay_out, read_memory
@@ -158,12 +160,12 @@ def _stages(work: list[tuple[int, int]], models: Sequence[Model]) -> list[list[t
     return [[job for job in first if job not in waiting], waiting, [job for job in work if job[0] > 0]]
 
 
-def _begin_at(models: list[Model], number: int, end: Start | None) -> None:
+def _begin_at(models: list[Model], number: int, end: Start | TasteMetric | None) -> None:
     """Let a model, and its twin with any symmetric matrix, begin where it ended."""
     twin = WITHOUT_DISTANCE.get(models[number].name)
     for place, model in enumerate(models):
-        if isinstance(model, CrowdModel) and (place == number or model.name == twin):
-            models[place] = replace(model, start=end)
+        if isinstance(model, CrowdModel | TasteModel) and (place == number or model.name == twin):
+            models[place] = replace(model, start=end)  # type: ignore[arg-type]
 
 
 def plan_evaluation(
@@ -189,8 +191,8 @@ def plan_evaluation(
 
 def _score(
     items: Array, comparisons: Comparisons, hidden: list[Split], models: Sequence[Model], job: tuple[int, int]
-) -> tuple[Result, Start | None]:
-    """Return one model on one split, and where its fit ended if it is a crowd's."""
+) -> tuple[Result, Start | TasteMetric | None]:
+    """Return one model on one split, and where its fit ended if the next may begin there."""
     parts, model = hidden[job[0]], models[job[1]]
     train, test = comparisons.take(parts.train), comparisons.take(parts.test)
     clock = time.process_time()
@@ -219,7 +221,7 @@ def _score(
         seconds=time.process_time() - clock,
         notes=notes,
     )
-    return result, fitted.end if isinstance(fitted, FittedCrowd) else None
+    return result, fitted.end if isinstance(fitted, FittedCrowd | FittedTastes) else None
 
 
 def _blank(questions: Comparisons) -> Comparisons:

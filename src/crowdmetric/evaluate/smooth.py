@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,16 +26,20 @@ class TasteModel:
     name : str
     structure, shape : str
         As for `TasteMetric`.
+    start : TasteMetric, optional
+        The same model, fitted to other answers of the same people, to begin where it ended.
     """
 
     name: str = "smooth"
     structure: str = "auto"
     shape: str = "matern52"
+    start: TasteMetric | None = None
 
     def fit(self, items: Array, train: Comparisons) -> FittedTastes:
         """Learn from answers about items (N, d)."""
-        estimator = TasteMetric(items, structure=self.structure, shape=self.shape).fit(train)
-        return FittedTastes(estimator, frozenset(np.unique(train.user).tolist()))
+        options = {"structure": self.structure, "shape": self.shape, "uncertainty": False, "warm_start": True}
+        estimator = TasteMetric(items, **options) if self.start is None else copy(self.start)
+        return FittedTastes(estimator.fit(train), frozenset(np.unique(train.user).tolist()))
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,11 @@ class FittedTastes:
 
     estimator: TasteMetric
     met: frozenset[int]
+
+    @property
+    def end(self) -> TasteMetric:
+        """Where the fit ended, for the same model to begin there with other answers."""
+        return self.estimator
 
     def probability(self, questions: Comparisons, known: Comparisons) -> Array:
         """Return Pr[right preferred] (T,); new people are known by their known answers alone."""

@@ -20,13 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.losses import Logistic
 from crowdmetric.smooth.fit import FINE, SmoothFit
 from crowdmetric.smooth.people import Answers, PeopleBlock, arrange
 from crowdmetric.smooth.propagation import Propagation
-from crowdmetric.users.integrals import mean_probability
 
-__all__ = ["Field", "field_of", "probability_of"]
+__all__ = ["Field", "field_of"]
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
@@ -119,7 +117,3 @@ def _renumbered(block: PeopleBlock, n_items: int) -> PeopleBlock:
     """Return a block about more items: those that stand for none have another number."""
     return replace(block, items=np.where(block.items == block.n_items, n_items, block.items), n_items=n_items)
 
-
-def probability_of(mean: Array, variance: Array) -> Array:
-    """Return E σ(ψ) (T,) for ψ ~ N(mean, variance)."""
-    return np.asarray(mean_probability(mean, variance, Logistic()))
