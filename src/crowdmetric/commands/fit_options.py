@@ -41,7 +41,7 @@ PASSED = {
     "metric_bound": "metric_bound",
     "ideal_bound": "ideal_bound",
     "norm": "norm",
-    "tolerance": "tolerance",
+    "max_mismatch": "max_mismatch",
     "constraint": "constraint",
     "ridge": "ridge",
     "covariance": "covariance",
@@ -93,7 +93,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--starts", type=int, metavar="N", help="points to begin a population fit from (default: 2)")
     add("--integration", choices=INTEGRATIONS, help="how a population is integrated out (default: auto)")
     add("--jobs", type=int, metavar="N", help="threads of a population fit (default: one a core)")
-    add("--engine", metavar="NAME", help="of a population fit: local, torch, torch:DEVICE, dask or dask:ADDRESS")
+    add(
+        "--engine",
+        metavar="NAME",
+        help="where sums over people are taken: local, torch, torch:DEVICE, dask or dask:ADDRESS",
+    )
     add(
         "--names",
         metavar="FILE",
@@ -113,7 +117,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--metric-bound", type=float, metavar="X", help="bound on the metric (default: from the data)")
     add("--ideal-bound", type=float, metavar="X", help="bound on pseudo-ideal points (default: from the data)")
     add("--norm", choices=BOUNDS, help="what --metric-bound bounds (default: frobenius)")
-    add("--tolerance", type=float, metavar="X", help="mismatch of matched questions (default: 1e-5)")
+    add(
+        "--max-mismatch",
+        "--tolerance",  # its old name
+        type=float,
+        metavar="X",
+        help="how far matched questions may be from parallel, as a share of their length (default: 1e-5)",
+    )
     add("--constraint", choices=CONSTRAINTS, help="of a matched or population metric (default: psd)")
     add("--ridge", metavar="X", help="penalty: a number, or (population, the default there) 'evidence'; 0: none")
     add("--structure", choices=("auto", *STRUCTURES_OF_A_METRIC), help="of a metric from judgements (default: auto)")

@@ -176,9 +176,8 @@ def _hand_out(
     worst = float(mismatch[used].max())
     if worst > 1e-6:
         remark += f"; their sides differ by {np.average(mismatch, weights=counts):.2g} of their length on average"
-    advice = (
-        f"Learn from the answers with MatchedMetric(items{f', tolerance={worst + 0.005:.2f}' if worst > 1e-6 else ''})."
-    )
+    wider = f", max_mismatch={worst + 0.005:.2f}" if worst > 1e-6 else ""
+    advice = f"Learn from the answers with MatchedMetric(items{wider})."
     questions_of = corners[rng.permutation(np.repeat(np.arange(len(counts)), counts))].reshape(people, each, 2)
     return hand_out(
         questions_of, items, ids, rng, design=design, expected_error=error, expected_shape_error=shape,

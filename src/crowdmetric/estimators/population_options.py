@@ -40,9 +40,7 @@ def check_population_options(
     if not (loss.needs_binary and loss.is_smooth):
         raise DataError(f"loss={loss.name!r} is not a likelihood of binary answers; use 'logistic' or 'probit'")
     if device_of(engine) is not None and not isinstance(loss, Logistic):
-        raise DataError(
-            f"loss={loss.name!r} is not for an engine with arrays of its own; use 'logistic', or leave engine out"
-        )
+        raise DataError(f"loss={loss.name!r} is not for {type(engine).__name__}; use 'logistic', or leave engine out")
     for name, value, known in (
         ("covariance", covariance, tuple(STRUCTURES)),
         ("constraint", constraint, CONSTRAINTS),
