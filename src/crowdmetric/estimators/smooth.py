@@ -39,7 +39,9 @@ MOST_FEATURES_IF_FULL = 8
 PAIRS_AT_ONCE = 500
 # Work (the cube of the items shown, added over people) of the crowd in which scales and structure are searched, the
 # nats that the steps of this search may leave, and the work of a crowd whose curvature is taken.
-SEARCH_WORK, SEARCH_TOLERANCE, CURVATURE_WORK = 6e6, 0.2, 2e7
+SEARCH_WORK, SEARCH_TOLERANCE, CURVATURE_WORK = 2e6, 0.2, 6e6
+# How much the work grows from one crowd to the next, until it is everybody.
+GROWTH = 4.0
 
 
 class TasteMetric(CrowdMetric):
@@ -150,6 +152,8 @@ class TasteMetric(CrowdMetric):
         answers = self._prepare(rows)
         fit = self._search(self._inside(self.shown_items_), answers)
         self._describe(fit)
+        if self.uncertainty:
+            self.standard_errors_ = self._errors(fit, self._curvature(fit, answers))
         self.sharpness_ = find_sharpness(fit)
         self.theta_, self._inverse = fit.theta, fit.inverse
         self.factors_ = fit.propagation.factors(len(answers.person))
@@ -199,20 +203,28 @@ class TasteMetric(CrowdMetric):
         return self._tastes
 
     def _search(self, Z: Array, answers: Answers) -> SmoothFit:
-        """Return the fit to everybody of the structure of the highest evidence, which some people decide."""
-        everybody, begin = arrange(answers, len(Z)), self._earlier_end(Z)
-        if begin is not None:
-            fit = go_on(begin, Z, everybody, 1.0, tolerance=self.tol, max_steps=self.max_iter)
-        else:
-            some = some_people(answers, SEARCH_WORK)
-            more = np.unique(answers.person).size / some.size
-            few = everybody if more == 1.0 else arrange(answers.of(some), len(Z))
-            fit = self._choose(Z, few, more)
-            if more > 1.0:
-                fit = go_on(fit, Z, everybody, more, tolerance=self.tol, max_steps=self.max_iter)
-        if self.uncertainty:
-            self.standard_errors_ = self._errors(fit, self._curvature(fit, answers))
-        return fit
+        """Return the fit to everybody, of the structure of the highest evidence among some people.
+
+        Each fit goes on from that to a quarter of its people.
+        """
+        n_people = np.unique(answers.person).size
+        fit, size, work = self._earlier_end(Z), n_people, SEARCH_WORK
+        if fit is None:
+            some = some_people(answers, work)
+            fit, size = self._choose(Z, arrange(answers.of(some), len(Z)), n_people / some.size), some.size
+            if size == n_people:
+                return fit
+        while size < n_people:
+            work *= GROWTH
+            some = some_people(answers, work)
+            if some.size == n_people:
+                break
+            tolerance = max(self.tol, SEARCH_TOLERANCE)
+            blocks = arrange(answers.of(some), len(Z))
+            fit = go_on(fit, Z, blocks, some.size / size, tolerance=tolerance, max_steps=self.max_iter)
+            size = some.size
+        everybody = arrange(answers, len(Z))
+        return go_on(fit, Z, everybody, n_people / size, tolerance=self.tol, max_steps=self.max_iter)
 
     def _choose(self, Z: Array, blocks: list[PeopleBlock], more: float) -> SmoothFit:
         """Return the fit of the structure of the highest evidence of `more` times as many people."""
