@@ -18,13 +18,16 @@ from crowdmetric.inputs import Rows, check_items, check_options, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
+from crowdmetric.smooth.effects import Effect, effects_along, utilities_over
 from crowdmetric.smooth.fit import SmoothFit, curvature, fit_evidence, go_on, log_evidence, revived
 from crowdmetric.smooth.kernel import SHAPES
 from crowdmetric.smooth.people import Answers, PeopleBlock, arrange, merged, some_people
-from crowdmetric.smooth.prediction import Field, field_of
+from crowdmetric.smooth.prediction import Field, field_of, kernel_coordinates
 from crowdmetric.smooth.propagation import Propagation
 from crowdmetric.smooth.structures import STRUCTURES
+from crowdmetric.solvers.posterior import number_of_draws
 from crowdmetric.solvers.solution import Solution
+from crowdmetric.symmetric import svec
 
 __all__ = ["MOST_SHOWN", "TasteMetric"]
 
@@ -40,6 +43,8 @@ PAIRS_AT_ONCE = 500
 # Work (the cube of the items shown, added over people) of the crowd in which scales and structure are searched, the
 # nats that the steps of this search may leave, and the work of a crowd whose curvature is taken.
 SEARCH_WORK, SEARCH_TOLERANCE, CURVATURE_WORK = 2e6, 0.2, 6e6
+# The farthest that a draw of a parameter, most of which are logarithms, lies from its estimate.
+LONGEST_DRAW = 4.0
 # How much the work grows from one crowd to the next, until it is everybody.
 GROWTH = 4.0
 
@@ -76,6 +81,8 @@ class TasteMetric(CrowdMetric):
     standard_errors_ : (d, d) array
         Of the entries of M, from the curvature of the evidence; zero where the structure leaves no freedom. The law of
         an entry is skewed: intervals of its logarithm, with the error ``standard_errors_ / metric_``, hold better.
+    metric_draws_ : (n, p) array
+        svec of metrics drawn from the posterior, from which intervals are made (`crowdmetric.intervals`).
     structure_ : str
     evidence_ : dict
         Log evidence of every structure that was tried.
@@ -151,9 +158,12 @@ class TasteMetric(CrowdMetric):
         rows = _distinct(read_rows(pairs, y, users, sample_weight, self.items, self._loss()), pairs)
         answers = self._prepare(rows)
         fit = self._search(self._inside(self.shown_items_), answers)
-        self._describe(fit)
+        self.log_likelihood_ = fit.log_likelihood
         if self.uncertainty:
-            self.standard_errors_ = self._errors(fit, self._curvature(fit, answers))
+            self._describe_uncertainty(fit, self._curvature(fit, answers))
+        else:
+            self.__dict__.pop("standard_errors_", None)
+            self.__dict__.pop("metric_draws_", None)
         self.sharpness_ = find_sharpness(fit)
         self.theta_, self._inverse = fit.theta, fit.inverse
         self.factors_ = fit.propagation.factors(len(answers.person))
@@ -262,13 +272,21 @@ class TasteMetric(CrowdMetric):
         few = Propagation(arrange(answers.of(some), len(fit.Z)), len(fit.Z))
         return curvature(replace(fit, propagation=few), more)
 
-    def _describe(self, fit: SmoothFit) -> None:
-        self.log_likelihood_ = fit.log_likelihood
-        size = float(np.exp(fit.theta[0]))
-        relative = np.exp(fit.theta[: len(SCALES)])
-        names = [name for name, _, _ in SCALES]
-        self.scales_ = dict(zip(names, (size * relative).tolist(), strict=True))
-        self.scales_ |= {"size": size, "crowd_sharpness": float(relative[-1])}
+    @property
+    def scales_(self) -> dict[str, float]:
+        """Standard deviations of the parts of a utility, and the crowd's sharpness."""
+        size = float(np.exp(self.theta_[0]))
+        relative = np.exp(self.theta_[: len(SCALES)])
+        scales = dict(zip((name for name, _, _ in SCALES), (size * relative).tolist(), strict=True))
+        return scales | {"size": size, "crowd_sharpness": float(relative[-1])}
+
+    def _describe_uncertainty(self, fit: SmoothFit, H: Array) -> None:
+        """Set standard errors of M, and draws of it from θ ~ N(θ̂, H⁻¹), for intervals."""
+        self.standard_errors_ = self._errors(fit, H)
+        d, rng = fit.Z.shape[1], np.random.default_rng(0)
+        steps = rng.standard_normal((number_of_draws(d), H.shape[0])) @ np.linalg.cholesky(np.linalg.inv(H)).T
+        drawn = fit.theta + np.clip(steps, -LONGEST_DRAW, LONGEST_DRAW)
+        self.metric_draws_ = np.array([svec(self._outside(fit.family.metric(theta))) for theta in drawn])
 
     def _errors(self, fit: SmoothFit, H: Array) -> Array:
         """Return standard errors (d, d) of M by the delta method."""
@@ -310,6 +328,33 @@ class TasteMetric(CrowdMetric):
         if self.shape not in SHAPES:
             raise DataError(f"shape={self.shape!r} is not known; choose one of {', '.join(map(repr, SHAPES))}")
         check_options(self.tol, self.max_iter, 2, 0)
+
+    # ------------------------------------------------------------------------------------- what tastes look like
+
+    def effect_of(self, feature: int, values: ArrayLike | None = None) -> Effect:
+        """Return the crowd's utility along a feature, by its column, with errors and how people scatter around it.
+
+        Averaged over items with their other features as they are; values are in the items' own units, by default 15
+        from the least to the largest of the items shown.
+        """
+        fit, seen = self._learned().fit, self.shown_items_[:, feature]
+        at = np.linspace(seen.min(), seen.max(), 15) if values is None else np.asarray(values, dtype=np.float64)
+        inside = (at - seen.mean()) / self._units()[feature]
+        return replace(effects_along(fit, feature, inside), values=at)
+
+    def utilities_of(self, items: ArrayLike) -> tuple[Array, Array]:
+        """Return how good the crowd finds any items (n, d) by their features, less their mean, and standard errors."""
+        return utilities_over(self._learned().fit, self._inside(check_items(items)))
+
+    def item_coordinates(self, items: ArrayLike | None = None, rank: int | None = None) -> Array:
+        """Return coordinates (N, k) of items in which the same people like what is close: kernel principal components.
+
+        ``‖y − y'‖²`` is the variance over people of the smooth and linear part of ``g(x) − g(x')``, exactly for the
+        items shown where `rank` is None, else as far as k = `rank` coordinates go.
+        """
+        fit = self._learned().fit
+        Z = self._inside(check_items(self.shown_items_ if items is None else items))
+        return kernel_coordinates(fit, Z, rank)
 
     # ------------------------------------------------------------------------------------- predictions
 
