@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -373,6 +374,17 @@ class TasteMetric(CrowdMetric):
         placed.__dict__.pop("answers_", None)  # those of other people: a saved model must not take them for these
         placed._tastes = _Tastes(tastes.fit, tastes.field.told_by(answers), tastes.number)
         return placed
+
+    def people(self) -> Iterator[tuple[Indices, Array, Array]]:
+        """Yield rows of `users_` (P,), and mean (P, N) and covariance (P, N, N) of these people's utilities of items."""
+        tastes = self._learned()
+        met = np.zeros(len(self.users_), dtype=bool)
+        for who, mean, covariance in tastes.field.utilities():
+            met[who] = True
+            yield who, mean[:, tastes.number], covariance[:, tastes.number[:, None], tastes.number]
+        for person in np.flatnonzero(~met):  # of whom no answer is known
+            anybody = (tastes.field.person + tastes.field.crowd)[tastes.number[:, None], tastes.number]
+            yield np.array([person]), tastes.field.mean[tastes.number][None], anybody[None]
 
     def decision_function(self, pairs: Any, users: Any = None) -> Array:
         """Return the mean of ψ = u(right) − u(left) (T,): negative where the left item is preferred."""
