@@ -65,6 +65,18 @@ class NextQuestion:
         Rows of the items.
     information : (K,) array
         In nats that its answer is expected to tell about the person; log 2 = 0.69 at most.
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=400, comparisons=3, seed=0)
+    >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> from crowdmetric.locate import locate
+    >>> ann = locate(model, [[0, 1], [2, 3]], [-1, 1], users=['ann', 'ann'])
+    >>> question = ann.next_question()
+    >>> question.pairs.shape, bool(question.information[0] > 0)
+    ((1, 2), True)
     """
 
     users: NDArray[Any]
@@ -90,6 +102,19 @@ class Located:
         What is unknown beside where people stand.
     seen : SeenItems or None
         What these people have compared; None: unknown.
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=400, comparisons=3, seed=0)
+    >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> from crowdmetric.locate import locate
+    >>> ann = locate(model, [[0, 1], [2, 3]], [-1, 1], users=['ann', 'ann'])
+    >>> ann.mean.shape, ann.rank_items(top=3).shape
+    ((1, 2), (1, 3))
+    >>> bool(0 < ann.probability([[4, 5]])[0, 0] < 1)
+    True
     """
 
     users: NDArray[Any]

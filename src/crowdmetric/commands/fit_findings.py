@@ -126,7 +126,8 @@ def suggest_tastes(evaluation: Evaluation) -> str:
     return (
         "tastes that bend (TasteMetric, 'smooth' in the table) predict hidden answers better than this model for "
         f"{' and '.join(clear)}: people here may have tastes rather than ideal points; compare "
-        "--estimator taste (pairs made from ratings never contradict each other, which favors it: docs/explanation/smooth.md)"
+        "--estimator taste (pairs made from ratings never contradict each other, which favors it: "
+        "docs/explanation/smooth.md)"
     )
 
 
