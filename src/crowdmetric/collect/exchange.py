@@ -51,7 +51,7 @@ class Cookie:
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply: text, a file, or a stream."""
+    """A reply: text, a file, or a stream. Names of headers are in lower case."""
 
     body: str = ""
     status: int = 200
@@ -64,4 +64,4 @@ class Reply:
 
 def redirect(place: str, *cookies: Cookie) -> Reply:
     """Return a reply that leads to another page, by GET."""
-    return Reply(status=303, headers={"Location": place}, cookies=cookies)
+    return Reply(status=303, headers={"location": place}, cookies=cookies)

@@ -30,6 +30,11 @@ class Shown:
     audio: int | None = None
     video: int | None = None
 
+    @property
+    def files(self) -> tuple[int, ...]:
+        """The numbers of its files."""
+        return tuple(n for n in (self.image, self.audio, self.video) if n is not None)
+
 
 @dataclass(frozen=True, eq=False)
 class StudyItems:

@@ -16,10 +16,9 @@ from crowdmetric.collect.findings import EDGES
 from crowdmetric.collect.folder import Study, open_reader
 from crowdmetric.collect.limits import Limit
 from crowdmetric.collect.logs import RequestTally, log_event
-from crowdmetric.collect.operations import get_meta, set_meta
+from crowdmetric.collect.operations import CLOSED, OPEN, PAUSED, get_meta, set_meta
 from crowdmetric.collect.pages import render
 from crowdmetric.collect.panels import people_of_list, personal_links
-from crowdmetric.collect.participant import CLOSED, OPEN, PAUSED
 from crowdmetric.collect.pictures import bars, heat_map, intervals
 from crowdmetric.collect.tokens import same, sign, unsign
 from crowdmetric.collect.verdict_process import VerdictProcess, read_findings
@@ -78,7 +77,7 @@ class Researcher:
         """Stream every answer as CSV."""
         if not self._knows(ask):
             return self._stranger(403)
-        headers = {"Content-Disposition": 'attachment; filename="answers.csv"'}
+        headers = {"content-disposition": 'attachment; filename="answers.csv"'}
         return Reply(kind="text/csv; charset=utf-8", headers=headers, stream=self._lines())
 
     async def links(self, ask: Ask) -> Reply:
@@ -90,7 +89,7 @@ class Researcher:
         csv.writer(text).writerows(
             [("person", "link"), *personal_links(self.study.settings.server.address.rstrip("/"), people, self._key)]
         )
-        headers = {"Content-Disposition": 'attachment; filename="links.csv"'}
+        headers = {"content-disposition": 'attachment; filename="links.csv"'}
         return Reply(text.getvalue(), kind="text/csv; charset=utf-8", headers=headers)
 
     async def leave(self, ask: Ask) -> Reply:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from sys import intern
 
 __all__ = ["QUESTIONS", "Place", "Step", "make_steps", "read_steps", "repeats_of", "write_steps"]
 
@@ -31,7 +33,7 @@ class Place:
     pairs: tuple[Pair, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Step:
     """One page.
 
@@ -47,6 +49,8 @@ class Step:
         The position of the same question with its sides swapped.
     expect : str
         The right answer of a check.
+    number, total : int
+        Which of how many pages of its kind it is; `read_steps` counts them.
     """
 
     page: str
@@ -55,6 +59,8 @@ class Step:
     purpose: str = ""
     repeat_of: int | None = None
     expect: str = ""
+    number: int = field(default=0, compare=False)
+    total: int = field(default=0, compare=False)
 
     @property
     def asks(self) -> bool:
@@ -130,7 +136,15 @@ def write_steps(steps: Sequence[Step]) -> str:
     return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
 
 
-@lru_cache(maxsize=8192)  # a sheet never changes, and is looked at with every answer
+@lru_cache(maxsize=4096)  # a sheet never changes, and is looked at with every answer
 def read_steps(text: str) -> tuple[Step, ...]:
-    """Return the steps that `write_steps` wrote."""
-    return tuple(Step(*row) for row in json.loads(text))
+    """Return the steps that `write_steps` wrote, each with its number among those of its kind."""
+    rows = json.loads(text)
+    total, seen = Counter(row[0] for row in rows), Counter[str]()
+    steps = []
+    for page, left, right, purpose, repeat_of, expect in rows:
+        seen[page] += 1
+        # the same few words and items come again in every sheet that is kept in memory
+        texts = (intern(x) for x in (page, left, right, purpose))
+        steps.append(Step(*texts, repeat_of, expect, seen[page], total[page]))
+    return tuple(steps)
