@@ -20,7 +20,6 @@ from collect_studies import begin, client_of, hidden, new_study, walk
 from crowdmetric.collect import check_study, findings, make_study, open_study, participant
 from crowdmetric.collect.careless import Answered, reasons
 from crowdmetric.collect.exporting import csv_lines
-from crowdmetric.collect.findings import FILE
 from crowdmetric.collect.folder import open_reader, read_secret
 from crowdmetric.collect.limits import Limit
 from crowdmetric.collect.logs import LOG, JsonLines, RequestTally
@@ -712,7 +711,7 @@ def test_the_verdict_comes_from_a_process_and_is_drawn(tmp_path) -> None:
             check=False, timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        assert (study.folder / FILE).exists()
+        assert study.verdict.exists()
         researcher(client, study)
         page = client.get("/researcher")
     assert "Relative error of the metric now" in page.text
@@ -724,7 +723,7 @@ def test_the_verdict_comes_from_a_process_and_is_drawn(tmp_path) -> None:
 def test_too_early_is_a_sentence(study, client) -> None:
     walk(client, begin(client))
     db = open_reader(study)
-    told = findings.learn(study, db, findings._read(db))
+    told = findings.learn(study, db, findings.Sample(study, db))
     db.close()
     assert told["sentence"].startswith("Too early")
 

@@ -25,6 +25,7 @@ from crowdmetric import Comparisons
 from crowdmetric.cli import main
 from crowdmetric.collect import open_study, schema
 from crowdmetric.collect.database import StoreError
+from crowdmetric.collect.designing import make_pool
 from crowdmetric.collect.exporting import answer_batches, csv_lines
 from crowdmetric.collect.operations import (
     Arrival,
@@ -42,7 +43,7 @@ from crowdmetric.collect.operations import (
     step_on,
     visit,
 )
-from crowdmetric.collect.places import make_pool, random_places
+from crowdmetric.collect.places import random_places
 from crowdmetric.collect.postgres_database import open_postgres
 from crowdmetric.collect.sheets import Place, make_steps, read_steps, repeats_of, write_steps
 from crowdmetric.collect.sqlite_database import copies_of, open_sqlite, read_sqlite, serving

@@ -50,7 +50,7 @@ def load_hook(name: str, folder: Path, items: StudyItems, questions: int) -> Liv
         sys.path.remove(str(folder))
     if make is None:
         raise DataError(f"hook in [design] is {name!r}, but 'module:function' was expected")
-    made: LiveDesign = make(items.items.features, items.ids, questions)
+    made: LiveDesign = make(items.scaled, items.ids, questions)
     return made
 
 

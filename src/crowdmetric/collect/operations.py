@@ -241,7 +241,8 @@ def answer(
         "INSERT INTO answer (person, position, left_item, right_item, choice, purpose, repeat_of, response_ms, shown,"
         " answered, version, place) SELECT id, position, ?, ?, ?, ?, ?, ?, shown, ?, version, place FROM person"
         " WHERE id = ? AND position = ? AND status = 'started' ON CONFLICT DO NOTHING",
-        step.left, step.right, given.choice, step.purpose, step.repeat_of, given.response_ms, given.at, person, position,
+        step.left, step.right, given.choice, step.purpose, step.repeat_of, given.response_ms, given.at, person,
+        position,
     )  # fmt: skip
     return kept == 1 and step_on(db, person, position, given.at, status=status, shown=shown)
 

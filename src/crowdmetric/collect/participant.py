@@ -341,8 +341,8 @@ class Participants:
 
     def _question(self, ask: Ask, person: Person, step: Step, late: bool) -> Reply:
         language, shown = self._language(ask), self.study.items.shown
-        following = person.steps[person.position + 1 : person.position + 2]
-        ahead = [number for s in following if s.asks for x in (s.left, s.right) if x in shown for number in shown[x].files]
+        following = [s for s in person.steps[person.position + 1 : person.position + 2] if s.asks]
+        ahead = [number for s in following for x in (s.left, s.right) if x in shown for number in shown[x].files]
         pictures = any(x in shown and shown[x].image is not None for x in (step.left, step.right))
         page = self._frame(language, ask.fragment, step.page == "practice", late)
         return Reply(page.fill(

@@ -120,7 +120,7 @@ def rehearse(study: Study, people: int, progress: Callable[[str], None] = lambda
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as place:
         copy = _copy(study, Path(place) / "study", people)
         rng = np.random.default_rng(seed)
-        X = copy.items.items.features
+        X = copy.items.scaled
         guess = guess_about_items(X, None, None, 1.0, None, rng)
         metric = guess.metrics[0]
         ideal = guess.crowd[rng.integers(len(guess.crowd), size=people)]
@@ -253,7 +253,7 @@ def _choices(study: Study, steps: Any, u: NDArray[Any], metric: NDArray[Any], se
     asked = [k for k, step in enumerate(steps) if step.asks]
     place = {item: row for row, item in enumerate(study.items.ids)}
     pairs = np.array([[place[steps[k].left], place[steps[k].right]] for k in asked])
-    y = answer(study.items.items.features, pairs, np.tile(u, (len(asked), 1)), metric, seed=seed)
+    y = answer(study.items.scaled, pairs, np.tile(u, (len(asked), 1)), metric, seed=seed)
     chosen = {k: "left" if side < 0 else "right" for k, side in zip(asked, y.tolist(), strict=True)}
     return chosen | {k: steps[k].expect for k in asked if steps[k].expect}
 
@@ -281,7 +281,7 @@ def _found(
     finally:
         db.close()
     promise = (design[1].get("promise") or {}) if design is not None else {}
-    X = study.items.items.features
+    X = study.items.scaled
     answers = Comparisons.read(table, item_ids=study.items.items.ids)
     model = PopulationMetric(X, jobs=1, uncertainty=False).fit(answers)
     pairs = np.unique(np.sort(answers.pairs, axis=1), axis=0)
@@ -310,7 +310,7 @@ def _useless(
     study: Study, pairs: NDArray[Any], ideal: NDArray[Any], metric: NDArray[Any]
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return questions whose answer is known beforehand, and those about two items that are the same."""
-    X, ids, shown = study.items.items.features, study.items.ids, study.items.shown
+    X, ids, shown = study.items.scaled, study.items.ids, study.items.shown
     foregone, equal = [], []
     for a, b in pairs.tolist():
         named = (ids[a], ids[b])

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from crowdmetric.collect.careless import rules
+from crowdmetric.collect.counting import EDGES
 from crowdmetric.collect.database import Database, StoreError
 from crowdmetric.collect.exchange import Ask, Cookie, Reply, redirect
 from crowdmetric.collect.exporting import csv_lines
-from crowdmetric.collect.findings import EDGES
 from crowdmetric.collect.folder import Study, open_reader
 from crowdmetric.collect.limits import Limit
 from crowdmetric.collect.logs import RequestTally, log_event
@@ -181,7 +181,7 @@ def _pictures(counts: dict[str, Any], learned: dict[str, Any]) -> dict[str, str]
         labels = [time.strftime("%H:%M", time.gmtime(hour)) for hour, _ in counts["hours"]]
         made["hours"] = bars([n for _, n in counts["hours"]], labels, "Answers per hour")
     if counts.get("times"):
-        labels = [f"{a / 1000:g}" for a in EDGES[:-1]]
+        labels = [f"{a / 1000:g}" for a in EDGES]
         made["times"] = bars(counts["times"], labels, "Response times")
     if learned.get("metric"):
         names, metric = learned["names"], learned["metric"]

@@ -145,6 +145,6 @@ def read_steps(text: str) -> tuple[Step, ...]:
     for page, left, right, purpose, repeat_of, expect in rows:
         seen[page] += 1
         # the same few words and items come again in every sheet that is kept in memory
-        texts = (intern(x) for x in (page, left, right, purpose))
-        steps.append(Step(*texts, repeat_of, expect, seen[page], total[page]))
+        asked = (intern(page), intern(left), intern(right), intern(purpose))
+        steps.append(Step(*asked, repeat_of, expect, seen[page], total[page]))
     return tuple(steps)

@@ -86,7 +86,7 @@ def build_app(
         ("GET", "/researcher/links.csv"): researcher.links,
         ("POST", "/researcher/out"): researcher.leave,
     }
-    files = {"/media": partial(_media, study), "/static": _static}
+    files: dict[str, Callable[[str], Reply | None]] = {"/media": partial(_media, study), "/static": _static}
 
     def find(method: str, path: str) -> tuple[str, Handler]:
         """Return the name of a route, for the log, and its handler."""
