@@ -342,10 +342,38 @@ def kill(kills: int, seconds: float, people: int = 40) -> None:
 # ---------------------------------------------------------------------------------------------------------- export
 
 
+def _peak(code: str) -> tuple[str, int]:
+    """Run a line of Python in a process of its own; return what it prints and its peak memory in MB."""
+    # not ru_maxrss, which begins at the memory of the process that started this one
+    line = f"{code}\nprint(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
+    *said, peak = done.stdout.split()
+    return " ".join(said), int(peak) // 1024
+
+
+async def _answer_until(study: Study, port: int, stop: asyncio.Event, told: dict, people: int = 10) -> None:
+    """Let some people answer until told to stop."""
+    crowd = [Stubborn(study, port, k, told) for k in range(people)]
+    await asyncio.gather(*(one.live(stop) for one in crowd))
+    for one in crowd:
+        await one.visitor.close()
+
+
+async def _meanwhile(study: Study, port: int, code: str, told: dict) -> tuple[str, int]:
+    """Run a line of Python in a process of its own while people answer."""
+    stop = asyncio.Event()
+    answering = asyncio.create_task(_answer_until(study, port, stop, told))
+    try:
+        return await asyncio.to_thread(_peak, code)
+    finally:
+        stop.set()
+        await answering
+
+
 def export(answers: int) -> None:
-    """Export a large store to Parquet while it is served."""
+    """Export a large store to Parquet, and find what it teaches, while people answer."""
     with tempfile.TemporaryDirectory() as folder:
-        study = new_study(Path(folder), 10)
+        study = new_study(Path(folder), 10, questions=1000)
         open_store(study).close()
         sides = [("left", "right")[k % 2] for k in range(1000)]
         with sqlite3.connect(study.store) as db:
@@ -356,26 +384,34 @@ def export(answers: int) -> None:
                 ((f"{k // 20:024x}", k % 20, str(k % 59), "59", sides[k % 1000], k % 3000, 1.7e9 + k, 1.7e9 + k + 1)
                  for k in range(answers)),
             )  # fmt: skip
-        server = Server(study)
+        server, told = Server(study), {}
         out = Path(folder) / "answers.parquet"
         clock = time.perf_counter()
-        line = (
-            "import resource, sys; from crowdmetric.cli import main;"
-            f"code = main(['collect', 'export', {str(study.folder)!r}, '--out', {str(out)!r}, '--quiet']);"
-            "print(code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        command = f"['collect', 'export', {str(study.folder)!r}, '--out', {str(out)!r}, '--quiet']"
+        code, peak = asyncio.run(
+            _meanwhile(study, server.port, f"from crowdmetric.cli import main; print(main({command}))", told)
         )
-        done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
-        code, peak = done.stdout.split()
-        took = time.perf_counter() - clock
-        bare = subprocess.run(
-            [sys.executable, "-c", "import resource, crowdmetric.cli, pyarrow.parquet;"
-             "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"], capture_output=True, text=True, check=True,
-        )  # fmt: skip
+        took, during = time.perf_counter() - clock, len(told)
+        imports = _peak("import crowdmetric.commands.collect, pyarrow.parquet")[1]
+        counting = (
+            "from pathlib import Path; from crowdmetric.collect.counting import Counts, answers_by_person;"
+            "from crowdmetric.collect.folder import open_reader, open_study;"
+            f"study = open_study(Path({str(study.folder)!r}));"
+            "db = open_reader(study); c = Counts(study.settings.careless)\n"
+            "for person, rows in answers_by_person(db): c.add(db, person, rows)\n"
+            "print(c.answers)"
+        )
+        cpu = resource.getrusage(resource.RUSAGE_CHILDREN)
+        counted, peak_of_counts = asyncio.run(_meanwhile(study, server.port, counting, told))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = after.ru_utime + after.ru_stime - cpu.ru_utime - cpu.ru_stime
         summary = server.stop()
+        _, lost, double = compare(study, told)
         print(
             f"{answers} answers exported in {took:.0f} s (exit {code}) to {out.stat().st_size / 1e6:.0f} MB; peak "
-            f"memory {int(peak) / 1024:.0f} MB, of which {int(bare.stdout) / 1024:.0f} MB are the imports; server "
-            f"{summary['statuses']}",
+            f"memory {peak} MB, of which {imports} MB are the imports; {during} answers were saved meanwhile; "
+            f"{counted} answers counted for the researcher's page with {peak_of_counts} MB and {seconds:.0f} CPU s; "
+            f"lost {lost}, doubled {double}; server p50 {summary['p50_ms']} ms, p99 {summary['p99_ms']} ms",
             flush=True,
         )
 

@@ -50,8 +50,9 @@ def prepare(study: Study, people: int | None = None, progress: Callable[[str], N
         if newest is not None and newest[1]["fingerprint"] == fingerprint(study.settings, study.items, study.folder):
             return newest[0]
         progress("choosing questions; the first time this can take a minute")
-        # without the libraries for designs, a study that has one starts in a quarter of the time and memory
-        make_pool = import_module("crowdmetric.collect.designing").make_pool
+        # a study that has its design starts in a quarter of the time and memory without this
+        from crowdmetric.collect.designing import make_pool  # noqa: PLC0415 - takes a while to load
+
         pool = make_pool(study.settings, study.items, study.folder, people)
         db.begin()
         version = add_design(db, pool.details, pool.places, time.time())

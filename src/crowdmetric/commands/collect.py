@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 from crowdmetric.collect.exporting import answer_batches
@@ -71,8 +70,8 @@ def _serve(options: Namespace, place: Path) -> None:
     if options.rehearse is not None:
         if options.rehearse < 1:
             raise UsageError(f"--rehearse {options.rehearse} is not a number of people; give 1 or more")
-        # the only part of this command that needs the libraries for fits
-        rehearse = import_module("crowdmetric.collect.rehearsal").rehearse
+        from crowdmetric.collect.rehearsal import rehearse  # noqa: PLC0415 - it fits a metric, and takes a while to load
+
         found = rehearse(study, options.rehearse, progress=lambda text: note(options, text))
         print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False) if options.json else found.summary())
         return
