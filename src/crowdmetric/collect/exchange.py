@@ -27,6 +27,8 @@ class Ask:
         Whether the browser says that another site sent this request.
     agent : str
         The browser's name.
+    base : str
+        The address that the browser used, without a path.
     """
 
     query: Mapping[str, str] = field(default_factory=dict)
@@ -37,6 +39,7 @@ class Ask:
     client: str = ""
     cross_site: bool = False
     agent: str = ""
+    base: str = ""
 
 
 @dataclass(frozen=True)

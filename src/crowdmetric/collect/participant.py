@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import ceil
+from statistics import median
 from typing import Any
 
 from crowdmetric.collect.database import Database, StoreError
@@ -40,7 +42,8 @@ from crowdmetric.collect.operations import (
 )
 from crowdmetric.collect.pages import Frame, frame, render
 from crowdmetric.collect.panels import arrival_of, ending_of
-from crowdmetric.collect.sheets import Place, Step, make_steps
+from crowdmetric.collect.places import questionnaire_file
+from crowdmetric.collect.sheets import Place, Step, make_steps, minutes_of, repeats_of
 from crowdmetric.collect.tokens import sign, unsign
 from crowdmetric.collect.words import direction_of, words_for
 from crowdmetric.collect.writer import Writer
@@ -96,6 +99,7 @@ class Participants:
         self.settings, self.key = study.settings, study.secret.signing
         self.cookie = f"cm_{study.secret.study[:8]}"
         self._said = {name: self._say(name) for name in {self.settings.study.language, *self.settings.words}}
+        self._length = _length(study)
         self._offered = {language.lower(): language for language in self._said}
         self._card = lru_cache(MOST_CARDS)(self._draw_card)
         self._frame = lru_cache(None)(self._draw_frame)
@@ -129,7 +133,8 @@ class Participants:
         if state != OPEN:
             return self._message(ask, state)
         ticket = sign(self.key, "arrival", json.dumps(arrival.__dict__))
-        page = self._page(ask, "welcome.html", ticket=ticket)
+        questions, minutes = self._length
+        page = self._page(ask, "welcome.html", ticket=ticket, questions=questions, minutes=minutes)
         return replace(page, cookies=language)
 
     async def begin(self, ask: Ask) -> Reply:
@@ -423,6 +428,16 @@ class Participants:
                 if name in self._offered:
                     return self._offered[name]
         return self.settings.study.language
+
+
+def _length(study: Study) -> tuple[int, int]:
+    """Return about how many questions and minutes one person has before them."""
+    s, asked = study.settings, study.settings.study.questions
+    if s.design.kind == "file":
+        asked = int(median(len(place.pairs) for place in questionnaire_file(study.folder / s.design.file, study.items)))
+    questions = asked + repeats_of(asked, s.design.repeats) + len(s.checks)
+    pages = 2 + bool(s.screening) + bool(s.pages.instructions.strip()) + bool(s.survey)
+    return questions, ceil(minutes_of(questions + len(s.practice.pairs), pages))
 
 
 def _is_number(text: str) -> bool:

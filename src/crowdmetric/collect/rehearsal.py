@@ -26,7 +26,7 @@ from crowdmetric.collect.exporting import answer_batches
 from crowdmetric.collect.folder import Study, open_reader, open_study
 from crowdmetric.collect.operations import newest_design
 from crowdmetric.collect.serving import prepare
-from crowdmetric.collect.sheets import read_steps
+from crowdmetric.collect.sheets import minutes_of, read_steps
 from crowdmetric.collect.tokens import unsign
 from crowdmetric.collect.visitor import Visitor
 from crowdmetric.comparisons import Comparisons
@@ -41,8 +41,6 @@ __all__ = ["Rehearsal", "rehearse"]
 
 # Number of simultaneous people, seconds to wait for the server, and pages after which a person is certainly lost.
 AT_ONCE, PATIENCE, MOST_PAGES = 16, 120.0, 2_500
-# Assumed seconds that a person spends on a question and on any other page.
-PER_QUESTION, PER_PAGE = 4.0, 20.0
 # The answer to a question is a foregone conclusion when fewer than one in this many simulated people would choose the
 # other item.
 FOREGONE = 50
@@ -291,7 +289,7 @@ def _found(
         people=people, finished=finished, answers=rows,
         error=relative_error(model.metric_, metric), shape_error=shape_error(model.metric_, metric),
         promise=promise.get("expected_error"), promised_shape=promise.get("expected_shape_error"),
-        minutes=(questions * PER_QUESTION + (len(steps) - questions + 2) * PER_PAGE) / 60,
+        minutes=minutes_of(questions, len(steps) - questions + 2),
         server_ms=1e3 * float(np.median([s for _, took in walks for s in took])), questions=len(pairs),
         foregone=foregone, equal=equal, reliability=alike,
     )  # fmt: skip

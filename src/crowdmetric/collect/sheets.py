@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from sys import intern
 
-__all__ = ["QUESTIONS", "Place", "Step", "make_steps", "read_steps", "repeats_of", "write_steps"]
+__all__ = ["QUESTIONS", "Place", "Step", "make_steps", "minutes_of", "read_steps", "repeats_of", "write_steps"]
 
 Pair = tuple[str, str]
 
@@ -23,6 +23,8 @@ Pair = tuple[str, str]
 QUESTIONS = ("practice", "question")
 # Fewest other questions between a question and its repeat, where there are enough.
 GAP = 3
+# Assumed seconds that a person spends on a question and on any other page.
+PER_QUESTION, PER_PAGE = 4.0, 20.0
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,11 @@ def make_steps(
 def repeats_of(questions: int, share: float) -> int:
     """Return how many of the questions are asked again: ``round(share × questions)``."""
     return min(round(share * questions), questions)
+
+
+def minutes_of(questions: int, pages: int) -> float:
+    """Return how long a person takes, at 4 s per question and 20 s per other page."""
+    return (questions * PER_QUESTION + pages * PER_PAGE) / 60
 
 
 def _sides(pair: Pair, rng: random.Random) -> Pair:

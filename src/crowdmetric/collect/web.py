@@ -165,6 +165,7 @@ async def _ask(scope: Any, receive: Any) -> Ask:
         client=scope["client"][0] if scope.get("client") else "",
         cross_site=headers.get(b"sec-fetch-site") == b"cross-site" and scope["method"] == "POST",
         agent=headers.get(b"user-agent", b"").decode("latin-1"),
+        base=f"{scope['scheme']}://{headers.get(b'host', b'').decode('latin-1')}",
     )  # fmt: skip
 
 
