@@ -269,8 +269,12 @@ class Stubborn:
         elif kind < 0.10:
             twin = Visitor("127.0.0.1", self.port)
             twin.cookies = self.visitor.cookies
-            await asyncio.gather(self.visitor.post("/go", self.form, True), twin.post("/go", self.form, True))
+            both = [one.post("/go", self.form, True) for one in (self.visitor, twin)]
+            ends = await asyncio.gather(*both, return_exceptions=True)  # neither is left behind when the other fails
             await twin.close()
+            for end in ends:
+                if isinstance(end, Exception):
+                    raise end
         page = await self.visitor.post("/go", self.form, True)
         if page.status == 200 and page.hidden.get("position") != self.form["position"]:
             if self.asked:

@@ -37,7 +37,9 @@ def make_pool(settings: Settings, items: StudyItems, folder: Path, people: int |
     """
     people = settings.study.people if people is None else people
     kind, questions, seed = settings.design.kind, settings.study.questions, settings.design.seed
-    kept = min(round(settings.design.evaluation * people), people - 1)
+    # a live design of ours draws its people for evaluation itself
+    share = 0.0 if kind == "live" and not settings.design.hook else settings.design.evaluation
+    kept = min(round(share * people), people - 1)
     details: dict[str, Any] = {
         "fingerprint": fingerprint(settings, items, folder), "kind": kind, "people": people, "questions": questions,
         "evaluation": kept, "whole_ids": items.whole_ids,

@@ -147,8 +147,8 @@ class Participants:
         arrival = Arrival(**json.loads(told))
         person_id = secrets.token_hex(12)
         try:
-            pairs = await self.live.ask(person_id) if self.live is not None else ()
-            state, person = await self.writer.run(lambda db: self._start(db, arrival, person_id, pairs, ask.agent))
+            asked = await self.live.ask(person_id) if self.live is not None else None
+            state, person = await self.writer.run(lambda db: self._start(db, arrival, person_id, asked, ask.agent))
         except StoreError:
             return self.trouble(ask)
         if state != OPEN:
@@ -163,7 +163,7 @@ class Participants:
         if person_id is None:
             return refusal
         try:
-            seen = await self.writer.run(lambda db: self._look(db, person_id))
+            seen = await self.writer.run(lambda db: self._look(db, person_id), person_id)
         except StoreError:
             return self.trouble(ask, method="get")
         return self._show(ask, seen)
@@ -179,7 +179,7 @@ class Participants:
             return redirect("go")
         now = self.clock()
         try:
-            seen = await self.writer.run(lambda db: self._take(db, person_id, position, ask, now))
+            seen = await self.writer.run(lambda db: self._take(db, person_id, position, ask, now), person_id)
         except StoreError:
             return self.trouble(ask)
         if self.live is not None and seen.person is not None and seen.person.status == FINISHED and not seen.late:
@@ -191,15 +191,15 @@ class Participants:
     # ------------------------------------------------------------------------------------------------ operations
 
     def _start(
-        self, db: Database, arrival: Arrival, person_id: str, pairs: tuple[tuple[str, str], ...], agent: str
+        self, db: Database, arrival: Arrival, person_id: str, asked: Place | None, agent: str
     ) -> tuple[str, Person | None]:
         state, now = get_meta(db, "state", OPEN), self.clock()
         if state != OPEN:
             return state, find_person(db, arrival)
 
         def steps(place: Place) -> list[Step]:
-            if place.purpose == "live":
-                place = Place("design", pairs)
+            if place.purpose == "live" and asked is not None:
+                place = asked
             s = self.settings
             return make_steps(
                 place, random.SystemRandom(), repeats=s.design.repeats, practice=s.practice.pairs,
@@ -310,7 +310,8 @@ class Participants:
 
     async def _tell(self, live: LiveQuestions, person: str) -> None:
         sql = (
-            "SELECT left_item, right_item, choice FROM answer WHERE person = ? AND purpose = 'design' ORDER BY position"
+            "SELECT left_item, right_item, choice FROM answer WHERE person = ? AND purpose IN ('design', 'evaluation')"
+            " ORDER BY position"
         )
         rows = await self.writer.run(lambda db: db.run(sql, person))
         try:

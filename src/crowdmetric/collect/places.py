@@ -26,7 +26,7 @@ def fingerprint(settings: Settings, items: StudyItems, folder: Path) -> str:
     told: dict[str, Any] = asdict(settings.design) | {
         "people": settings.study.people, "questions": settings.study.questions, "ids": items.ids,
     }  # fmt: skip
-    del told["give_back_minutes"], told["repeats"]
+    del told["give_back_minutes"], told["repeats"], told["within"]
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
     digest.update(np.ascontiguousarray(items.items.features).tobytes())
     if items.subspace is not None:

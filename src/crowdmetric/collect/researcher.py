@@ -16,6 +16,7 @@ from crowdmetric.collect.exchange import Ask, Cookie, Reply, redirect
 from crowdmetric.collect.exporting import csv_lines
 from crowdmetric.collect.folder import Study, open_reader
 from crowdmetric.collect.limits import Limit
+from crowdmetric.collect.live import LiveQuestions
 from crowdmetric.collect.logs import RequestTally, log_event
 from crowdmetric.collect.operations import CLOSED, OPEN, PAUSED, get_meta, set_meta
 from crowdmetric.collect.pages import render
@@ -43,10 +44,18 @@ class Researcher:
     writer : Writer
     tally : RequestTally
     process : VerdictProcess, optional
+    live : LiveQuestions, optional
     """
 
-    def __init__(self, study: Study, writer: Writer, tally: RequestTally, process: VerdictProcess | None) -> None:
-        self.study, self.writer, self.tally, self.process = study, writer, tally, process
+    def __init__(
+        self,
+        study: Study,
+        writer: Writer,
+        tally: RequestTally,
+        process: VerdictProcess | None,
+        live: LiveQuestions | None = None,
+    ) -> None:
+        self.study, self.writer, self.tally, self.process, self.live = study, writer, tally, process, live
         self.cookie = f"cmr_{study.secret.study[:8]}"
         self.guesses = Limit(rate=0.2, burst=10)
 
@@ -144,7 +153,9 @@ class Researcher:
             "panel": self.study.settings.panel.kind, "trouble": self.writer.trouble or trouble,
             "found": found.get("counts"),
             "age": _age(found.get("at")), "learned": learned, "learned_age": _age(found.get("learned_at")),
-            "rules": rules(self.study.settings.careless), "pictures": _pictures(counts, found.get("counts") or {}, learned),
+            "rules": rules(self.study.settings.careless),
+            "pictures": _pictures(counts, found.get("counts") or {}, learned),
+            "live": "" if self.live is None else await self.live.summary(),
             "server": self.tally.summary(),
             "running": self.process is not None and self.process.running,
         }  # fmt: skip

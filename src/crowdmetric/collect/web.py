@@ -13,10 +13,11 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from crowdmetric.collect.database import Database
 from crowdmetric.collect.exchange import Ask, Reply
 from crowdmetric.collect.folder import Study
 from crowdmetric.collect.logs import RequestTally, log_event
-from crowdmetric.collect.operations import get_meta
+from crowdmetric.collect.operations import OPEN, get_meta, set_meta
 from crowdmetric.collect.pages import STATIC, static_file
 from crowdmetric.collect.participant import Participants
 from crowdmetric.collect.researcher import Researcher
@@ -224,11 +225,14 @@ def _static(name: str) -> Reply | None:
 
 
 async def _health(participants: Participants, _: Ask) -> Reply:
-    """Say whether answers can be saved: a proxy or a container looks here."""
-    writer = participants.writer
+    """Say whether answers can be saved, by saving something: a proxy or a container looks here."""
+
+    def operation(db: Database) -> str:
+        set_meta(db, "checked", f"{time.time():.0f}")
+        return get_meta(db, "state", OPEN)
+
     try:
-        state = await writer.run(lambda db: get_meta(db, "state", "open"))
-        told = {"ok": True, "state": state}
+        told = {"ok": True, "state": await participants.writer.run(operation)}
     except Exception:
         told = {"ok": False, "trouble": "answers cannot be saved"}
     return Reply(json.dumps(told), 200 if told["ok"] else 503, kind="application/json")
