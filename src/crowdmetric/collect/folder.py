@@ -60,6 +60,11 @@ class Study:
         return self.folder / "answers.sqlite"
 
     @property
+    def verdict(self) -> Path:
+        """What the answers teach so far, written by a process of its own."""
+        return self.folder / "verdict.json"
+
+    @property
     def database(self) -> str:
         """The address of a PostgreSQL database; nothing for SQLite."""
         return os.environ.get(DATABASE, "") or self.settings.server.database

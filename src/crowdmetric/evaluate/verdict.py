@@ -282,6 +282,8 @@ def findings(evaluation: Evaluated, *, no_distance: bool | None = None) -> list[
     found = [worth for split in evaluation.splits if (worth := worth_of(evaluation, split))]
     unlike = has_no_ideal_points(evaluation) if no_distance is None else no_distance
     sentences = [headline(evaluation, found, no_distance=unlike)] if found else []
+    if sentences and evaluation.saved in BASELINES:
+        sentences[0] += f" The saved model has no learned metric ({evaluation.saved})."
     sentences += [_sentence(worth, evaluation.saved) for worth in found]
     gain = _without_a_distance(evaluation)
     if gain is not None and gain.is_clear:
