@@ -73,7 +73,9 @@ def draw_real_people() -> None:
         axes.set(title=title, xlabel="accuracy beyond linear utilities, points")
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].invert_yaxis()
-    panels[0].legend(frameon=False, fontsize=8, loc="lower right")
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8
+    )
     figure.savefig(HERE / "real-people.png", dpi=200)
 
 
