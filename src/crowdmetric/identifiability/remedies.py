@@ -75,8 +75,8 @@ def _judgements(found: Situation) -> list[str]:
     if reach <= found.rank:
         return []
     return [
-        "Ask for judgements of similarity (\"which is more like this?\"), which do not depend on where people stand: about "
-        f"these {found.items:,} items they can reveal up to {reach:,} of {found.dimensions:,} degrees of freedom; "
+        "Ask for judgements of similarity (which is more like this?), which do not depend on where people stand: "
+        f"about these {found.items:,} items they can reveal up to {reach:,} of {found.dimensions:,} degrees of freedom; "
         "`crowdmetric design --judgements triplet` chooses them, SimilarityMetric learns from them."
     ]
 
