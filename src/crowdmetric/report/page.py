@@ -22,6 +22,7 @@ from crowdmetric.persist import SavedModel
 from crowdmetric.report.changes import Moves, moved_pairs, neighbours
 from crowdmetric.report.directions import Directions, find_directions
 from crowdmetric.report.importance import FeatureImportance, feature_importance
+from crowdmetric.report.map import map_section
 from crowdmetric.report.pictures import (
     eigenvalue_picture,
     evaluation_picture,
@@ -98,6 +99,7 @@ def report_page(
 
     Examples
     --------
+    >>> from crowdmetric.report import report_page
     >>> import tempfile
     >>> from crowdmetric import PopulationMetric
     >>> from crowdmetric.persist import load_model, save_model
@@ -310,6 +312,7 @@ def _metric(
     lead = METRIC_OF_TASTES if model.description["estimator"] == "TasteMetric" else METRIC_OF_PREFERENCES
     return [
         directions_section(found, model.feature_names, model.items, lead),
+        map_section(model.items, model.components, _shown(model, comparisons), called(model, names)),
         changes_section(model, _shown(model, comparisons), called(model, names)),
     ]
 
