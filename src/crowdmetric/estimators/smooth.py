@@ -17,8 +17,8 @@ from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.inputs import Rows, check_items, check_options, read_rows
 from crowdmetric.losses import Loss
-from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
+from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.effects import Effect, effects_along, utilities_over
 from crowdmetric.smooth.fit import SmoothFit, curvature, fit_evidence, go_on, log_evidence, revived
 from crowdmetric.smooth.kernel import SHAPES
@@ -376,7 +376,7 @@ class TasteMetric(CrowdMetric):
         return placed
 
     def people(self) -> Iterator[tuple[Indices, Array, Array]]:
-        """Yield rows of `users_` (P,), and mean (P, N) and covariance (P, N, N) of these people's utilities of items."""
+        """Yield rows of `users_` (P,), and mean (P, N) and covariance (P, N, N) of their utilities of the items."""
         tastes = self._learned()
         met = np.zeros(len(self.users_), dtype=bool)
         for who, mean, covariance in tastes.field.utilities():

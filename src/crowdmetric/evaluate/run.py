@@ -20,8 +20,8 @@ from crowdmetric.evaluate.crowds import CrowdModel, FittedCrowd
 from crowdmetric.evaluate.evaluation import Evaluation, Result
 from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.models import WITHOUT_DISTANCE, choose_models
-from crowdmetric.evaluate.smooth import FittedTastes, TasteModel
 from crowdmetric.evaluate.scores import measures, per_answer
+from crowdmetric.evaluate.smooth import FittedTastes, TasteModel
 from crowdmetric.evaluate.splits import SPLITS, Split, SplitPlan, split
 from crowdmetric.fits.memory import RUNTIME, MemoryPlan, bytes_to_lay_out, read_memory
 from crowdmetric.fits.starts import Start

@@ -257,8 +257,8 @@ def _tastes(model: SavedModel) -> str:
     ]
     rows.append(["", "single items, beyond features", _percent(found.crowd_items), _percent(found.people_items), ""])
     explained = (
-        "Shares of what moves choices (mean squares of utilities over the items), which add up to 100 %: what the crowd "
-        "has in common, and what one person has beside it. Along each feature utilities are averaged over the items "
+        "Shares of what moves choices (mean squares of utilities over the items), which add up to 100 %: what the "
+        "crowd has in common, and what one person has beside it. Along each feature utilities are averaged over the items "
         "with their other features as they are. In the pictures utilities are log-odds: one more makes an item about "
         "2.7 times as likely to be preferred; where answers look free of noise only their shape means something."
     )
@@ -338,7 +338,8 @@ def _directions(found: Directions, names: Sequence[str], items: Array, *, tastes
             caption += " Thin curves: metrics that the answers allow as well."
         pictures += _picture(lambda: plane_picture(found, items), caption)
     return (
-        f"<section><h2>How differences between items add up to a distance</h2><p>{IN_TASTES if tastes else OF_POINTS}</p>"
+        "<section><h2>How differences between items add up to a distance</h2>"
+        f"<p>{IN_TASTES if tastes else OF_POINTS}</p>"
         f'{_table(head, rows, range(2, len(head)))}<p class="small">{html.escape(explained)}</p>'
         f'{_weights(found, names)}<div class="pictures">{pictures}</div></section>'
     )

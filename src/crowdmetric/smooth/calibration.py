@@ -129,7 +129,9 @@ class _Hidden:
 
 def _hide(known: Propagation, grams: Grams, hidden: list[Array], found: _Hidden) -> None:
     """Add the answers hidden (P, m) of every block, as the others predict them."""
-    if not any(mask.any() for mask in hidden) or all(np.all(m | (b.weight == 0.0)) for m, b in zip(hidden, known.blocks, strict=True)):
+    if not any(mask.any() for mask in hidden) or all(
+        np.all(m | (b.weight == 0.0)) for m, b in zip(hidden, known.blocks, strict=True)
+    ):
         return
     blocks = [replace(block, weight=block.weight * ~mask) for block, mask in zip(known.blocks, hidden, strict=True)]
     rest = Propagation(blocks, known.n_items)

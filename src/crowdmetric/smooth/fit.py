@@ -104,7 +104,9 @@ def fit_evidence(
     return _fit(family, Z, propagation, begin, None, tolerance, max_steps, QUIET)
 
 
-def go_on(fit: SmoothFit, Z: Array, blocks: list[PeopleBlock], more: float, *, tolerance: float, max_steps: int) -> SmoothFit:
+def go_on(
+    fit: SmoothFit, Z: Array, blocks: list[PeopleBlock], more: float, *, tolerance: float, max_steps: int
+) -> SmoothFit:
     """Return the fit to `more` times as many people, or to other answers of the same ones, from the end of another."""
     propagation = Propagation(blocks, len(Z))
     return _fit(fit.family, Z, propagation, fit.theta, fit.inverse / more, tolerance, max_steps, 1)
