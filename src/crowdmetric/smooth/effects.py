@@ -72,4 +72,5 @@ def _seen_through(fit: SmoothFit, points: Array, A: Array) -> tuple[Array, Array
     own = A @ A.T
     crowd = A @ field.crowd[new, new] @ A.T - of_crowd * own
     person = A @ field.person[new, new] @ A.T - of_person * own
-    return A @ field.mean[new], *(np.sqrt(np.maximum(np.diag(S), 0.0)) for S in (crowd, person))
+    error, people = (np.sqrt(np.maximum(np.diag(S), 0.0)) for S in (crowd, person))
+    return A @ field.mean[new], error, people
