@@ -46,6 +46,14 @@ class LinearHead:
         W, rows by falling importance; k is the rank of the metric.
     bias : (k,)
         b: zero, unless items were preprocessed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.export import LinearHead
+    >>> head = LinearHead(weight=2.0 * np.eye(2), bias=np.zeros(2))
+    >>> head(np.ones((1, 2))).tolist()
+    [[2.0, 2.0]]
     """
 
     weight: Array
@@ -73,6 +81,18 @@ def linear_head(
         What was done to items before the fit; a saved model knows it by itself.
     rank : int, optional
         Keep only this many coordinates, the most important ones: distances are then approximate, from below.
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=400, comparisons=3, seed=0)
+    >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> import numpy as np
+    >>> from crowdmetric.export import linear_head
+    >>> head = linear_head(model)
+    >>> bool(np.allclose(head.weight.T @ head.weight, model.metric_, atol=1e-5))
+    True
     """
     if isinstance(model, SavedModel):
         if preprocessing is not None:
@@ -131,6 +151,17 @@ def write_head(head: LinearHead, path: Place, kind: str = "npz") -> None:
     """Write a head as ``npz`` (arrays `weight`, `bias`), ``safetensors`` (`linear.weight`, `linear.bias`) or ``csv``.
 
     The file appears whole or not at all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from crowdmetric.export import LinearHead, write_head
+    >>> path = Path(tempfile.mkdtemp()) / 'head.npz'
+    >>> write_head(LinearHead(np.eye(2), np.zeros(2)), path)
+    >>> sorted(np.load(path).files)
+    ['bias', 'weight']
     """
     if kind not in FORMATS:
         raise DataError(f"format {kind!r} is not known; choose one of {', '.join(map(repr, FORMATS))}")

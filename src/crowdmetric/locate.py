@@ -46,11 +46,11 @@ __all__ = ["Located", "LocatedTastes", "NextQuestion", "locate"]
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Numbers that a (people, questions) temporary may hold.
+# Maximum size of a (people, questions) temporary.
 CHUNK = 1 << 20
-# Questions that are considered where nobody says which: at most, at least, and for all people together.
+# Number of questions considered when none are given: maximum and minimum per person, and maximum for all people.
 MOST_CANDIDATES, FEWEST_CANDIDATES, MOST_CONSIDERED = 50_000, 2_000, 10_000_000
-# Of these, so many for each person are weighed exactly, the best by a formula.
+# Number of questions per person, the best by an approximation, whose value is computed exactly.
 WEIGHED = 32
 
 
@@ -65,6 +65,18 @@ class NextQuestion:
         Rows of the items.
     information : (K,) array
         In nats that its answer is expected to tell about the person; log 2 = 0.69 at most.
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=400, comparisons=3, seed=0)
+    >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> from crowdmetric.locate import locate
+    >>> ann = locate(model, [[0, 1], [2, 3]], [-1, 1], users=['ann', 'ann'])
+    >>> question = ann.next_question()
+    >>> question.pairs.shape, bool(question.information[0] > 0)
+    ((1, 2), True)
     """
 
     users: NDArray[Any]
@@ -90,6 +102,19 @@ class Located:
         What is unknown beside where people stand.
     seen : SeenItems or None
         What these people have compared; None: unknown.
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=400, comparisons=3, seed=0)
+    >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> from crowdmetric.locate import locate
+    >>> ann = locate(model, [[0, 1], [2, 3]], [-1, 1], users=['ann', 'ann'])
+    >>> ann.mean.shape, ann.rank_items(top=3).shape
+    ((1, 2), (1, 3))
+    >>> bool(0 < ann.probability([[4, 5]])[0, 0] < 1)
+    True
     """
 
     users: NDArray[Any]
@@ -163,7 +188,7 @@ class Located:
         own = np.einsum("nd,nd->n", X @ self.metric, X)
         if items is None and self.effects is not None:
             own -= self.effects
-        # a person at a time: only what is asked for is kept
+        # one person at a time, to keep only what was asked for
         order = [_smallest(own + v @ X.T, top) for v in self.pseudo_ideal_points]
         return np.array(order, dtype=np.intp).reshape(len(self), -1)
 

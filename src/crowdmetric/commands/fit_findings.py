@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.choice import UNLEARNED
+from crowdmetric.choice import LAWS, UNLEARNED
 from crowdmetric.commands.base import note
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
@@ -93,10 +93,15 @@ def evaluated(
         )
     try:
         with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
-            return evaluate(features, some, names, repeats=1, subspaces=labels, after_fit=say)
+            found = evaluate(
+                features, some, names, repeats=1, subspaces=labels, after_fit=say, time_limit=options.time_limit
+            )
     except DataError as error:
         note(options, f"how well answers are predicted was not measured: {error}")
         return None
+    if found.unfinished:
+        note(options, found.unfinished)
+    return found if any(law in found.models for law in LAWS) else None
 
 
 def _work_of_tastes(answers: Comparisons) -> float:
@@ -121,7 +126,8 @@ def suggest_tastes(evaluation: Evaluation) -> str:
     return (
         "tastes that bend (TasteMetric, 'smooth' in the table) predict hidden answers better than this model for "
         f"{' and '.join(clear)}: people here may have tastes rather than ideal points; compare "
-        "--estimator taste (pairs made from ratings never contradict each other, which favors it: docs/smooth.md)"
+        "--estimator taste (pairs made from ratings never contradict each other, which favors it: "
+        "docs/explanation/smooth.md)"
     )
 
 

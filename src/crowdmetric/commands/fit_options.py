@@ -6,7 +6,7 @@ from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from typing import Any
 
 from crowdmetric.choice import QUESTIONS
-from crowdmetric.commands.base import UsageError
+from crowdmetric.commands.base import UsageError, add_time_limit
 from crowdmetric.commands.preparing import add_preparation
 from crowdmetric.commands.reading import TABLE, add_categories, add_columns
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric, TasteMetric
@@ -76,6 +76,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="do not measure, for the report, how well hidden answers are predicted",
     )
+    add_time_limit(parser)
     add(
         "--for",
         choices=QUESTIONS,
@@ -138,6 +139,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--structure", choices=("auto", *STRUCTURES_OF_A_METRIC), help="of a metric from judgements (default: auto)")
     add("--link", choices=(*LINKS, "auto"), help="whether people compare squared distances or distances, of judgements")
     add("--lapse", metavar="X", help="share of judgements given without looking: a number, 'estimate' or 'checks'")
+    add("--judgements", metavar="FILE", help=f"{TABLE}: similarity judgements that share a population's metric")
     add("--own", action="store_true", default=None, help="everybody's own metric, from judgements of several people")
     add("--tol", type=float, help="gap at which to stop (default: 1e-8 certified; population: 1e-4 nats)")
     add("--max-iter", type=int, metavar="N", help="iterations at most (default: 200)")
@@ -185,6 +187,11 @@ def parameters_of(options: Namespace, name: str) -> dict[str, Any]:
     if options.labels is not None and options.discover:
         raise UsageError(
             "--labels says which subspace an item lies in, so there is nothing to --discover; leave one out"
+        )
+    if options.time_limit is not None and (options.no_evaluate or options.no_report or options.memory is not None):
+        raise UsageError(
+            "--time-limit is for predicting hidden answers, which --no-evaluate, --no-report and --memory leave out; "
+            "drop it"
         )
     question = getattr(options, "for")
     if question is not None and (options.no_evaluate or options.no_report):

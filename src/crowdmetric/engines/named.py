@@ -22,7 +22,7 @@ def engine_of(engine: Any) -> Engine | None:
     if hasattr(engine, "sum"):
         missing = ", ".join(member for member in MEMBERS if not hasattr(engine, member))
         raise DataError(
-            f"engine={engine!r} does not say what it can do: it has no {missing} (see docs/add-an-engine.md)"
+            f"engine={engine!r} does not say what it can do: it has no {missing} (see docs/how-to/add-an-engine.md)"
         )
     if engine == "local":
         return LocalEngine()

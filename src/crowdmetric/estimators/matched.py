@@ -87,8 +87,8 @@ class MatchedMetric(CrowdMetric):
     Attributes
     ----------
     metric_, components_, users_, objective_, solution_
-        See `CrowdMetric`; the loss is the conditional one, a mean over sets. With ``constraint="symmetric"`` metric_
-        may have negative eigenvalues, which components_ leaves out.
+        See `CrowdMetric`; the loss is the conditional one, a mean over sets. With ``constraint="symmetric"`` `metric_`
+        may have negative eigenvalues, which `components_` leaves out.
     metric_draws_ : (n, p) array
         svec of metrics drawn from the posterior (`crowdmetric.solvers.posterior`), from which intervals are made.
     standard_errors_ : (d, d) array

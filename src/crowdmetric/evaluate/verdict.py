@@ -68,7 +68,14 @@ HALF = float(norm.ppf(0.95))
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference per answer and its standard error, clustered by person."""
+    """A difference per answer and its standard error, clustered by person.
+
+    Examples
+    --------
+    >>> from crowdmetric.evaluate import Difference
+    >>> Difference(mean=0.02, error=0.005)
+    Difference(mean=0.02, error=0.005)
+    """
 
     mean: float
     error: float

@@ -34,7 +34,7 @@ __all__ = ["SAMPLE", "PlacedSums", "StreamedFit", "fit_streamed_bounded", "place
 
 Array = NDArray[Any]
 
-# People on whom radii are chosen and the start is found.
+# Number of people from whom radii and the start are found.
 SAMPLE = 5_000
 # Gap of people's places, as a share of the gap asked for.
 PLACING = 0.1

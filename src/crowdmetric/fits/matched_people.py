@@ -119,17 +119,15 @@ class SetsOnDisk:
     kept: ChunkCache
 
     def terms(self) -> tuple[Sets, ConditionalLikelihood]:
-        known: tuple[Sets, ConditionalLikelihood] | None = self.kept.get(self.number)
-        if known is not None:
-            return known
+        return self.kept.get_or_make(self.number, self._make, lambda found: sum(map(_bytes, found)))
+
+    def _make(self) -> tuple[Sets, ConditionalLikelihood]:
         rows = self.chunk.load()
         pairs = np.column_stack([rows["left"], rows["right"]]).astype(np.intp)
         person = rows["person"].astype(np.intp) + self.chunk.first_person
-        found = _terms(
+        return _terms(
             self.items, pairs, person, rows["response"].copy(), rows["weight"].copy(), self.options, self.centre
         )
-        self.kept.keep(self.number, found, sum(_bytes(part) for part in found))
-        return found
 
 
 def _terms(
