@@ -72,11 +72,7 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
     if suggestion:
         note(options, suggestion)
     evaluation = evaluated(options, features, comparisons, parameters)
-    if name == "population":
-        name, parameters, reasons = choose_model(options, features, comparisons, parameters, reason, evaluation)
-    else:
-        reasons = [f"using {ESTIMATORS[name].__name__}, {reason}"]
-        note(options, reasons[0])
+    name, parameters, reasons = choose_model(options, name, reason, features, comparisons, parameters, evaluation)
     if evaluation is not None:
         saved = saved_as(name, parameters)
         evaluation = evaluation.of_saved(saved if saved in evaluation.models else None)
