@@ -2,9 +2,9 @@
 Do people who compare and people who choose use one metric?
 ===========================================================
 
-"Which is more like this?" and "which do you prefer?" are two questions. That one metric answers both is an assumption,
-and it can be tested: fit each kind of answer and ask :func:`~crowdmetric.agreement.agreement`. Two worlds are simulated:
-in one the assumption holds, in the other people who choose care about another feature.
+"Which is more like this?" and "which do you prefer?" are two questions. That one metric answers both is an
+assumption, and it can be tested: fit each kind of answer and ask :func:`~crowdmetric.agreement.agreement`. Two worlds
+are simulated: in one the assumption holds, in the other people who choose care about another feature.
 """
 
 import matplotlib.pyplot as plt

@@ -16,11 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import CrowdmetricWarning, DataError
+from crowdmetric.estimators.smooth import TasteMetric
 from crowdmetric.evaluate.crowds import CrowdModel, FittedCrowd
 from crowdmetric.evaluate.evaluation import Evaluation, Result
 from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.models import BEGINS_AT, choose_models
 from crowdmetric.evaluate.scores import measures, per_answer
+from crowdmetric.evaluate.smooth import FittedTastes, TasteModel
 from crowdmetric.evaluate.splits import SPLITS, TITLES, Split, SplitPlan, split
 from crowdmetric.fits.memory import RUNTIME, MemoryPlan, bytes_to_lay_out, read_memory
 from crowdmetric.fits.starts import Start
@@ -206,12 +208,12 @@ def _stages(work: list[tuple[int, int]], models: Sequence[Model]) -> list[list[t
     return [*stages, [job for job in work if job[0] > 0]]
 
 
-def _begin_at(models: list[Model], number: int, end: Start | None) -> None:
+def _begin_at(models: list[Model], number: int, end: Start | TasteMetric | None) -> None:
     """Let a model, and the models that contain it, begin where it ended."""
     name = models[number].name
     for place, model in enumerate(models):
-        if isinstance(model, CrowdModel) and (place == number or BEGINS_AT.get(model.name) == name):
-            models[place] = replace(model, start=end)
+        if isinstance(model, CrowdModel | TasteModel) and (place == number or BEGINS_AT.get(model.name) == name):
+            models[place] = replace(model, start=end)  # type: ignore[arg-type]
 
 
 def plan_evaluation(
@@ -242,7 +244,7 @@ def _score_in_time(
     models: Sequence[Model],
     deadline: float | None,
     job: tuple[int, int],
-) -> tuple[Result | None, Start | None]:
+) -> tuple[Result | None, Start | TasteMetric | None]:
     """Return the same as `_score`; nothing after the deadline, in seconds of the clock on the wall."""
     if deadline is not None and time() > deadline:
         return None, None
@@ -251,8 +253,8 @@ def _score_in_time(
 
 def _score(
     items: Array, comparisons: Comparisons, hidden: list[Split], models: Sequence[Model], job: tuple[int, int]
-) -> tuple[Result, Start | None]:
-    """Return one model on one split, and where its fit ended if it is a crowd's."""
+) -> tuple[Result, Start | TasteMetric | None]:
+    """Return one model on one split, and where its fit ended if the next may begin there."""
     parts, model = hidden[job[0]], models[job[1]]
     train, test = comparisons.take(parts.train), comparisons.take(parts.test)
     clock = process_time()
@@ -281,7 +283,7 @@ def _score(
         seconds=process_time() - clock,
         notes=notes,
     )
-    return result, fitted.end if isinstance(fitted, FittedCrowd) else None
+    return result, fitted.end if isinstance(fitted, FittedCrowd | FittedTastes) else None
 
 
 def _blank(questions: Comparisons) -> Comparisons:
