@@ -480,7 +480,7 @@ def _prediction(evaluation: Evaluation | None) -> str:
     notes = [text for text in evaluation.findings() if text.startswith("Note:")]
     return (
         "<section><h2>How well it predicts</h2><p>Answers were hidden, and every model predicted them. A calibration "
-        f"slope below 1 says that a model is too sure of itself. {_text(saved)}</p>"
+        f"slope below 1 says that a model is too sure of itself. {_text(' '.join([saved, *evaluation.scope()]))}</p>"
         f'{"".join(parts)}{_alone(evaluation)}<div class="wide">{picture}</div>{list_of(notes)}</section>'
     )
 
