@@ -2,9 +2,9 @@
 Can my answers teach a metric at all?
 =====================================
 
-Before anything is fitted, :func:`~crowdmetric.identifiability.diagnose` says how much of a metric a set of questions can
-reveal. It needs to know who compared what, not what they answered, so that a questionnaire can be judged before anybody
-is asked. The items here are simulated.
+Before anything is fitted, :func:`~crowdmetric.identifiability.diagnose` says how much of a metric a set of questions
+can reveal. It needs to know who compared what, not what they answered, so that a questionnaire can be judged before
+anybody is asked. The items here are simulated.
 """
 
 import matplotlib.pyplot as plt
@@ -27,8 +27,8 @@ pairs, person = questions(people=50, answers=3)
 print(diagnose(items, pairs, person).summary())
 
 # %%
-# Three answers are fewer than four features. Whoever wants to assume nothing about people learns nothing from them, and
-# more people do not help. Each answer beyond the fourth adds something.
+# Three answers are fewer than four features. Whoever wants to assume nothing about people learns nothing from them,
+# and more people do not help. Each answer beyond the fourth adds something.
 
 answers = np.arange(1, 11)
 revealed = {people: [diagnose(items, *questions(people, count)).rank for count in answers] for people in (2, 5, 20)}

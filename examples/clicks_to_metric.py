@@ -2,9 +2,9 @@
 Can I learn from a click log?
 =============================
 
-Every row of the log is a page that somebody saw: two products, and the one they clicked. Products, visitors and clicks
-are simulated. Where pages show more than two, the clicked product against each of the others is not the same thing: which
-pairs there are then depends on what people like, and :class:`~crowdmetric.PopulationMetric` warns of it.
+Every row of the log is a page that somebody saw: two products, and the one they clicked. Products, visitors and
+clicks are simulated. Where pages show more than two, the clicked product against each of the others is not the same
+thing: which pairs there are then depends on what people like, and :class:`~crowdmetric.PopulationMetric` warns of it.
 """
 
 import matplotlib.pyplot as plt

@@ -2,15 +2,16 @@
 Do my items fall into groups that differ in few ways?
 =====================================================
 
-Items often come in families: one car at many prices, one dish in many sizes. Each family lies in a subspace, and there a
-few answers per person are enough, whoever they are. Which item belongs to which family can be discovered from the items
-alone; :class:`~crowdmetric.StitchedMetric` learns a small metric in each and stitches them into one. Items and people are
-simulated.
+Items often come in families: one car at many prices, one dish in many sizes. Each family lies in a subspace, and
+there a few answers per person are enough, whoever they are. Which item belongs to which family can be discovered from
+the items alone; :class:`~crowdmetric.StitchedMetric` learns a small metric in each and stitches them into one. Items
+and people are simulated.
 """
 
 import warnings
 
 import matplotlib.pyplot as plt
+import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 from crowdmetric import StitchedMetric
@@ -35,8 +36,8 @@ errors["agreement"] = adjusted_rand_score(crowd.labels, model.labels_)
 print(f"adjusted Rand index with the truth: {errors['agreement']:.3f}")
 print(f"shape error of the metric: {errors['discovered']:.3f}, with labels given {errors['labels given']:.3f}")
 
-figure, axes = plt.subplots(1, 2, figsize=(7, 3.4), layout="constrained", sharex=True, sharey=True)
+few = np.isin(crowd.labels, [0, 1, 2])  # three of the twelve families, in three of the four features
+figure, axes = plt.subplots(1, 2, figsize=(7, 3.4), layout="constrained", subplot_kw={"projection": "3d"})
 for picture, labels, title in zip(axes, (crowd.labels, model.labels_), ("true families", "discovered"), strict=True):
-    picture.scatter(crowd.items[::5, 0], crowd.items[::5, 1], c=labels[::5], cmap="tab20", s=6)
-    picture.set(title=title, xlabel="feature 1", aspect="equal")
-axes[0].set(ylabel="feature 2")
+    picture.scatter(*crowd.items[few, :3].T, c=labels[few], cmap="tab20", s=4)
+    picture.set(title=title, xticklabels=[], yticklabels=[], zticklabels=[])

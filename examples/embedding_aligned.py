@@ -2,9 +2,9 @@
 Is this embedding aligned with people?
 ======================================
 
-Two embeddings of the same pictures, one crowd that judged them: which embedding sees what people see, and how far is it
-from the best that any linear map of it could do? The pictures are handwritten digits. The judgements are simulated: people
-compare the shapes of the digits as an average over neighboring pixels.
+Two embeddings of the same pictures, one crowd that judged them: which embedding sees what people see, and how far is
+it from the best that any linear map of it could do? The pictures are handwritten digits. The judgements are
+simulated: people compare the shapes of the digits as an average over neighboring pixels.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 Search with FAISS under the learned metric
 ==========================================
 
-A learned metric is a linear layer on top of an embedding: write it, load it anywhere, search with it. 384 numbers per item
-stand for a sentence embedding. They vary in eight directions, of which people care about three; items and crowd are
-simulated.
+A learned metric is a linear layer on top of an embedding: write it, load it anywhere, search with it. 384 numbers per
+item stand for a sentence embedding. They vary in eight directions, of which people care about three; items and crowd
+are simulated.
 """
 
 import tempfile

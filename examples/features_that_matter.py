@@ -2,9 +2,9 @@
 Which of my features matter?
 ============================
 
-The diagonal of a learned metric says how much a step along each feature counts, and the draws from its posterior say how
-sure that is. The train journeys and the travelers here are simulated: price and time matter, changes a little, and the
-color of the train not at all.
+The diagonal of a learned metric says how much a step along each feature counts, and the draws from its posterior say
+how sure that is. The train journeys and the travelers here are simulated: price and time matter, changes a little,
+and the color of the train not at all.
 """
 
 import matplotlib.pyplot as plt
@@ -44,8 +44,8 @@ axes.set(xlabel="how much it counts", xlim=(-0.05, None))
 axes.legend(frameon=False, loc="lower right")
 
 # %%
-# Off the diagonal stand features that count together. Price and time do. Of the ten pairs, one or two others may stand
-# clear of zero by chance, since a 90 % interval misses one time in ten: read how large they are.
+# Off the diagonal stand features that count together. Price and time do. Of the ten pairs, one or two others may
+# stand clear of zero by chance, since a 90 % interval misses one time in ten: read how large they are.
 
 for i, j in zip(*np.triu_indices(5, 1), strict=True):
     if found.low[i, j] > 0 or found.high[i, j] < 0:

@@ -36,8 +36,8 @@ axes.set(ylabel="distance", ylim=(0, None))
 axes.legend(frameon=False)
 
 # %%
-# Questions about which of two items is closer are often answered with more confidence than distances themselves, because
-# the scale of the metric, its least certain part, cancels.
+# Questions about which of two items is closer are often answered with more confidence than distances themselves,
+# because the scale of the metric, its least certain part, cancels.
 
 for a, b, c in ((0, 1, 2), (21, 22, 23)):
     for people, model in models.items():

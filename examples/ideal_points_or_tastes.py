@@ -3,8 +3,8 @@ Do my people have ideal points?
 ===============================
 
 Not everybody has one best item in mind. Some like the cheap and the expensive, and nothing between.
-:class:`~crowdmetric.TasteMetric` lets a person's utility bend as it likes and puts the metric into how *fast* it bends.
-Whether that is needed is a question to hidden answers. Both crowds here are simulated.
+:class:`~crowdmetric.TasteMetric` lets a person's utility bend as it likes and puts the metric into how *fast* it
+bends. Whether that is needed is a question to hidden answers. Both crowds here are simulated.
 """
 
 import warnings

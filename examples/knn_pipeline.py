@@ -2,10 +2,10 @@
 How do I use a learned metric in a scikit-learn pipeline?
 =========================================================
 
-A fitted model is a transformer: after it, Euclidean distance is the learned one. The 178 wines are scikit-learn's: three
-principal directions of what was measured, and beside them two numbers that nobody tastes (made up: say, how the bottle
-looks). The crowd is simulated. People taste the three directions, overlook the bottle, and are only asked which of two
-wines they prefer.
+A fitted model is a transformer: after it, Euclidean distance is the learned one. The 178 wines are scikit-learn's:
+three principal directions of what was measured, and beside them two numbers that nobody tastes (made up: say, how the
+bottle looks). The crowd is simulated. People taste the three directions, overlook the bottle, and are only asked
+which of two wines they prefer.
 """
 
 import matplotlib.pyplot as plt

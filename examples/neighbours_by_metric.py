@@ -2,9 +2,9 @@
 How do I make a vector index return what people find similar?
 =============================================================
 
-Reduce the items, learn a metric, and export one matrix: after it, plain Euclidean neighbors are the crowd's neighbors. The
-items are handwritten digits, whose 64 pixels stand for an embedding. The crowd is simulated: it cares about the second
-direction only half as much, and about the sixth not at all.
+Reduce the items, learn a metric, and export one matrix: after it, plain Euclidean neighbors are the crowd's
+neighbors. The items are handwritten digits, whose 64 pixels stand for an embedding. The crowd is simulated: it cares
+about the second direction only half as much, and about the sixth not at all.
 """
 
 import matplotlib.pyplot as plt

@@ -3,8 +3,8 @@ Can I learn without assuming anything about people?
 ===================================================
 
 Ask each person two questions whose items differ *in the same way*. Where the two answers differ, the person's own
-preference cancels, and :class:`~crowdmetric.MatchedMetric` learns the metric whoever they are. The people here form three
-clusters, which no model of one population has in mind. They are simulated.
+preference cancels, and :class:`~crowdmetric.MatchedMetric` learns the metric whoever they are. The people here form
+three clusters, which no model of one population has in mind. They are simulated.
 """
 
 import matplotlib.pyplot as plt

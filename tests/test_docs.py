@@ -111,7 +111,7 @@ def test_examples_begin_with_a_title_and_draw_a_thumbnail(script: Path) -> None:
     assert set(rule) == {"="}
     assert len(rule) == len(title)
     assert blank == ""
-    assert "figure, axes = plt.subplots(" in text or "found.plot()" in text
+    assert "figure, axes = plt.subplots(" in text
 
 
 def test_the_gallery_is_in_an_order_that_somebody_chose() -> None:

@@ -1,11 +1,13 @@
 """From embeddings to an aligned metric in ten minutes
 ===================================================
 
-You have items with embeddings, and people who answer "this one or that one?". You want distances that mean what *they* mean by similar. This page goes the whole way
-on a small catalogue whose truth is known, so that every step can be checked: plan, ask, diagnose, learn, doubt, evaluate, use.
+You have items with embeddings, and people who answer "this one or that one?". You want distances that mean what
+*they* mean by similar. This page goes the whole way on a small catalogue whose truth is known, so that every step can
+be checked: plan, ask, diagnose, learn, doubt, evaluate, use.
 
-**What is real here and what is not.** The 48 drinks and their tastes were made up by hand, the embedding is made of them, and the crowd is simulated. Only that way can we compare what was
-learned with what is true. For real people see the data sets at the end.
+**What is real here and what is not.** The 48 drinks and their tastes were made up by hand, the embedding is made of
+them, and the crowd is simulated. Only that way can we compare what was learned with what is true. For real people see
+the data sets at the end.
 """
 
 # %%

@@ -2,11 +2,11 @@
 From "which is more like this?" to a distance
 =============================================
 
-You have items with features, and people who say which of two items is more like a third. You want a distance that agrees
-with them. This lesson goes the whole way with sixty colors: judgements, fit, doubt, evaluation, use.
+You have items with features, and people who say which of two items is more like a third. You want a distance that
+agrees with them. This lesson goes the whole way with sixty colors: judgements, fit, doubt, evaluation, use.
 
-**What is real here and what is not.** The colors are real, as far as a screen shows them. The people are simulated: they
-look at the hue more than at the lightness. Only that way can we compare what is learned with what is true.
+**What is real here and what is not.** The colors are real, as far as a screen shows them. The people are simulated:
+they look at the hue more than at the lightness. Only that way can we compare what is learned with what is true.
 """
 
 # %%
@@ -44,8 +44,8 @@ print(judgements.summary())
 # 3. Learn
 # --------
 #
-# How much freedom the metric gets is decided by items left out: a multiple of the identity, one weight per feature, or a
-# full matrix.
+# How much freedom the metric gets is decided by items left out: a multiple of the identity, one weight per feature,
+# or a full matrix.
 
 from crowdmetric import SimilarityMetric
 from crowdmetric.symmetric import shape_error
@@ -73,8 +73,8 @@ for row, name in enumerate(features):
 # 5. Evaluate
 # -----------
 #
-# Judgements about colors that the model has not seen, predicted by plain distance and by the learned one. People contradict
-# themselves, so that no model can be right all the time.
+# Judgements about colors that the model has not seen, predicted by plain distance and by the learned one. People
+# contradict themselves, so that no model can be right all the time.
 
 from crowdmetric.evaluate import evaluate_similarity
 
@@ -84,8 +84,8 @@ print(evaluate_similarity(colors, judgements, ["euclid", "chosen"], splits=["ite
 # 6. Use it
 # ---------
 #
-# A fitted model is a transformer: after it, Euclidean distance is the crowd's distance. Each row below is a color and the
-# six nearest to it, by plain distance and by the learned one.
+# A fitted model is a transformer: after it, Euclidean distance is the crowd's distance. Each row below is a color and
+# the six nearest to it, by plain distance and by the learned one.
 
 from sklearn.neighbors import NearestNeighbors
 

@@ -2,9 +2,9 @@
 A study, from rehearsal to report
 =================================
 
-You want to ask people yourself. ``crowdmetric collect`` turns a table of items into a study that people take on a phone.
-This lesson makes one, rehearses it with simulated people, and then reads the report that real answers would give. All of
-it happens in a shell; this page runs the same commands.
+You want to ask people yourself. ``crowdmetric collect`` turns a table of items into a study that people take on a
+phone. This lesson makes one, rehearses it with simulated people, and then reads the report that real answers would
+give. All of it happens in a shell; this page runs the same commands.
 
 **What is real here and what is not.** The server, the rehearsal and the report are real. The people are simulated.
 """
@@ -13,8 +13,8 @@ it happens in a shell; this page runs the same commands.
 # 1. A table of items
 # -------------------
 #
-# One row per item: its name, and features in numbers. Columns ``text``, ``image``, ``audio`` or ``video`` would be what
-# people see; without them they see the names.
+# One row per item: its name, and features in numbers. Columns ``text``, ``image``, ``audio`` or ``video`` would be
+# what people see; without them they see the names.
 
 import csv
 import subprocess
@@ -55,9 +55,9 @@ crowdmetric("plan", "drinks.csv", "--answers", "8", "--error", "0.2", "--kind", 
 # 3. Make the study
 # -----------------
 #
-# The first command makes a folder ``study`` with a commented ``study.toml``. Change the wording, the consent and the number
-# of people there; here, random questions instead of optimal ones, which take a minute to choose. ``--check`` says what is
-# wrong with it, without starting anything.
+# The first command makes a folder ``study`` with a commented ``study.toml``. Change the wording, the consent and the
+# number of people there; here, random questions instead of optimal ones, which take a minute to choose. ``--check``
+# says what is wrong with it, without starting anything.
 
 crowdmetric("collect", "drinks.csv", "--check")
 
@@ -70,8 +70,8 @@ crowdmetric("collect", "study", "--check")
 # 4. Rehearse
 # -----------
 #
-# Simulated people with a known metric go through the real server, to a store of their own. If a rehearsal does not find its
-# own metric, real people will not help: ask more of them, or ask other questions.
+# Simulated people with a known metric go through the real server, to a store of their own. If a rehearsal does not
+# find its own metric, real people will not help: ask more of them, or ask other questions.
 
 crowdmetric("collect", "study", "--rehearse", "30")
 
@@ -79,9 +79,9 @@ crowdmetric("collect", "study", "--rehearse", "30")
 # 5. Ask real people
 # ------------------
 #
-# Without ``--rehearse`` the same command serves the study and prints two links: one for participants, one for you, with a
-# live verdict. When enough people have answered, ``crowdmetric collect export study --out answers.csv`` writes their answers.
-# :doc:`/how-to/collect` has servers, panels, consent and erasure.
+# Without ``--rehearse`` the same command serves the study and prints two links: one for participants, one for you,
+# with a live verdict. When enough people have answered, ``crowdmetric collect export study --out answers.csv`` writes
+# their answers. :doc:`/how-to/collect` has servers, panels, consent and erasure.
 #
 # Here we simulate what comes out: 150 people who care about strength most, and about bitterness least.
 
@@ -122,8 +122,8 @@ crowdmetric("diagnose", "drinks.csv", "answers.csv")
 crowdmetric("fit", "drinks.csv", "answers.csv", "--out", "model")
 
 # %%
-# The report is one file that opens anywhere: what was learned with intervals, what it predicts, what to be careful about,
-# and what changed for each item (:doc:`/reference/report`). The model itself is beside it:
+# The report is one file that opens anywhere: what was learned with intervals, what it predicts, what to be careful
+# about, and what changed for each item (:doc:`/reference/report`). The model itself is beside it:
 
 import matplotlib.pyplot as plt
 

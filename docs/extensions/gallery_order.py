@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
+
 ORDER = (
     "can_answers_teach",
     "plan_study",
@@ -43,8 +45,6 @@ class InOrderOfUse:
 
 def draw_plainly(conf: dict[str, Any], file: str) -> None:
     """Set the style of pictures before each example: no frame, white paper, fine enough for a phone."""
-    import matplotlib.pyplot as plt
-
     plt.rcParams.update(
         {"axes.spines.top": False, "axes.spines.right": False, "savefig.dpi": 130, "figure.facecolor": "white"}
     )

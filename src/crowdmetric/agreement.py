@@ -50,6 +50,12 @@ class Agreement:
         s: the second metric is about s times the first.
     similarity : float
         Cosine of the angle between the two metrics as vectors; 1: the same shape.
+
+    Examples
+    --------
+    >>> from crowdmetric.agreement import Agreement
+    >>> Agreement(statistic=1.3, degrees_of_freedom=2, p_value=0.52, scale=1.1, similarity=0.99).summary()
+    'The answers do not tell the two metrics apart (χ² = 1.3 with 2 degrees of freedom, p = 0.52; cosine 0.99).'
     """
 
     statistic: float
@@ -73,6 +79,17 @@ def agreement(first: CrowdMetric, second: CrowdMetric) -> Agreement:
     ----------
     first, second : SimilarityMetric, PopulationMetric or MatchedMetric
         Fitted with standard errors to the same features, on different answers.
+
+    Examples
+    --------
+    >>> from crowdmetric import SimilarityMetric
+    >>> from crowdmetric.agreement import agreement
+    >>> from crowdmetric.simulate_judgements import simulate_judgements
+    >>> one = simulate_judgements(30, 2, 2000, seed=0)
+    >>> two = simulate_judgements(one.items, None, 2000, metric=one.metric / 4.0, seed=1)
+    >>> fits = [SimilarityMetric(one.items, structure='full').fit(study.judgements) for study in (one, two)]
+    >>> agreement(*fits).p_value > 0.01
+    True
     """
     (one, C1), (two, C2) = _fit_of(first), _fit_of(second)
     if one.size != two.size:

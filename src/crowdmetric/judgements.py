@@ -47,6 +47,14 @@ class CheckQuestions:
         How many answers everybody gave to them, and how many of those were wrong.
     alternatives : int
         Among how many pairs people chose.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.judgements import CheckQuestions
+    >>> checks = CheckQuestions(asked=np.array([10.0]), wrong=np.array([1.0]), alternatives=2)
+    >>> round(checks.lapse_rate, 3)
+    0.2
     """
 
     asked: Floats

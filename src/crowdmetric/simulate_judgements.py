@@ -20,7 +20,15 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SimulatedStudy:
-    """Items (N, d), judgements of them, and the true metrics: the crowd's (d, d) and everybody's (K, d, d)."""
+    """Items (N, d), judgements of them, and the true metrics: the crowd's (d, d) and everybody's (K, d, d).
+
+    Examples
+    --------
+    >>> from crowdmetric.simulate_judgements import simulate_judgements
+    >>> study = simulate_judgements(20, 3, 500, seed=0)
+    >>> study.metric.shape, study.person_metrics.shape
+    ((3, 3), (1, 3, 3))
+    """
 
     items: Array
     judgements: Judgements
@@ -64,6 +72,13 @@ def simulate_judgements(
         How many people, and how much their metrics differ: ``M_k = L (I + spread·E_k)² Lᵀ`` with M = LLᵀ.
     beta, lapse, link
         As in `crowdmetric.SimilarityMetric`; M is the metric for β = 1, so that it is multiplied by `beta`.
+
+    Examples
+    --------
+    >>> from crowdmetric.simulate_judgements import simulate_judgements
+    >>> study = simulate_judgements(20, 3, 500, kind='odd_one_out', people=10, seed=0)
+    >>> study.items.shape, study.judgements.kind
+    ((20, 3), 'odd_one_out')
     """
     rng = np.random.default_rng(seed)
     if kind not in KINDS:

@@ -47,7 +47,7 @@ from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.starts import best_of_starts, start_from
 from crowdmetric.fits.uncertainty import uncertainty_of
 from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns, unknowns_of
-from crowdmetric.inputs import Rows, check_items, check_nothing_beside_scan, read_rows
+from crowdmetric.inputs import CONSTRAINTS, Rows, check_items, check_nothing_beside_scan, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.similarity.beside import JudgementsBeside
 from crowdmetric.similarity.likelihood import AnswerModel
@@ -116,8 +116,10 @@ class PopulationMetric(CrowdMetric):
     rank : int, optional
         Largest rank of the metric; None: d, but at most 32 where it has more than 3,000 parameters (d > 76) or
         precision is single: there only gradients are used, from one start, without ridge or standard errors.
-    constraint : {'psd', 'symmetric'}, default 'psd'
-        A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points.
+    constraint : {'psd', 'symmetric', 'identity', 'zero'}, default 'psd'
+        A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points. With 'identity' M is a
+        multiple of the identity, with 'zero' there is none and people have linear utilities (only under a free
+        covariance): models without a learned metric, and without uncertainty of one.
     ridge : 'evidence', float or None, default 'evidence'
         Draws the metric's shape towards the identity: ½ ridge ‖M/c − I‖², c = tr M / d. The strength is found from
         the data, given, or none. Found from the data under a free covariance, it comes with another that draws the
@@ -324,7 +326,7 @@ class PopulationMetric(CrowdMetric):
         self.approximation_error_, self.integration_ = integrated.error, integrated.words
         self._describe_fit(problem, fit, crowd)
         self._describe_unknowns(problem, fit, crowd, rows)
-        if self.uncertainty:
+        if self.uncertainty and self.constraint in CONSTRAINTS:
             self._describe_uncertainty(problem, fit, crowd, stopping)
         points = self._describe_people(problem, fit, crowd)
         answers = crowd.weight + (0.0 if beside is None else beside.n_answers)
@@ -411,7 +413,8 @@ class PopulationMetric(CrowdMetric):
         return replace(problem, checkpoint=checkpoint, after_pass=after_pass)
 
     def _chart(self, d: int, n_items: int) -> Parametrization:
-        return Parametrization(d, self.constraint, self.covariance == "free", n_items, self.rank)
+        kind = "none" if self.constraint == "zero" else self.constraint
+        return Parametrization(d, kind, self.covariance == "free", n_items, self.rank)
 
     def _earlier_end(self, chart: Parametrization, crowd: Crowd) -> Array | None:
         """Return where an earlier fit ended, in the units of these people; None where it is not to be used."""
@@ -458,7 +461,9 @@ class PopulationMetric(CrowdMetric):
             self.item_effects_, self.item_effect_spread_ = law.effects.copy(), float(fit.ridges.items**-0.5)
             self.item_effects_determined_ = items_determined(fit)
         self.ridge_, self.size_ridge_, self.people_ridge_ = fit.ridges.shape, fit.ridges.size, fit.ridges.people
-        self.determined_, self.log_likelihood_ = fit.determined, fit.value
+        self.log_likelihood_ = fit.value
+        if self.constraint in CONSTRAINTS:
+            self.determined_ = fit.determined
         if problem.beside is not None:
             term = problem.beside(fit.natural[fit.layout.metric], information=False)
             self.judgement_scale_, self.judgement_log_likelihood_ = term.scale, term.value
@@ -518,7 +523,7 @@ class PopulationMetric(CrowdMetric):
         status = status_of(
             fit, crowd.span.features, doubts, starts=self.starts_, integration=self.integration_,
             approximation_error=self.approximation_error_,
-            unfinished=f"Stopped after {self.max_iter} iterations, short of tol={self.tol:g}",
+            unfinished=f"Stopped after {self.max_iter} iterations, short of tol={self.tol:g}", constraint=self.constraint,
         )  # fmt: skip
         seconds = perf_counter() - clock
         return Solution(status, done, -fit.value / answers, float("nan"), fit.result.iterations, seconds)

@@ -23,7 +23,7 @@ from crowdmetric.inputs import Rows, check_scan
 from crowdmetric.losses import Loss
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
-from crowdmetric.users.blocks import Answers, arrange
+from crowdmetric.users.blocks import SPARE, Answers, arrange
 from crowdmetric.users.population import Law, PopulationBlock, blocks_of
 
 __all__ = [
@@ -185,7 +185,7 @@ def crowd_in_memory(rows: Rows, blocks: int = 1, *, shown: bool = False, reduced
     items, span = _in_span(units.inside(rows.items), np.unique(rows.pairs), reduced=reduced)
     answers = replace(rows.jointly(), items=items).merged()
     size = max(blocks * BLOCK_SIZE, FEWEST_PEOPLE * degrees_of_freedom(span.d))
-    people = arrange(answers, block_size=size)
+    people = arrange(answers, block_size=size, spare=SPARE)
     chunks = [ChunkInMemory([block]) for block in blocks_of(people, answers.pairs if shown else None)]
     return Crowd(chunks, units, span, rows.users.size, rows.users, float(rows.weight.sum()))
 

@@ -22,8 +22,16 @@ from crowdmetric.persist import SavedModel
 from crowdmetric.report.changes import Moves, moved_pairs, neighbours
 from crowdmetric.report.directions import Directions, find_directions
 from crowdmetric.report.importance import FeatureImportance, feature_importance
-from crowdmetric.report.pictures import eigenvalue_picture, evaluation_picture, plane_picture
+from crowdmetric.report.map import map_section
+from crowdmetric.report.pictures import (
+    eigenvalue_picture,
+    evaluation_picture,
+    plane_picture,
+    taste_map_picture,
+    tastes_picture,
+)
 from crowdmetric.report.style import STYLE
+from crowdmetric.report.tastes import HALF, find_tastes
 from crowdmetric.report.warnings import warnings_of, worth_using
 
 __all__ = [
@@ -48,8 +56,13 @@ NAMED = 0.25
 UNSEEN = 1e-9
 # A direction is settled if the true one is within this many degrees, with a probability of 90 %.
 SETTLED = 45.0
+# What the metric is, for people with ideal points and for people with tastes.
 METRIC_OF_PREFERENCES = (
     "This is the metric itself. Tastes for more or less of a feature do not show in it: see what moves choices, above."
+)
+METRIC_OF_TASTES = (
+    "This is the metric inside the tastes: two items are close if the same people like them. Nobody needs an ideal "
+    "point for that."
 )
 OUTCOMES = {"better": "better", "equal": "equally good", "worse": "worse", "unclear": "cannot tell"}
 
@@ -86,6 +99,7 @@ def report_page(
 
     Examples
     --------
+    >>> from crowdmetric.report import report_page
     >>> import tempfile
     >>> from crowdmetric import PopulationMetric
     >>> from crowdmetric.persist import load_model, save_model
@@ -98,14 +112,12 @@ def report_page(
     """
     if model.items is None:
         raise DataError("the model was fitted to vectors and has no items; a report needs PopulationMetric(items=…)")
-    found = find_directions(model, model.items)
     careful = warnings_of(model, diagnosis, evaluation, comparisons) + ([_sentence(suggestion)] if suggestion else [])
     sections = [
         summary_section(model, worth_using(model, evaluation), careful, choices),
         "" if diagnosis is None else identifiability_section(diagnosis.summary()),
-        _importance(model, comparisons),
-        directions_section(found, model.feature_names, model.items, METRIC_OF_PREFERENCES),
-        changes_section(model, _shown(model, comparisons), called(model, item_names)),
+        _tastes(model) if model.description["estimator"] == "TasteMetric" else _importance(model, comparisons),
+        *_metric(model, comparisons, item_names),
         _prediction(evaluation),
         details_section(model),
     ]
@@ -249,6 +261,60 @@ def _important(found: FeatureImportance, j: int) -> list[str]:
     interval = [f"{_percent(found.low[j])} to {_percent(found.high[j])}"] if found.has_intervals else []
     parts = [_percent(part[j]) for part in (found.steady, found.bent, found.own)]
     return [found.names[j], _percent(found.shares[j]), *interval, *parts, found.taste(j)]
+
+
+def _tastes(model: SavedModel) -> str:
+    """Return what smooth tastes look like: a table, the utility along each feature, and a map."""
+    found = find_tastes(model)
+    rows = [
+        [str(place + 1), name, _percent(found.crowd[place]), _percent(found.people[place]), found.words(place)]
+        for place, name in enumerate(found.names)
+    ]
+    rows.append(["", "single items, beyond features", _percent(found.crowd_items), _percent(found.people_items), ""])
+    explained = (
+        "Shares of what moves choices (mean squares of utilities over the items), which add up to 100 %: what the crowd "
+        "has in common, and what one person has beside it. Along each feature utilities are averaged over the items "
+        "with their other features as they are. In the pictures utilities are log-odds: one more makes an item about "
+        "2.7 times as likely to be preferred; where answers look free of noise only their shape means something."
+    )
+    pictures = _picture(
+        lambda: tastes_picture(found),
+        "The crowd's utility along each feature, numbered as in the table, with a 90 % band (dark) and the range in "
+        "which 90 % of the people are (light).",
+    )
+    plane = found.map
+    if plane is not None:
+        pictures += _picture(
+            lambda: taste_map_picture(plane),
+            "Islands of taste: the crowd's utility over features 1 and 2, the others at their means. Circles are "
+            f"items. Small dots: not known to be above or below the mean ({HALF:.2f} standard errors).",
+        )
+    head = ["", "feature", "the crowd's taste", "people differ", "the crowd likes"]
+    return (
+        f"<section><h2>What moves choices</h2><p>{_text(found.sentence())}</p>"
+        f'{table_of(head, rows, (2, 3))}<p class="small">{html.escape(explained)}</p>'
+        f'<div class="pictures">{pictures}</div></section>'
+    )
+
+
+def _metric(
+    model: SavedModel, comparisons: Comparisons | None, names: Sequence[str | None] | NDArray[np.object_] | None
+) -> list[str]:
+    """Return the sections about the metric, or the sentence that there is none."""
+    assert model.items is not None
+    if not np.any(model.metric):
+        said = (
+            "There is none: the answers support no learned metric. In the saved model people have linear utilities, "
+            "and no item is closer to another than its features say."
+        )
+        return [f"<section><h2>How differences between items add up to a distance</h2><p>{said}</p></section>"]
+    found = find_directions(model, model.items)
+    lead = METRIC_OF_TASTES if model.description["estimator"] == "TasteMetric" else METRIC_OF_PREFERENCES
+    return [
+        directions_section(found, model.feature_names, model.items, lead),
+        map_section(model.items, model.components, _shown(model, comparisons), called(model, names)),
+        changes_section(model, _shown(model, comparisons), called(model, names)),
+    ]
 
 
 def directions_section(found: Directions, names: Sequence[str], items: Array, lead: str) -> str:

@@ -33,8 +33,9 @@ CHAINS, ROUNDS, STEPS, THIN = 100, 5, 10, 5
 # With more parameters than this, steps are slow and chains too few to estimate a covariance: use fewer chains and adapt
 # only the mean of the reference.
 MOST_ADAPTED, FEW_CHAINS = 300, 20
-# After this many failures a bracket has shrunk to the current point of the chain.
-MOST_SHRINKS = 60
+# After this many failures a bracket has shrunk to the current point of the chain. That many angles are tried at once:
+# a call of the density costs more than the points in it.
+MOST_SHRINKS, AT_ONCE = 60, 4
 
 
 @dataclass(frozen=True)
@@ -113,15 +114,20 @@ def slice_step(log_density: LogDensity, reference: Reference, x: Array, rng: np.
     angle: Array = np.asarray(rng.random(chains)) * 2.0 * np.pi
     low, high = angle - 2.0 * np.pi, angle.copy()
     new, moving = x.copy(), np.arange(chains)
-    for _ in range(MOST_SHRINKS):
-        a = angle[moving, None]
-        trial = reference.mean + across[moving] * np.cos(a) + along[moving] * np.sin(a)
-        good = beyond(trial, white_across[moving] * np.cos(a) + white_along[moving] * np.sin(a)) > level[moving]
-        new[moving[good]] = trial[good]
-        moving = moving[~good]
+    for _ in range(MOST_SHRINKS // AT_ONCE):
+        angles = np.empty((AT_ONCE, moving.size))
+        for row in angles:  # what would be tried one after the other if all failed
+            row[:] = angle[moving]
+            back = row < 0
+            low[moving[back]], high[moving[~back]] = row[back], row[~back]
+            angle[moving] = low[moving] + rng.random(moving.size) * (high[moving] - low[moving])
+        cosine, sine = np.cos(angles)[:, :, None], np.sin(angles)[:, :, None]
+        trials = reference.mean + across[moving] * cosine + along[moving] * sine
+        whites = white_across[moving] * cosine + white_along[moving] * sine
+        good = beyond(trials.reshape(-1, n), whites.reshape(-1, n)).reshape(angles.shape) > level[moving]
+        found, first = good.any(axis=0), good.argmax(axis=0)
+        new[moving[found]] = trials[first[found], np.flatnonzero(found)]
+        moving = moving[~found]
         if not moving.size:
             break
-        back = angle[moving] < 0
-        low[moving[back]], high[moving[~back]] = angle[moving[back]], angle[moving[~back]]
-        angle[moving] = low[moving] + rng.random(moving.size) * (high[moving] - low[moving])
     return new

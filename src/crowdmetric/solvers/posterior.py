@@ -319,6 +319,7 @@ def _interpolated(space: SizeAndShape, sizes: list[Expansion], T: Array) -> Call
     gradients, curvatures = np.stack([at.gradient for at in sizes]), [at.curvature for at in sizes]
     if T.size > MOST_CURVED:
         curvatures = [sizes[len(sizes) // 2].curvature]
+    side_by_side = np.concatenate(curvatures, axis=1)  # (p − 1, K (p − 1)), so that one product serves for all
     basis = space.basis
     weights_at: Callable[[Array], Array] = (
         CubicSpline(ts, np.eye(len(ts))) if len(ts) > 1 else lambda t: np.ones((t.size, 1))
@@ -329,9 +330,8 @@ def _interpolated(space: SizeAndShape, sizes: list[Expansion], T: Array) -> Call
         near = np.flatnonzero((t >= ts[0] - 1e-9) & (t <= ts[-1] + 1e-9))
         weights, away = weights_at(t[near]), shapes[near] @ basis - T
         out[near] = weights @ values + np.einsum("ck,ck->c", weights, away @ gradients.T)
-        for k, H in enumerate(curvatures):
-            share = weights[:, k] if len(curvatures) > 1 else 1.0
-            out[near] -= 0.5 * share * np.einsum("cp,cp->c", away @ H, away)
+        squares = np.einsum("ckp,cp->ck", (away @ side_by_side).reshape(len(away), len(curvatures), T.size), away)
+        out[near] -= 0.5 * (np.sum(weights * squares, axis=1) if len(curvatures) > 1 else squares[:, 0])
         return out
 
     return log_likelihood
