@@ -1,8 +1,8 @@
 """Similarity judgements beside other programs: LSML of metric-learn, and mini-batch Adam in PyTorch.
 
 ``python -m benchmarks.similarity_others lsml PYTHON`` needs an interpreter with metric-learn 0.7.0 and scikit-learn 1.5
-(metric-learn does not run on newer ones); ``… adam [small|things] [cpu|cuda]`` needs PyTorch; ``… things`` fits simulated
-judgements as large as those of THINGS: 1,854 items, 768 features, 4.7 million odd-one-outs.
+(metric-learn does not run on newer ones); ``… adam [small|things] [cpu|cuda]`` needs PyTorch; ``… things`` fits
+simulated judgements as large as those of THINGS: 1,854 items, 768 features, 4.7 million odd-one-outs.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter, process_time
 
@@ -28,8 +29,9 @@ import numpy as np
 from metric_learn import LSML
 vectors = np.load(sys.argv[1])
 clock = time.process_time()
-model = LSML(max_iter=1000).fit(vectors)
-np.savez(sys.argv[2], metric=model.get_mahalanobis_matrix(), seconds=time.process_time() - clock)
+weights = np.full(len(vectors), float(sys.argv[3]))
+model = LSML(max_iter=1000, verbose=False).fit(vectors, weights=weights)
+np.savez(sys.argv[2], metric=model.get_mahalanobis_matrix(), seconds=time.process_time() - clock, steps=model.n_iter_)
 """
 
 
@@ -56,18 +58,25 @@ def lsml(python: str) -> None:
     clock = process_time()
     ours = SimilarityMetric(items, structure="full", uncertainty=False).fit(answers)
     seconds = process_time() - clock
+    print(
+        f"20,000 triplets, d = 20: {seconds:.2f} s, hidden log-loss {loss_of(ours.metric_, items, hidden):.4f} (of the "
+        f"truth {loss_of(study.metric, items, hidden):.4f}, of Euclidean distance at its best scale "
+        f"{loss_of(best_scale(np.eye(20), items, answers), items, hidden):.4f})",
+        flush=True,
+    )
     with tempfile.TemporaryDirectory() as folder:
         given, found = Path(folder) / "vectors.npy", Path(folder) / "found.npz"
         chosen = np.where(answers.counts[:, :1] >= answers.counts[:, 1:], answers.items, answers.items[:, [0, 2, 1]])
         np.save(given, items[chosen[:, [0, 1, 0, 2]]])  # closer pair, other pair
-        subprocess.run([python, "-c", LSML, str(given), str(found)], check=True)
-        theirs = dict(np.load(found))
-    scaled = best_scale(theirs["metric"], items, answers)
-    print(f"20,000 triplets, d = 20: ours {seconds:.2f} s, LSML {theirs['seconds']:.1f} s", flush=True)
-    print(
-        f"hidden log-loss: ours {loss_of(ours.metric_, items, hidden):.4f}, LSML at its best scale "
-        f"{loss_of(scaled, items, hidden):.4f}, truth {loss_of(study.metric, items, hidden):.4f}"
-    )
+        for weight in (1.0 / len(chosen), 1.0):  # LSML's default, which its prior outweighs; and one per answer
+            subprocess.run([python, "-c", LSML, str(given), str(found), str(weight)], check=True)
+            theirs = dict(np.load(found))
+            loss = loss_of(best_scale(theirs["metric"], items, answers), items, hidden)
+            print(
+                f"LSML, weights {weight:g}: {theirs['seconds']:.1f} s, {theirs['steps']} steps, hidden log-loss "
+                f"at its best scale {loss:.4f}",
+                flush=True,
+            )
 
 
 def large(size: str) -> tuple[SimulatedStudy, Judgements]:
@@ -101,7 +110,7 @@ def things(size: str = "things") -> float:
 
 def adam(size: str = "small", device: str = "cpu", target: float | None = None, limit: float = 400.0) -> None:
     """Fit the same likelihood by mini-batch Adam until its hidden loss is ours, for several learning rates."""
-    import torch
+    torch = import_module("torch")
 
     target = things(size) if target is None else target
     study, hidden = large(size)
