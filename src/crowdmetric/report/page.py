@@ -274,10 +274,10 @@ def _tastes(model: SavedModel) -> str:
     ]
     rows.append(["", "single items, beyond features", _percent(found.crowd_items), _percent(found.people_items), ""])
     explained = (
-        "Shares of what moves choices (mean squares of utilities over the items), which add up to 100 %: what the crowd "
-        "has in common, and what one person has beside it. Along each feature utilities are averaged over the items "
-        "with their other features as they are. In the pictures utilities are log-odds: one more makes an item about "
-        "2.7 times as likely to be preferred; where answers look free of noise only their shape means something."
+        "Shares of what moves choices (mean squares of utilities over the items), which add up to 100 %: what the "
+        "crowd has in common, and what one person has beside it. Along each feature utilities are averaged over the "
+        "items with their other features as they are. In the pictures utilities are log-odds: one more makes an item "
+        "about 2.7 times as likely to be preferred; where answers look free of noise only their shape means something."
     )
     pictures = _picture(
         lambda: tastes_picture(found),
@@ -482,7 +482,7 @@ def _prediction(evaluation: Evaluation | None) -> str:
     notes = [text for text in evaluation.findings() if text.startswith("Note:")]
     return (
         "<section><h2>How well it predicts</h2><p>Answers were hidden, and every model predicted them. A calibration "
-        f"slope below 1 says that a model is too sure of itself. {_text(saved)}</p>"
+        f"slope below 1 says that a model is too sure of itself. {_text(' '.join([saved, *evaluation.scope()]))}</p>"
         f'{"".join(parts)}{_alone(evaluation)}<div class="wide">{picture}</div>{list_of(notes)}</section>'
     )
 
