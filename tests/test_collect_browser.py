@@ -257,8 +257,8 @@ def test_pictures_sounds_and_films_on_a_phone_and_from_right_to_left(tmp_path, b
     (folder / "q.csv").write_text("person,left,right\n0,0,1\n0,2,3\n0,4,5\n", encoding="utf-8")
     text = (folder / "study.toml").read_text(encoding="utf-8")
     for old, new in (
-        ("repeats = 0.1", "repeats = 0"), ("evaluation = 0.1", "evaluation = 0"), ('language = "en"', 'language = "ar"'),
-        ('kind = "optimal"', 'kind = "file"\nfile = "q.csv"'),
+        ("repeats = 0.1", "repeats = 0"), ("evaluation = 0.1", "evaluation = 0"),
+        ('language = "en"', 'language = "ar"'), ('kind = "optimal"', 'kind = "file"\nfile = "q.csv"'),
     ):  # fmt: skip
         text = text.replace(old, new)
     text = re.sub(r'instructions = """.*?"""', 'instructions = ""', text, flags=re.DOTALL)
