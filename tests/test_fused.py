@@ -73,7 +73,8 @@ def test_propagation_ends_where_the_compiled_loops_end(
     arrays, loss = people(6, m, scale, q), Logistic(0.9)
     here, settled_here = propagated(*arrays, loss)
     there, settled_there = propagated(*moved(arrays, dtype, device), loss)
-    assert bool(settled_here.all()) and bool(settled_there.all())
+    assert bool(settled_here.all())
+    assert bool(settled_there.all())
     agree(there, here, CLOSE[dtype])
 
 

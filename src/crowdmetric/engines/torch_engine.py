@@ -68,19 +68,39 @@ class TorchEngine:
         """
         if not self.device.startswith("cuda"):
             return 1 << 16
-        _, memory = self.torch.cuda.mem_get_info(self.device)
-        return max(memory // (8 * numbers * self.dtype.itemsize), 1 << 16)
+        cuda = self.torch.cuda
+        free, memory = cuda.mem_get_info(self.device)
+        # what this process has taken and does not use is free, too; what other processes have is not
+        free += cuda.memory_reserved(self.device) - cuda.memory_allocated(self.device)
+        return max(min(memory // 8, free // 3) // (numbers * self.dtype.itemsize), 1 << 14)
+
+    @property
+    def out_of_memory(self) -> type[BaseException]:
+        """What is raised where the device's memory is too small."""
+        error: type[BaseException] = self.torch.OutOfMemoryError
+        return error
 
     @property
     def is_double(self) -> bool:
         """Whether arrays are of float64."""
         return bool(self.dtype == self.torch.float64)
 
-    def asarray(self, array: Any) -> Any:
-        """Return an array on the device: numbers in the engine's precision, row numbers as they are."""
+    def asarray(self, array: Any, *, double: bool = False) -> Any:
+        """Return an array on the device: numbers in the engine's precision, row numbers as they are.
+
+        A tensor that is like that already is returned as it is. With `double`, return a copy in float64 of anything.
+        """
+        torch = self.torch
+        if isinstance(array, torch.Tensor):
+            dtype = torch.float64 if double else self.dtype if array.is_floating_point() else array.dtype
+            return array.detach().to(self.device, dtype, copy=double)
         array = np.asarray(array)
-        dtype = self.dtype if array.dtype.kind == "f" else None
-        return self.torch.as_tensor(np.array(array, copy=True), dtype=dtype, device=self.device)
+        # PyTorch shares memory on this machine, and warns of what must not be written; a GPU has its own
+        shared = self.device == "cpu" or not array.flags.writeable or any(step < 0 for step in array.strides)
+        moved = torch.as_tensor(np.array(array, copy=True) if shared else array, device=self.device)
+        if double:
+            return moved.to(torch.float64)
+        return moved.to(self.dtype) if moved.is_floating_point() else moved
 
     def sum(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> Result:
         """Return the sum of the results, added in one order (`folding`)."""

@@ -30,9 +30,20 @@ from crowdmetric.symmetric import as_array, as_numpy
 from crowdmetric.users.integrals import Integral, product
 from crowdmetric.users.integration import integrate_people
 
-__all__ = ["EqualQuestions", "LowRank", "moment_matrix", "pull_of_people", "value_and_gradient"]
+__all__ = [
+    "EqualQuestions",
+    "LowRank",
+    "add_rows",
+    "covariance_matrix",
+    "moment_matrix",
+    "pull_of_people",
+    "value_and_gradient",
+]
 
 Array = Any
+
+# Items that enter a product together: none of their size is made.
+ITEMS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -90,8 +101,8 @@ def value_and_gradient(
         slope, bend = integral.slope[:, :, None], integral.bend
         K_bar += spread * as_numpy(xp.matrix_transpose(_flat(Z)) @ _flat(product(bend, Z)))
         Z_bar, W_bar = slope * W + (2.0 * spread) * product(bend, ZK), slope * Z
-        Y_bar = _add_rows(_add_rows(Y_bar, left, Z_bar + W_bar), right, W_bar - Z_bar)
-        offset_bar = _add_rows(_add_rows(offset_bar, left, integral.slope), right, -integral.slope)
+        Y_bar = add_rows(add_rows(Y_bar, left, Z_bar + W_bar), right, W_bar - Z_bar)
+        offset_bar = add_rows(add_rows(offset_bar, left, integral.slope), right, -integral.slope)
     factor_bar = as_numpy(items.T @ Y_bar) + 2.0 * at.factor @ K_bar
     return value, np.concatenate([factor_bar.ravel(), as_numpy(items.T @ offset_bar), [spread_bar]])
 
@@ -110,13 +121,13 @@ def _integrate(
     return Z, W, ZK, S, integrate_people(a, E, S, chunk.response, chunk.weight, loss, 1)
 
 
-def pull_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Loss) -> NDArray[np.float64]:
+def pull_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Loss) -> Array:
     """Return ``Σ_i slope_i Lᵀδ_i`` (P, k): where answers pull people from the mean of all, in L's coordinates."""
     xp = array_namespace(items)
     L = as_array(at.factor, items)
     spread = 4.0 * float(np.exp(2.0 * at.log_spread))
     Z, _, _, _, integral = _integrate(chunk, items @ L, items @ as_array(at.mean, items), L.T @ L, spread, loss)
-    return as_numpy(xp.sum(integral.slope[:, :, None] * Z, axis=1))
+    return xp.sum(integral.slope[:, :, None] * Z, axis=1)
 
 
 def moment_matrix(items: Array, chunks: Iterable[EqualQuestions]) -> NDArray[np.float64]:
@@ -129,8 +140,24 @@ def moment_matrix(items: Array, chunks: Iterable[EqualQuestions]) -> NDArray[np.
     weight = xp.zeros_like(items[:, 0])
     for chunk in chunks:  # Σ y (x xᵀ − x'x'ᵀ) is a weighted sum over items
         signed = chunk.response * chunk.weight
-        weight = _add_rows(_add_rows(weight, chunk.left, signed), chunk.right, -signed)
-    return as_numpy(items.T @ (weight[:, None] * items))
+        weight = add_rows(add_rows(weight, chunk.left, signed), chunk.right, -signed)
+    return _weighted_square(items, weight)
+
+
+def covariance_matrix(items: Array) -> NDArray[np.float64]:
+    """Return the covariance (d, d) of all items, those that nobody has compared among them."""
+    xp = array_namespace(items)
+    mean = as_numpy(xp.mean(items, axis=0))
+    return _weighted_square(items, xp.ones_like(items[:, 0])) / items.shape[0] - np.outer(mean, mean)
+
+
+def _weighted_square(items: Array, weight: Array) -> NDArray[np.float64]:
+    """Return ``Xᵀ diag(w) X`` (d, d)."""
+    total = np.zeros((items.shape[1], items.shape[1]))
+    for begin in range(0, items.shape[0], ITEMS_AT_ONCE):
+        part = items[begin : begin + ITEMS_AT_ONCE]
+        total += as_numpy(part.T @ (weight[begin : begin + ITEMS_AT_ONCE, None] * part))
+    return total
 
 
 def _flat(X: Array) -> Array:
@@ -139,7 +166,7 @@ def _flat(X: Array) -> Array:
     return xp.reshape(X, (-1, X.shape[-1]))
 
 
-def _add_rows(into: Array, rows: Array, values: Array) -> Array:
+def add_rows(into: Array, rows: Array, values: Array) -> Array:
     """Return `into` (N, …) with values (P, m, …) added to its rows (P, m), in place."""
     xp = array_namespace(into)
     flat_rows = xp.reshape(rows, (-1,))
