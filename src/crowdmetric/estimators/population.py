@@ -22,12 +22,13 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.contract import DeviceEngine, Engine, device_of
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.named import engine_of
-from crowdmetric.errors import ConvergenceWarning, DataError
+from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.population_options import check_for_gradients, check_population_options, items_with_effects
 from crowdmetric.fits.checkpoints import Checkpoint, fingerprint
 from crowdmetric.fits.crowd import ChunkCache, Crowd, crowd_in_memory, crowd_on_disk
 from crowdmetric.fits.doubts import NOT_CONVERGED, doubts_about, has_no_metric, status_of
+from crowdmetric.fits.factor_uncertainty import factor_draws, factor_errors, why_no_errors
 from crowdmetric.fits.hidden_items import personal_variance_of
 from crowdmetric.fits.integration_check import INTEGRATIONS, check_integration, largest_grid
 from crowdmetric.fits.many_features import (
@@ -85,6 +86,8 @@ NOT_ALWAYS_FOUND = (
     "integration_",
     "people_coordinates_",
     "people_axes_",
+    "factor_",
+    "factor_draws_",
     "pseudo_ideal_points_",
     "ideal_points_",
 )
@@ -115,7 +118,7 @@ class PopulationMetric(CrowdMetric):
         Ideal points N(u₀, s²I) or N(u₀, Σ_u). Free when people form clusters or stretch along some features.
     rank : int, optional
         Largest rank of the metric; None: d, but at most 32 where it has more than 3,000 parameters (d > 76) or
-        precision is single: there only gradients are used, from one start, without ridge or standard errors.
+        precision is single: there only gradients are used, from one start, without a ridge.
     constraint : {'psd', 'symmetric'}, default 'psd'
         A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points.
     ridge : 'evidence', float or None, default 'evidence'
@@ -177,6 +180,9 @@ class PopulationMetric(CrowdMetric):
         u₀ and Σ_u (least norm where the metric is singular; under 'free' only MΣ_uM is well determined).
     pseudo_ideal_mean_, pseudo_ideal_covariance_ : (d,), (d, d)
         The law of ``v = −2Mu``, which is what the likelihood sees.
+    factor_, factor_draws_ : (d, k), (n, d, k) array
+        After a fit by gradients: L with ``metric_ = L @ L.T``, and draws of it (`crowdmetric.fits.factor_uncertainty`),
+        from which `crowdmetric.intervals` makes intervals of distances. There are no ``metric_draws_`` then.
     people_coordinates_, people_axes_ : (K, k), (k, d) array
         After a fit by gradients (see `rank`), in place of everybody's points: ``pseudo_ideal_points_`` is
         ``pseudo_ideal_mean_ + people_coordinates_ @ people_axes_``, and like ``ideal_points_`` made anew whenever it is
@@ -521,6 +527,9 @@ class PopulationMetric(CrowdMetric):
         d, units, card = asked.items.shape[1], asked.units, self._card()
         self._check_for_gradients(d)
         rank = self._rank_by_gradients(d)
+        no_errors = why_no_errors(asked.n_users, d, rank, card) if self.uncertainty else "not asked for"
+        if no_errors and self.uncertainty:
+            warnings.warn(f"{no_errors}; uncertainty=False leaves them out", CrowdmetricWarning, stacklevel=3)
         told = None if self.progress is None else after_steps(Passes(self.progress, asked.n_users, USUAL_GRADIENTS))
         fit = fit_low_rank_law(
             asked, rank, loss, engine=card, max_iterations=self.max_iter,
@@ -534,9 +543,15 @@ class PopulationMetric(CrowdMetric):
         self.scale_error_ = self.question_bias_ = self.approximation_error_ = self.spread_ = float("nan")
         self.pseudo_ideal_covariances_ = None
         status = "Solved by" if result.converged else "Stopped after"
-        status += f" {result.passes} passes for a metric of rank {rank}; standard errors were not found."
+        status += f" {result.passes} passes for a metric of rank {rank}"
+        status += "; standard errors were not found." if no_errors else "."
         if not result.converged:
             warnings.warn(NOT_CONVERGED, ConvergenceWarning, stacklevel=3)
+        self.factor_ = result.at.factor / units.size
+        if not no_errors:
+            put = np.asarray if card is None else card.asarray
+            self.factor_draws_ = factor_draws(asked, result.at, loss, put(asked.items), put) / units.size
+            self.standard_errors_ = factor_errors(self.factor_, self.factor_draws_)
         self.people_coordinates_ = places_of(asked, fit, loss, card)
         self.people_axes_ = axes_of_people(fit) / units.size
         objective, seconds = -result.value / asked.weight, perf_counter() - clock

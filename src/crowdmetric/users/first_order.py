@@ -37,6 +37,7 @@ __all__ = [
     "covariance_matrix",
     "moment_matrix",
     "pull_of_people",
+    "scores_of_people",
     "value_and_gradient",
 ]
 
@@ -128,6 +129,30 @@ def pull_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Loss)
     spread = 4.0 * float(np.exp(2.0 * at.log_spread))
     Z, _, _, _, integral = _integrate(chunk, items @ L, items @ as_array(at.mean, items), L.T @ L, spread, loss)
     return xp.sum(integral.slope[:, :, None] * Z, axis=1)
+
+
+def scores_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Loss) -> Array:
+    """Return each person's gradient (P, n) in `LowRank.flat`: summed over people, that of `value_and_gradient`.
+
+    With ``z̄, w̄`` as in this module's docstring and ``x, x'`` the compared items::
+
+        ∂ℓ/∂L = Σ_i [x_i (z̄_i + w̄_i)ᵀ + x'_i (w̄_i − z̄_i)ᵀ] + 8s² L Zᵀ bend Z      ∂ℓ/∂μ = Σ_i slope_i δ_i
+
+    Here something of size (answers, d) is made: for some people only.
+    """
+    xp = array_namespace(items)
+    L, P = as_array(at.factor, items), chunk.left.shape[0]
+    spread = 4.0 * float(np.exp(2.0 * at.log_spread))
+    Y, offset = items @ L, items @ as_array(at.mean, items)
+    Z, W, ZK, S, integral = _integrate(chunk, Y, offset, L.T @ L, spread, loss)
+    slope, bend_Z = integral.slope[:, :, None], product(integral.bend, Z)
+    Z_bar, W_bar = slope * W + (2.0 * spread) * product(integral.bend, ZK), slope * Z
+    left, right = items[chunk.left], items[chunk.right]
+    factor_bar = xp.matrix_transpose(left) @ (Z_bar + W_bar) + xp.matrix_transpose(right) @ (W_bar - Z_bar)
+    factor_bar = factor_bar + L @ ((2.0 * spread) * xp.matrix_transpose(Z) @ bend_Z)
+    mean_bar = xp.sum(slope * (left - right), axis=1)
+    spread_bar = 2.0 * xp.sum(integral.bend * S, axis=(1, 2))
+    return xp.concat([xp.reshape(factor_bar, (P, -1)), mean_bar, spread_bar[:, None]], axis=1)
 
 
 def moment_matrix(items: Array, chunks: Iterable[EqualQuestions]) -> NDArray[np.float64]:
