@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import resource
 import sys
-from collections.abc import Iterator
 from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
@@ -42,6 +41,8 @@ from crowdmetric.users.population import STRUCTURES, PopulationBlock, sums_of
 from crowdmetric.users.propagation import propagate, propagated
 
 PARTS = ("agreement", "passes", "scoring", "public")
+# Other shapes of the propagation kernel: people per program, nodes at once, registers per thread.
+VARIANTS = ((4, 8, None), (8, 4, None), (8, 8, None), (2, 16, None), (4, 8, 128), (4, 8, 96), (8, 8, 128))
 # Answers drawn together.
 DRAWN = 1 << 22
 
@@ -257,7 +258,8 @@ class watched:
 
         self.places = [
             (estimator, "asked_on_device"), (many_features, "moment_matrix"), (many_features, "covariance_matrix"),
-            (many_features, "start_of"), (many_features, "fit_low_rank"), (estimator, "places_of"),
+            (many_features, "start_of"), (many_features, "fit_low_rank"), (estimator, "factor_draws"),
+            (estimator, "factor_errors"), (estimator, "places_of"),
         ]  # fmt: skip
 
     def __enter__(self) -> None:
@@ -284,30 +286,23 @@ class watched:
 def show_tuning(options: Any) -> None:
     for dtype in options.dtypes:
         engine = TorchEngine(options.device, dtype)
-        for m, P in ((2, 2_000_000), (5, 1_000_000)):
+        for m, P in ((2, 2_000_000), (4, 1_000_000), (5, 1_000_000)):
             arrays = drawn_people(engine, P // 10, m, 1.0)
             a, E, S, y, weight = (x.repeat(10, *[1] * (x.ndim - 1)) for x in arrays)
             E = arrays[1][:1].expand(P, m, m)
             kernels = fused_kernels(a)
             assert kernels is not None
             size = max(2, 1 << (m - 1).bit_length())
-            usual = kernels.PEOPLE[size], kernels.NODES
-            for people, nodes in _variants(size):
-                kernels.PEOPLE[size], kernels.NODES = people, nodes
+            usual = kernels.PEOPLE[size], kernels.NODES, kernels.MOST_REGISTERS
+            for people, nodes, registers in VARIANTS:
+                kernels.PEOPLE[size], kernels.NODES, kernels.MOST_REGISTERS = people, nodes, registers
                 clock = perf_counter()
                 propagated(a[:100], E[:100], S[:100], y[:100], weight[:100], Logistic())
                 began = perf_counter() - clock
                 one = seconds_of(lambda: propagated(a, E, S, y, weight, Logistic()), engine)  # noqa: B023
-                print(f"tune {dtype} m={m} people={people} nodes={nodes}: {1e9 * one / P / m:.2f} ns per answer, "
+                print(f"tune {dtype} m={m} people={people} nodes={nodes} registers={registers}: {1e9 * one / P / m:.2f} ns per answer, "
                       f"{began:.1f} s to begin")  # fmt: skip
-            kernels.PEOPLE[size], kernels.NODES = usual
-
-
-def _variants(size: int) -> Iterator[tuple[int, int]]:
-    for people in (2, 4, 8, 16, 32):
-        for nodes in (4, 8, 16, 32):
-            if 32 <= people * nodes <= 256 and people * size * size <= 1024:
-                yield people, nodes
+            kernels.PEOPLE[size], kernels.NODES, kernels.MOST_REGISTERS = usual
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -33,9 +33,11 @@ Array = Any
 LARGEST = 16
 # People per program, in one warp, for a line; and by (padded) number of answers, for propagation.
 LINE_PEOPLE = 32
-PEOPLE = {2: 16, 4: 8, 8: 4, 16: 2}
+PEOPLE = {2: 8, 4: 8, 8: 4, 16: 2}
 # Nodes that are worked on together.
 NODES = 8
+# Registers per thread of propagation, None for as many as the compiler takes: with fewer, more people are at work.
+MOST_REGISTERS = None
 # How often the place of a peak, and of the ends around it, are halved.
 PEAK_HALVINGS, EDGE_HALVINGS = 40, 7
 # Halvings that find the peak of one answer on a line to a fiftieth of a standard deviation.
@@ -99,23 +101,35 @@ def _line_kernel(
 
 
 @triton.jit
-def _on_cavity(M, K, omega, n, log_total, NODES: tl.constexpr):
-    """Return the log of the mean of σ(z)^ω, z ~ N(M, K²), and the means of σ(−z) and its square: along n nodes."""
-    highest = _log_joint(M, K, omega, tl.zeros_like(M))
+def _on_cavity(M, K, omega, n, prior, NODES: tl.constexpr):
+    """Return what the mean of σ(z)^ω is, z ~ N(M, K²), and the means of σ(−z) and its square: along n nodes.
+
+    The first is two numbers, a logarithm and what it is to be multiplied with. `prior` points at the nodes' weights.
+    """
+    # answers that count once or not at all need no logarithm, unless everything would underflow
+    plain = tl.min((((omega == 1.0) | (omega == 0.0)) & (M - 6.0 * K > -80.0)).to(tl.int32))
+    highest = tl.where(plain > 0, 0.0, _log_joint(M, K, omega, tl.zeros_like(M)))
     step = 12.0 / (n - 1).to(M.dtype)
     total = M[:, None] * tl.zeros([1, NODES], M.dtype)
     s1, s2 = total, total
     for begin in range(0, tl.max(n), NODES):
         k = begin + tl.arange(0, NODES)[None, :]
         x = k * step[:, None] - 6.0
-        r, cost = _answer(M[:, None] + K[:, None] * x)
-        joint = tl.exp(-0.5 * x * x - omega[:, None] * cost - highest[:, None])
-        joint = tl.where(k < n[:, None], joint, 0.0)
+        z = M[:, None] + K[:, None] * x
+        e = tl.exp(-tl.abs(z))
+        inverse = 1.0 / (1.0 + e)
+        r = tl.where(z >= 0.0, e * inverse, inverse)
+        joint = tl.load(prior[:, None] + k)  # zero beyond the last node
+        if plain > 0:
+            joint *= tl.where(z >= 0.0, inverse, e * inverse)
+        else:
+            cost = tl.log(1.0 + e) - tl.minimum(z, 0.0)
+            joint *= tl.exp(-omega[:, None] * cost - highest[:, None])
         total += joint
         s1 += joint * r
         s2 += joint * r * r
     mass = tl.sum(total, axis=1)
-    return highest + tl.log(mass) - log_total, tl.sum(s1, axis=1) / mass, tl.sum(s2, axis=1) / mass
+    return highest, mass, tl.sum(s1, axis=1) / mass, tl.sum(s2, axis=1) / mass
 
 
 @triton.jit
@@ -159,30 +173,34 @@ def _over_peak(M, K, omega, peak_halvings, edge_halvings, NODES: tl.constexpr):
         square += joint * t * t
     mass = tl.sum(total, axis=1)
     middle = tl.sum(along, axis=1) / mass
-    value = tl.minimum(highest + tl.log(mass * step) - 0.9189385332046727, 0.0)
     s1_mean, s2_mean = tl.sum(s1, axis=1) / mass, tl.sum(s2, axis=1) / mass
-    return value, s1_mean, s2_mean, tl.sum(square, axis=1) / mass - middle * middle
+    left_over = tl.sum(square, axis=1) / mass - middle * middle
+    return highest, mass * step * 0.3989422804014327, s1_mean, s2_mean, left_over  # 1/√(2π)
 
 
 @triton.jit
-def _tilted(mean, variance, sign, omega, n, log_total, far, peak_halvings, edge_halvings, NODES: tl.constexpr):
-    """Return the log of an answer's mean likelihood under N(mean, variance), and two derivatives in the mean."""
+def _tilted(mean, variance, sign, omega, n, prior, far, peak_halvings, edge_halvings, NODES: tl.constexpr):
+    """Return an answer's mean likelihood under N(mean, variance), and two derivatives of its logarithm in the mean.
+
+    The first as for `_on_cavity`: a logarithm costs more than it is worth where only derivatives are needed.
+    """
     M = sign * mean
     K = tl.abs(sign) * tl.sqrt(variance)
-    value, s1, s2 = _on_cavity(M, K, omega, n, log_total, NODES)
+    highest, mass, s1, s2 = _on_cavity(M, K, omega, n, prior, NODES)
     left = tl.zeros_like(M)
     away = far > 0
     if tl.max(far) > 0:
         # whoever is not far gets an easy integral, so that they do not lengthen the line
-        value_, s1_, s2_, left = _over_peak(
+        highest_, mass_, s1_, s2_, left = _over_peak(
             tl.where(away, M, 0.0), tl.where(away, K, 1.0), tl.where(away, omega, 1.0),
             peak_halvings, edge_halvings, NODES,
         )  # fmt: skip
-        value, s1, s2 = tl.where(away, value_, value), tl.where(away, s1_, s1), tl.where(away, s2_, s2)
+        highest, mass = tl.where(away, highest_, highest), tl.where(away, mass_, mass)
+        s1, s2 = tl.where(away, s1_, s1), tl.where(away, s2_, s2)
     first = sign * omega * s1
     second = sign * sign * (omega * (omega + 1.0) * s2 - omega * s1) - first * first
     steep = away & (K > 1.0)  # there the variance that is left has no difference of large numbers
-    return value, first, tl.where(steep, (left - 1.0) / tl.where(steep, variance, 1.0), second)
+    return highest, mass, first, tl.where(steep, (left - 1.0) / tl.where(steep, variance, 1.0), second)
 
 
 @triton.jit
@@ -204,9 +222,9 @@ def _afresh(C, precision, shift, pull, anchor, index, answers):
 
 @triton.jit
 def _propagation_kernel(
-    a, covariance, y, weight, nodes, log_total, constants,
+    a, covariance, y, weight, level, sizes, priors, constants,
     value, slope, tau_out, R_out, settled_out,
-    people, answers, rounds, peak_halvings, edge_halvings,
+    people, answers, rounds, peak_halvings, edge_halvings, longest,
     BLOCK: tl.constexpr, SIZE: tl.constexpr, NODES: tl.constexpr,
 ):  # fmt: skip
     """Sweeps over the answers of some people until all of them have settled; see `propagation.propagate`.
@@ -255,12 +273,12 @@ def _propagation_kernel(
             far = tl.where(own, far_here[:, None], far)
             present = omega > 0.0
             busy = (settled == 0) & present & (spread > 0.0) & (stage == 0)
-            n = tl.load(nodes + place, mask=real, other=2)
-            level = tl.load(log_total + place, mask=real, other=0.0)
+            line = tl.load(level + place, mask=real, other=0)
             counts = (busy | (stage > 0)).to(tl.int32)
-            exact, first, second = _tilted(
-                mean, cavity, sign, omega, n, level, far_here * counts, peak_halvings, edge_halvings, NODES
-            )
+            highest, mass, first, second = _tilted(
+                mean, cavity, sign, omega, tl.load(sizes + line), priors + line * longest,
+                far_here * counts, peak_halvings, edge_halvings, NODES,
+            )  # fmt: skip
             strength = tl.maximum(-second, 0.0)
             new = strength / tl.maximum(1.0 - strength * cavity, 1e-13)
             stronger = tl.where(busy, damping * (new - tau), 0.0)
@@ -277,7 +295,9 @@ def _propagation_kernel(
             pull = tl.where(changed, pull_here[:, None], pull)
             G -= (stronger / growth)[:, None, None] * column[:, :, None] * column[:, None, :]
             shift += column * step[:, None]
-            total += tl.where(present, exact + 0.5 * cavity * b * b - 0.5 * tl.log(keep), 0.0)
+            if stage > 0:
+                exact = tl.minimum(highest + tl.log(mass), 0.0)
+                total += tl.where(present, exact + 0.5 * cavity * b * b - 0.5 * tl.log(keep), 0.0)
         if stage > 0:
             stage = 2
         else:
@@ -320,8 +340,8 @@ def on_line(
 
 
 def propagated(
-    a: Array, C: Array, y: Array, weight: Array, nodes: Array, log_total: Array, beta: float, damping: float,
-    tolerance: float, rounds: int,
+    a: Array, C: Array, y: Array, weight: Array, level: Array, sizes: Array, priors: Array, beta: float,
+    damping: float, tolerance: float, rounds: int,
 ) -> tuple[Array, Array, Array, Array, Array]:  # fmt: skip
     """Return value (P,), slope and precision (P, m), R (P, m, m) and whether each person has settled (P,).
 
@@ -330,8 +350,10 @@ def propagated(
     a, y, weight : (P, m)
     C : (P, m, m)
         The covariance of each person's ψ under the law.
-    nodes, log_total : (P, m)
-        As for `on_line`, of each answer's cavity.
+    level : (P, m)
+        Which of the lines each answer's cavity is integrated along, int32.
+    sizes, priors : (L,), (L, n)
+        Nodes of each line, int32, and their weights, filled up with zeros; n is a multiple of `NODES`.
     """
     xp = array_namespace(a)
     P, m = a.shape
@@ -340,10 +362,10 @@ def propagated(
     constants = xp.asarray(np.array([beta, damping, tolerance]), dtype=a.dtype, device=a.device)
     size = max(2, 1 << (m - 1).bit_length())
     grid = (triton.cdiv(P, PEOPLE[size]),)
-    arrays = [_dense(x) for x in (a, C, y, weight, nodes, log_total)]
+    arrays = [_dense(x) for x in (a, C, y, weight, level, sizes, priors)]
     _propagation_kernel[grid](
-        *arrays, constants, value, slope, precision, R, settled, P, m, rounds, PEAK_HALVINGS, EDGE_HALVINGS,
-        BLOCK=PEOPLE[size], SIZE=size, NODES=NODES, num_warps=1,
+        *arrays, constants, value, slope, precision, R, settled, P, m, rounds, PEAK_HALVINGS, EDGE_HALVINGS, priors.shape[1],
+        BLOCK=PEOPLE[size], SIZE=size, NODES=NODES, num_warps=1, maxnreg=MOST_REGISTERS,
     )  # fmt: skip
     return value, slope, precision, R, settled > 0
 

@@ -116,10 +116,12 @@ def _fused(
     same = _is_identity(E)
     C = S if same else E @ S @ xp.matrix_transpose(E)
     level = _level_of(xp.linalg.diagonal(C), loss)
-    nodes, log_total = lengths_of_lines(xp.clip(level, None, len(CAVITY_SIZES) - 1), CAVITY_SIZES, a)
+    line = xp.astype(xp.clip(level, None, len(CAVITY_SIZES) - 1), xp.int32)
+    sizes = xp.asarray(np.array(CAVITY_SIZES, dtype=np.int32), device=a.device)
+    priors = as_array(lines()[1][: len(CAVITY_SIZES), : CAVITY_SIZES[-1]], a)
     damping, rounds = how
     value, slope, precision, R, settled = fused.propagated(
-        a, C, y, weight, nodes, log_total, loss.beta, damping, _tolerance(a), rounds
+        a, C, y, weight, line, sizes, priors, loss.beta, damping, _tolerance(a), rounds
     )
     pulled = slope if same else xp.sum(E * slope[:, :, None], axis=1)
     inner = R if same else xp.matrix_transpose(E) @ R @ E
