@@ -300,8 +300,9 @@ def show_tuning(options: Any) -> None:
                 propagated(a[:100], E[:100], S[:100], y[:100], weight[:100], Logistic())
                 began = perf_counter() - clock
                 one = seconds_of(lambda: propagated(a, E, S, y, weight, Logistic()), engine)  # noqa: B023
-                print(f"tune {dtype} m={m} people={people} nodes={nodes} registers={registers}: {1e9 * one / P / m:.2f} ns per answer, "
-                      f"{began:.1f} s to begin")  # fmt: skip
+                shape = f"people={people} nodes={nodes} registers={registers}"
+                speed = f"{1e9 * one / P / m:.2f} ns per answer, {began:.1f} s to begin"
+                print(f"tune {dtype} m={m} {shape}: {speed}")
             kernels.PEOPLE[size], kernels.NODES, kernels.MOST_REGISTERS = usual
 
 

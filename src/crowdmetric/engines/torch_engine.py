@@ -13,6 +13,9 @@ from crowdmetric.errors import DataError, missing_extra
 
 __all__ = ["TorchEngine"]
 
+# Compute capabilities of NVIDIA's data-center GPUs: P100, V100, A100, H100 and H200, B200.
+FAST_IN_DOUBLE = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
+
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
@@ -27,16 +30,17 @@ class TorchEngine:
     ----------
     device : str, optional
         'cuda', 'cuda:1', 'cpu', …; None: the GPU if there is one, with a message in `fallback` if not.
-    dtype : {'float64', 'float32'}
-        Of items and everything computed from them; sums are kept in float64.
+    dtype : {'float64', 'float32'}, optional
+        Of items and everything computed from them; sums are kept in float64. None: float64, but float32 on GPUs that
+        are many times slower in float64, as those of desktops and laptops are; `precision` then says what that costs.
     """
 
     has_own_arrays = True
     is_remote = False
 
-    def __init__(self, device: str | None = None, dtype: str = "float64") -> None:
+    def __init__(self, device: str | None = None, dtype: str | None = None) -> None:
         self.torch = _torch()
-        if dtype not in ("float64", "float32"):
+        if dtype not in (None, "float64", "float32"):
             raise DataError(f"dtype={dtype!r} is unknown; use 'float64' or 'float32'")
         self.fallback = ""
         available = self.torch.cuda.is_available()
@@ -46,9 +50,21 @@ class TorchEngine:
                 self.fallback = "no GPU was found; working on the CPU, where the local engine is faster"
         elif device.startswith("cuda") and not available:
             raise DataError(f"device={device!r} is not there: PyTorch sees no GPU; use device='cpu' or None")
+        self.precision = ""
+        if dtype is None:
+            dtype = "float64" if device == "cpu" or self._is_fast_in_double(device) else "float32"
+            if dtype == "float32":
+                self.precision = (
+                    "this GPU is many times slower in float64, so that float32 is used: metrics agree to about four "
+                    "digits, and only gradients are used; TorchEngine(dtype='float64') has everything, slowly"
+                )
         self.device, self.dtype = device, getattr(self.torch, dtype)
         self._jobs: Sequence[Any] = ()
         self._held: list[Any] = []
+
+    def _is_fast_in_double(self, device: str) -> bool:
+        """Return whether a GPU is one of those whose float64 is half as fast as float32, not a thirty-second."""
+        return tuple(self.torch.cuda.get_device_capability(device)) in FAST_IN_DOUBLE
 
     @property
     def xp(self) -> ModuleType:

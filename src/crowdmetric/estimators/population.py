@@ -40,13 +40,14 @@ from crowdmetric.fits.many_features import (
     asked_in_memory,
     asked_on_disk,
     axes_of_people,
+    expected_seconds,
     fit_low_rank_law,
     low_rank_plan,
     places_of,
 )
 from crowdmetric.fits.memory import MemoryPlan, read_memory
 from crowdmetric.fits.on_device import asked_on_device
-from crowdmetric.fits.passes import Passes, after_steps
+from crowdmetric.fits.passes import Passes, after_steps, duration
 from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.starts import best_of_starts, start_from
 from crowdmetric.fits.uncertainty import uncertainty_of
@@ -516,6 +517,13 @@ class PopulationMetric(CrowdMetric):
     def _rank_by_gradients(self, d: int) -> int:
         return self.rank or min(d, DEFAULT_RANK)
 
+    def _say(self, words: str) -> None:
+        """Tell whoever follows the fit, or give a warning where nobody does."""
+        if self.progress is not None:
+            self.progress(words)
+        else:
+            warnings.warn(words, CrowdmetricWarning, stacklevel=4)
+
     def _check_for_gradients(self, d: int) -> None:
         check_for_gradients(
             d, covariance=self.covariance, constraint=self.constraint, ridge=self.ridge, integration=self.integration,
@@ -530,6 +538,11 @@ class PopulationMetric(CrowdMetric):
         no_errors = why_no_errors(asked.n_users, d, rank, card) if self.uncertainty else "not asked for"
         if no_errors and self.uncertainty:
             warnings.warn(f"{no_errors}; uncertainty=False leaves them out", CrowdmetricWarning, stacklevel=3)
+        if self.engine == "torch" and card is None:
+            seconds = expected_seconds(asked, rank, loss, USUAL_GRADIENTS)
+            self._say(f"no GPU was found: this machine's processor will take about {duration(seconds)}")
+        elif card is not None and getattr(card, "precision", ""):
+            self._say(card.precision)  # type: ignore[attr-defined]
         told = None if self.progress is None else after_steps(Passes(self.progress, asked.n_users, USUAL_GRADIENTS))
         fit = fit_low_rank_law(
             asked, rank, loss, engine=card, max_iterations=self.max_iter,

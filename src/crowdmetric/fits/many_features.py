@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,6 +31,7 @@ from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.blocks import Answers, padded_rows
 from crowdmetric.users.first_order import (
     EqualQuestions,
+    LowRank,
     covariance_matrix,
     moment_matrix,
     pull_of_people,
@@ -47,6 +49,7 @@ __all__ = [
     "asked_in_memory",
     "asked_on_disk",
     "axes_of_people",
+    "expected_seconds",
     "fit_low_rank_law",
     "low_rank_plan",
     "places_of",
@@ -67,6 +70,8 @@ ANSWER_BYTES, LAYOUT_COPIES = 32, 3
 ITEM_COPIES, ROW_COPIES = 4, 4
 # Bytes of everybody's points from which on their cost is said.
 LARGE_POINTS = 1 << 30
+# People on whom the time of a pass is measured beforehand.
+SAMPLE = 2_000
 # Pieces of a chunk beyond which it is not the chunk that fills the memory.
 MOST_PIECES = 1 << 12
 # Vectors of parameters that L-BFGS keeps, and matrices (d, d) before and after it.
@@ -99,7 +104,7 @@ class Moved:
     put: Callable[[Array], Any]
 
     def __iter__(self) -> Iterator[EqualQuestions]:
-        return (EqualQuestions(*map(self.put, (q.left, q.right, q.response, q.weight))) for q in self.questions)
+        return (EqualQuestions(*map(self.put, _arrays(q))) for q in self.questions)
 
 
 def _questions(answers: Answers, at_once: int) -> Iterator[tuple[Array, EqualQuestions]]:
@@ -182,6 +187,25 @@ def fit_low_rank_law(
     return LowRankFit(Law(metric, result.at.mean, spread * metric @ metric), result.at.log_spread, result)
 
 
+def expected_seconds(asked: QuestionStream, rank: int, loss: Loss, passes: int) -> float:
+    """Return about how long so many passes will take on this machine, from one over some of the people."""
+    d = asked.items.shape[1]
+    at = LowRank(np.eye(d, rank) / np.sqrt(rank), np.zeros(d), -0.5 * np.log(d))
+    some = next(iter(asked.questions))
+    few, many = (InPieces([EqualQuestions(*(x[:n] for x in _arrays(some)))], None) for n in (8, SAMPLE))
+    value_and_gradient(asked.items, few, at, loss)  # loads the compiled loops
+    clock = perf_counter()
+    value_and_gradient(asked.items, few, at, loss)
+    alone = perf_counter() - clock  # products with items, mostly
+    value_and_gradient(asked.items, many, at, loss)
+    more = max(perf_counter() - clock - 2.0 * alone, 0.0)
+    return passes * (alone + more * asked.n_users / min(SAMPLE, some.left.shape[0]))
+
+
+def _arrays(questions: EqualQuestions) -> tuple[Any, ...]:
+    return questions.left, questions.right, questions.response, questions.weight
+
+
 def _on(questions: Iterable[EqualQuestions], engine: DeviceEngine | None) -> Iterable[EqualQuestions]:
     """Return questions where they are worked on: once and for all if they are in memory, else at every pass."""
     if engine is None:
@@ -203,8 +227,7 @@ class InPieces:
             people = some.left.shape[0]
             size = -(-people // self.pieces)
             for begin in range(0, people, size):
-                part = slice(begin, begin + size)
-                yield EqualQuestions(some.left[part], some.right[part], some.response[part], some.weight[part])
+                yield EqualQuestions(*(x[begin : begin + size] for x in _arrays(some)))
 
     def sum(self, total: Callable[[], Result]) -> Result:
         """Return a sum over these questions, begun again in smaller pieces whenever memory runs out."""

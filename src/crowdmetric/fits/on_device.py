@@ -106,7 +106,7 @@ def items_on_device(items: Any, used: Array, engine: DeviceEngine) -> tuple[Arra
     for begin in range(0, N, AT_ONCE):
         part = slice(begin, begin + AT_ONCE)
         rows = engine.asarray(items[part], double=True)
-        largest = max(largest, float(xp.max(rows)), -float(xp.min(rows)))
+        largest = float(np.maximum(largest, float(xp.max(xp.abs(rows)))))  # NaN if anything is
         if not is_accurate(largest):
             return None
         rows -= guess

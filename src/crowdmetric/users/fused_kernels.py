@@ -364,7 +364,8 @@ def propagated(
     grid = (triton.cdiv(P, PEOPLE[size]),)
     arrays = [_dense(x) for x in (a, C, y, weight, level, sizes, priors)]
     _propagation_kernel[grid](
-        *arrays, constants, value, slope, precision, R, settled, P, m, rounds, PEAK_HALVINGS, EDGE_HALVINGS, priors.shape[1],
+        *arrays, constants, value, slope, precision, R, settled,
+        P, m, rounds, PEAK_HALVINGS, EDGE_HALVINGS, priors.shape[1],
         BLOCK=PEOPLE[size], SIZE=size, NODES=NODES, num_warps=1, maxnreg=MOST_REGISTERS,
     )  # fmt: skip
     return value, slope, precision, R, settled > 0

@@ -41,7 +41,6 @@ from crowdmetric.users.integrals import (
     fused_kernels,
     grid_of,
     kernels,
-    lengths_of_lines,
     lines,
     loadings_of,
     pieces,
