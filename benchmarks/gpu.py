@@ -41,8 +41,8 @@ from crowdmetric.users.population import STRUCTURES, PopulationBlock, sums_of
 from crowdmetric.users.propagation import propagate, propagated
 
 PARTS = ("agreement", "passes", "scoring", "public")
-# Other shapes of the propagation kernel: people per program, nodes at once, registers per thread.
-VARIANTS = ((4, 8, None), (8, 4, None), (8, 8, None), (2, 16, None), (4, 8, 128), (4, 8, 96), (8, 8, 128))
+# Other shapes of the propagation kernel: people per program and nodes at once.
+VARIANTS = ((4, 8), (8, 4), (8, 8), (2, 16), (16, 4))
 # Answers drawn together.
 DRAWN = 1 << 22
 
@@ -191,7 +191,7 @@ def scoring_block(engine: TorchEngine, P: int, m: int, d: int) -> PopulationBloc
     like = {"dtype": engine.dtype, "device": engine.device, "generator": draw}
     x, x_ = torch.randn(P, m, d, **like) / d**0.5, torch.randn(P, m, d, **like) / d**0.5
     y = torch.where(torch.rand(P, m, **like) < 0.5, 1.0, -1.0).to(engine.dtype)
-    E = torch.eye(m, dtype=engine.dtype, device=engine.device).expand(P, m, m).contiguous()
+    E = torch.eye(m, dtype=engine.dtype, device=engine.device).expand(P, m, m)
     nobody = np.empty((P, 0, 2), dtype=np.intp)
     return PopulationBlock(x - x_, E, x + x_, y, torch.ones_like(y), np.arange(P), nobody)
 
@@ -293,17 +293,17 @@ def show_tuning(options: Any) -> None:
             kernels = fused_kernels(a)
             assert kernels is not None
             size = max(2, 1 << (m - 1).bit_length())
-            usual = kernels.PEOPLE[size], kernels.NODES, kernels.MOST_REGISTERS
-            for people, nodes, registers in VARIANTS:
-                kernels.PEOPLE[size], kernels.NODES, kernels.MOST_REGISTERS = people, nodes, registers
+            usual = kernels.SHAPES[size]
+            for people, nodes in VARIANTS:
+                kernels.SHAPES[size] = people, nodes
                 clock = perf_counter()
                 propagated(a[:100], E[:100], S[:100], y[:100], weight[:100], Logistic())
                 began = perf_counter() - clock
                 one = seconds_of(lambda: propagated(a, E, S, y, weight, Logistic()), engine)  # noqa: B023
-                shape = f"people={people} nodes={nodes} registers={registers}"
+                shape = f"people={people} nodes={nodes}"
                 speed = f"{1e9 * one / P / m:.2f} ns per answer, {began:.1f} s to begin"
                 print(f"tune {dtype} m={m} {shape}: {speed}")
-            kernels.PEOPLE[size], kernels.NODES, kernels.MOST_REGISTERS = usual
+            kernels.SHAPES[size] = usual
 
 
 def main(arguments: list[str] | None = None) -> None:

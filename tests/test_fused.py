@@ -11,6 +11,7 @@ import pytest
 
 from crowdmetric.losses import Logistic
 from crowdmetric.users import integrals
+from crowdmetric.users.first_order import add_rows
 from crowdmetric.users.integrals import Integral, on_grid
 from crowdmetric.users.propagation import propagated
 
@@ -86,3 +87,17 @@ def test_the_kernels_are_really_used(device: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "propagated", lambda *arguments: used.append(1) or kernel(*arguments))
     propagated(*moved(people(4, 2, 0.5), "float64", device), Logistic())
     assert used
+
+
+def test_rows_are_added_up(device: str) -> None:
+    rng = np.random.default_rng(0)
+    rows, values, into = rng.integers(0, 7, (50, 2)), rng.standard_normal((50, 2, 5)), rng.standard_normal((7, 5))
+    expected = add_rows(into.copy(), rows, values)
+    found = add_rows(*(torch.as_tensor(x, device=device) for x in (into, rows, values)))
+    np.testing.assert_allclose(found.cpu(), expected, atol=1e-12)
+    sums = add_rows(torch.zeros(7, dtype=torch.float64, device=device), *moved_rows(rows, values[:, :, 0], device))
+    np.testing.assert_allclose(sums.cpu(), add_rows(np.zeros(7), rows, values[:, :, 0]), atol=1e-12)
+
+
+def moved_rows(rows: np.ndarray, values: np.ndarray, device: str) -> tuple[Any, Any]:
+    return torch.as_tensor(rows, device=device), torch.as_tensor(values, device=device)

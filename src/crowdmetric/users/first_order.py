@@ -27,7 +27,7 @@ from scipy.sparse import csc_array
 
 from crowdmetric.losses import Loss
 from crowdmetric.symmetric import as_array, as_numpy
-from crowdmetric.users.integrals import Integral, product
+from crowdmetric.users.integrals import Integral, fused_kernels, product
 from crowdmetric.users.integration import integrate_people
 
 __all__ = [
@@ -201,4 +201,8 @@ def add_rows(into: Array, rows: Array, values: Array) -> Array:
         ones = csc_array((np.ones(place.size), place, np.arange(place.size + 1)), shape=(found.size, place.size))
         into[found] += ones @ flat_values
         return into
-    return into.index_add_(0, flat_rows, flat_values)
+    fused = fused_kernels(into) if xp.isdtype(into.dtype, "real floating") and flat_rows.shape[0] else None
+    if fused is None:
+        return into.index_add_(0, flat_rows, flat_values)
+    fused.add_rows(into, flat_rows, flat_values)
+    return into

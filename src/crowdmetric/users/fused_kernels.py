@@ -25,19 +25,19 @@ import triton
 import triton.language as tl
 from array_api_compat import array_namespace
 
-__all__ = ["LARGEST", "on_line", "propagated"]
+__all__ = ["LARGEST", "add_rows", "on_line", "propagated"]
 
 Array = Any
 
 # The most answers of a person that these kernels propagate: beyond, their matrices no longer fit in registers.
 LARGEST = 16
-# People per program, in one warp, for a line; and by (padded) number of answers, for propagation.
+# People per program, in one warp, for a line.
 LINE_PEOPLE = 32
-PEOPLE = {2: 8, 4: 8, 8: 4, 16: 2}
-# Nodes that are worked on together.
-NODES = 8
-# Registers per thread of propagation, None for as many as the compiler takes: with fewer, more people are at work.
-MOST_REGISTERS = None
+# For propagation, by (padded) number of answers: people per program, in one warp, and nodes worked on together;
+# within a tenth of the fastest in both precisions on an H200 (`python -m benchmarks.gpu --parts tune`).
+SHAPES = {2: (8, 4), 4: (8, 4), 8: (8, 4), 16: (2, 16)}
+# Numbers that a program adds to rows.
+ADDED = 2048
 # How often the place of a peak, and of the ends around it, are halved.
 PEAK_HALVINGS, EDGE_HALVINGS = 40, 7
 # Halvings that find the peak of one answer on a line to a fiftieth of a standard deviation.
@@ -316,6 +316,26 @@ def _propagation_kernel(
     tl.store(settled_out + who, settled, mask=real)
 
 
+@triton.jit
+def _add_rows_kernel(into, rows, values, count, width, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    """Add rows of values to the rows of another matrix that are named, in any order."""
+    who = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    column = tl.arange(0, WIDTH)[None, :]
+    inside = (who < count)[:, None] & (column < width)
+    row = tl.load(rows + who, mask=who < count, other=0)
+    added = tl.load(values + who[:, None] * width + column, mask=inside, other=0.0)
+    tl.atomic_add(into + row[:, None] * width + column, added, mask=inside, sem="relaxed")
+
+
+def add_rows(into: Array, rows: Array, values: Array) -> None:
+    """Add values (T,) or (T, k) to the rows (T,) of `into`, in place."""
+    width = 1 if values.ndim == 1 else values.shape[1]
+    padded = triton.next_power_of_2(width)
+    block = max(1, ADDED // padded)
+    grid = (triton.cdiv(rows.shape[0], block),)
+    _add_rows_kernel[grid](into, _dense(rows), _dense(values), rows.shape[0], width, BLOCK=block, WIDTH=padded)
+
+
 def on_line(
     a: Array, spread: Array, y: Array, weight: Array, nodes: Array, log_total: Array, beta: float
 ) -> tuple[Array, Array, Array, Array]:
@@ -353,7 +373,7 @@ def propagated(
     level : (P, m)
         Which of the lines each answer's cavity is integrated along, int32.
     sizes, priors : (L,), (L, n)
-        Nodes of each line, int32, and their weights, filled up with zeros; n is a multiple of `NODES`.
+        Nodes of each line, int32, and their weights, filled up with zeros; n is a multiple of the nodes in `SHAPES`.
     """
     xp = array_namespace(a)
     P, m = a.shape
@@ -361,12 +381,13 @@ def propagated(
     settled = xp.empty(P, dtype=xp.int32, device=a.device)
     constants = xp.asarray(np.array([beta, damping, tolerance]), dtype=a.dtype, device=a.device)
     size = max(2, 1 << (m - 1).bit_length())
-    grid = (triton.cdiv(P, PEOPLE[size]),)
+    block, nodes = SHAPES[size]
+    grid = (triton.cdiv(P, block),)
     arrays = [_dense(x) for x in (a, C, y, weight, level, sizes, priors)]
     _propagation_kernel[grid](
         *arrays, constants, value, slope, precision, R, settled,
         P, m, rounds, PEAK_HALVINGS, EDGE_HALVINGS, priors.shape[1],
-        BLOCK=PEOPLE[size], SIZE=size, NODES=NODES, num_warps=1, maxnreg=MOST_REGISTERS,
+        BLOCK=block, SIZE=size, NODES=nodes, num_warps=1,
     )  # fmt: skip
     return value, slope, precision, R, settled > 0
 

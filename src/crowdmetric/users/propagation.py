@@ -40,6 +40,7 @@ from crowdmetric.users.integrals import (
     Integral,
     fused_kernels,
     grid_of,
+    is_identity,
     kernels,
     lines,
     loadings_of,
@@ -112,7 +113,7 @@ def _fused(
 ) -> tuple[Integral, Array]:
     """Return `propagated` by one kernel of a GPU; laws too wide for its lines are left to `propagate`."""
     xp = array_namespace(a)
-    same = _is_identity(E)
+    same = is_identity(E)
     C = S if same else E @ S @ xp.matrix_transpose(E)
     level = _level_of(xp.linalg.diagonal(C), loss)
     line = xp.astype(xp.clip(level, None, len(CAVITY_SIZES) - 1), xp.int32)
@@ -133,12 +134,6 @@ def _fused(
         for field in fields(Integral):
             getattr(integral, field.name)[some] = getattr(exact, field.name)
     return integral, settled
-
-
-def _is_identity(E: Array) -> bool:
-    """Return whether everybody shares the identity, which is then one matrix in memory."""
-    xp = array_namespace(E)
-    return E.shape[1] == E.shape[2] and E.stride()[0] == 0 and bool(xp.all(E[0] == xp.eye(E.shape[1], device=E.device)))
 
 
 def _tolerance(a: Array) -> float:
