@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from crowdmetric.symmetric import as_array, degrees_of_freedom
 
 __all__ = [
+    "SPARE",
     "Answers",
     "Block",
     "People",
@@ -38,6 +40,8 @@ Indices = NDArray[np.intp]
 
 # Odd numbers with as many ones as zeros, for hashes of 64 bits.
 HASH = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0xFF51AFD7ED558CCD))
+# Rows of padding that cost about as much as one more block, in a pass over a population.
+SPARE = 400
 # Numbers a block may hold in one (P, m, p) temporary: half a megabyte, which stays in a core's own cache.
 BLOCK_SIZE = 1 << 16
 
@@ -205,17 +209,20 @@ def _padded(counts: Indices) -> Indices:
     return -(-counts // step) * step
 
 
-def padded_rows(answers: Answers, rows_at_once: int) -> Iterator[tuple[Indices, Indices]]:
+def padded_rows(answers: Answers, rows_at_once: int, spare: int = 0) -> Iterator[tuple[Indices, Indices]]:
     """Yield people (P,) with about equally many answers, and the rows (P, m) of their answers, −1 on padding.
 
-    At most `rows_at_once` rows (but at least one person) at a time, people sorted by problem.
+    At most `rows_at_once` rows (but at least one person) at a time, people sorted by problem. People with fewer answers
+    join those with the next number of answers if that takes at most `spare` rows of padding.
     """
     order = np.argsort(answers.person, kind="stable")
     counts = np.bincount(answers.person, minlength=answers.problem.size)
-    yield from rows_by_length(order, counts, rows_at_once, answers.problem)
+    yield from rows_by_length(order, counts, rows_at_once, answers.problem, spare)
 
 
-def rows_by_length(order: Any, counts: Any, rows_at_once: int, problem: Any = None) -> Iterator[tuple[Any, Any]]:
+def rows_by_length(
+    order: Any, counts: Any, rows_at_once: int, problem: Any = None, spare: int = 0
+) -> Iterator[tuple[Any, Any]]:
     """Yield what `padded_rows` does, in arrays of any library.
 
     Parameters
@@ -230,17 +237,23 @@ def rows_by_length(order: Any, counts: Any, rows_at_once: int, problem: Any = No
     xp = array_namespace(order, counts)
     if not counts.shape[0]:
         return
-    most = int(xp.max(counts))
-    padded = _padded(np.arange(most + 1))
+    padded = _padded(np.arange(int(xp.max(counts)) + 1))
     padded[0] = 0
     lengths = as_array(padded, counts)[counts]
+    people = {int(m): int(xp.count_nonzero(lengths == int(m))) for m in np.unique(padded[1:])}
+    sizes = [m for m, count in people.items() if count]
+    for shorter, longer in pairwise(sizes):
+        if people[shorter] * (longer - shorter) <= spare:
+            people[longer] += people[shorter]
+            lengths = xp.where(lengths == shorter, xp.full_like(lengths, longer), lengths)
+            sizes = [m for m in sizes if m != shorter]
     offsets = xp.cumulative_sum(counts) - counts
-    for m in np.unique(padded[1:]):
-        members = xp.nonzero(lengths == int(m))[0]
+    for m in sizes:
+        members = xp.nonzero(lengths == m)[0]
         if problem is not None:
             members = members[xp.argsort(problem[members], stable=True)]
-        size = max(1, rows_at_once // int(m))
-        slot = xp.arange(int(m), dtype=counts.dtype, device=counts.device)[None, :]
+        size = max(1, rows_at_once // m)
+        slot = xp.arange(m, dtype=counts.dtype, device=counts.device)[None, :]
         for begin in range(0, members.shape[0], size):
             chosen = members[begin : begin + size]
             filled = slot < counts[chosen][:, None]
@@ -248,16 +261,17 @@ def rows_by_length(order: Any, counts: Any, rows_at_once: int, problem: Any = No
             yield chosen, xp.where(filled, order[places], -xp.ones_like(slot))
 
 
-def arrange(answers: Answers, width: int | None = None, block_size: int = BLOCK_SIZE) -> People:
+def arrange(answers: Answers, width: int | None = None, block_size: int = BLOCK_SIZE, spare: int = 0) -> People:
     """Lay answers out in blocks of at most `block_size` numbers (but at least one person).
 
-    `width` is how many numbers a sweep holds for each answer, by default p = r(r+1)/2.
+    `width` is how many numbers a sweep holds for each answer, by default p = r(r+1)/2. `spare` rows of padding are
+    taken for fewer blocks.
     """
     items, pairs, problem = answers.items, answers.pairs, answers.problem
     r = items.shape[1]
     width = degrees_of_freedom(r) if width is None else width
     blocks = []
-    for chosen, rows in padded_rows(answers, block_size // width):
+    for chosen, rows in padded_rows(answers, block_size // width, spare):
         # Padding repeats the person's first row, so that its ψ is an ordinary number; its weight is zero.
         own = np.where(rows >= 0, rows, rows[:, :1])
         weight = np.where(rows >= 0, answers.weight[own], 0.0)
