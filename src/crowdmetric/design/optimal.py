@@ -35,6 +35,8 @@ POOL, VARIATIONS = 6000, 4000
 FEWEST = 200
 # Smallest sensitivity of variations that are kept.
 PROMISING = 1.02
+# While bundles still change, shares need not be better than this (the largest sensitivity).
+ROUGHLY = 1.05
 # Number of bundles that represent the questions of many people when the error of random questions is predicted.
 STANDING = 2000
 # Below this many people per parameter, first-order errors are known to be optimistic.
@@ -104,7 +106,7 @@ def optimal_questions(
 
     bundles = source.try_out(pool, answers, rng)
     rows = rows_of(bundles)
-    shares = best_shares(rows, p, kappa)
+    shares = best_shares(rows, p, kappa, enough=ROUGHLY)
     for _ in range(rounds):
         kept = np.flatnonzero(shares > 1e-5)
         bundles, rows, shares = bundles[kept], rows[:, kept], shares[kept]
@@ -115,7 +117,8 @@ def optimal_questions(
             bundles, rows = np.concatenate([bundles, varied[better]]), np.concatenate([rows, theirs[:, better]], axis=1)
             # newcomers get a fifth of the people; the next shares decide who stays
             shares = np.concatenate([0.8 * shares, np.full(better.size, 0.2 / better.size)])
-            shares = best_shares(rows, p, kappa, start=shares)
+            shares = best_shares(rows, p, kappa, start=shares, enough=ROUGHLY)
+    shares = best_shares(rows, p, kappa, start=shares)
     counts = apportion(lasting(shares, people), people)
     counts = exchange_people(rows, counts, p, kappa)
     used = np.flatnonzero(counts)
