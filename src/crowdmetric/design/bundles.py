@@ -26,7 +26,7 @@ from crowdmetric.symmetric import svec
 from crowdmetric.users.blocks import Block
 from crowdmetric.users.population import LARGEST_GRID, STRUCTURES, PopulationBlock, blocks_of, integrate
 
-__all__ = ["Population", "bundle_rows", "expected_errors", "metric_covariance", "population_of"]
+__all__ = ["Population", "bundle_rows", "expected_errors", "log_chances", "metric_covariance", "population_of"]
 
 Array = NDArray[np.float64]
 
@@ -130,6 +130,21 @@ def bundle_rows(
                 break
             left, y = _some(left, ~sound), y[~sound]
     return rows
+
+
+def log_chances(bundles: Array, metric: Array, people: Population, beta: float) -> Array:
+    """Return the log probability (C, 2^m) of every set of answers to bundles (C, m, 2, d), in the order of `product`.
+
+    For at most `MOST_ANSWERS` answers per person.
+    """
+    C, m = bundles.shape[:2]
+    law = STRUCTURES[people.structure].law(people.natural(metric), bundles.shape[3])
+    sets = np.array(list(product((-1.0, 1.0), repeat=m)))
+    found = np.zeros((C, len(sets)))
+    for part in _parts(bundles, max(1, CHUNK // len(sets))):
+        asked = _repeated(part, np.broadcast_to(sets, (part.person.size, *sets.shape)))
+        found[part.person] = integrate(asked, law, Logistic(beta), 1).value.reshape(-1, len(sets))
+    return found
 
 
 def _chances(log_chance: Array, listed: bool) -> tuple[Array, NDArray[np.bool_]]:

@@ -111,7 +111,12 @@ def best_shares(
         w /= w.sum()
         lasting = np.flatnonzero(w)
         if lasting.size < SHRUNK * w.size:
-            kept, w, among, before = kept[lasting], w[lasting], among[:, lasting], before[lasting] / before[lasting].sum()
+            kept, w, among, before = (
+                kept[lasting],
+                w[lasting],
+                among[:, lasting],
+                before[lasting] / before[lasting].sum(),
+            )
     shares = np.zeros_like(shares)
     shares[kept] = w
     return shares
