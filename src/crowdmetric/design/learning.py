@@ -22,7 +22,7 @@ from crowdmetric.inputs import read_rows
 from crowdmetric.losses import Logistic
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges
-from crowdmetric.symmetric import shape_error, smat, svec
+from crowdmetric.symmetric import smat, svec
 from crowdmetric.users.population import STRUCTURES, Law
 
 __all__ = ["AnswerTable", "Learned", "learn"]
@@ -100,10 +100,11 @@ class Learned:
 
     def errors(self, *, shape: bool = True) -> Array:
         """Return how far (n,) draws are from the estimate, relative to its size; with `shape` after rescaling."""
+        m, draws = svec(self.metric), self.draws
         if shape:
-            return np.array([shape_error(smat(m), self.metric) for m in self.draws])
-        m = svec(self.metric)
-        return np.asarray(np.linalg.norm(self.draws - m, axis=1) / np.linalg.norm(m))
+            square = np.maximum(np.sum(draws * draws, axis=1), np.finfo(float).tiny)
+            draws = np.maximum(draws @ m / square, 0.0)[:, None] * draws
+        return np.asarray(np.linalg.norm(draws - m, axis=1) / np.linalg.norm(m))
 
     def widening(self, level: float = 0.90) -> float:
         """Return by how much intervals are widened because their width decides when to stop.

@@ -278,7 +278,7 @@ class LiveDesign:
         if settled is not None and state.rho is None:
             state.rho = 1.0 / max(settled[1], 1e-300)
         if wave.learned is not None:
-            state.forecasts.append(self.forecast())
+            state.forecasts.append(self._forecast(wave, wave.learned))
 
     def _from_queue(self) -> Indices:
         assert self._wave is not None
@@ -292,10 +292,12 @@ class LiveDesign:
 
     def forecast(self) -> Forecast:
         """Return how well the metric was known at the last look, and how many more people it takes."""
-        wave = self._wave
-        if wave is None or wave.learned is None:
-            return Forecast(self.people, float("inf"), self.within, None)
-        error = wave.learned.radius(shape=self.shape)
+        if self._state.forecasts:
+            return self._state.forecasts[-1]
+        return Forecast(self.people, float("inf"), self.within, None)
+
+    def _forecast(self, wave: Wave, learned: Learned) -> Forecast:
+        error = learned.radius(shape=self.shape)
         more = np.concatenate([[0.0], np.geomspace(1.0, FARTHEST * wave.people, 25)])
         expected = np.array([wave.expected_error(n, shape=self.shape) for n in more])
         needed = people_for(error, self.within, expected, more)
@@ -333,7 +335,7 @@ class LiveDesign:
                 larger, smaller = self.settle if found.estimate > 0 else self.settle[::-1]
                 return Stop(True, f"{larger[0]} and {larger[1]} are farther apart than {smaller[0]} and {smaller[1]}")
             return Stop(False, "it is not known yet which of the two distances is larger")
-        error = self.learned.radius(shape=self.shape)
+        error = self.forecast().error
         if error <= self.within:
             return Stop(True, f"the metric is within {error:.1%} with 90 % probability, {self.within:.0%} was wanted")
         return Stop(False, f"the metric is within {error:.1%} with 90 % probability, {self.within:.0%} is wanted")

@@ -87,9 +87,7 @@ def read_state(path: str | os.PathLike[str], items: NDArray[Any]) -> tuple[dict[
             arrays = {name: file[name] for name in file.files}
         header = json.loads(arrays.pop("header").tobytes())
     except (OSError, ValueError, KeyError, BadZipFile) as error:
-        raise DataError(
-            f"{path} cannot be read as a saved live design ({error}); give a file that save() wrote"
-        ) from error
+        raise DataError(f"{path} is no saved live design; give a file that save() wrote") from error
     if header.get("version") != VERSION:
         raise DataError(f"{path} is of version {header.get('version')}, but {VERSION} was expected; save it again")
     if header["items"] != fingerprint_of(items):
