@@ -131,6 +131,35 @@ def people_needed(curves: list[np.ndarray], target: float) -> float:
     return float(np.exp((np.log(target) - level) / slope)) if slope < 0 else float("inf")
 
 
+def stopped(d: int, m: int, within: float, runs: int, first: int = 0) -> None:
+    """Print what intervals hold when their width decides when to stop, and how true forecasts were."""
+    held, ratios, last, errors = [], [], [], []
+    for seed in range(first, first + runs):
+        crowd = Crowd(d, seed)
+        live = LiveDesign(crowd.items, answers=m, within=within, seed=seed)
+        for _ in stream(live, crowd, 100_000):
+            if live.done():
+                break
+        learned = live.learned
+        assert learned is not None
+        low, high = learned.intervals()
+        upper = np.triu_indices(d)
+        held.append(np.mean(((low <= crowd.metric) & (crowd.metric <= high))[upper]))
+        last.append(learned.people)
+        errors.append(shape_error(learned.metric, crowd.metric))
+        early = min(live.forecasts, key=lambda f: abs(f.people - learned.people / 4))
+        if early.more_people is not None:
+            ratios.append((early.people + early.more_people) / learned.people)
+    spread = np.std(held) / np.sqrt(runs)
+    print(
+        f"d = {d}, stopped when within {within:g} with 90 % probability, {runs} runs: {np.mean(last):.0f} people, entries "
+        f"covered {np.mean(held):.3f} ± {spread:.3f}, shape error {np.sqrt(np.mean(np.square(errors))):.3f}, "
+        f"{np.mean(np.array(errors) <= within):.2f} of runs within; people forecast after a quarter of them over those it "
+        f"took: median {np.median(ratios):.2f}, middle half {np.quantile(ratios, 0.25):.2f} to "
+        f"{np.quantile(ratios, 0.75):.2f}", flush=True
+    )  # fmt: skip
+
+
 def compare(d: int, m: int, people: dict[str, int], runs: int, kind: str, first: int = 0) -> None:
     """Print people needed by arm, and what a re-design costs."""
     print(f"d = {d}, {m} answers per person, {kind} people, {runs} runs", flush=True)
@@ -160,15 +189,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.live", description=__doc__)
     parser.add_argument("--dimension", type=int, default=5)
     parser.add_argument("--answers", type=int, default=2)
-    parser.add_argument("--people", type=int, default=1000, help="people per arm (random, fixed: twice as many)")
+    parser.add_argument("--people", type=int, default=1000, help="people per arm; random, fixed: twice as many")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="seed of the first run")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument(
         "--crowd", choices=("gaussian", "clusters", "heavy", "utilities", "drift", "careless"), default="gaussian"
     )
+    parser.add_argument("--stop", type=float, metavar="X", help="instead: stop at an error, and report coverage")
     told = parser.parse_args(arguments or [])
-    people = {arm: told.people * (2 if arm in ("random", "fixed") else 1) for arm in told.arms}
+    if told.stop is not None:
+        stopped(told.dimension, told.answers, told.stop, told.runs, told.first)
+        return
+    longer = ("random", "fixed") if told.crowd == "gaussian" else ()  # these need more people for the same error
+    people = {arm: told.people * (2 if arm in longer else 1) for arm in told.arms}
     compare(told.dimension, told.answers, people, told.runs, told.crowd, told.first)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import replace
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from crowdmetric.cli import main
 from crowdmetric.design import LiveDesign
 from crowdmetric.design.doubts import surprise, why_doubted
 from crowdmetric.design.learning import AnswerTable, learn
@@ -20,6 +22,7 @@ from crowdmetric.design.stopping import Forecast, always_valid, log_ratios, peop
 from crowdmetric.design.waves import next_wave
 from crowdmetric.errors import DataError
 from crowdmetric.symmetric import shape_error
+from crowdmetric.tables import read_columns, write_columns
 
 RNG = np.random.default_rng
 D = 2
@@ -282,6 +285,33 @@ def test_a_doubted_design_falls_back_to_random_questions_and_says_why() -> None:
     doubted._state, doubted._wave = live._state, replace(wave, doubt="answers are odd", people=10**6)
     assert {doubted.ask(f"new {k}").purpose for k in range(8)} == {"random"}
     assert "fallen back: answers are odd" in doubted.summary()
+
+
+# ------------------------------------------------------------------------------------------------- waves
+
+
+def test_the_next_wave_is_designed_from_answers_in_a_file(tmp_path: Path, capsys: Any) -> None:
+    told = table(80)
+    write_columns({"item_id": np.array(IDS), "a": ITEMS[:, 0], "b": ITEMS[:, 1]}, tmp_path / "items.csv")
+    columns = {"user": told.person, "left": np.array(IDS)[told.pairs[:, 0]], "right": np.array(IDS)[told.pairs[:, 1]]}
+    write_columns(columns | {"choice": np.where(told.y < 0, "left", "right")}, tmp_path / "answers.csv")
+    files = [str(tmp_path / name) for name in ("items.csv", "answers.csv", "next.csv")]
+    call = ["design", files[0], "--from", files[1], "--people", "50", "--out", files[2]]
+    assert main([*call, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["people"] == 50
+    assert 0 < said["expected_shape_error"] < 1
+    assert "160 answers of 80 people" in said["remarks"][0]
+    assert "5 of the 50 people get random pairs" in said["remarks"][0]
+    written = read_columns(files[2])
+    assert len(written["person"]) == 100
+    assert set(written["left"]) <= set(IDS)
+    for wrong, told_of in ((["--doubt", "0.5"], "--doubt has no use with --from"), (["--kind", "random"], "--kind")):
+        with pytest.raises(SystemExit):
+            main([*call, *wrong])
+        assert told_of in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["design", files[0], "--people", "50", "--out", files[2], "--random-share", "0.2"])
 
 
 # ------------------------------------------------------------------------------------------------- the end

@@ -19,6 +19,7 @@
     stopping.py         when enough is known, and how long it will still take
     live.py             `LiveDesign`: ask, learn, and ask better
     live_file.py        a live design as one file
+    next_questionnaire.py   the next wave as a questionnaire, for studies run in waves
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from __future__ import annotations
 from crowdmetric.design.entry import Plan, Planned, design, plan
 from crowdmetric.design.live import Asked, LiveDesign
 from crowdmetric.design.matched import matched_from_catalogue, matched_from_generator
+from crowdmetric.design.next_questionnaire import next_questionnaire
 from crowdmetric.design.questionnaire import Questionnaire
 from crowdmetric.design.stopping import Forecast, Stop
 
@@ -40,5 +42,6 @@ __all__ = [
     "design",
     "matched_from_catalogue",
     "matched_from_generator",
+    "next_questionnaire",
     "plan",
 ]

@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import one_of, positive_number, whole_number
+from crowdmetric.checks import one_of, positive_number, share_of_one, whole_number
 from crowdmetric.design.learning import AnswerTable, Learned
 from crowdmetric.design.live_file import LiveState, read_state, write_state
 from crowdmetric.design.question_sources import Catalogue
@@ -148,7 +148,7 @@ class LiveDesign:
         self.item_ids = names_of(item_ids, len(self.items))
         self._row = {str(name): row for row, name in enumerate(self.item_ids.tolist())}
         self.answers = whole_number(answers, "answers", 1)
-        self.random_share = _share(random_share)
+        self.random_share = share_of_one(random_share, "random_share")
         self.within, self.shape = positive_number(within, "within"), bool(shape)
         self.settle = settle
         self._compared = None if settle is None else tuple(self._difference(pair) for pair in settle)
@@ -411,9 +411,3 @@ class LiveDesign:
     def _difference(self, pair: Any) -> Array:
         left, right, _ = self._read((*pair, None))
         return np.asarray(self.items[left] - self.items[right])
-
-
-def _share(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise DataError(f"random_share={value!r}, but a share from 0 to 1 was expected")
-    return float(value)
