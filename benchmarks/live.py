@@ -31,7 +31,9 @@ from crowdmetric.symmetric import shape_error
 
 ITEMS = 10_000
 TARGETS = (0.10, 0.05)
-ARMS = ("random", "fixed", "pilot", "across", "truth")
+ARMS = ("random", "fixed", "pilot", "across", "within", "truth")
+# CPU seconds for each next question within a person.
+CLOCK: list[float] = []
 # Most people at once, seconds that answers are late, and the share that leaves midway.
 AT_ONCE, LATE, LEAVE = 30, (1.0, 20.0), 0.1
 
@@ -77,8 +79,8 @@ class Fixed(LiveDesign):
 def design_of(arm: str, crowd: Crowd, m: int, people: int, seed: int) -> LiveDesign:
     """Return the design of an arm."""
     told: dict[str, Any] = {"answers": m, "seed": seed}
-    if arm == "across":
-        return LiveDesign(crowd.items, **told)
+    if arm in ("across", "within"):
+        return LiveDesign(crowd.items, **told, adapt=arm)
     if arm == "truth":
         return Fixed(crowd.items, **told, metric=crowd.metric, random_share=0.0)
     live = Fixed(crowd.items, **told, random_share=1.0 if arm == "random" else 0.0)
@@ -100,8 +102,9 @@ def stream(live: LiveDesign, crowd: Crowd, people: int) -> Iterator[int]:
             live.tell(who, answers)
             told += 1
             yield told
-        asked = live.ask(number)
-        pairs = np.array(asked.pairs)
+        pairs = np.array(live.ask(number).pairs)
+        if live.adapt == "within":
+            pairs = one_by_one(live, crowd, number)
         y, own = crowd.answers(number, pairs)
         kept = int(own.integers(1, len(pairs))) if len(pairs) > 1 and own.random() < LEAVE else len(pairs)
         answers = [(a, b, int(c)) for (a, b), c in zip(pairs[:kept].tolist(), y[:kept], strict=True)]
@@ -110,6 +113,18 @@ def stream(live: LiveDesign, crowd: Crowd, people: int) -> Iterator[int]:
         live.tell(who, answers)
         told += 1
         yield told
+
+
+def one_by_one(live: LiveDesign, crowd: Crowd, number: int) -> np.ndarray:
+    """Return the pairs (m, 2) that a person is asked one after another, by their own answers."""
+    pairs: list[Any] = []
+    for _ in range(live.answers):
+        y, _ = crowd.answers(number, np.array(pairs).reshape(-1, 2)) if pairs else ([], None)
+        clock = process_time()
+        pairs.append(live.next_question(number, [(*pair, int(c)) for pair, c in zip(pairs, y, strict=True)]))
+        if len(pairs) > 1:
+            CLOCK.append(process_time() - clock)
+    return np.array(pairs)
 
 
 def error_curve(arm: str, crowd: Crowd, m: int, people: int, seed: int) -> tuple[np.ndarray, LiveDesign]:
@@ -152,10 +167,10 @@ def stopped(d: int, m: int, within: float, runs: int, first: int = 0) -> None:
             ratios.append((early.people + early.more_people) / learned.people)
     spread = np.std(held) / np.sqrt(runs)
     print(
-        f"d = {d}, stopped when within {within:g} with 90 % probability, {runs} runs: {np.mean(last):.0f} people, entries "
-        f"covered {np.mean(held):.3f} ± {spread:.3f}, shape error {np.sqrt(np.mean(np.square(errors))):.3f}, "
-        f"{np.mean(np.array(errors) <= within):.2f} of runs within; people forecast after a quarter of them over those it "
-        f"took: median {np.median(ratios):.2f}, middle half {np.quantile(ratios, 0.25):.2f} to "
+        f"d = {d}, stopped when within {within:g} with 90 % probability, {runs} runs: {np.mean(last):.0f} people, "
+        f"entries covered {np.mean(held):.3f} ± {spread:.3f}, shape error {np.sqrt(np.mean(np.square(errors))):.3f}, "
+        f"{np.mean(np.array(errors) <= within):.2f} of runs within; people forecast after a quarter of them "
+        f"over those it took: median {np.median(ratios):.2f}, middle half {np.quantile(ratios, 0.25):.2f} to "
         f"{np.quantile(ratios, 0.75):.2f}", flush=True
     )  # fmt: skip
 
@@ -178,6 +193,9 @@ def compare(d: int, m: int, people: dict[str, int], runs: int, kind: str, first:
             f"  {arm:<8} .10 at {needed[arm][0]:7.0f} people, .05 at {needed[arm][1]:7.0f}; errors {shown}; last "
             f"re-design {max(waves, default=0):.1f} CPU s ({process_time() - clock:.0f} in all)", flush=True
         )  # fmt: skip
+    if CLOCK:
+        print(f"  a next question within a person takes {1e3 * np.median(CLOCK):.0f} CPU ms (99 %: "
+              f"{1e3 * np.quantile(CLOCK, 0.99):.0f})", flush=True)  # fmt: skip
     for k, target in enumerate(TARGETS):
         if "truth" in needed:
             ratios = ", ".join(f"{arm} {needed[arm][k] / needed['truth'][k]:.2f}" for arm in needed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,11 +17,15 @@ from scipy.special import expit
 
 from crowdmetric.cli import main
 from crowdmetric.design import LiveDesign
+from crowdmetric.design.adaptive import best_next_pair
+from crowdmetric.design.bundles import answered_scores
 from crowdmetric.design.doubts import surprise, why_doubted
 from crowdmetric.design.learning import AnswerTable, learn
+from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.stopping import Forecast, always_valid, log_ratios, people_for
 from crowdmetric.design.waves import next_wave
 from crowdmetric.errors import DataError
+from crowdmetric.estimators import PopulationMetric
 from crowdmetric.symmetric import shape_error
 from crowdmetric.tables import read_columns, write_columns
 
@@ -183,6 +188,70 @@ def test_the_stated_share_is_random_and_its_chance_is_kept() -> None:
     assert {found.propensity for found in asked if found.purpose == "designed"} == {0.9}
     everybody = new(random_share=1.0)
     assert {everybody.ask(k).purpose for k in range(10)} == {"random"}
+
+
+# ------------------------------------------------------------------------------------------------- within a person
+
+
+def test_within_a_person_the_next_question_depends_on_their_answers_and_across_people_it_does_not() -> None:
+    live, _ = finished()
+    for adapt in ("across", "within"):
+        study = new(adapt=adapt, random_share=0.0, budget=1000)
+        study._state, study._wave = deepcopy(live._state), live._wave
+        changed = 0
+        for k in range(6):
+            first = study.next_question(f"new {k}")
+            assert first == study.ask(f"new {k}")[0]
+            assert first is not None
+            nexts = []
+            for choice in ("left", "right"):
+                nexts.append(study.next_question(f"new {k}", [(*first, choice)]))
+            changed += nexts[0] != nexts[1]
+            again = study.next_question(f"new {k}", [(*first, "right")])
+            assert again is not None
+            assert again == nexts[1]
+            assert study.next_question(f"new {k}", [(*first, "right"), (*again, "left")]) is None
+        assert (changed > 0) == (adapt == "within")
+        assert ("their own answers" in study.summary()) == (adapt == "across")
+
+
+def test_who_is_asked_at_random_is_not_adapted_to() -> None:
+    live, _ = finished()
+    study = new(adapt="within", random_share=1.0, budget=1000)
+    study._state, study._wave = deepcopy(live._state), live._wave
+    asked = study.ask("new")
+    assert study.next_question("new", [(*asked[0], "left")]) == asked[1]
+
+
+def test_the_next_question_tells_more_than_the_planned_one() -> None:
+    live, _ = finished()
+    wave = live.wave
+    assert wave is not None
+    assert wave.learned is not None
+    source = Catalogue(ITEMS, np.arange(len(ITEMS)))
+    answered, planned = np.array([[0, 1]]), np.array([[2, 3]])
+    best = best_next_pair(source, wave, answered, np.array([1.0]), planned, 1.0, RNG(0))
+
+    def worth(pair: np.ndarray) -> float:
+        """Return what a pair is worth under the first judge, by the formula of `adaptive`."""
+        natural = wave.learned.population.natural(wave.metrics[0])
+        ahead = wave.known[0] / wave.people + wave.gained[0]
+        covariance = np.linalg.inv(ahead)[:, :3]
+        sets = np.array([[1.0, -1.0], [1.0, 1.0]])
+        vectors = ITEMS[np.concatenate([answered, pair[None]])][None]
+        logs, scores = answered_scores(vectors, sets, wave.metrics[0], wave.learned.population, 1.0)
+        assert scores.shape == (1, 2, natural.size)
+        chance = np.exp(logs[0]) / np.exp(logs[0]).sum()
+        return float(chance @ np.sum((scores[0] @ covariance) ** 2, axis=1))
+
+    assert worth(best) > worth(planned[0])
+
+
+def test_an_estimator_that_is_told_of_adaptive_questions_leaves_out_the_test_that_does_not_apply() -> None:
+    told = table(150)
+    for adaptive in (False, True):
+        model = PopulationMetric(ITEMS, starts=1, adaptive=adaptive).fit(told.pairs, told.y, users=told.person)
+        assert np.isnan(model.question_bias_) == adaptive
 
 
 # ------------------------------------------------------------------------------------------------- background, files

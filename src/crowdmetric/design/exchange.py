@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CRITERIA", "Sensitivity", "best_shares", "exchange_people", "sensitivity"]
+__all__ = ["CRITERIA", "Sensitivity", "best_shares", "criterion", "exchange_people", "sensitivity"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -68,7 +68,7 @@ def sensitivity(
     asked = rows if others is None else others
     value, d = 0.0, np.zeros(asked.shape[1])
     for b, information in enumerate(_information(rows, weights, known)):
-        one, F = _criterion(information, p, kappa)
+        one, F = criterion(information, p, kappa)
         value += one
         seen = asked[b] @ F
         d += np.einsum("ckp,ckp->c", seen, seen)
@@ -140,7 +140,7 @@ def exchange_people(
         best = np.argsort(-now.bundles, kind="stable")[:3]
         for source, target in ((s, t) for t in best for s in worst if s != t):
             moved = information + _square(rows[:, target]) - _square(rows[:, source])
-            if np.mean([_criterion(one, p, kappa)[0] for one in moved]) < now.value - LEAST_GAIN:
+            if np.mean([criterion(one, p, kappa)[0] for one in moved]) < now.value - LEAST_GAIN:
                 counts[source] -= 1
                 counts[target] += 1
                 information = moved
@@ -151,7 +151,7 @@ def exchange_people(
     return counts
 
 
-def _criterion(information: Array, p: int, kappa: float) -> tuple[float, Array]:
+def criterion(information: Array, p: int, kappa: float) -> tuple[float, Array]:
     """Return ``log (tr C^κ / p)^(1/κ)`` of one information (n, n), and F (n, ·) with ``d = Σ_k ‖Fᵀ x_k‖²``."""
     K = _inverse(information)[:, :p]
     if kappa == 1.0:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.checks import one_of, positive_number, share_of_one, whole_number
+from crowdmetric.design.adaptive import best_next_pair
 from crowdmetric.design.learning import AnswerTable, Learned
 from crowdmetric.design.live_file import LiveState, read_state, write_state
 from crowdmetric.design.question_sources import Catalogue
@@ -44,6 +45,10 @@ FEWEST_PEOPLE = 20
 # What a choice may be called, and its y: −1 where the left item is preferred. A tie is half an answer for each side.
 CHOICES = {"left": (-1.0,), "right": (1.0,), -1: (-1.0,), 1: (1.0,), "tie": (-1.0, 1.0), 0: (-1.0, 1.0)}
 SKIPPED = (None, "", "skip")
+OWN_ANSWERS = (
+    "Later questions depend on a person's own answers: fit them with PopulationMetric(adaptive=True), whose test for "
+    "questions chosen near people's ideal points does not apply."
+)
 # Largest forecast, in people for each who has come.
 FARTHEST = 1000.0
 
@@ -107,6 +112,10 @@ class LiveDesign:
         As PopulationMetric will be told.
     metric, doubt, ideal_points
         A guess to begin with, as in `design`.
+    adapt : {'across', 'within'}, default 'across'
+        'across': a person's questions depend on other people's answers only. 'within': `next_question` also looks at
+        the person's own earlier answers, which tells more, and rests everything on the Gaussian law of people. Fit such
+        answers with ``PopulationMetric(adaptive=True)``; MatchedMetric and StitchedMetric do not apply to them.
     executor : concurrent.futures.Executor, optional
         Where re-designs run, for instance a ProcessPoolExecutor(1): `ask` then never waits, and takes questions from
         the last queue (before the first one: random questions) until the next is there. None: a re-design runs inside
@@ -141,6 +150,7 @@ class LiveDesign:
         metric: ArrayLike | None = None,
         doubt: float | None = None,
         ideal_points: ArrayLike | None = None,
+        adapt: str = "across",
         executor: Executor | None = None,
         seed: int = 0,
     ) -> None:
@@ -155,6 +165,7 @@ class LiveDesign:
         self.budget = None if budget is None else whole_number(budget, "budget", 1)
         self.covariance = one_of(covariance, "covariance", tuple(STRUCTURES))
         self.beta, self.seed = positive_number(beta, "beta"), whole_number(seed, "seed", 0)
+        self.adapt = one_of(adapt, "adapt", ("across", "within"))
         self._guess = {"metric": metric, "doubt": doubt, "ideal_points": ideal_points}
         self._source = Catalogue(self.items, self.item_ids)
         self._state = LiveState.empty()
@@ -204,6 +215,30 @@ class LiveDesign:
             self._state.fresh.add(name)
         else:
             self._state.told.pop(name, None)
+
+    def next_question(self, person: Any, answers: Sequence[Any] = ()) -> Pair | None:
+        """Return the next question for a person who has given some answers; None after the last.
+
+        With ``adapt='across'`` it is the next of their bundle. With 'within' it is chosen by their answers, except for
+        those who are asked at random.
+        """
+        asked = self.ask(person)
+        told = [(left, right, choice) for left, right, choice in map(self._read, answers)]
+        if len(told) >= self.answers:
+            return None
+        shown, is_random, _, _ = self._state.asked[asked.person]
+        y = [CHOICES[choice][0] for _, _, choice in told if choice in CHOICES and len(CHOICES[choice]) == 1]
+        fixed = self.adapt == "across" or is_random or self.learned is None or not told or len(y) < len(told)
+        left, right = shown[len(told)]
+        if not fixed:
+            assert self._wave is not None
+            # the same question if it is asked for again: it depends on the person's place and number of answers
+            rng = np.random.default_rng([self.seed, 4, list(self._state.asked).index(asked.person), len(told)])
+            pairs = np.array([(left, right) for left, right, _ in told], dtype=np.intp)
+            planned = shown[len(told) :]
+            chosen = best_next_pair(self._source, self._wave, pairs, np.array(y), planned, self.beta, rng)
+            left, right = rng.permuted(chosen)
+        return self.item_ids[left].item(), self.item_ids[right].item()
 
     def redesign_if_due(self) -> bool:
         """Take up a re-design that is ready, or begin one that is due; return whether the questions have changed."""
@@ -352,8 +387,8 @@ class LiveDesign:
             return "\n".join([*lines, "No questions were designed yet."])
         lines.append(
             f"Questions were chosen {wave.number + 1} times, last from the answers of {wave.people:,} people "
-            f"({len(wave.bundles):,} different sets, {wave.seconds:.0f} CPU s). Nobody's questions depend on their own "
-            "answers."
+            f"({len(wave.bundles):,} different sets, {wave.seconds:.0f} CPU s). "
+            + ("Nobody's questions depend on their own answers." if self.adapt == "across" else OWN_ANSWERS)
         )
         if wave.doubt:
             lines.append(f"The design has fallen back: {wave.doubt}.")
@@ -387,10 +422,23 @@ class LiveDesign:
         return live
 
     def _options(self) -> dict[str, Any]:
-        names = ("answers", "random_share", "within", "shape", "settle", "budget", "covariance", "beta", "seed")
-        return {name: getattr(self, name) for name in names} | {
-            name: None if value is None else np.asarray(value).tolist() for name, value in self._guess.items()
-        }
+        names = (
+            "answers",
+            "random_share",
+            "within",
+            "shape",
+            "settle",
+            "budget",
+            "covariance",
+            "beta",
+            "adapt",
+            "seed",
+        )
+        return (
+            {"seed": self.seed}
+            | {name: getattr(self, name) for name in names}
+            | {name: None if value is None else np.asarray(value).tolist() for name, value in self._guess.items()}
+        )
 
     # ------------------------------------------------------------------------------------------------- what is given
 

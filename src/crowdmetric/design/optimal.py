@@ -46,6 +46,8 @@ FEWEST = 200
 PROMISING = 1.02
 # While bundles still change, shares need not be better than this (the largest sensitivity).
 ROUGHLY = 1.05
+# The search ends when so many rounds gained less than this each (in log mean variance: half of it in log error).
+PATIENCE, WORTH_A_ROUND = 4, 0.003
 # Number of bundles that represent the questions of many people when the error of random questions is predicted.
 STANDING = 2000
 # Below this many people per parameter, first-order errors are known to be optimistic.
@@ -85,7 +87,7 @@ def optimal_questions(
     *,
     covariance: str = "isotropic",
     criterion: str = "A",
-    rounds: int = 12,
+    rounds: int = 30,
     seed: int = 0,
 ) -> Questionnaire:
     """Return the questions that tell most about the metric to PopulationMetric, and the error it will have.
@@ -98,7 +100,7 @@ def optimal_questions(
         What is minimized: 'A' the mean variance of the metric, which is the error; 'D' the volume of its confidence
         region; 'E' the variance of its least certain direction.
     rounds
-        How often bundles are varied.
+        How often bundles are varied at most.
     """
     if criterion not in CRITERIA:
         raise DataError(f"criterion={criterion!r} is unknown; use {', '.join(map(repr, CRITERIA))}")
@@ -162,12 +164,17 @@ def search_bundles(
     """
     bundles, rows = first, rows_of(first)
     shares = best_shares(rows, p, kappa, known=known, enough=ROUGHLY)
+    values: list[float] = []
     for _ in range(rounds):
         kept = np.flatnonzero(shares > 1e-5)
         bundles, rows, shares = bundles[kept], rows[:, kept], shares[kept]
         varied = source.vary(bundles[rng.choice(len(kept), size=variations, p=shares / shares.sum())], rng)
         theirs = rows_of(varied)
-        usual = float(shares @ sensitivity(rows, shares, p, kappa, known=known).bundles)
+        now = sensitivity(rows, shares, p, kappa, known=known)
+        values.append(now.value)
+        if len(values) > PATIENCE and values[-1 - PATIENCE] - values[-1] < PATIENCE * WORTH_A_ROUND:
+            break
+        usual = float(shares @ now.bundles)
         worth = sensitivity(rows, shares, p, kappa, theirs, known=known).bundles
         better = np.flatnonzero(worth > PROMISING * usual)
         if better.size:

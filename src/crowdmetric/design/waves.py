@@ -36,7 +36,7 @@ Indices = NDArray[np.intp]
 # Number of places in the queue of a wave.
 QUEUE = 1000
 # How often bundles are varied: in the first wave, and in later ones, which begin with the bundles of the last.
-FIRST_ROUNDS, ROUNDS = 10, 5
+FIRST_ROUNDS, ROUNDS = 15, 25
 # At least this many people are planned for.
 FEWEST_AHEAD = 100
 # Largest number of different sets of questions whose information is computed; beyond it, some of them stand for all.
