@@ -168,12 +168,12 @@ def search_bundles(
     for _ in range(rounds):
         kept = np.flatnonzero(shares > 1e-5)
         bundles, rows, shares = bundles[kept], rows[:, kept], shares[kept]
-        varied = source.vary(bundles[rng.choice(len(kept), size=variations, p=shares / shares.sum())], rng)
-        theirs = rows_of(varied)
         now = sensitivity(rows, shares, p, kappa, known=known)
         values.append(now.value)
         if len(values) > PATIENCE and values[-1 - PATIENCE] - values[-1] < PATIENCE * WORTH_A_ROUND:
             break
+        varied = source.vary(bundles[rng.choice(len(kept), size=variations, p=shares / shares.sum())], rng)
+        theirs = rows_of(varied)
         usual = float(shares @ now.bundles)
         worth = sensitivity(rows, shares, p, kappa, theirs, known=known).bundles
         better = np.flatnonzero(worth > PROMISING * usual)
