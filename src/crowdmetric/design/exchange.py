@@ -28,7 +28,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CRITERIA", "Sensitivity", "best_shares", "criterion", "exchange_people", "sensitivity"]
+__all__ = [
+    "CRITERIA",
+    "Sensitivity",
+    "best_shares",
+    "criterion",
+    "exchange_people",
+    "sensitivity",
+    "weighted_information",
+]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -67,7 +75,7 @@ def sensitivity(
     """
     asked = rows if others is None else others
     value, d = 0.0, np.zeros(asked.shape[1])
-    for b, information in enumerate(_information(rows, weights, known)):
+    for b, information in enumerate(weighted_information(rows, weights, known)):
         one, F = criterion(information, p, kappa)
         value += one
         seen = asked[b] @ F
@@ -132,7 +140,7 @@ def exchange_people(
     but of everybody.
     """
     counts = counts.copy()
-    information = _information(rows, counts.astype(float), known)
+    information = weighted_information(rows, counts.astype(float), known)
     now = sensitivity(rows, counts.astype(float), p, kappa, known=known)
     for _ in range(most):
         asked = np.flatnonzero(counts)
@@ -165,7 +173,7 @@ def criterion(information: Array, p: int, kappa: float) -> tuple[float, Array]:
     return float(value), K @ (vectors * np.sqrt(relative ** (kappa - 1.0) / (values[-1] * p * power)))
 
 
-def _information(rows: Array, weights: Array, known: Array | None) -> Array:
+def weighted_information(rows: Array, weights: Array, known: Array | None = None) -> Array:
     """Return ``Σ_i w_i I_i`` (B, n, n) of rows (B, C, k, n), added to what is known."""
     used = np.flatnonzero(weights)
     root = np.sqrt(weights[used])[:, None, None]

@@ -87,7 +87,7 @@ def optimal_questions(
     *,
     covariance: str = "isotropic",
     criterion: str = "A",
-    rounds: int = 30,
+    rounds: int = 12,
     seed: int = 0,
 ) -> Questionnaire:
     """Return the questions that tell most about the metric to PopulationMetric, and the error it will have.

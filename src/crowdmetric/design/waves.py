@@ -10,6 +10,7 @@ plans for a study that doubles.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import process_time
 from typing import Any
@@ -19,24 +20,26 @@ from numpy.typing import NDArray
 
 from crowdmetric.design.bundles import Population, bundle_rows, metric_covariance, population_of
 from crowdmetric.design.doubts import why_doubted
-from crowdmetric.design.exchange import CRITERIA, sensitivity
+from crowdmetric.design.exchange import CRITERIA, sensitivity, weighted_information
 from crowdmetric.design.guess import Guess, guess_about_items
 from crowdmetric.design.information import apportion, errors_of
 from crowdmetric.design.learning import AnswerTable, Learned, learn
-from crowdmetric.design.optimal import CHOOSERS, search_bundles, size_of_search
+from crowdmetric.design.optimal import CHOOSERS, FoundBundles, search_bundles, size_of_search
 from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.errors import NotIdentifiedError
 from crowdmetric.symmetric import degrees_of_freedom
 
-__all__ = ["QUEUE", "Wave", "WaveOrder", "next_wave"]
+__all__ = ["QUEUE", "Wave", "WaveOrder", "information_of", "next_wave"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
+# Questions are searched for again when there are so many times more people; before that, they are only fitted again.
+SEARCH_AGAIN = 1.25
 # Number of places in the queue of a wave.
 QUEUE = 1000
 # How often bundles are varied: in the first wave, and in later ones, which begin with the bundles of the last.
-FIRST_ROUNDS, ROUNDS = 15, 25
+FIRST_ROUNDS, ROUNDS = 10, 5
 # At least this many people are planned for.
 FEWEST_AHEAD = 100
 # Largest number of different sets of questions whose information is computed; beyond it, some of them stand for all.
@@ -86,8 +89,8 @@ class Wave:
 
     Attributes
     ----------
-    number, people
-        Its number, and how many people had answered when it was made.
+    number, people, searched
+        Its number, how many people had answered when it was made, and when its questions were searched for.
     bundles, counts, scores
         (C, m, 2) rows of items, how many places (C,) of the queue each has, and the sensitivity (C,) of each.
     learned
@@ -104,6 +107,7 @@ class Wave:
 
     number: int
     people: int
+    searched: int
     bundles: Indices
     counts: Indices
     scores: Array
@@ -131,7 +135,7 @@ def next_wave(order: WaveOrder) -> Wave:
     clock = process_time()
     rng = np.random.default_rng([order.seed, 1, order.number])
     source = Catalogue(order.items, np.arange(len(order.items)))
-    p, kappa = degrees_of_freedom(order.items.shape[1]), CRITERIA["A"]
+    p = degrees_of_freedom(order.items.shape[1])
     learned, doubt = None, ""
     if len(order.told):
         earlier = order.before.learned if order.before is not None else None
@@ -146,26 +150,43 @@ def next_wave(order: WaveOrder) -> Wave:
     def rows_of(bundles: NDArray[Any]) -> Array:
         return np.stack([bundle_rows(source.vectors(bundles), M, people, order.beta, rng) for M in metrics])
 
-    known = _information_of(order, metrics, people, rng)
-    ahead = max(order.told.people, FEWEST_AHEAD)
-    pool, variations = size_of_search(order.answers, p)
-    first = source.try_out(pool, order.answers, rng)
-    if order.before is not None:
-        first = np.concatenate([order.before.bundles, first[: max(pool // 3, 4 * p)]])
-    found = search_bundles(
-        source, rows_of, first, p, kappa, rng, variations=variations, known=known / ahead,
-        rounds=FIRST_ROUNDS if order.before is None else ROUNDS,
-    )  # fmt: skip
-    scores = sensitivity(found.rows, found.shares, p, kappa, known=known / ahead).bundles
+    known = information_of(order, metrics, people, rng)
+    per_person = known / max(order.told.people, FEWEST_AHEAD)
+    found, searched = _questions(order, source, rows_of, per_person, rng)
     at_random = rows_of(source.draw(RANDOM, order.answers, rng))
     share = 1.0 if doubt else order.random_share
-    gained = (1.0 - share) * np.einsum("c,bcki,bckj->bij", found.shares, found.rows, found.rows, optimize=True)
-    gained += share * np.einsum("bcki,bckj->bij", at_random, at_random, optimize=True) / RANDOM
+    gained = (1.0 - share) * weighted_information(found.rows, found.shares)
+    gained += share * weighted_information(at_random, np.full(RANDOM, 1.0 / RANDOM))
     return Wave(
-        number=order.number, people=order.told.people, bundles=found.bundles, counts=apportion(found.shares, QUEUE),
-        scores=scores, learned=learned, metrics=metrics, known=known, gained=gained, doubt=doubt,
+        number=order.number, people=order.told.people, searched=searched, bundles=found.bundles,
+        counts=apportion(found.shares, QUEUE), learned=learned, metrics=metrics, known=known, gained=gained,
+        scores=sensitivity(found.rows, found.shares, p, CRITERIA["A"], known=per_person).bundles, doubt=doubt,
         seconds=process_time() - clock,
     )  # fmt: skip
+
+
+def _questions(
+    order: WaveOrder,
+    source: Catalogue,
+    rows_of: Callable[[NDArray[Any]], Array],
+    known: Array,
+    rng: np.random.Generator,
+) -> tuple[FoundBundles, int]:
+    """Return the bundles to ask, and how many people had answered when they were searched for."""
+    before, people = order.before, order.told.people
+    if before is not None and before.learned is not None and people < SEARCH_AGAIN * before.searched:
+        # so few new answers hardly change what is good to ask
+        shares = before.counts / before.counts.sum()
+        return FoundBundles(before.bundles, rows_of(before.bundles), shares), before.searched
+    p = degrees_of_freedom(order.items.shape[1])
+    pool, variations = size_of_search(order.answers, p)
+    first, rounds = source.try_out(pool, order.answers, rng), FIRST_ROUNDS
+    if before is not None:
+        first, rounds = np.concatenate([before.bundles, first[: max(pool // 3, 4 * p)]]), ROUNDS
+    found = search_bundles(
+        source, rows_of, first, p, CRITERIA["A"], rng, variations=variations, rounds=rounds, known=known
+    )
+    return found, people
 
 
 def _first_guess(order: WaveOrder, rng: np.random.Generator) -> Guess:
@@ -173,7 +194,7 @@ def _first_guess(order: WaveOrder, rng: np.random.Generator) -> Guess:
     return guess_about_items(order.items, told["metric"], told["doubt"], order.beta, told["ideal_points"], rng)
 
 
-def _information_of(order: WaveOrder, metrics: Array, people: Population, rng: np.random.Generator) -> Array:
+def information_of(order: WaveOrder, metrics: Array, people: Population, rng: np.random.Generator) -> Array:
     """Return the expected information (B, n, n) of the questions that were answered, under each metric."""
     n = people.natural(metrics[0]).size
     total = np.zeros((len(metrics), n, n))
