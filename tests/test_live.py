@@ -42,6 +42,8 @@ def _short_searches() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("crowdmetric.design.optimal.POOL", 800)
         patch.setattr("crowdmetric.design.optimal.VARIATIONS", 800)
+        patch.setattr("crowdmetric.design.waves.CHOOSERS", 3)
+        patch.setattr("crowdmetric.solvers.posterior.MOST_DRAWS", 300)
         patch.setattr("crowdmetric.design.waves.FIRST_ROUNDS", 2)
         patch.setattr("crowdmetric.design.waves.ROUNDS", 1)
         yield
@@ -76,9 +78,9 @@ def run(live: LiveDesign, people: range, turned: frozenset[int] = frozenset()) -
 
 @cache
 def finished() -> tuple[LiveDesign, list[tuple[Any, ...]]]:
-    """Return a study of 60 people, with two fits."""
-    live = new(budget=60)
-    asked = run(live, range(60))
+    """Return a study of 45 people, with three fits."""
+    live = new(budget=45)
+    asked = run(live, range(45))
     return live, asked
 
 
@@ -87,13 +89,13 @@ def finished() -> tuple[LiveDesign, list[tuple[Any, ...]]]:
 
 def test_questions_do_not_depend_on_ones_own_answers_but_on_those_of_others() -> None:
     _, asked = finished()
-    changed = run(new(budget=60), range(60), turned=frozenset({5}))
+    changed = run(new(budget=45), range(45), turned=frozenset({5}))
     # the design learns from person 5 only after they were asked: their questions, and those until the first fit, stay
     first_fit = 20
     assert changed[:first_fit] == asked[:first_fit]
     assert changed[first_fit:] != asked[first_fit:]
     # whoever comes last may say anything: nobody's questions, their own included, are any different
-    assert run(new(budget=60), range(60), turned=frozenset({59})) == asked
+    assert run(new(budget=45), range(45), turned=frozenset({44})) == asked
 
 
 def test_a_person_who_comes_back_gets_the_same_questions() -> None:
@@ -104,7 +106,7 @@ def test_a_person_who_comes_back_gets_the_same_questions() -> None:
 
 def test_ideal_points_are_independent_of_questions() -> None:
     _, asked = finished()
-    u = np.array([RNG([7, person]).standard_normal(D) for person in range(60)])
+    u = np.array([RNG([7, person]).standard_normal(D) for person in range(45)])
     middle = np.array([np.mean([ITEMS[IDS.index(name)] for pair in pairs for name in pair], axis=0) for pairs in asked])
     observed = abs(np.corrcoef(u[:, 0], middle[:, 0])[0, 1])
     shuffled = [abs(np.corrcoef(RNG(k).permutation(u[:, 0]), middle[:, 0])[0, 1]) for k in range(200)]
@@ -113,7 +115,7 @@ def test_ideal_points_are_independent_of_questions() -> None:
 
 def test_the_same_seed_and_order_give_the_same_questions_and_another_seed_others() -> None:
     _, asked = finished()
-    assert run(new(budget=60), range(60)) == asked
+    assert run(new(budget=45), range(45)) == asked
     assert run(new(budget=60, seed=4), range(5)) != asked[:5]
 
 
@@ -181,7 +183,7 @@ def test_wrong_options_are_named(options: dict[str, Any], said: str) -> None:
 
 def test_the_stated_share_is_random_and_its_chance_is_kept() -> None:
     live, _ = finished()
-    asked = [live.ask(person) for person in range(60)]
+    asked = [live.ask(person) for person in range(45)]
     at_random = [found for found in asked if found.purpose == "random"]
     assert 1 <= len(at_random) <= 15
     assert {found.propensity for found in at_random} == {0.1}
@@ -298,13 +300,13 @@ def _first_wave() -> Any:
 
 def test_a_study_that_is_saved_and_resumed_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     _, asked = finished()
-    live = new(budget=60)
+    live = new(budget=45)
     assert run(live, range(35)) == asked[:35]
     live.save(tmp_path / "study.npz")
     again = LiveDesign.resume(tmp_path / "study.npz", ITEMS, item_ids=IDS)
     assert again.people == 35
     assert again.forecasts == live.forecasts
-    assert run(again, range(35, 60)) == asked[35:]
+    assert run(again, range(35, 45)) == asked[35:]
     with pytest.raises(DataError, match="other items"):
         LiveDesign.resume(tmp_path / "study.npz", ITEMS + 1.0)
     (tmp_path / "other.npz").write_bytes(b"nothing")
@@ -390,7 +392,7 @@ def test_a_study_ends_with_its_budget_or_when_the_error_is_reached() -> None:
     live, _ = finished()
     stop = live.done()
     assert stop
-    assert "budget of 60" in stop.reason
+    assert "budget of 45" in stop.reason
     easy = new(within=5.0)
     assert not easy.done()
     run(easy, range(25))
