@@ -25,6 +25,7 @@ from crowdmetric import Comparisons
 from crowdmetric.cli import main
 from crowdmetric.collect import open_study, schema
 from crowdmetric.collect.database import StoreError
+from crowdmetric.collect.designing import make_pool
 from crowdmetric.collect.exporting import answer_batches, csv_lines
 from crowdmetric.collect.operations import (
     Arrival,
@@ -35,13 +36,14 @@ from crowdmetric.collect.operations import (
     find_person,
     get_meta,
     people_named,
+    record_view,
     set_meta,
     show,
     start,
     step_on,
     visit,
 )
-from crowdmetric.collect.places import make_pool, random_places
+from crowdmetric.collect.places import random_places
 from crowdmetric.collect.postgres_database import open_postgres
 from crowdmetric.collect.sheets import Place, make_steps, read_steps, repeats_of, write_steps
 from crowdmetric.collect.sqlite_database import copies_of, open_sqlite, read_sqlite, serving
@@ -178,7 +180,7 @@ def test_views_start_the_clock_of_a_question_once(db) -> None:
     person = enter(db, 1)
     visit(db, person.id, "question", 110.0, 0)
     visit(db, person.id, "question", 120.0, 0)
-    visit(db, None, "welcome", 90.0)
+    record_view(db, None, "welcome", 90.0)
     answer(db, person.id, 0, person.steps[0], Given("right", None, 130.0))
     visit(db, person.id, "question", 130.0, 1)
     answer(db, person.id, 1, person.steps[1], Given("right", None, 140.0))
@@ -212,25 +214,30 @@ def test_erase_removes_one_person_everywhere_and_nobody_else(db) -> None:
 
 
 def test_an_older_store_is_migrated_after_a_copy(reopen, monkeypatch, tmp_path) -> None:
-    old = reopen()
-    old.begin()
-    add_design(old, {"fingerprint": "x"}, places(1), 0.0)
-    enter(old, 1)
-    old.commit()
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, ("ALTER TABLE person ADD COLUMN extra TEXT",)))
+    with monkeypatch.context() as then:
+        then.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        old = reopen()
+        assert schema.version_of(old) == 1
+        old.begin()
+        add_design(old, {"fingerprint": "x"}, places(1), 0.0)
+        person = enter(old, 1)
+        answer(old, person.id, 0, person.steps[0], Given("left", 1, 1.0))
+        old.commit()
     new = reopen()
-    assert schema.version_of(new) == 2
-    assert new.run("SELECT id, extra FROM person") == [("p1", None)]
+    assert schema.version_of(new) == len(schema.MIGRATIONS)
+    again = show(new, "p1")
+    assert (again.position, again.steps) == (1, person.steps)
+    assert answer(new, "p1", 1, again.step, Given("right", 1, 2.0))
     if new.quick:
         (copy,) = copies_of(tmp_path / "answers.sqlite")
         with sqlite3.connect(copy) as connection:
-            assert connection.execute("SELECT id FROM person").fetchall() == [("p1",)]
+            assert connection.execute("SELECT id, position FROM person").fetchall() == [("p1", 1)]
             assert connection.execute("SELECT value FROM meta").fetchone() == ("1",)
     else:
         (name,) = new.run(
             "SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE ?", f"{new.schema}_before%"
         )[0]
-        assert new.run(f'SELECT id FROM "{name}".person') == [("p1",)]
+        assert new.run(f'SELECT id, position FROM "{name}".person') == [("p1", 1)]
 
 
 def test_a_newer_store_is_refused(reopen) -> None:

@@ -12,7 +12,7 @@ from crowdmetric.commands.engines import open_engine
 from crowdmetric.commands.fit_choice import (
     choose_directions,
     choose_estimator,
-    choose_law,
+    choose_model,
     population_or,
     suggest_matched,
 )
@@ -67,19 +67,19 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
     if options.estimator is None and name == "population":
         name, reason = population_or(name, reason, options, features.shape[1], comparisons)
     diagnosis = diagnosed(options, features, names, items, comparisons)
-    reasons = [f"using {ESTIMATORS[name].__name__}, {reason}"]
-    note(options, reasons[0])
     suggestion = suggest_matched(name, features, comparisons, diagnosis)
     if suggestion:
         note(options, suggestion)
     evaluation = evaluated(options, features, comparisons, parameters)
     if name == "population":
-        parameters, why = choose_law(options, features, comparisons, parameters, evaluation)
-        reasons += why
+        name, parameters, reasons = choose_model(options, features, comparisons, parameters, reason, evaluation)
+    else:
+        reasons = [f"using {ESTIMATORS[name].__name__}, {reason}"]
+        note(options, reasons[0])
     if evaluation is not None:
         saved = saved_as(name, parameters)
         evaluation = evaluation.of_saved(saved if saved in evaluation.models else None)
-        tastes = suggest_tastes(evaluation)
+        tastes = suggest_tastes(evaluation) if options.estimator is not None else ""
         if tastes:
             note(options, tastes)
             reasons.append(tastes)

@@ -72,6 +72,8 @@ class Evaluation:
         How many people it rests on, of how many in a scan; None: everybody.
     saved : str or None
         Which of the models is the one that was saved; tables mark it, and sentences are about it.
+    unfinished : str
+        A sentence on what a time limit left out, if anything.
     """
 
     results: tuple[Result, ...]
@@ -80,6 +82,7 @@ class Evaluation:
     train_answers: int | None
     drawn: tuple[int, int] | None = None
     saved: str | None = None
+    unfinished: str = ""
 
     def of_saved(self, model: str | None) -> Evaluation:
         """Return the same evaluation, which knows that `model` is the one that was saved."""
@@ -150,7 +153,7 @@ class Evaluation:
     def findings(self, *, no_distance: bool | None = None) -> list[str]:
         """Return what follows, a sentence each: see `crowdmetric.evaluate.verdict`."""
         noted = sorted({f"Note: {r.model}: {text}." for r in self.results for text in r.notes})
-        return findings(self, no_distance=no_distance) + noted
+        return findings(self, no_distance=no_distance) + [self.unfinished][: bool(self.unfinished)] + noted
 
     def summary(self) -> str:
         """Return what follows, a readable table per split, and what metrics are worth; 100 columns wide."""

@@ -22,11 +22,29 @@ from crowdmetric.persist import SavedModel
 from crowdmetric.report.changes import Moves, moved_pairs, neighbours
 from crowdmetric.report.directions import Directions, find_directions
 from crowdmetric.report.importance import FeatureImportance, feature_importance
-from crowdmetric.report.pictures import eigenvalue_picture, evaluation_picture, plane_picture
+from crowdmetric.report.pictures import (
+    eigenvalue_picture,
+    evaluation_picture,
+    plane_picture,
+    taste_map_picture,
+    tastes_picture,
+)
 from crowdmetric.report.style import STYLE
+from crowdmetric.report.tastes import HALF, find_tastes
 from crowdmetric.report.warnings import warnings_of, worth_using
 
-__all__ = ["report_page"]
+__all__ = [
+    "called",
+    "changes_section",
+    "details_section",
+    "directions_section",
+    "identifiability_section",
+    "list_of",
+    "report_page",
+    "summary_section",
+    "table_of",
+    "whole_page",
+]
 
 Array = NDArray[np.float64]
 
@@ -37,6 +55,14 @@ NAMED = 0.25
 UNSEEN = 1e-9
 # A direction is settled if the true one is within this many degrees, with a probability of 90 %.
 SETTLED = 45.0
+# What the metric is, for people with ideal points and for people with tastes.
+METRIC_OF_PREFERENCES = (
+    "This is the metric itself. Tastes for more or less of a feature do not show in it: see what moves choices, above."
+)
+METRIC_OF_TASTES = (
+    "This is the metric inside the tastes: two items are close if the same people like them. Nobody needs an ideal "
+    "point for that."
+)
 OUTCOMES = {"better": "better", "equal": "equally good", "worse": "worse", "unclear": "cannot tell"}
 
 
@@ -84,17 +110,20 @@ def report_page(
     """
     if model.items is None:
         raise DataError("the model was fitted to vectors and has no items; a report needs PopulationMetric(items=…)")
-    found = find_directions(model, model.items)
     careful = warnings_of(model, diagnosis, evaluation, comparisons) + ([_sentence(suggestion)] if suggestion else [])
     sections = [
-        _summary(model, worth_using(model, evaluation), careful, choices),
-        _identifiability(diagnosis),
-        _importance(model, comparisons),
-        _directions(found, model.feature_names, model.items),
-        _changes(model, _shown(model, comparisons), _called(model, item_names)),
+        summary_section(model, worth_using(model, evaluation), careful, choices),
+        "" if diagnosis is None else identifiability_section(diagnosis.summary()),
+        _tastes(model) if model.description["estimator"] == "TasteMetric" else _importance(model, comparisons),
+        *_metric(model, comparisons, item_names),
         _prediction(evaluation),
-        _details(model),
+        details_section(model),
     ]
+    return whole_page(sections)
+
+
+def whole_page(sections: Sequence[str]) -> str:
+    """Return sections as one HTML page."""
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
@@ -124,11 +153,12 @@ def _paragraphs(texts: Sequence[str]) -> str:
     return "".join(f"<p>{_text(text)}</p>" for text in texts)
 
 
-def _list(texts: Sequence[str]) -> str:
+def list_of(texts: Sequence[str]) -> str:
+    """Return a list of texts, escaped here."""
     return "<ul>" + "".join(f"<li>{_text(text)}</li>" for text in texts) + "</ul>" if texts else ""
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
+def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
     """Return a table of texts, escaped here; columns in `numbers` are set to the right."""
 
     def line(cells: Sequence[str], tag: str) -> str:
@@ -166,35 +196,31 @@ def _percent(share: float) -> str:
 # ------------------------------------------------------------------------------------------------- sections
 
 
-def _summary(model: SavedModel, worth: Sequence[str], careful: Sequence[str], choices: Sequence[str]) -> str:
+def summary_section(model: SavedModel, worth: Sequence[str], careful: Sequence[str], choices: Sequence[str]) -> str:
+    """Return the head of the page: whether the metric is worth using, what to beware of, and what was chosen."""
     data = model.description["data"]
     counted = ", ".join(f"{data[name]:,} {name}" for name in ("answers", "people", "items") if name in data)
-    warning = f'<aside class="careful"><h2>Be careful</h2>{_list(careful)}</aside>' if careful else ""
+    warning = f'<aside class="careful"><h2>Be careful</h2>{list_of(careful)}</aside>' if careful else ""
     steps = "" if model.preprocessing is None else f" Items: {model.preprocessing.summary()}."
+    chosen = list_of([_sentence(choice) for choice in choices])
     return (
         f"<header><h1>How this crowd sees similarity</h1>"
         f'<p class="small">{html.escape(counted)}; {len(model.metric)} features; '
         f"{html.escape(model.description['estimator'])}.{html.escape(steps)}</p></header>"
         f'<section class="lead"><h2>Is a learned metric worth using here?</h2>{_paragraphs(worth)}</section>'
-        f"{warning}"
-        + (
-            f"<details open><summary>Choices made, and why</summary>{_list([_sentence(c) for c in choices])}</details>"
-            if choices
-            else ""
-        )
+        f"{warning}" + (f"<details open><summary>Choices made, and why</summary>{chosen}</details>" if choices else "")
     )
 
 
-def _identifiability(diagnosis: Diagnosis | None) -> str:
-    if diagnosis is None:
-        return ""
-    lines = diagnosis.summary().splitlines()
+def identifiability_section(summary: str) -> str:
+    """Return the section on what the answers can teach, from the summary of a diagnosis."""
+    lines = summary.splitlines()
     parts, bullets = [], []
     for line in [*lines, ""]:
         if line.startswith("- "):
             bullets.append(line.removeprefix("- "))
             continue
-        parts.append(_list(bullets))
+        parts.append(list_of(bullets))
         bullets = []
         if line:
             parts.append(f"<p>{_text(line)}</p>")
@@ -224,7 +250,7 @@ def _importance(model: SavedModel, comparisons: Comparisons | None) -> str:
     )
     return (
         f"<section><h2>What moves choices</h2><p>{_text(found.sentence())}</p>"
-        f'{_table(head, rows, range(1, len(head) - 1))}<p class="small">{html.escape(explained)}</p></section>'
+        f'{table_of(head, rows, range(1, len(head) - 1))}<p class="small">{html.escape(explained)}</p></section>'
     )
 
 
@@ -235,7 +261,61 @@ def _important(found: FeatureImportance, j: int) -> list[str]:
     return [found.names[j], _percent(found.shares[j]), *interval, *parts, found.taste(j)]
 
 
-def _directions(found: Directions, names: Sequence[str], items: Array) -> str:
+def _tastes(model: SavedModel) -> str:
+    """Return what smooth tastes look like: a table, the utility along each feature, and a map."""
+    found = find_tastes(model)
+    rows = [
+        [str(place + 1), name, _percent(found.crowd[place]), _percent(found.people[place]), found.words(place)]
+        for place, name in enumerate(found.names)
+    ]
+    rows.append(["", "single items, beyond features", _percent(found.crowd_items), _percent(found.people_items), ""])
+    explained = (
+        "Shares of what moves choices (mean squares of utilities over the items), which add up to 100 %: what the crowd "
+        "has in common, and what one person has beside it. Along each feature utilities are averaged over the items "
+        "with their other features as they are. In the pictures utilities are log-odds: one more makes an item about "
+        "2.7 times as likely to be preferred; where answers look free of noise only their shape means something."
+    )
+    pictures = _picture(
+        lambda: tastes_picture(found),
+        "The crowd's utility along each feature, numbered as in the table, with a 90 % band (dark) and the range in "
+        "which 90 % of the people are (light).",
+    )
+    plane = found.map
+    if plane is not None:
+        pictures += _picture(
+            lambda: taste_map_picture(plane),
+            "Islands of taste: the crowd's utility over features 1 and 2, the others at their means. Circles are "
+            f"items. Small dots: not known to be above or below the mean ({HALF:.2f} standard errors).",
+        )
+    head = ["", "feature", "the crowd's taste", "people differ", "the crowd likes"]
+    return (
+        f"<section><h2>What moves choices</h2><p>{_text(found.sentence())}</p>"
+        f'{table_of(head, rows, (2, 3))}<p class="small">{html.escape(explained)}</p>'
+        f'<div class="pictures">{pictures}</div></section>'
+    )
+
+
+def _metric(
+    model: SavedModel, comparisons: Comparisons | None, names: Sequence[str | None] | NDArray[np.object_] | None
+) -> list[str]:
+    """Return the sections about the metric, or the sentence that there is none."""
+    assert model.items is not None
+    if not np.any(model.metric):
+        said = (
+            "There is none: the answers support no learned metric. In the saved model people have linear utilities, "
+            "and no item is closer to another than its features say."
+        )
+        return [f"<section><h2>How differences between items add up to a distance</h2><p>{said}</p></section>"]
+    found = find_directions(model, model.items)
+    lead = METRIC_OF_TASTES if model.description["estimator"] == "TasteMetric" else METRIC_OF_PREFERENCES
+    return [
+        directions_section(found, model.feature_names, model.items, lead),
+        changes_section(model, _shown(model, comparisons), called(model, names)),
+    ]
+
+
+def directions_section(found: Directions, names: Sequence[str], items: Array, lead: str) -> str:
+    """Return the section on the metric itself, which `lead` introduces."""
     sure, shares, angles = found.strength_intervals, found.share_intervals, found.angles
     rows = []
     # a direction without strength says something only where there is an interval
@@ -271,9 +351,8 @@ def _directions(found: Directions, names: Sequence[str], items: Array) -> str:
             caption += " Thin curves: metrics that the answers allow as well."
         pictures += _picture(lambda: plane_picture(found, items), caption)
     return (
-        "<section><h2>How differences between items add up to a distance</h2><p>This is the metric itself. Tastes for "
-        "more or less of a feature do not show in it: see what moves choices, above.</p>"
-        f'{_table(head, rows, range(2, len(head)))}<p class="small">{html.escape(explained)}</p>'
+        f"<section><h2>How differences between items add up to a distance</h2><p>{_text(lead)}</p>"
+        f'{table_of(head, rows, range(2, len(head)))}<p class="small">{html.escape(explained)}</p>'
         f'{_weights(found, names)}<div class="pictures">{pictures}</div></section>'
     )
 
@@ -290,7 +369,7 @@ def _weights(found: Directions, names: Sequence[str]) -> str:
         "The weight of a feature is how much items that differ in this feature alone, by its spread, differ in the "
         "learned squared distance; weights of all features add up to 100 %."
     )
-    table = _table(head, rows, range(1, len(head)))
+    table = table_of(head, rows, range(1, len(head)))
     return f'<h3>Weight of each feature</h3>{table}<p class="small">{html.escape(explained)}</p>'
 
 
@@ -316,7 +395,7 @@ def _shown(model: SavedModel, comparisons: Comparisons | None) -> NDArray[np.int
     return np.argsort(-asked, kind="stable")[:SHOWN_ITEMS].astype(np.intp)
 
 
-def _called(model: SavedModel, names: Sequence[str | None] | NDArray[np.object_] | None) -> list[str]:
+def called(model: SavedModel, names: Sequence[str | None] | NDArray[np.object_] | None) -> list[str]:
     """Return what each item is called: its name, with its id where others share it; without a name, its id."""
     ids = [_name(value) for value in model.item_ids]
     if names is None:
@@ -330,7 +409,8 @@ def _called(model: SavedModel, names: Sequence[str | None] | NDArray[np.object_]
     ]
 
 
-def _changes(model: SavedModel, shown: NDArray[np.intp], ids: Sequence[str]) -> str:
+def changes_section(model: SavedModel, shown: NDArray[np.intp], ids: Sequence[str]) -> str:
+    """Return the section on what the metric changed: neighbors of some items, and pairs that moved."""
     items = model.items
     if items is None or len(items) < 3:
         return ""
@@ -350,7 +430,7 @@ def _changes(model: SavedModel, shown: NDArray[np.intp], ids: Sequence[str]) -> 
     )
     return (
         f"<section><h2>What the metric changed</h2><p>{html.escape(lead)}</p><h3>Nearest items</h3>"
-        f"{_table(['item', 'nearest before', 'nearest as learned (* new)'], rows)}"
+        f"{table_of(['item', 'nearest before', 'nearest as learned (* new)'], rows)}"
         f"<h3>Pairs that moved most</h3>{_moves(moves, ids)}</section>"
     )
 
@@ -367,7 +447,7 @@ def _moves(moves: Moves, ids: Sequence[str]) -> str:
     if not rows:
         return "<p>No pair changed its place: distances are ordered as before.</p>"
     return (
-        _table(["item", "item", "before", "as learned", "moved"], rows, (2, 3))
+        table_of(["item", "item", "before", "as learned", "moved"], rows, (2, 3))
         + '<p class="small">Place among all pairs by distance: 0 % the closest, 100 % the farthest.</p>'
     )
 
@@ -387,7 +467,7 @@ def _prediction(evaluation: Evaluation | None) -> str:
             for model in evaluation.models
         ]
         head = ["model", "accuracy", "log-likelihood per answer", "calibration slope"]
-        parts.append(f"<h3>{html.escape(TITLES.get(split, split))}</h3>{_table(head, rows, (1, 2, 3))}")
+        parts.append(f"<h3>{html.escape(TITLES.get(split, split))}</h3>{table_of(head, rows, (1, 2, 3))}")
     saved = (
         f"The saved model is {evaluation.saved}, fitted here without what was hidden."
         if evaluation.saved in evaluation.models
@@ -398,7 +478,7 @@ def _prediction(evaluation: Evaluation | None) -> str:
     return (
         "<section><h2>How well it predicts</h2><p>Answers were hidden, and every model predicted them. A calibration "
         f"slope below 1 says that a model is too sure of itself. {_text(saved)}</p>"
-        f'{"".join(parts)}{_alone(evaluation)}<div class="wide">{picture}</div>{_list(notes)}</section>'
+        f'{"".join(parts)}{_alone(evaluation)}<div class="wide">{picture}</div>{list_of(notes)}</section>'
     )
 
 
@@ -423,9 +503,10 @@ def _alone(evaluation: Evaluation) -> str:
     head = ["model", "the same without a metric", *(TITLES.get(split, split) for split in evaluation.splits)]
     return (
         "<h3>What the metric alone adds</h3><p>Each model against itself without its metric, in nats per answer: what "
-        "a model gains by other means is not the metric's.</p>" + _table(head, rows, range(2, len(head)))
+        "a model gains by other means is not the metric's.</p>" + table_of(head, rows, range(2, len(head)))
     )
 
 
-def _details(model: SavedModel) -> str:
+def details_section(model: SavedModel) -> str:
+    """Return the summary of the fit, folded away."""
     return f"<details><summary>The fit in numbers</summary><pre>{html.escape(model.summary())}</pre></details>"
