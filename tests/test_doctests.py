@@ -33,6 +33,9 @@ WITHOUT = {
 RESULTS = {
     "collect.Settings": "collect.check_study",
     "collect.Study": "collect.open_study",
+    "design.Asked": "design.LiveDesign",
+    "design.Forecast": "design.LiveDesign",
+    "design.Stop": "design.LiveDesign",
     "evaluate.CrowdModel": "evaluate.evaluate",
     "evaluate.EstimatorModel": "evaluate.evaluate",
     "evaluate.Evaluation": "evaluate.evaluate",

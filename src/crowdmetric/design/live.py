@@ -132,6 +132,10 @@ class LiveDesign:
     >>> live.tell("ada", [(left, right, "left") for left, right in asked])
     >>> live.people
     1
+    >>> live.done()
+    Stop(done=False, reason='nothing has been learned yet')
+    >>> live.forecast().more_people is None
+    True
     """
 
     def __init__(

@@ -43,6 +43,16 @@ def next_questionnaire(
         The answers that are there, about these items.
     random_share
         Share of people who get random pairs, to evaluate on.
+
+    Examples
+    --------
+    >>> from crowdmetric import Comparisons
+    >>> from crowdmetric.design import next_questionnaire
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=60, comparisons=2, seed=0)
+    >>> told = Comparisons.from_arrays(crowd.users, crowd.pairs, crowd.y, n_items=len(crowd.items))
+    >>> len(next_questionnaire(crowd.items, told, people=40))
+    80
     """
     X, n = check_items(items), whole_number(people, "people", 1)
     m, share = whole_number(answers, "answers", 1), share_of_one(random_share, "random_share")
