@@ -56,7 +56,7 @@ class Replay:
         chance = np.exp(logs).mean(axis=0)
         chance /= chance.sum(axis=1, keepdims=True)
         given = np.argmax(self.answers.response[self.tested].astype(float) @ SETS.T, axis=1)
-        return -float(np.mean(np.log(chance[np.arange(len(given)), given]))) / ANSWERS
+        return -float(np.mean(np.log(np.maximum(chance[np.arange(len(given)), given], 1e-9)))) / ANSWERS
 
     def run(self, chosen_by_design: bool, seed: int) -> list[tuple[int, float]]:
         """Return (people, log loss) at every look."""

@@ -125,11 +125,8 @@ def test_what_is_asked_later_teaches_more_than_random_pairs() -> None:
     assert wave is not None
     assert wave.number >= 2
     assert wave.learned is not None
-    # a designed person is worth more than the same person with the random share raised to one
-    by_chance = new(random_share=1.0)
-    by_chance._state, by_chance._wave = live._state, live._wave
-    order = by_chance._order()
-    assert wave.expected_error(100) < next_wave(order).expected_error(100)
+    designed, by_chance = (next_wave(replace(live._order(), random_share=share)) for share in (0.0, 1.0))
+    assert designed.expected_error(100) < by_chance.expected_error(100)
 
 
 # ------------------------------------------------------------------------------------------------- answers
