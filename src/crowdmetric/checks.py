@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
 
-__all__ = ["SMALLEST", "as_array", "check_size", "is_accurate", "one_of", "positive_number", "whole_number"]
+__all__ = [
+    "SMALLEST",
+    "as_array",
+    "check_size",
+    "is_accurate",
+    "one_of",
+    "positive_number",
+    "share_of_one",
+    "whole_number",
+]
 
 # Outside this range, squares and products overflow or underflow in double precision, and results would be wrong without
 # notice.
@@ -33,6 +42,13 @@ def positive_number(value: Any, name: str) -> float:
         raise DataError(
             f"{name}={value!r} is not between {SMALLEST:g} and {LARGEST:g}, the range of accurate results; rescale"
         )
+    return float(value)
+
+
+def share_of_one(value: Any, name: str) -> float:
+    """Return a share from 0 to 1 as a float."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= 1:
+        raise DataError(f"{name}={value!r}, but a share from 0 to 1 was expected")
     return float(value)
 
 

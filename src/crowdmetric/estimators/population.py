@@ -165,6 +165,9 @@ class PopulationMetric(CrowdMetric):
         Whether items have utilities of their own beside what features say, ``b_i ~ N(0, ω²)`` with ω from the evidence
         (`crowdmetric.users.item_effects`): what is popular for other reasons is then not put into the metric. For at
         most 500 items, given by row numbers, with answers in memory.
+    adaptive : bool, default False
+        Whether later questions to a person were chosen by their own earlier answers. The likelihood ignores that, and
+        may; the test for questions chosen near people's ideal points may not, and is left out (`question_bias_` NaN).
     warm_start : bool, default False
         Whether a second `fit` begins where the first ended, with its people and new ones, instead of at `starts`.
     progress : function of a str, optional
@@ -228,8 +231,8 @@ class PopulationMetric(CrowdMetric):
     spread_ : float
         How much people differ in ψ (root mean square), in units of the noise of an answer.
     question_bias_ : float
-        z-score of the test that questions were chosen near people's ideal points; NaN where nobody can tell, or
-        without `uncertainty`.
+        z-score of the test that questions were chosen near people's ideal points; NaN where nobody can tell, where
+        questions were `adaptive`, or without `uncertainty`.
 
     Examples
     --------
@@ -263,6 +266,7 @@ class PopulationMetric(CrowdMetric):
         memory: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         item_effects: bool = False,
+        adaptive: bool = False,
         warm_start: bool = False,
         progress: Callable[[str], None] | None = None,
     ) -> None:
@@ -284,6 +288,7 @@ class PopulationMetric(CrowdMetric):
         self.memory = memory
         self.checkpoint = checkpoint
         self.item_effects = item_effects
+        self.adaptive = adaptive
         self.warm_start = warm_start
         self.progress = progress
 
@@ -529,7 +534,8 @@ class PopulationMetric(CrowdMetric):
         self.symmetric_metric_ = uncertainty.symmetric
         self.symmetric_covariance_ = uncertainty.symmetric_covariance
         self.symmetric_log_likelihood_ = uncertainty.symmetric_value
-        self.question_bias_ = problem.question_bias(fit.natural)
+        if not self.adaptive:
+            self.question_bias_ = problem.question_bias(fit.natural)
 
     def _describe_people(self, problem: PopulationProblem, fit: PopulationFit, crowd: Crowd) -> Array:
         """Set how well people are known, and return everybody's v (K, d), in the items' own units.
