@@ -47,7 +47,7 @@ class TorchEngine:
         if device is None:
             device = "cuda" if available else "cpu"
             if not available:
-                self.fallback = "no GPU was found; working on the CPU, where the local engine is faster"
+                self.fallback = "no GPU was found; working on the CPU"
         elif device.startswith("cuda") and not available:
             raise DataError(f"device={device!r} is not there: PyTorch sees no GPU; use device='cpu' or None")
         self.precision = ""
