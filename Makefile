@@ -54,6 +54,9 @@ lint: $(VENV)/.installed-lint ## check style, format and types
 docs: $(VENV)/.installed-docs ## build the documentation into site/ and run its examples; warnings are errors
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --quiet -d build/doctrees docs site
 
+paper: $(VENV)/.installed-demo ## draw the figures of the paper from the measured tables
+	MPLBACKEND=Agg $(BIN)/python paper/figures.py
+
 release-check: $(VENV)/.installed-release ## build, install clean, run every command, compare bytes: before a release
 	$(BIN)/python release/check.py
 	$(BIN)/zizmor --offline --no-progress --persona pedantic .github

@@ -618,6 +618,19 @@ def test_progress_in_a_pipe_is_a_line_now_and_then(monkeypatch) -> None:
     assert progress.in_words(150.0) == "2 min"
 
 
+def test_compiling_is_mentioned_where_progress_is_shown(monkeypatch) -> None:
+    numba = pytest.importorskip("numba")
+    from crowdmetric.users import compiled  # noqa: F401, PLC0415 - it listens to the compiler
+
+    monkeypatch.setattr(progress, "_rich_console", lambda stream: None)
+    stream = Terminal()
+    with show_progress("Learning", stream=stream):
+        assert numba.njit(lambda x: x + 1)(1) == 2
+    progress.mention("nobody hears this")
+    assert "compiling loops once" in stream.getvalue()
+    assert "nobody" not in stream.getvalue()
+
+
 def test_progress_without_rich_is_wiped_and_does_without(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "rich.console", None)
     stream = Terminal()

@@ -529,7 +529,8 @@ class PopulationMetric(CrowdMetric):
         status = status_of(
             fit, crowd.span.features, doubts, starts=self.starts_, integration=self.integration_,
             approximation_error=self.approximation_error_,
-            unfinished=f"Stopped after {self.max_iter} iterations, short of tol={self.tol:g}", constraint=self.constraint,
+            unfinished=f"Stopped after {self.max_iter} iterations, short of tol={self.tol:g}",
+            constraint=self.constraint,
         )  # fmt: skip
         seconds = perf_counter() - clock
         return Solution(status, done, -fit.value / answers, float("nan"), fit.result.iterations, seconds)

@@ -22,6 +22,7 @@ from crowdmetric.persist import SavedModel
 from crowdmetric.report.changes import Moves, moved_pairs, neighbours
 from crowdmetric.report.directions import Directions, find_directions
 from crowdmetric.report.importance import FeatureImportance, feature_importance
+from crowdmetric.report.map import map_section
 from crowdmetric.report.pictures import (
     eigenvalue_picture,
     evaluation_picture,
@@ -98,6 +99,7 @@ def report_page(
 
     Examples
     --------
+    >>> from crowdmetric.report import report_page
     >>> import tempfile
     >>> from crowdmetric import PopulationMetric
     >>> from crowdmetric.persist import load_model, save_model
@@ -270,10 +272,10 @@ def _tastes(model: SavedModel) -> str:
     ]
     rows.append(["", "single items, beyond features", _percent(found.crowd_items), _percent(found.people_items), ""])
     explained = (
-        "Shares of what moves choices (mean squares of utilities over the items), which add up to 100 %: what the crowd "
-        "has in common, and what one person has beside it. Along each feature utilities are averaged over the items "
-        "with their other features as they are. In the pictures utilities are log-odds: one more makes an item about "
-        "2.7 times as likely to be preferred; where answers look free of noise only their shape means something."
+        "Shares of what moves choices (mean squares of utilities over the items), which add up to 100 %: what the "
+        "crowd has in common, and what one person has beside it. Along each feature utilities are averaged over the "
+        "items with their other features as they are. In the pictures utilities are log-odds: one more makes an item "
+        "about 2.7 times as likely to be preferred; where answers look free of noise only their shape means something."
     )
     pictures = _picture(
         lambda: tastes_picture(found),
@@ -310,6 +312,7 @@ def _metric(
     lead = METRIC_OF_TASTES if model.description["estimator"] == "TasteMetric" else METRIC_OF_PREFERENCES
     return [
         directions_section(found, model.feature_names, model.items, lead),
+        map_section(model.items, model.components, _shown(model, comparisons), called(model, names)),
         changes_section(model, _shown(model, comparisons), called(model, names)),
     ]
 
@@ -477,7 +480,7 @@ def _prediction(evaluation: Evaluation | None) -> str:
     notes = [text for text in evaluation.findings() if text.startswith("Note:")]
     return (
         "<section><h2>How well it predicts</h2><p>Answers were hidden, and every model predicted them. A calibration "
-        f"slope below 1 says that a model is too sure of itself. {_text(saved)}</p>"
+        f"slope below 1 says that a model is too sure of itself. {_text(' '.join([saved, *evaluation.scope()]))}</p>"
         f'{"".join(parts)}{_alone(evaluation)}<div class="wide">{picture}</div>{list_of(notes)}</section>'
     )
 

@@ -22,18 +22,16 @@ Unlike a Laplace approximation this stays accurate when people answer little: wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from math import pi
 from typing import Any
 
 import numpy as np
 import scipy.special
 from array_api_compat import array_namespace
-from numpy.typing import NDArray
 
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.symmetric import as_array
-from crowdmetric.users.integrals import REACH, SIZES, Grid, Integral, grid_of, kernels, loadings_of, pieces
+from crowdmetric.users.integrals import REACH, SIZES, Grid, Integral, grid_of, kernels, lines, loadings_of, pieces
 
 __all__ = ["by_propagation", "propagate", "propagated"]
 
@@ -47,8 +45,8 @@ FEWEST_NODES, CAVITY_FINENESS = 32, 1.2
 # fewer nodes.
 CAVITY_SIZES = tuple(size for size in SIZES[1] if size <= 256)
 # Other answers make cavities narrower than the law, often several times. Compiled sweeps choose a grid for each cavity,
-# whose nodes are at most OWN_FINENESS widths of the noise apart: values change by 1e-8, second derivatives by 3e-7.
-SHORTER, OWN_FINENESS = (16,), 0.8
+# whose nodes are at most OWN_FINENESS widths of the noise apart; results change by about 1e-9.
+OWN_FINENESS = 0.6
 # A grid is centered on the mode of cavity and answer if that is more than FAR standard deviations from the cavity's.
 FAR = 1.5
 # People are integrated over the noise if the cavity is at least WIDE times wider than the noise, and if the cavity's
@@ -89,21 +87,11 @@ def propagated(
     how = (DAMPED, DAMPED_ROUNDS) if damped else (1.0, ROUNDS)
     if not (isinstance(a, np.ndarray) and isinstance(loss, Logistic)):
         return propagate(a, E, H, y, weight, loss, *how)
-    sizes, weights = _own_lines()
-    level = _level(H, loss) + sizes.size - 1 - len(CAVITY_SIZES)
-    arguments = (a, np.ascontiguousarray(E), H, y, weight, loss.beta, level, sizes, weights, OWN_FINENESS)
+    sizes = np.array([*CAVITY_SIZES, 0])
+    weights = lines()[1][: len(CAVITY_SIZES), : CAVITY_SIZES[-1]]
+    arguments = (a, np.ascontiguousarray(E), H, y, weight, loss.beta, _level(H, loss), sizes, weights, OWN_FINENESS)
     *parts, settled = kernels("propagation").logistic_by_propagation(*arguments, how[0], TOLERANCE, how[1])
     return Integral(*parts), settled
-
-
-@lru_cache
-def _own_lines() -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the sizes of the grids for cavities, with a zero at the end, and their weights, one grid per row."""
-    sizes = (*SHORTER, *CAVITY_SIZES)
-    weights = np.zeros((len(sizes), sizes[-1]))
-    for row, size in zip(weights, sizes, strict=True):
-        row[:size] = np.exp(grid_of(1, size).log_weights)
-    return np.array([*sizes, 0]), weights
 
 
 def _level(H: Array, loss: Loss) -> Array:
