@@ -45,6 +45,7 @@ Indices = NDArray[np.intp]
 CRITERIA = {"A": 1.0, "D": 0.0, "E": 8.0}
 # A small prior information on every parameter: without it, the information of few bundles cannot be inverted.
 KNOWN = 1e-9
+NEXT_TO_NOTHING = 1e-15
 # Smallest gain for which a swap is made, and a step of shares.
 LEAST_GAIN, LEAST_STEP = 1e-6, 1e-5
 # How much longer than the proven step the first steps of shares are.
@@ -191,7 +192,9 @@ def _square(rows: Array) -> Array:
 
 def _inverse(information: Array) -> Array:
     """Return the inverse of an information (n, n), parameters in units of their own."""
-    unit = np.sqrt(np.maximum(np.diag(information), np.finfo(float).tiny))
+    told = np.diag(information)
+    # of a parameter that no bundle tells of, next to nothing is known, but not infinitely little
+    unit = np.sqrt(np.maximum(told, NEXT_TO_NOTHING * max(float(told.max()), 1.0)))
     scaled = information / np.outer(unit, unit)
     scaled.flat[:: len(unit) + 1] += KNOWN
     inverse: Array = np.linalg.inv(scaled) / np.outer(unit, unit)
