@@ -15,13 +15,13 @@ from crowdmetric.commands.fit_findings import saved_as, suggest_tastes
 from crowdmetric.errors import DataError, NotIdentifiedWarning
 from crowdmetric.evaluate.verdict import Difference, findings
 from crowdmetric.identifiability import diagnose
+from crowdmetric.importance import feature_importance
 from crowdmetric.persist import is_model, load_model, save_model
 from crowdmetric.plots import new_figure
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.report import report_page
 from crowdmetric.report.changes import moved_pairs, neighbours
 from crowdmetric.report.directions import find_directions
-from crowdmetric.report.importance import feature_importance
 from crowdmetric.report.warnings import not_ideal_points, shape_test, warnings_of, worth_using
 from crowdmetric.simulate import answer, simulate_crowd
 from crowdmetric.symmetric import smat, svec

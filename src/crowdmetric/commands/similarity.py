@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdmetric.commands.base import UsageError, note, print_model
+from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.preparing import prepared
 from crowdmetric.commands.reading import columns_of, items_of, judgements_of
 from crowdmetric.commands.writing import write_table
@@ -66,7 +67,7 @@ def fit_similarity(options: Namespace) -> None:
         options.out, estimator, item_ids=items.ids, feature_names=items.feature_names, comparisons=counted,
         preprocessing=preprocessing, overwrite=options.overwrite,
     )  # fmt: skip
-    print_model(options, model, options.out)
+    print_ending(options, model)
 
 
 def _lapse(text: str) -> str | float:

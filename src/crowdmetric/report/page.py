@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from crowdmetric._version import __version__
 from crowdmetric.comparisons import Comparisons
+from crowdmetric.draw_intervals import Intervals
 from crowdmetric.errors import DataError, MissingExtraError
 from crowdmetric.evaluate import Evaluation
 from crowdmetric.evaluate.splits import TITLES
 from crowdmetric.evaluate.verdict import best_model, worth_of_metric
 from crowdmetric.identifiability import Diagnosis
-from crowdmetric.intervals import Intervals
+from crowdmetric.importance import FeatureImportance, feature_importance
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.changes import Moves, moved_pairs, neighbours
 from crowdmetric.report.directions import Directions, find_directions
-from crowdmetric.report.importance import FeatureImportance, feature_importance
 from crowdmetric.report.pictures import eigenvalue_picture, evaluation_picture, plane_picture
 from crowdmetric.report.style import STYLE
 from crowdmetric.report.warnings import warnings_of, worth_using
