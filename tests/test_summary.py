@@ -53,7 +53,7 @@ def similar() -> SimilarityMetric:
 def matched() -> MatchedMetric:
     """Return a fit to parallel questions."""
     crowd = simulate_crowd(2, None, None, users=300, comparisons=3, seed=0)
-    items = np.vstack([crowd.items[:200], crowd.items[:200] + [0.3, 0.1]])
+    items = np.vstack([crowd.items[:200], crowd.items[:200] + np.array([0.3, 0.1])])
     pairs = np.repeat(np.column_stack([np.arange(100), np.arange(100, 200)]), 2, axis=0)
     pairs[1::2] += 200
     rng = np.random.default_rng(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from datetime import date
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,7 @@ from crowdmetric.commands.fit_findings import diagnosed, evaluated, saved_as, su
 from crowdmetric.commands.fit_options import ESTIMATORS, add_arguments, parameters_of, ridge_of
 from crowdmetric.commands.item_tables import read_labels, read_names
 from crowdmetric.commands.preparing import check_preparation, prepared
-from crowdmetric.commands.reading import answers_of, holds_judgements, items_of
+from crowdmetric.commands.reading import answers_of, holds_judgements, items_of, names_of_files
 from crowdmetric.commands.similarity import fit_similarity
 from crowdmetric.commands.streamed import fit_streamed, fit_telling
 from crowdmetric.folders import check_target
@@ -92,7 +93,8 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
             note(options, line)
     page = partial(
         report_page, comparisons=comparisons, diagnosis=diagnosis, choices=reasons, suggestion=suggestion,
-        item_names=item_names, evaluation=evaluation,
+        item_names=item_names, evaluation=evaluation, files=names_of_files(options),
+        date=date.today().isoformat(),
     )  # fmt: skip
     model = save_model(
         options.out,

@@ -6,6 +6,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from crowdmetric._version import __version__
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.draw_intervals import Intervals
-from crowdmetric.errors import DataError, MissingExtraError
+from crowdmetric.errors import DataError, MissingExtraError, printable
+from crowdmetric.estimators.summary import counted, fit_in_numbers
 from crowdmetric.evaluate import Evaluation
 from crowdmetric.evaluate.splits import TITLES
 from crowdmetric.evaluate.verdict import best_model, worth_of_metric
@@ -49,6 +51,8 @@ def report_page(
     choices: Sequence[str] = (),
     suggestion: str = "",
     item_names: Sequence[str | None] | NDArray[np.object_] | None = None,
+    files: Sequence[str] = (),
+    date: str = "",
 ) -> str:
     """Return the report on a model as one HTML page.
 
@@ -69,6 +73,10 @@ def report_page(
         Another way that suits the data better.
     item_names : (N,) str or None, optional
         What to call the items; None: by their ids.
+    files : sequence of str
+        The tables that the model was fitted to, by name.
+    date : str
+        When that was.
 
     Examples
     --------
@@ -87,12 +95,14 @@ def report_page(
     found = find_directions(model, model.items)
     careful = warnings_of(model, diagnosis, evaluation, comparisons) + ([_sentence(suggestion)] if suggestion else [])
     sections = [
-        _summary(model, worth_using(model, evaluation), careful, choices),
-        _identifiability(diagnosis),
+        _header(model, files, date),
+        _worth(worth_using(model, evaluation), careful),
         _importance(model, comparisons),
         _directions(found, model.feature_names, model.items),
-        _changes(model, _shown(model, comparisons), _called(model, item_names)),
         _prediction(evaluation),
+        _changes(model, _shown(model, comparisons), _called(model, item_names)),
+        _identifiability(diagnosis),
+        _choices(choices),
         _details(model),
     ]
     head = (
@@ -100,7 +110,7 @@ def report_page(
         '<meta name="color-scheme" content="light dark">'
         f"<title>crowdmetric: what was learned</title><style>{STYLE}</style>"
     )
-    footer = f'<footer class="small">crowdmetric {__version__}. This page holds everything it shows.</footer>'
+    footer = '<footer class="small">This page holds everything it shows, and asks no server for anything.</footer>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{"".join(sections)}{footer}</body></html>\n'
 
 
@@ -128,16 +138,18 @@ def _list(texts: Sequence[str]) -> str:
     return "<ul>" + "".join(f"<li>{_text(text)}</li>" for text in texts) + "</ul>" if texts else ""
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
-    """Return a table of texts, escaped here; columns in `numbers` are set to the right."""
+def _table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = (), saved: int | None = None
+) -> str:
+    """Return a table of texts, escaped here; columns in `numbers` are set to the right, the row `saved` stands out."""
 
-    def line(cells: Sequence[str], tag: str) -> str:
+    def line(cells: Sequence[str], tag: str, stands_out: bool = False) -> str:
         marks = [' class="number"' if column in numbers else "" for column in range(len(cells))]
-        return (
-            "<tr>" + "".join(f"<{tag}{m}>{html.escape(c)}</{tag}>" for m, c in zip(marks, cells, strict=True)) + "</tr>"
-        )
+        inside = "".join(f"<{tag}{m}>{html.escape(c)}</{tag}>" for m, c in zip(marks, cells, strict=True))
+        opening = '<tr class="saved">' if stands_out else "<tr>"
+        return f"{opening}{inside}</tr>"
 
-    body = "".join(line(row, "td") for row in rows)
+    body = "".join(line(row, "td", place == saved) for place, row in enumerate(rows))
     return f'<div class="wide"><table><thead>{line(head, "th")}</thead><tbody>{body}</tbody></table></div>'
 
 
@@ -166,23 +178,33 @@ def _percent(share: float) -> str:
 # ------------------------------------------------------------------------------------------------- sections
 
 
-def _summary(model: SavedModel, worth: Sequence[str], careful: Sequence[str], choices: Sequence[str]) -> str:
-    data = model.description["data"]
-    counted = ", ".join(f"{data[name]:,} {name}" for name in ("answers", "people", "items") if name in data)
+def _header(model: SavedModel, files: Sequence[str], date: str) -> str:
+    """Return the title, and what was learned from what, when, and by which version."""
+    steps = "" if model.preprocessing is None else f"Items: {model.preprocessing.summary()}."
+    facts = [
+        f"{counted(model.description['data'])}; {len(model.metric)} features; {model.description['estimator']}.",
+        steps,
+        f"From {' and '.join(map(printable, files))}." if files else "",
+        f"{date}, crowdmetric {__version__}." if date else f"crowdmetric {__version__}.",
+    ]
+    lines = "<br>".join(html.escape(fact) for fact in facts if fact)
+    return f'<header><h1>How this crowd sees similarity</h1><p class="small">{lines}</p></header>'
+
+
+def _worth(worth: Sequence[str], careful: Sequence[str]) -> str:
     warning = f'<aside class="careful"><h2>Be careful</h2>{_list(careful)}</aside>' if careful else ""
-    steps = "" if model.preprocessing is None else f" Items: {model.preprocessing.summary()}."
+    first, *others = worth
+    more = f"<details><summary>For each question, in numbers</summary>{_paragraphs(others)}</details>" if others else ""
     return (
-        f"<header><h1>How this crowd sees similarity</h1>"
-        f'<p class="small">{html.escape(counted)}; {len(model.metric)} features; '
-        f"{html.escape(model.description['estimator'])}.{html.escape(steps)}</p></header>"
-        f'<section class="lead"><h2>Is a learned metric worth using here?</h2>{_paragraphs(worth)}</section>'
-        f"{warning}"
-        + (
-            f"<details open><summary>Choices made, and why</summary>{_list([_sentence(c) for c in choices])}</details>"
-            if choices
-            else ""
-        )
+        '<section class="lead"><h2>Is a learned metric worth using here?</h2>'
+        f"{_paragraphs([_sentence(first.removeprefix('In short: '))])}{more}</section>{warning}"
     )
+
+
+def _choices(choices: Sequence[str]) -> str:
+    if not choices:
+        return ""
+    return f"<details><summary>Choices made, and why</summary>{_list([_sentence(c) for c in choices])}</details>"
 
 
 def _identifiability(diagnosis: Diagnosis | None) -> str:
@@ -207,7 +229,7 @@ def _importance(model: SavedModel, comparisons: Comparisons | None) -> str:
     except DataError as error:
         return f"<section><h2>What moves choices</h2><p>{_text(_sentence(str(error)))}</p></section>"
     interval = ["90 % interval"] if found.has_intervals else []
-    head = ["feature", "share", *interval, "all want more or less", "all want a middle", "people differ", "preferred"]
+    head = ["feature", "share", *interval, "preferred", "all want more or less", "all want a middle", "people differ"]
     rows = [_important(found, j) for j in found.order[:SHOWN_IMPORTANT].tolist()]
     left = found.shares[found.order[SHOWN_IMPORTANT:]]
     if left.size:
@@ -220,11 +242,12 @@ def _importance(model: SavedModel, comparisons: Comparisons | None) -> str:
         f"How much each feature moves people's choices between two items {whose}, as a share of what all of them do "
         "(mean squares); shares add up to 100 %. Three columns say how a share arises: everybody wants more of a "
         "feature, or everybody less; everybody wants a middle, which is what a metric shows; or people differ. "
-        f"The last column is about an item of the mean kind. {found.covers}"
+        f"What is preferred is said of an item of the mean kind. {found.covers}"
     )
     return (
         f"<section><h2>What moves choices</h2><p>{_text(found.sentence())}</p>"
-        f'{_table(head, rows, range(1, len(head) - 1))}<p class="small">{html.escape(explained)}</p></section>'
+        f"{_table(head, rows, [j for j in range(1, len(head)) if head[j] != 'preferred'])}"
+        f'<p class="small">{html.escape(explained)}</p></section>'
     )
 
 
@@ -232,7 +255,7 @@ def _important(found: FeatureImportance, j: int) -> list[str]:
     """Return a row of the table of importance."""
     interval = [f"{_percent(found.low[j])} to {_percent(found.high[j])}"] if found.has_intervals else []
     parts = [_percent(part[j]) for part in (found.steady, found.bent, found.own)]
-    return [found.names[j], _percent(found.shares[j]), *interval, *parts, found.taste(j)]
+    return [found.names[j], _percent(found.shares[j]), *interval, found.taste(j), *parts]
 
 
 def _directions(found: Directions, names: Sequence[str], items: Array) -> str:
@@ -273,8 +296,9 @@ def _directions(found: Directions, names: Sequence[str], items: Array) -> str:
     return (
         "<section><h2>How differences between items add up to a distance</h2><p>This is the metric itself. Tastes for "
         "more or less of a feature do not show in it: see what moves choices, above.</p>"
+        f"{_weights(found, names)}<h3>Directions</h3>"
         f'{_table(head, rows, range(2, len(head)))}<p class="small">{html.escape(explained)}</p>'
-        f'{_weights(found, names)}<div class="pictures">{pictures}</div></section>'
+        f'<div class="pictures">{pictures}</div></section>'
     )
 
 
@@ -387,24 +411,30 @@ def _prediction(evaluation: Evaluation | None) -> str:
             for model in evaluation.models
         ]
         head = ["model", "accuracy", "log-likelihood per answer", "calibration slope"]
-        parts.append(f"<h3>{html.escape(TITLES.get(split, split))}</h3>{_table(head, rows, (1, 2, 3))}")
+        title = TITLES.get(split, split)
+        picture = _picture(partial(evaluation_picture, evaluation, split), f"{title}: better is to the right.")
+        table = _table(head, rows, (1, 2, 3), _row_of_saved(evaluation, evaluation.models))
+        parts.append(f'<h3>{html.escape(title)}</h3><div class="pictures"><div>{table}</div>{picture}</div>')
     saved = (
         f"The saved model is {evaluation.saved}, fitted here without what was hidden."
         if evaluation.saved in evaluation.models
         else "The saved model itself is not among those compared."
     )
-    picture = _picture(lambda: evaluation_picture(evaluation.plot()), "How well hidden answers are predicted.")
     notes = [text for text in evaluation.findings() if text.startswith("Note:")]
     return (
         "<section><h2>How well it predicts</h2><p>Answers were hidden, and every model predicted them. A calibration "
         f"slope below 1 says that a model is too sure of itself. {_text(saved)}</p>"
-        f'{"".join(parts)}{_alone(evaluation)}<div class="wide">{picture}</div>{_list(notes)}</section>'
+        f"{''.join(parts)}{_alone(evaluation)}{_list(notes)}</section>"
     )
 
 
 def _marked(model: str, evaluation: Evaluation, best: str | None) -> str:
     marks = [word for word, said in (("best", model == best), ("saved", model == evaluation.saved)) if said]
     return f"{model} ({', '.join(marks)})" if marks else model
+
+
+def _row_of_saved(evaluation: Evaluation, models: Sequence[str]) -> int | None:
+    return next((place for place, model in enumerate(models) if model == evaluation.saved), None)
 
 
 def _alone(evaluation: Evaluation) -> str:
@@ -420,12 +450,13 @@ def _alone(evaluation: Evaluation) -> str:
         ]
         for model, row in found.items()
     ]
-    head = ["model", "the same without a metric", *(TITLES.get(split, split) for split in evaluation.splits)]
+    head = ["model", "without it", *(TITLES.get(split, split) for split in evaluation.splits)]
+    table = _table(head, rows, saved=_row_of_saved(evaluation, list(found)))
     return (
         "<h3>What the metric alone adds</h3><p>Each model against itself without its metric, in nats per answer: what "
-        "a model gains by other means is not the metric's.</p>" + _table(head, rows, range(2, len(head)))
+        f"a model gains by other means is not the metric's.</p>{table}"
     )
 
 
 def _details(model: SavedModel) -> str:
-    return f"<details><summary>The fit in numbers</summary><pre>{html.escape(model.summary())}</pre></details>"
+    return f"<details><summary>The fit in numbers</summary><pre>{html.escape(fit_in_numbers(model))}</pre></details>"
