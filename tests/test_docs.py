@@ -48,9 +48,3 @@ def test_notebooks_are_kept_without_outputs_and_are_on_a_page(notebook: Path) ->
     assert links
     assert all((notebook.parent / link).exists() for link in links)
     assert f"<!-- notebook: {notebook.name} -->" in notebook.with_suffix(".md").read_text(encoding="utf-8")
-
-
-def test_readme_example_runs() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    code = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[0]
-    exec(compile(code, "README.md", "exec"), {})

@@ -294,8 +294,14 @@ def test_diagnose_takes_names_of_columns_and_standardizes(tables: Any, capsys: p
         assert "--categorical color" in told
         assert main(["diagnose", *tables(), "--columns", COLUMNS, "--no-standardise", "--categorical", "color"]) == 0
         assert "standardized" not in capsys.readouterr().err
-        assert main(["diagnose", *tables(DIFFERENT_UNITS / 4), "--columns", COLUMNS]) == 0
-        assert "standardized" not in capsys.readouterr().err
+        assert main(["diagnose", *tables(DIFFERENT_UNITS / 2), "--columns", COLUMNS]) == 0
+        told = capsys.readouterr().err
+        assert "if they are in different units, --standardise gives" in told
+        assert "standardized" not in told
+        assert main(["diagnose", *tables(1.0), "--columns", COLUMNS]) == 0
+        assert "unit" not in capsys.readouterr().err
+        assert main(["diagnose", *tables(1.0), "--columns", COLUMNS, "--standardize"]) == 0
+        assert "items: standardized" in capsys.readouterr().err
 
 
 def test_a_standardized_model_is_used_on_items_as_they_are(
