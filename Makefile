@@ -12,15 +12,16 @@ EXTRAS_test := test
 EXTRAS_lint := all,lint
 EXTRAS_docs := docs
 EXTRAS_bench := bench
+EXTRAS_release := release,lint
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL: # all targets share one environment
-.PHONY: help setup demo test lint docs bench clean
+.PHONY: help setup demo test test-oldest test-newest lint docs bench paper release-check clean
 .PRECIOUS: $(VENV)/.installed-%
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.installed-library ## make .venv with the library and all its options
 	@echo "ready: $(BIN)/python"
@@ -33,19 +34,40 @@ demo: $(VENV)/.installed-demo ## run the demonstration
 test: $(VENV)/.installed-test ## run the tests
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
+# The oldest versions that pyproject.toml allows, and the newest that exist: each in an environment of its own.
+test-oldest: $(VENV)/.installed-release ## run the tests with the oldest supported versions
+	$(call TEST_WITH,lowest-direct,.venv-oldest)
+
+test-newest: $(VENV)/.installed-release ## run the tests with the newest versions
+	$(call TEST_WITH,highest,.venv-newest)
+
+define TEST_WITH
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(2)
+	$(BIN)/uv pip install --quiet --python $(2) --resolution $(1) --editable '.[test]'
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(2)/bin/python -m pytest --numprocesses auto --dist loadfile
+endef
+
 lint: $(VENV)/.installed-lint ## check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.installed-docs ## build the documentation into site/, warnings are errors
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+docs: $(VENV)/.installed-docs ## build the documentation into site/ and run its examples; warnings are errors
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --quiet -d build/doctrees docs site
+
+paper: $(VENV)/.installed-demo ## draw the figures of the paper from the measured tables
+	MPLBACKEND=Agg $(BIN)/python paper/figures.py
+
+release-check: $(VENV)/.installed-release ## build, install clean, run every command, compare bytes: before a release
+	$(BIN)/python release/check.py
+	$(BIN)/zizmor --offline --no-progress --persona pedantic .github
 
 bench: $(VENV)/.installed-bench ## run the benchmarks
 	$(BIN)/python -m benchmarks
 
 clean: ## remove everything that can be made again
-	rm -rf $(VENV) build dist site demo-output bench-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest .venv-newest build dist site demo-output bench-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf docs/gallery docs/tutorials docs/reference/api docs/reference/used-in docs/sg_execution_times.rst
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The build backend is installed first, from the same constraints, so that no build downloads its own.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import resource
 import signal
@@ -24,20 +25,26 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import uvloop
 
 from crowdmetric.collect import Study, make_study, open_study
 from crowdmetric.collect.folder import open_store
 from crowdmetric.collect.places import random_places
 from crowdmetric.collect.serving import prepare
 from crowdmetric.collect.tokens import unsign
-from crowdmetric.collect.visitor import Visitor
+from crowdmetric.collect.visitor import Page, Visitor
 
 ITEMS, QUESTIONS = 60, 60
 PAUSE, SPREAD = 0.75, 0.25
+# Seconds to wait for the last replies.
+PATIENCE = 20.0
 
 
 def new_study(folder: Path, people: int, questions: int = QUESTIONS) -> Study:
@@ -76,6 +83,11 @@ class Server:
         )  # fmt: skip
         self.port = int(self.process.stdout.readline().rsplit(":", 1)[1].strip().strip("/"))
 
+    def cpu(self) -> float:
+        """Return the CPU seconds that it used so far, all its threads together."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
@@ -108,64 +120,115 @@ def compare(study: Study, told: dict[tuple[str, int], str]) -> tuple[int, int, i
 # ------------------------------------------------------------------------------------------------------------ load
 
 
-async def _answer_for_a_while(
-    study: Study, port: int, number: int, until: float, told: dict, waits: list[float]
-) -> Counter:
-    seen: Counter = Counter()
-    rng = random.Random(number)
-    visitor = Visitor("127.0.0.1", port)
-    with suppress(asyncio.TimeoutError):
-        await visitor.post("/start", (await visitor.get("/")).hidden)
-        person = unsign(study.secret.signing, "person", next(iter(visitor.cookies.values())))
-        page = await visitor.get("/go")
-        while time.monotonic() < until and "position" in page.hidden:
-            await asyncio.sleep(rng.uniform(PAUSE - SPREAD, PAUSE + SPREAD))
-            form, asked = {**page.hidden, "choice": rng.choice(["left", "right"]), "ms": "700"}, page.asks
-            clock = time.perf_counter()
-            page = await visitor.post("/go", form, fragment=True)
-            waits.append(time.perf_counter() - clock)
-            seen[page.status] += 1
-            if page.status == 200 and asked and page.hidden.get("position") != form["position"]:
-                told[person, int(form["position"])] = form["choice"]
-    await visitor.close()
-    return seen
+class Answering(asyncio.Protocol):
+    """Somebody who answers over and over, as cheaply as Python can: the clients share the machine with the server."""
+
+    def __init__(self, cookies: dict[str, str], person: str, page: Page, number: int, crowd: Crowd) -> None:
+        self.person, self.crowd, self.rng = person, crowd, random.Random(number)
+        cookie = "; ".join(f"{name}={value}" for name, value in cookies.items())
+        self.head = (
+            f"POST /go HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookie}\r\nX-Fragment: 1\r\n"
+            "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: "
+        ).encode()
+        self.position, self.asks, self.received = page.hidden["position"].encode(), page.asks, b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.later()
+
+    def later(self) -> None:
+        pause = self.rng.uniform(PAUSE - SPREAD, PAUSE + SPREAD)
+        asyncio.get_running_loop().call_later(pause, self.answer)
+
+    def answer(self) -> None:
+        if time.monotonic() > self.crowd.until:
+            self.transport.close()
+            return
+        self.choice = self.rng.choice(("left", "right"))
+        body = b"position=%s&ms=700&choice=%s" % (self.position, self.choice.encode())
+        self.sent = time.perf_counter()
+        self.transport.write(b"%s%d\r\n\r\n%s" % (self.head, len(body), body))
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        head, found, body = self.received.partition(b"\r\n\r\n")
+        if not found or len(body) < int(head.rpartition(b"content-length: ")[2].partition(b"\r\n")[0]):
+            return
+        crowd, status = self.crowd, int(head[9:12])
+        crowd.waits.append(time.perf_counter() - self.sent)
+        crowd.seen[status] += 1
+        self.received = b""
+        following = body.partition(b'name="position" value="')[2].partition(b'"')[0]
+        if status == 200 and following != self.position:
+            if self.asks:
+                crowd.told[self.person, int(self.position)] = self.choice
+            self.position, self.asks = following, b"data-question" in body
+        if following:
+            self.later()
+        else:
+            self.transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if error is not None:
+            self.crowd.seen[type(error).__name__] += 1
+        self.crowd.left.discard(self.person)
 
 
-async def _everybody(study: Study, port: int, people: int, seconds: float) -> tuple[dict, list[float], Counter]:
-    told: dict[tuple[str, int], str] = {}
-    waits: list[float] = []
-    ramp = people / 250  # seconds over which people arrive
-    until = time.monotonic() + ramp + seconds
+@dataclass
+class Crowd:
+    """What the people of a load test were told, and until when they answer."""
 
-    async def later(number: int) -> Counter:
-        await asyncio.sleep(ramp * number / people)
-        return await _answer_for_a_while(study, port, number, until, told, waits)
+    until: float = float("inf")
+    told: dict[tuple[str, int], str] = field(default_factory=dict)
+    waits: list[float] = field(default_factory=list)
+    seen: Counter = field(default_factory=Counter)
+    left: set[str] = field(default_factory=set)
 
-    seen = await asyncio.gather(*(later(k) for k in range(people)), return_exceptions=True)
-    total: Counter = Counter()
-    for one in seen:
-        total += one if isinstance(one, Counter) else Counter({type(one).__name__: 1})
-    return told, waits, total
+
+async def _everybody(study: Study, port: int, people: int, seconds: float, cpu: Callable[[], float]) -> tuple:
+    """Let everybody in, then let all of them answer at once; return the crowd, seconds and CPU seconds of that time."""
+    entered = []
+    gate = asyncio.Semaphore(32)
+
+    async def enter() -> None:
+        async with gate:
+            visitor = Visitor("127.0.0.1", port)
+            await visitor.post("/start", (await visitor.get("/")).hidden)
+            page = await visitor.get("/go")
+            page = await visitor.post("/go", page.hidden, fragment=True)  # the instructions
+            await visitor.close()
+            person = unsign(study.secret.signing, "person", next(iter(visitor.cookies.values())))
+            entered.append((visitor.cookies, person, page))
+
+    await asyncio.gather(*(enter() for _ in range(people)))
+    crowd, loop = Crowd(left={person for _, person, _ in entered}), asyncio.get_running_loop()
+    clock, used, mine = time.monotonic(), cpu(), time.process_time()
+    crowd.until = clock + seconds
+    for number, told in enumerate(entered):
+        await loop.create_connection(partial(Answering, *told, number, crowd), "127.0.0.1", port)
+    while crowd.left and time.monotonic() < crowd.until + PATIENCE:
+        await asyncio.sleep(0.05)
+    return crowd, time.monotonic() - clock, cpu() - used, time.process_time() - mine
 
 
 def load(people: int, seconds: float) -> None:
     """People who answer every 0.75 ± 0.25 s."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     with tempfile.TemporaryDirectory() as folder:
-        study = new_study(Path(folder), people)
+        study = new_study(Path(folder), people, questions=round(2 * seconds / PAUSE) + 20)
         server = Server(study)
-        clock, cpu = time.perf_counter(), time.process_time()
-        told, waits, seen = asyncio.run(_everybody(study, server.port, people, seconds))
-        took, mine = time.perf_counter() - clock, time.process_time() - cpu
+        crowd, took, used, mine = uvloop.run(_everybody(study, server.port, people, seconds, server.cpu))
         summary = server.stop()
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        answers, lost, double = compare(study, told)
+        answers, lost, double = compare(study, crowd.told)
+        asked, commits = people / PAUSE, summary["commits"]
         print(
-            f"{people} people, {took:.0f} s: {answers} answers acknowledged after commit ({answers / took:.0f} per "
-            f"second); server p50 {summary['p50_ms']} ms, p99 {summary['p99_ms']} ms; clients waited p50 "
-            f"{1e3 * np.quantile(waits, 0.5):.1f} ms, p99 {1e3 * np.quantile(waits, 0.99):.1f} ms; statuses "
-            f"{dict(seen)}; lost {lost}, doubled {double}; CPU seconds: clients {mine:.0f}, server "
-            f"{used.ru_utime + used.ru_stime:.0f}",
+            f"{people} people for {took:.0f} s, who would give {asked:.0f} answers per second: {answers} acknowledged "
+            f"after commit ({answers / took:.0f} per second); server p50 {summary['p50_ms']} ms, p99 "
+            f"{summary['p99_ms']} ms; clients waited p50 {1e3 * np.quantile(crowd.waits, 0.5):.1f} ms, p99 "
+            f"{1e3 * np.quantile(crowd.waits, 0.99):.1f} ms; statuses {dict(crowd.seen)}; lost {lost}, doubled "
+            f"{double}; CPU: server {1e6 * used / answers:.0f} µs per answer ({answers / used:.0f} answers per CPU "
+            f"second, {100 * used / took:.0f} % of a core), clients {1e6 * mine / answers:.0f} µs; "
+            f"{answers / commits:.1f} answers per commit; load average {os.getloadavg()[0]:.1f}",
             flush=True,
         )
 
@@ -206,8 +269,12 @@ class Stubborn:
         elif kind < 0.10:
             twin = Visitor("127.0.0.1", self.port)
             twin.cookies = self.visitor.cookies
-            await asyncio.gather(self.visitor.post("/go", self.form, True), twin.post("/go", self.form, True))
+            both = [one.post("/go", self.form, True) for one in (self.visitor, twin)]
+            ends = await asyncio.gather(*both, return_exceptions=True)  # neither is left behind when the other fails
             await twin.close()
+            for end in ends:
+                if isinstance(end, Exception):
+                    raise end
         page = await self.visitor.post("/go", self.form, True)
         if page.status == 200 and page.hidden.get("position") != self.form["position"]:
             if self.asked:
@@ -279,10 +346,38 @@ def kill(kills: int, seconds: float, people: int = 40) -> None:
 # ---------------------------------------------------------------------------------------------------------- export
 
 
+def _peak(code: str) -> tuple[str, int]:
+    """Run a line of Python in a process of its own; return what it prints and its peak memory in MB."""
+    # not ru_maxrss, which begins at the memory of the process that started this one
+    line = f"{code}\nprint(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
+    *said, peak = done.stdout.split()
+    return " ".join(said), int(peak) // 1024
+
+
+async def _answer_until(study: Study, port: int, stop: asyncio.Event, told: dict, people: int = 10) -> None:
+    """Let some people answer until told to stop."""
+    crowd = [Stubborn(study, port, k, told) for k in range(people)]
+    await asyncio.gather(*(one.live(stop) for one in crowd))
+    for one in crowd:
+        await one.visitor.close()
+
+
+async def _meanwhile(study: Study, port: int, code: str, told: dict) -> tuple[str, int]:
+    """Run a line of Python in a process of its own while people answer."""
+    stop = asyncio.Event()
+    answering = asyncio.create_task(_answer_until(study, port, stop, told))
+    try:
+        return await asyncio.to_thread(_peak, code)
+    finally:
+        stop.set()
+        await answering
+
+
 def export(answers: int) -> None:
-    """Export a large store to Parquet while it is served."""
+    """Export a large store to Parquet, and find what it teaches, while people answer."""
     with tempfile.TemporaryDirectory() as folder:
-        study = new_study(Path(folder), 10)
+        study = new_study(Path(folder), 10, questions=1000)
         open_store(study).close()
         sides = [("left", "right")[k % 2] for k in range(1000)]
         with sqlite3.connect(study.store) as db:
@@ -293,26 +388,34 @@ def export(answers: int) -> None:
                 ((f"{k // 20:024x}", k % 20, str(k % 59), "59", sides[k % 1000], k % 3000, 1.7e9 + k, 1.7e9 + k + 1)
                  for k in range(answers)),
             )  # fmt: skip
-        server = Server(study)
+        server, told = Server(study), {}
         out = Path(folder) / "answers.parquet"
         clock = time.perf_counter()
-        line = (
-            "import resource, sys; from crowdmetric.cli import main;"
-            f"code = main(['collect', 'export', {str(study.folder)!r}, '--out', {str(out)!r}, '--quiet']);"
-            "print(code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        command = f"['collect', 'export', {str(study.folder)!r}, '--out', {str(out)!r}, '--quiet']"
+        code, peak = asyncio.run(
+            _meanwhile(study, server.port, f"from crowdmetric.cli import main; print(main({command}))", told)
         )
-        done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
-        code, peak = done.stdout.split()
-        took = time.perf_counter() - clock
-        bare = subprocess.run(
-            [sys.executable, "-c", "import resource, crowdmetric.cli, pyarrow.parquet;"
-             "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"], capture_output=True, text=True, check=True,
-        )  # fmt: skip
+        took, during = time.perf_counter() - clock, len(told)
+        imports = _peak("import crowdmetric.commands.collect, pyarrow.parquet")[1]
+        counting = (
+            "from pathlib import Path; from crowdmetric.collect.counting import Counts, answers_by_person;"
+            "from crowdmetric.collect.folder import open_reader, open_study;"
+            f"study = open_study(Path({str(study.folder)!r}));"
+            "db = open_reader(study); c = Counts(study.settings.careless)\n"
+            "for person, rows in answers_by_person(db): c.add(db, person, rows)\n"
+            "print(c.answers)"
+        )
+        cpu = resource.getrusage(resource.RUSAGE_CHILDREN)
+        counted, peak_of_counts = asyncio.run(_meanwhile(study, server.port, counting, told))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = after.ru_utime + after.ru_stime - cpu.ru_utime - cpu.ru_stime
         summary = server.stop()
+        _, lost, double = compare(study, told)
         print(
             f"{answers} answers exported in {took:.0f} s (exit {code}) to {out.stat().st_size / 1e6:.0f} MB; peak "
-            f"memory {int(peak) / 1024:.0f} MB, of which {int(bare.stdout) / 1024:.0f} MB are the imports; server "
-            f"{summary['statuses']}",
+            f"memory {peak} MB, of which {imports} MB are the imports; {during} answers were saved meanwhile; "
+            f"{counted} answers counted for the researcher's page with {peak_of_counts} MB and {seconds:.0f} CPU s; "
+            f"lost {lost}, doubled {double}; server p50 {summary['p50_ms']} ms, p99 {summary['p99_ms']} ms",
             flush=True,
         )
 

@@ -53,7 +53,7 @@ def compare(title: str, metrics: list[np.ndarray], runs: int, kinds: dict[str, d
 
 
 def main() -> None:
-    """Print the table of docs/design.md."""
+    """Print the table of docs/how-to/design.md."""
     for d, people, count, runs in ((3, 2000, 4, 4), (5, 4000, 4, 3), (10, 10_000, 1, 3)):
         items = np.random.default_rng(0).standard_normal((10_000, d)) / np.sqrt(d)
         metrics = [sample_metric(d, np.random.default_rng(seed)) for seed in range(count)]

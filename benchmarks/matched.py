@@ -31,7 +31,7 @@ def fit(people: int, law: str, seed: int, mismatch: float = 0.0, shift: float = 
     items, pairs = questions(people, mismatch, rng)
     users = np.repeat(np.arange(people), 2)
     y = answer(items, pairs, u[users], M, seed=seed)
-    model = MatchedMetric(items, tolerance=max(1e-5, 1.3 * mismatch)).fit(pairs, y, users=users)
+    model = MatchedMetric(items, max_mismatch=max(1e-5, 1.3 * mismatch)).fit(pairs, y, users=users)
     size = float(np.sum(model.metric_ * M) / np.sum(M * M))
     return relative_error(model.metric_, M), shape_error(model.metric_, M), size
 

@@ -1,4 +1,4 @@
-"""What a pass over people costs as people, answers and features grow: the figures of docs/scaling.md.
+"""What a pass over people costs as people, answers and features grow: the figures of docs/how-to/scaling.md.
 
 A pass is what a fit does a few dozen times: log-likelihood, score and outer products of scores of everybody. People in
 memory, one thread and two; seconds of the processor and of the clock, the least of three passes each. On a busy machine

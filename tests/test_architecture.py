@@ -182,7 +182,7 @@ def test_a_heavy_library_is_imported_in_one_place(library: str) -> None:
 COMPILED = {
     f"crowdmetric.users.{name}"
     for name in ("compiled", "kernels", "line_kernels", "placing_kernels", "population_kernels", "propagation_kernels")
-} | {"crowdmetric.smooth.site_kernels"}
+} | {"crowdmetric.similarity.choice_kernels", "crowdmetric.smooth.site_kernels"}
 # scikit-learn looks for some of them by itself; what it loads is not our doing.
 CORE = ["numpy", "scipy.special", "sklearn.base", "sklearn.metrics", "sklearn.utils.validation"]
 

@@ -201,7 +201,7 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "matched": {
         "loss": ODD,
         "beta": ODD,
-        "tolerance": ODD | {"negative": -1.0},
+        "max_mismatch": ODD | {"negative": -1.0},
         "constraint": ODD,
         "ridge": ODD | {"negative": -1.0, "infinite": INF},
         "tol": ODD,

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from crowdmetric.progress import show_progress
 from crowdmetric.simulate import answer
 from crowdmetric.tables import read_columns, write_columns
 
-DOCS = Path(__file__).parent.parent / "docs" / "command-line.md"
+DOCS = Path(__file__).parent.parent / "docs" / "reference" / "command-line.md"
 SMALL = ["--dimension", "3", "--subspaces", "8", "--rank", "2", "--users", "6", "--comparisons", "6"]
 GIVEN = ["--metric-bound", "5", "--ideal-bound", "3"]
 BOUNDS = [*GIVEN, "--no-report"]
@@ -604,6 +605,32 @@ def test_progress_is_for_terminals(with_rich, monkeypatch) -> None:
         with show_progress("Learning", quiet=quiet, stream=stream) as say:
             say("half way")
         assert ("Learning" in stream.getvalue()) is shown
+
+
+def test_progress_in_a_pipe_is_a_line_now_and_then(monkeypatch) -> None:
+    monkeypatch.setattr(progress, "PAUSE", 0.01)
+    stream = io.StringIO()
+    with show_progress("Learning", stream=stream) as say:
+        say("half way")
+        while "half way" not in stream.getvalue():
+            time.sleep(0.01)
+    lines = stream.getvalue().splitlines()
+    assert lines[-1] == "crowdmetric: Learning: half way (0 s)"
+    assert progress.in_words(44.6) == "45 s"
+    assert progress.in_words(150.0) == "2 min"
+
+
+def test_compiling_is_mentioned_where_progress_is_shown(monkeypatch) -> None:
+    numba = pytest.importorskip("numba")
+    from crowdmetric.users import compiled  # noqa: F401, PLC0415 - it listens to the compiler
+
+    monkeypatch.setattr(progress, "_rich_console", lambda stream: None)
+    stream = Terminal()
+    with show_progress("Learning", stream=stream):
+        assert numba.njit(lambda x: x + 1)(1) == 2
+    progress.mention("nobody hears this")
+    assert "compiling loops once" in stream.getvalue()
+    assert "nobody" not in stream.getvalue()
 
 
 def test_progress_without_rich_is_wiped_and_does_without(monkeypatch) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from crowdmetric.cli import main
-from crowdmetric.simulate_judgements import simulate_judgements
+from crowdmetric.simulate import answer
+from crowdmetric.simulate_judgements import random_questions, simulate_judgements
 from crowdmetric.tables import read_columns, write_columns
 
 
@@ -88,3 +89,79 @@ def test_similarity_options_are_refused_for_comparisons(tmp_path, capsys) -> Non
         main(["fit", *files, "--out", str(tmp_path / "model"), "--link", "distance"])
     assert end.value.code == 2
     assert "--link has no use" in capsys.readouterr().err
+
+
+def test_fit_writes_a_report_on_judgements(tables) -> None:
+    page = (tables / "model" / "report.html").read_text()
+    assert page.startswith("<!doctype html>")
+    for said in (
+        "Is a learned metric worth using here?",
+        "New items",
+        "better than Euclidean distance",
+        "reveal 6 of 6",
+    ):
+        assert said in page
+    assert "what moves choices" not in page  # that is about preferences
+
+
+@pytest.mark.parametrize("kind", ["triplet", "odd_one_out", "quadruplet"])
+def test_simulate_plan_design_and_predict_know_judgements(kind, tmp_path, capsys) -> None:
+    study, model, ask = tmp_path / "study", tmp_path / "model", tmp_path / "ask.csv"
+    told = ["--judgements", kind]
+    sizes = ["--dimension", "3", "--questions", "2000", "--items", "30", "--users", "4", "--differ", "0.2"]
+    assert main(["simulate", *told, *sizes, "--out", str(study)]) == 0
+    assert np.load(study / "truth.npz")["person_metrics"].shape == (4, 3, 3)
+    files = [str(study / "items.csv"), str(study / "judgements.csv")]
+    assert main(["fit", *files, "--own", "--no-evaluate", "--out", str(model)]) == 0
+    assert "eople differ" in (model / "report.html").read_text()
+    capsys.readouterr()
+    assert main(["plan", files[0], *told, "--guess", str(model), "--error", "0.1", "--json"]) == 0
+    plans = json.loads(capsys.readouterr().out)["plans"]
+    assert plans["optimal"]["answers"] < plans["random"]["answers"]
+    assert main(["design", files[0], *told, "--people", "7", "--answers", "9", "--out", str(ask), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["questions"] == 63
+    asked = read_columns(ask)
+    assert asked["question"].tolist() == list(range(9)) * 7
+    assert main(["predict", str(model), str(ask)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (["simulate", "--judgements", "triplet", "--noise", "1"], "--noise has no use with judgements"),
+        (["simulate", "--questions", "9"], "--questions has no use with comparisons"),
+        (["design", "x.csv", "--people", "2", "--judgements", "triplet", "--rank", "2"], "--rank has no use"),
+        (
+            ["design", "x.csv", "--people", "2", "--judgements", "triplet", "--kind", "matched"],
+            "choose optimal or random",
+        ),
+        (["design", "--people", "2", "--judgements", "triplet"], "--judgements are about ITEMS"),
+    ],
+)
+def test_options_of_the_other_kind_are_refused(command, sentence, tmp_path, capsys) -> None:
+    write_columns({"item_id": [0, 1, 2], "f0": [0.0, 1.0, 2.0]}, tmp_path / "x.csv")
+    files = [str(tmp_path / word) if word == "x.csv" else word for word in command]
+    with pytest.raises(SystemExit) as end:
+        main([*files, "--out", str(tmp_path / "out")])
+    assert end.value.code == 2
+    assert sentence in " ".join(capsys.readouterr().err.split())
+
+
+def test_preferences_and_judgements_teach_one_metric(tmp_path, capsys) -> None:
+    rng = np.random.default_rng(0)
+    X, M = rng.standard_normal((40, 2)), np.diag([1.5, 0.5])
+    users = np.repeat(np.arange(300), 3)
+    pairs = random_questions(40, 2, users.size, rng)
+    y = answer(X, pairs, rng.standard_normal((300, 2))[users], M, seed=0)
+    write_columns({"item_id": np.arange(40), "f0": X[:, 0], "f1": X[:, 1]}, tmp_path / "items.csv")
+    write_columns({"user": users, "left": pairs[:, 0], "right": pairs[:, 1], "response": y}, tmp_path / "chosen.csv")
+    simulate_judgements(X, None, 800, metric=M, beta=1.0, seed=1).judgements.write(tmp_path / "judged.csv")
+    files = [str(tmp_path / name) for name in ("items.csv", "chosen.csv")]
+    both = ["--judgements", str(tmp_path / "judged.csv"), "--no-evaluate", "--out", str(tmp_path / "model")]
+    assert main(["fit", *files, *both, "--covariance", "isotropic", "--no-item-effects"]) == 0
+    err = capsys.readouterr().err
+    assert "one metric from preferences and judgements: The " in err
+    assert "degrees of freedom, p = " in err
+    with pytest.raises(SystemExit):
+        main(["fit", *files, *both, "--overwrite", "--estimator", "matched"])
+    assert "--judgements are for a population's metric" in capsys.readouterr().err

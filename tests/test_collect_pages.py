@@ -10,6 +10,8 @@ import re
 import sqlite3
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,12 +19,14 @@ import numpy as np
 import pytest
 
 from collect_studies import begin, client_of, hidden, new_study, walk
-from crowdmetric.collect import check_study, findings, make_study, open_study, participant
+from crowdmetric import design
+from crowdmetric.collect import check_study, findings, make_study, open_study, participant, serving, writer
 from crowdmetric.collect.careless import Answered, reasons
+from crowdmetric.collect.database import StoreError
 from crowdmetric.collect.exporting import csv_lines
-from crowdmetric.collect.findings import FILE
-from crowdmetric.collect.folder import open_reader, read_secret
+from crowdmetric.collect.folder import open_reader, open_store, read_secret
 from crowdmetric.collect.limits import Limit
+from crowdmetric.collect.live import HelperProcess
 from crowdmetric.collect.logs import LOG, JsonLines, RequestTally
 from crowdmetric.collect.panels import arrival_of, ending_of, personal_links
 from crowdmetric.collect.pictures import bars, heat_map, intervals
@@ -334,7 +338,7 @@ def _matched(folder: Path) -> Path:
 def test_a_store_that_fails_is_a_polite_page_that_keeps_the_answer(study, client, monkeypatch) -> None:
     page = begin(client)
 
-    async def broken(self, operation):
+    async def broken(self, operation, key=""):
         raise participant.StoreError("the disk of answers.sqlite is full; make room")
 
     with monkeypatch.context() as patch:
@@ -379,6 +383,98 @@ def test_a_live_design_asks_and_is_told(tmp_path) -> None:
     with client_of(study) as client:  # after a restart it has been told of both again
         walk(client, begin(client))
     assert set(rows(study, "SELECT left_item, right_item FROM answer ORDER BY id DESC")[0]) == {"0", "3"}
+
+
+def test_the_process_of_a_live_design_answers_and_ends_in_the_middle_of_its_work() -> None:
+    helper = HelperProcess()
+    assert helper.submit(pow, 2, 5).result(timeout=60) == 32
+    assert isinstance(helper.submit(int, "x").exception(timeout=60), ValueError)
+    endless = helper.submit(time.sleep, 600)
+    helper.shutdown()  # returns: otherwise this test does not end
+    assert not endless.done()
+
+
+@pytest.mark.skipif(not hasattr(design, "LiveDesign"), reason="this crowdmetric has no LiveDesign yet")
+def test_the_live_design_of_the_library_asks_and_says_where_it_stands(tmp_path) -> None:
+    study = new_study(tmp_path, {'kind = "optimal"': 'kind = "live"', "questions =": "questions = 2"})
+    with client_of(study) as client:
+        for _ in range(3):
+            client.cookies.clear()
+            walk(client, begin(client))
+        researcher(client, study)
+        page = client.get("/researcher")
+    assert "The design learns while it asks" in page.text
+    assert "3 have answered" in page.text
+    assert rows(study, "SELECT COUNT(*) FROM answer WHERE purpose IN ('design', 'evaluation')") == [(6,)]
+
+
+# --------------------------------------------------------------------------------------------- a store in trouble
+
+
+@pytest.fixture
+def store_of(monkeypatch):
+    """A function that returns the connection through which a served study writes."""
+    opened = {}
+
+    def remember(study, **options):
+        opened[study.folder] = open_store(study, **options)
+        return opened[study.folder]
+
+    monkeypatch.setattr(serving, "open_store", remember)
+    return lambda study: opened[study.folder]
+
+
+def fill_the_disk(study, db):
+    """Let the store grow no more; return what frees space again."""
+    used = int(db.run("PRAGMA page_count")[0][0])
+    db.run(f"PRAGMA max_page_count = {used}")
+    for size in (300, 30, 0):  # what is left in the last page of the views
+        with suppress(StoreError):
+            while True:
+                db.run("INSERT INTO view (person, position, page, at) VALUES (?, ?, ?, ?)", "x", 0, "x" * size, 0.0)
+    return lambda: db.run("PRAGMA max_page_count = 1000000")
+
+
+def hold_the_store(study, _):
+    """Write to the store from outside; return what lets go of it."""
+    other = sqlite3.connect(study.store, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+
+    def let_go():
+        other.execute("ROLLBACK")
+        other.close()
+
+    return let_go
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"), [(fill_the_disk, "is full; free some space"), (hold_the_store, "process holds")]
+)
+def test_a_store_in_trouble_is_a_polite_page_and_a_sentence_and_nothing_is_lost(
+    study, monkeypatch, store_of, spoil, sentence
+) -> None:
+    monkeypatch.setattr(writer.Writer.__init__, "__kwdefaults__", {"tries": 3, "pause": 0.01})
+    with client_of(study) as client:
+        page = begin(client)
+        researcher(client, study)
+        page = client.post("/go", data={**hidden(page.text), "choice": "left"})
+        mend = spoil(study, store_of(study))
+        form = {**hidden(page.text), "choice": "right", "ms": "812"}
+        for _ in range(2):
+            reply = client.post("/go", data=form, headers={"X-Fragment": "1"})  # the answer, and the next page's view
+            assert reply.status_code == 503
+            assert WORDS["trouble_text"] in reply.text
+            assert hidden(reply.text) == form  # the answer is still in the page
+        seen = client.get("/researcher").text
+        assert sentence in seen
+        assert "Answers cannot be saved just now" in seen
+        assert "Started" in seen  # reading still works
+        mend()
+        reply = client.post("/go", data=hidden(reply.text))
+        assert reply.status_code == 200
+        assert "Question 3 of 6" in reply.text
+        assert "Answers cannot be saved" not in client.get("/researcher").text
+    assert rows(study, "SELECT position, choice FROM answer ORDER BY position") == [(0, "left"), (1, "right")]
 
 
 # ----------------------------------------------------------------------------------------------------- attacks
@@ -712,11 +808,11 @@ def test_the_verdict_comes_from_a_process_and_is_drawn(tmp_path) -> None:
             check=False, timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        assert (study.folder / FILE).exists()
+        assert study.verdict.exists()
         researcher(client, study)
         page = client.get("/researcher")
     assert "Relative error of the metric now" in page.text
-    assert page.text.count("<svg") == 4
+    assert page.text.count("<svg") == 5
     assert re.search(r"14 people, by these rules", page.text)
     assert "median response 120 ms" in page.text
 
@@ -724,7 +820,7 @@ def test_the_verdict_comes_from_a_process_and_is_drawn(tmp_path) -> None:
 def test_too_early_is_a_sentence(study, client) -> None:
     walk(client, begin(client))
     db = open_reader(study)
-    told = findings.learn(study, db, findings._read(db))
+    told = findings.learn(study, db, findings.Sample(study, db))
     db.close()
     assert told["sentence"].startswith("Too early")
 

@@ -47,7 +47,7 @@ def test_the_examples_in_the_template_are_valid_too() -> None:
         ("[study]\nundecided = 'yes'", "undecided in [study] is 'yes', but true or false was expected"),
         ("[design]\nkind = 'best'", "kind in [design] is 'best', but one of 'random'"),
         ("[design]\nkind = 'file'", "file in [design]"),
-        ("[design]\nkind = 'live'", "hook in [design]"),
+        ("[design]\nkind = 'random'\nhook = 'a:b'", "hook in [design]"),
         ("[design]\nrepeats = 1.5", "repeats in [design] is 1.5, but a number from 0 to 1"),
         ("[design]\nkind = 'matched'\n[study]\nquestions = 5", "matched questions come in pairs"),
         ("[practice]\npairs = ['a']", "pairs in [practice]"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,9 +27,10 @@ from crowdmetric.evaluate import (
     Result,
     SplitPlan,
     evaluate,
+    run,
     split,
 )
-from crowdmetric.evaluate.models import BASELINES, DEFAULT, LEARNED, MODELS, WITHOUT_DISTANCE, WITHOUT_METRIC
+from crowdmetric.evaluate.models import BASELINES, BEGINS_AT, DEFAULT, LEARNED, MODELS, WITHOUT_DISTANCE, WITHOUT_METRIC
 from crowdmetric.evaluate.scores import clustered, measures
 from crowdmetric.evaluate.splits import TITLES, questions_of
 from crowdmetric.evaluate.verdict import (
@@ -778,3 +780,51 @@ def test_sentences_are_about_the_saved_tastes() -> None:
     assert sentences[0] == "In short: the saved model is worth using for new questions to known people."
     assert "the saved model (smooth) predicts better than" in sentences[1]
     assert "The metric itself" not in sentences[1]
+
+
+class Clock:
+    """Seconds that pass with every look at the clock."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("limit", "splits", "models", "left_out"),
+    [
+        (100.0, ("pairs", "people"), ("bradley-terry", "quadratic"), ""),
+        (3.5, ("pairs",), ("bradley-terry", "quadratic"), "1 of 1 repeats for new people"),
+        (1.5, ("pairs",), ("bradley-terry",), "quadratic, 1 of 1 repeats for new people"),
+    ],
+)
+def test_a_time_limit_leaves_out_what_it_says(limit, splits, models, left_out, monkeypatch) -> None:
+    monkeypatch.setattr(run, "time", Clock())
+    items, answers = crowd_of(np.eye(2), people=40)[:2]
+    found = evaluate(
+        items, answers, ["bradley-terry", "quadratic"], splits=["pairs", "people"], repeats=1, time_limit=limit
+    )
+    assert (found.splits, found.models) == (splits, models)
+    assert found.unfinished == (f"The time limit of {limit:g} s left out {left_out}." if left_out else "")
+    assert found.unfinished in found.summary().replace("\n  ", " ")
+    assert len(found.results) == len(splits) * len(models)
+
+
+def test_without_time_nothing_is_evaluated(monkeypatch) -> None:
+    monkeypatch.setattr(run, "time", Clock())
+    items, answers = crowd_of(np.eye(2), people=40)[:2]
+    with pytest.raises(DataError, match="raise the time limit"):
+        evaluate(items, answers, ["bradley-terry"], splits=["pairs"], repeats=1, time_limit=0.5)
+
+
+def test_models_begin_where_simpler_ones_ended_and_end_no_lower() -> None:
+    items, answers = crowd_of(np.diag([2.0, 1.0, 0.2]), people=80)[:2]
+    for name, simpler in BEGINS_AT.items():
+        if name.startswith("symmetric"):
+            continue
+        alone = MODELS[name](None).fit(items, answers)
+        begun = replace(MODELS[name](None), start=MODELS[simpler](None).fit(items, answers).end).fit(items, answers)
+        assert begun.log_likelihood == pytest.approx(alone.log_likelihood, abs=0.3)

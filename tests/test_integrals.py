@@ -13,6 +13,7 @@ from scipy.special import expit, logsumexp, ndtr
 from scipy.stats import multivariate_normal, norm
 
 from crowdmetric.losses import Logistic, Loss, Probit
+from crowdmetric.users import propagation
 from crowdmetric.users.integrals import (
     REACH,
     SIZES,
@@ -203,12 +204,25 @@ def test_the_compiled_grid_survives_very_unlikely_answers(size: float) -> None:
 
 
 @pytest.mark.parametrize(("m", "q"), [(1, 1), (5, 2), (12, 6), (4, 5)])
-def test_the_compiled_propagation_is_the_numpy_one(m: int, q: int) -> None:
+def test_the_compiled_propagation_is_the_numpy_one(m: int, q: int, monkeypatch: pytest.MonkeyPatch) -> None:
     a, E, S, y, weight = people(6, m, q, seed=5)
     loss = Logistic(1.3)
     slow = propagate(a, E, loadings_of(E, S), y, weight, loss)[0]
     fast = by_propagation(a, E, S, y, weight, loss)
-    assert_same(fast, slow, rtol=1e-9, atol=1e-9)
+    monkeypatch.setattr(propagation, "OWN_FINENESS", 1e-9)  # never a shorter line than the law asks for
+    assert_same(by_propagation(a, E, S, y, weight, loss), slow, rtol=1e-9, atol=1e-9)
+    assert_same(fast, slow, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("spread", [0.5, 3.0, 10.0, 30.0])
+def test_a_line_for_each_cavity_is_fine_enough(spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, E, S, y, weight = people(10, 60, 3, seed=9, spread=spread)
+    shorter = by_propagation(a, E, S, y, weight, Logistic())
+    monkeypatch.setattr(propagation, "OWN_FINENESS", 0.2)
+    monkeypatch.setattr(propagation, "CAVITY_FINENESS", 0.3)
+    finer = by_propagation(a, E, S, y, weight, Logistic())
+    np.testing.assert_allclose(shorter.value, finer.value, atol=2e-6)
+    np.testing.assert_allclose(shorter.slope, finer.slope, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("size", [40.0, 200.0, 2000.0])

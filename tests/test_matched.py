@@ -13,6 +13,7 @@ from scipy.special import expit
 
 from crowdmetric.cli import main
 from crowdmetric.comparisons import Comparisons
+from crowdmetric.design import matched_from_generator
 from crowdmetric.errors import DataError, NotIdentifiedError, NotIdentifiedWarning
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric
 from crowdmetric.persist import load_model, save_model
@@ -293,7 +294,7 @@ def test_more_answers_help() -> None:
 
 def test_order_sides_and_origin_do_not_matter() -> None:
     items, pairs, users, y, _ = parallel_crowd(3, 400, mismatch=0.05)
-    options = {"tolerance": 0.2, "constraint": "symmetric"}
+    options = {"max_mismatch": 0.2, "constraint": "symmetric"}
     reference = MatchedMetric(items, **options).fit(pairs, y, users=users).metric_
     order = np.random.default_rng(0).permutation(len(y))
     swapped = np.random.default_rng(1).random(len(y)) < 0.5
@@ -310,9 +311,9 @@ def test_order_sides_and_origin_do_not_matter() -> None:
 
 def test_every_option_changes_something() -> None:
     items, pairs, users, y, _ = parallel_crowd(3, 400, answers=3, mismatch=0.02)
-    base = {"tolerance": 0.1, "constraint": "symmetric"}
+    base = {"max_mismatch": 0.1, "constraint": "symmetric"}
     reference = MatchedMetric(items, **base).fit(pairs, y, users=users).metric_
-    for option in ({"beta": 2.0}, {"tolerance": 0.03}, {"ridge": 10.0}, {"centre": np.ones(3)}):
+    for option in ({"beta": 2.0}, {"max_mismatch": 0.03}, {"ridge": 10.0}, {"centre": np.ones(3)}):
         other = MatchedMetric(items, **(base | option)).fit(pairs, y, users=users).metric_
         assert np.linalg.norm(other - reference) > 1e-4, option
     weighted = MatchedMetric(items, **base).fit(pairs, y, users=users, sample_weight=np.linspace(0.1, 2, len(y)))
@@ -378,6 +379,15 @@ def test_saved_and_loaded(tmp_path) -> None:
     np.testing.assert_array_equal(twin.transform(items), model.transform(items))
 
 
+def test_the_old_name_of_a_mismatch_still_works_and_says_so() -> None:
+    ask = matched_from_generator(2, people=200, seed=0)
+    y = answer(ask.items, ask.pairs, np.zeros((len(ask.pairs), 2)), np.eye(2), seed=1)
+    with pytest.warns(FutureWarning, match="write max_mismatch"):
+        old = MatchedMetric(ask.items, tolerance=1e-4).fit(ask.pairs, y, users=ask.person)
+    new = MatchedMetric(ask.items, max_mismatch=1e-4).fit(ask.pairs, y, users=ask.person)
+    np.testing.assert_array_equal(old.metric_, new.metric_)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -385,8 +395,8 @@ def test_saved_and_loaded(tmp_path) -> None:
         ({"loss": "squared"}, "logistic answers only"),
         ({"constraint": "diagonal"}, "choose one of 'psd', 'symmetric'"),
         ({"largest_set": 5}, "is not 2, 3 or 4"),
-        ({"tolerance": -1.0}, "tolerance=-1.0 is not a positive"),
-        ({"tolerance": 1.0}, "accepts any two questions"),
+        ({"max_mismatch": -1.0}, "max_mismatch=-1.0 is not a positive"),
+        ({"max_mismatch": 1.0}, "accepts any two questions"),
         ({"ridge": -1.0}, "ridge=-1.0 is not a positive"),
         ({"centre": [0.0]}, r"centre has shape \(1,\)"),
         ({"max_iter": 0}, "max_iter=0"),
@@ -410,7 +420,7 @@ def test_from_a_shell(tmp_path, capsys) -> None:
     table = {"user": users, "left": pairs[:, 0], "right": pairs[:, 1], "response": y}
     write_columns(table, tmp_path / "answers.csv")
     files = [str(tmp_path / "items.csv"), str(tmp_path / "answers.csv")]
-    options = ["--estimator", "matched", "--tolerance", "1e-4", "--constraint", "symmetric", "--ridge", "0.1"]
+    options = ["--estimator", "matched", "--max-mismatch", "1e-4", "--constraint", "symmetric", "--ridge", "0.1"]
     assert main(["fit", *files, *options, "--out", str(tmp_path / "model")]) == 0
     assert "of 600 people were used" in capsys.readouterr().out
     assert main(["predict", str(tmp_path / "model"), files[1]]) == 1

@@ -51,14 +51,14 @@ def test_unknown_sets_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_tables_of_the_page_are_those_of_the_table() -> None:
-    text = (ROOT / "docs" / "real-data.md").read_text(encoding="utf-8")
-    folder = ROOT / "docs" / "real-data"
+    text = (ROOT / "docs" / "explanation" / "real-data.md").read_text(encoding="utf-8")
+    folder = ROOT / "docs" / "explanation" / "real-data"
     assert page.tables(page.read_rows(folder / "results.csv")) in text
     assert page.stated_table(page.read_rows(folder / "stated.csv")) in text
 
 
 def test_rows_come_back_and_other_sets_are_kept(tmp_path: Path) -> None:
-    rows = page.read_rows(ROOT / "docs" / "real-data" / "results.csv")
+    rows = page.read_rows(ROOT / "docs" / "explanation" / "real-data" / "results.csv")
     path = tmp_path / "results.csv"
     page.write_rows(rows, path)
     assert [str(row) for row in page.read_rows(path)] == [str(row) for row in rows]

@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 
 from crowdmetric import Judgements, SimilarityMetric, intervals
-from crowdmetric.design.judgements import answers_needed, plan_judgements
+from crowdmetric.design.judgements import answers_needed, design_judgements, plan_judgements
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import evaluate_similarity
 from crowdmetric.evaluate.similarity import looks_ranked
@@ -21,7 +21,7 @@ from crowdmetric.similarity.newton import minimize, start_for
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.questions import questions_of
 from crowdmetric.similarity.structures import STRUCTURES, Full
-from crowdmetric.simulate_judgements import simulate_judgements
+from crowdmetric.simulate_judgements import answer_questions, simulate_judgements
 from crowdmetric.symmetric import relative_error, shape_error, smat, svec
 from crowdmetric.tables import read_columns
 
@@ -349,6 +349,19 @@ def test_the_promised_error_is_the_measured_one() -> None:
     assert measured == pytest.approx(np.mean(promised), rel=0.2)
 
 
+@each_kind
+def test_chosen_questions_tell_more_and_keep_their_promise(kind) -> None:
+    X, M = study(d=4).items, np.diag([6.0, 3.0, 2.0, 1.0])
+    best, random = (design_judgements(X, 1500, metric=M, kind=kind, way=way) for way in ("optimal", "random"))
+    assert best.expected.error < 0.85 * random.expected.error
+    errors = []
+    for seed in range(12):
+        answered = answer_questions(X, best.questions, M, kind=kind, seed=seed)
+        model = SimilarityMetric(X, structure="full").fit(answered)
+        errors.append(np.linalg.norm(model.symmetric_metric_ - M) / np.linalg.norm(M))
+    assert float(np.sqrt(np.mean(np.square(errors)))) == pytest.approx(best.expected.error, rel=0.25)
+
+
 def test_evaluation_tells_a_learned_metric_from_none() -> None:
     found = simulate_judgements(40, 3, 6000, people=6, seed=0)
     result = evaluate_similarity(found.items, found.judgements, ["euclid", "chosen", "embedding"], folds=3)
@@ -378,7 +391,7 @@ def test_rankings_are_recognised() -> None:
         ({"link": "cubic"}, "link='cubic' is not known"),
         ({"lapse": 1.5}, "lapse=1.5"),
         ({"people": "own"}, "at least two people"),
-        ({"rank": 9}, "rank=9 is not between 1 and the 3 features"),
+        ({"rank": 9}, "rank=9 is more than the 3 features"),
         ({"rank": 1, "structure": "diagonal"}, "by gradients alone"),
         ({"beta": 0.0}, "beta=0.0"),
         ({"folds": 1}, "folds=1"),

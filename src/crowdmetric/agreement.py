@@ -7,11 +7,14 @@ its own, so that metrics can agree only up to a scale s > 0, and ::
     W = min_s (m_2 − s m_1)ᵀ (C_2 + s² C_1)⁻¹ (m_2 − s m_1)
 
 is χ² with p − 1 degrees of freedom if ``M_2 = s M_1`` (Wald; the two kinds of answers being independent).
+
+`one_metric` asks the same of the likelihood: with ℓ_1 and ℓ_2 of two separate fits over all symmetric matrices and ℓ of
+one fit to both kinds (`crowdmetric.similarity.beside`), ``W = 2 (ℓ_1 + ℓ_2 − ℓ)`` has the same law.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,9 +26,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.estimators.population import PopulationMetric
+from crowdmetric.estimators.similarity import SimilarityMetric
 from crowdmetric.symmetric import svec
 
-__all__ = ["Agreement", "agreement"]
+__all__ = ["Agreement", "OneMetric", "agreement", "likelihood_ratio", "one_metric"]
 
 Array = NDArray[np.float64]
 
@@ -45,6 +50,12 @@ class Agreement:
         s: the second metric is about s times the first.
     similarity : float
         Cosine of the angle between the two metrics as vectors; 1: the same shape.
+
+    Examples
+    --------
+    >>> from crowdmetric.agreement import Agreement
+    >>> Agreement(statistic=1.3, degrees_of_freedom=2, p_value=0.52, scale=1.1, similarity=0.99).summary()
+    'The answers do not tell the two metrics apart (χ² = 1.3 with 2 degrees of freedom, p = 0.52; cosine 0.99).'
     """
 
     statistic: float
@@ -68,6 +79,17 @@ def agreement(first: CrowdMetric, second: CrowdMetric) -> Agreement:
     ----------
     first, second : SimilarityMetric, PopulationMetric or MatchedMetric
         Fitted with standard errors to the same features, on different answers.
+
+    Examples
+    --------
+    >>> from crowdmetric import SimilarityMetric
+    >>> from crowdmetric.agreement import agreement
+    >>> from crowdmetric.simulate_judgements import simulate_judgements
+    >>> one = simulate_judgements(30, 2, 2000, seed=0)
+    >>> two = simulate_judgements(one.items, None, 2000, metric=one.metric / 4.0, seed=1)
+    >>> fits = [SimilarityMetric(one.items, structure='full').fit(study.judgements) for study in (one, two)]
+    >>> agreement(*fits).p_value > 0.01
+    True
     """
     (one, C1), (two, C2) = _fit_of(first), _fit_of(second)
     if one.size != two.size:
@@ -98,3 +120,60 @@ def _fit_of(model: CrowdMetric) -> tuple[Array, Array]:
             f"{type(model).__name__} does not say how sure it is of the metric; fit it with uncertainty=True"
         )
     return svec(model.symmetric_metric_), model.symmetric_covariance_
+
+
+@dataclass(frozen=True)
+class OneMetric:
+    """One metric from preferences and judgements, a metric from each, and the test whether they are one.
+
+    Attributes
+    ----------
+    joint, preferences : PopulationMetric
+        Fitted to both kinds of answers, and to preferences alone.
+    judgements : SimilarityMetric
+        Fitted to judgements alone.
+    test : Agreement
+    """
+
+    joint: PopulationMetric
+    preferences: PopulationMetric
+    judgements: SimilarityMetric
+    test: Agreement
+
+    def summary(self) -> str:
+        """Return the verdict in one sentence."""
+        return self.test.summary()
+
+
+def one_metric(items: Any, comparisons: Any, judgements: Any, **options: Any) -> OneMetric:
+    """Learn one metric from both kinds of answers, and test whether people compare by the metric by which they choose.
+
+    Parameters
+    ----------
+    items : (N, d) array
+    comparisons : Comparisons
+        Who preferred what.
+    judgements : Judgements or sequence of Judgements
+        About the same items.
+    **options
+        Of `PopulationMetric`, such as ``covariance='free'``.
+    """
+    preferences = PopulationMetric(items, **options).fit(comparisons)
+    judged = SimilarityMetric(items, structure="full").fit(judgements)
+    joint = PopulationMetric(items, **options).fit(comparisons, judgements=judgements)
+    return OneMetric(joint, preferences, judged, likelihood_ratio(preferences, judged, joint))
+
+
+def likelihood_ratio(preferences: CrowdMetric, judgements: CrowdMetric, joint: CrowdMetric) -> Agreement:
+    """Test whether two models have one metric up to a scale, from their likelihoods and that of a joint fit.
+
+    Where ridges had to hold one of the fits, likelihoods cannot be compared, and `agreement` is asked instead.
+    """
+    found = agreement(judgements, preferences)
+    values = [getattr(model, "symmetric_log_likelihood_", float("nan")) for model in (preferences, judgements, joint)]
+    statistic = 2.0 * (values[0] + values[1] - values[2])
+    if not np.isfinite(statistic):
+        return found
+    statistic = max(0.0, statistic)
+    p_value = float(chi2.sf(statistic, found.degrees_of_freedom))
+    return replace(found, statistic=statistic, p_value=p_value)

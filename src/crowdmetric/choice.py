@@ -1,11 +1,12 @@
-"""The law of people and items, and how free: what `crowdmetric fit` decides for its user, each time with its reason.
+"""The model, the law of people and items, and how free: what `crowdmetric fit` decides, each time with its reason.
 
 Nothing here is hidden: a choice is a value and the clause that follows "because", and every rule is stated.
 
-Two things are chosen: how ideal points scatter, and whether items have utilities of their own. Where hidden answers
-were predicted, they decide (`choose_by_hidden_answers`), on the question that the user has: known items, new items,
-new people, or all three. Where nothing was hidden, the evidence of fits to some of the people decides (`Trials`). Both
-say what everybody thinks of an item, and each can stand in for the other:
+Where hidden answers were predicted, they decide (`choose_by_hidden_answers`), on the question that the user has: known
+items, new items, new people, or all three. They choose among ideal points under a learned metric, whose law may take
+four forms; smooth tastes; and models without a learned metric (`CANDIDATES`). Where nothing was hidden, the evidence of
+fits to some of the people decides (`Trials`) how ideal points scatter, and whether items have utilities of their own.
+Both say what everybody thinks of an item, and each can stand in for the other:
 
 - A crowd that is not isotropic, taken to be, seems to like items for reasons of their own: with people in three
   clusters, utilities that do not exist gain up to hundreds of nats, and spoil the metric. Items are therefore judged
@@ -17,7 +18,7 @@ say what everybody thinks of an item, and each can stand in for the other:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import log
@@ -37,8 +38,10 @@ from crowdmetric.users.conditioning import find_sets
 from crowdmetric.users.item_effects import MOST_ITEMS
 
 __all__ = [
+    "CANDIDATES",
     "LAWS",
     "QUESTIONS",
+    "UNLEARNED",
     "Choice",
     "Trials",
     "choose_by_hidden_answers",
@@ -57,12 +60,24 @@ ITEMS_IF_FREE = 5
 SHOWN_OFTEN = 10
 # People on whom trials are made at most.
 MOST_PEOPLE = 20_000
-# The laws that may be chosen, by the names of the evaluated models, the simplest first.
+# The laws of ideal points that may be chosen, by the names of the evaluated models, the simplest first.
 LAWS: dict[str, dict[str, Any]] = {
     "population": {"covariance": "isotropic", "item_effects": False},
     "population-free": {"covariance": "free", "item_effects": False},
     "population-items-isotropic": {"covariance": "isotropic", "item_effects": True},
     "population-items": {"covariance": "free", "item_effects": True},
+}
+# Models without a learned metric: the same laws with M = 0, or with a multiple of the identity.
+UNLEARNED: dict[str, dict[str, Any]] = {
+    "linear": {"covariance": "free", "item_effects": False, "constraint": "zero"},
+    "linear-items": {"covariance": "free", "item_effects": True, "constraint": "zero"},
+    "identity": {"covariance": "isotropic", "item_effects": False, "constraint": "identity"},
+}
+# All that may be chosen where the user leaves everything open: estimators of `crowdmetric fit` and their parameters.
+CANDIDATES: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: ("population", law) for name, law in LAWS.items()},
+    "smooth": ("taste", {}),
+    **{name: ("population", law) for name, law in UNLEARNED.items()},
 }
 # What a model may be wanted for, and the splits of an evaluation that ask it.
 QUESTIONS = {
@@ -71,8 +86,9 @@ QUESTIONS = {
     "new-people": ("people",),
     "new-items": ("items",),
 }
-# Nats per answer that a simpler law may be further behind and still be taken.
-WORTH_MORE = 0.001
+# Nats per answer that a simpler law may be further behind and still be taken; and that the best law of ideal points
+# may be further behind than a model of another kind.
+WORTH_MORE, WORTH_ANOTHER_KIND = 0.001, 0.002
 
 
 @dataclass(frozen=True)
@@ -160,31 +176,40 @@ class Trials:
 
 
 def choose_by_hidden_answers(
-    evaluation: Evaluation, given: Mapping[str, Any] | None = None, question: str = "all"
+    evaluation: Evaluation,
+    given: Mapping[str, Any] | None = None,
+    question: str = "all",
+    candidates: Sequence[str] = tuple(LAWS),
 ) -> Choice:
-    """Return the law, a key of `LAWS`, that predicts hidden answers best on the user's question.
+    """Return the model, a key of `CANDIDATES`, that predicts hidden answers best on the user's question.
 
-    A law's *regret* is how far it is behind the best of the laws, in nats per answer, on the worst of the splits that
-    the question is about. The law of the smallest regret is taken, or a simpler one whose regret is larger by less than
-    0.001. `given` are parameters that the user has settled: laws with others are left out. Where one law is left there
-    is nothing to choose, and no reason.
+    A model's *regret* is how far it is behind the best candidate, in nats per answer, on the worst of the splits that
+    the question is about. A gap g with a standard error e counts as ``g³ / (g² + e²)``: what may be chance counts
+    little. Of the laws of ideal points that of the smallest regret is taken, or a simpler one whose regret is larger by
+    less than 0.001; a model of another kind, if its regret is smaller still by more than 0.002. `given` are parameters
+    that the user has settled: laws with others are left out. Where one model is left there is nothing to choose, and no
+    reason.
     """
     splits = [split for split in QUESTIONS[question] if split in evaluation.splits]
     settled = {name: value for name, value in (given or {}).items() if name in ("covariance", "item_effects")}
     laws = [
         name
-        for name, law in LAWS.items()
-        if name in evaluation.models and all(law[key] == value for key, value in settled.items())
+        for name in candidates
+        if name in evaluation.models
+        and (name not in LAWS or all(LAWS[name][key] == value for key, value in settled.items()))
     ]
     if not splits or not laws:
         raise DataError(f"no law was evaluated for the question {question!r}; choose by the evidence")
-    best = {split: max(evaluation.mean(split, law) for law in laws) for split in splits}
-    regret = {law: max(best[split] - evaluation.mean(split, law) for split in splits) for law in laws}
-    least = min(regret.values())
-    chosen = next(law for law in laws if regret[law] < least + WORTH_MORE)
+    regret = {law: max(_regret(evaluation, split, law, laws) for split in splits) for law in laws}
+    chosen = _least(regret, [law for law in laws if law in LAWS])
+    other = _least(regret, [law for law in laws if law not in LAWS])
+    if chosen is None or (other is not None and regret[other] < regret[chosen] - WORTH_ANOTHER_KIND):
+        chosen = other
+    assert chosen is not None
+    behind = max(max(evaluation.mean(s, law) for law in laws) - evaluation.mean(s, chosen) for s in splits)
     asked = " and ".join(filter(None, [", ".join(_asked(s) for s in splits[:-1]), _asked(splits[-1])]))
     how = (
-        f"on hidden answers ({asked}) no other predicts better by more than {max(regret[chosen], 5e-5):.4f} nats each"
+        f"on hidden answers ({asked}) no other predicts better by more than {max(behind, 5e-5):.4f} nats each"
         if len(laws) > 1
         else ""
     )
@@ -195,6 +220,20 @@ def choose_by_hidden_answers(
         if len(splits) > 1 and evaluation.difference(split, law, chosen).is_clear
     ]
     return Choice(chosen, how, f"clearly better would be {', '.join(others)}: see --for" if others else "")
+
+
+def _regret(evaluation: Evaluation, split: str, law: str, laws: Sequence[str]) -> float:
+    """Return by how much a law is behind the best of some on a split, less what may be chance."""
+    best = max(laws, key=lambda name: evaluation.mean(split, name))
+    gap = evaluation.difference(split, best, law)
+    error = gap.error if np.isfinite(gap.error) else 0.0
+    return float(gap.mean**3 / (gap.mean**2 + error**2)) if gap.mean > 0 else 0.0
+
+
+def _least(regret: Mapping[str, float], laws: Sequence[str]) -> str | None:
+    """Return the first law whose regret is the least, or larger by less than `WORTH_MORE`; None without laws."""
+    least = min((regret[law] for law in laws), default=0.0)
+    return next((law for law in laws if regret[law] < least + WORTH_MORE), None)
 
 
 def _asked(split: str) -> str:

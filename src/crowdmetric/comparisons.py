@@ -60,6 +60,16 @@ class Comparisons(WritableTable):
         As given; otherwise the row numbers 0…N−1, or the sorted names found.
     dropped : dict
         How many rows of the source were left out, by reason.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric import Comparisons
+    >>> answers = Comparisons.from_arrays([0, 0, 1, 1], [[0, 1], [1, 2], [0, 2], [2, 1]], [-1, 1, -1, 1])
+    >>> answers.user_ids.tolist(), answers.response.tolist()
+    ([0, 1], [-1.0, 1.0, -1.0, 1.0])
+    >>> print(answers.summary().splitlines()[0])
+    4 rows by 2 people on 3 items
     """
 
     user: Ints

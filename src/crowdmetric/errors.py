@@ -44,7 +44,18 @@ __all__ = [
 
 
 class CrowdmetricError(Exception):
-    """Base class of every error raised on purpose by crowdmetric."""
+    """Base class of every error raised on purpose by crowdmetric.
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.errors import CrowdmetricError
+    >>> try:
+    ...     PopulationMetric([[0.0], [1.0]]).fit([[0, 7]], [1])
+    ... except CrowdmetricError as error:
+    ...     print(error)
+    1 comparisons name item 7, but there are 2 items (0…1); drop them with Comparisons.from_arrays(..., n_items=2)
+    """
 
 
 class DataError(CrowdmetricError, ValueError):

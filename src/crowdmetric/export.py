@@ -2,6 +2,9 @@
 
 ``y = W x + b`` with ``WᵀW = M``, so that ``‖y − y'‖ = ‖x − x'‖_M``. Any index of vectors (FAISS, hnswlib, pgvector),
 any scikit-learn estimator and any linear layer can use it without knowing about metrics.
+
+Tastes that bend have such a matrix inside their kernel. How alike the tastes for two items are is no linear map of it:
+`item_coordinates` gives every item a place among others, by kernel principal components.
 """
 
 from __future__ import annotations
@@ -19,11 +22,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from crowdmetric.errors import DataError, missing_extra
 from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.estimators.smooth import TasteMetric
 from crowdmetric.folders import new_file
 from crowdmetric.persist import SavedModel
 from crowdmetric.preprocess import ItemMap
 
-__all__ = ["FORMATS", "LinearHead", "linear_head", "write_head"]
+__all__ = ["FORMATS", "LinearHead", "item_coordinates", "linear_head", "write_coordinates", "write_head"]
 
 Array = NDArray[np.float64]
 Place = str | os.PathLike[str]
@@ -44,6 +48,14 @@ class LinearHead:
         b: zero, unless items were preprocessed.
     feature_names : tuple of d str
         Of the columns of W.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.export import LinearHead
+    >>> head = LinearHead(weight=2.0 * np.eye(2), bias=np.zeros(2))
+    >>> head(np.ones((1, 2))).tolist()
+    [[2.0, 2.0]]
     """
 
     weight: Array
@@ -76,6 +88,18 @@ def linear_head(
         What was done to items before the fit; a saved model knows it by itself.
     rank : int, optional
         Keep only this many coordinates, the most important ones: distances are then approximate, from below.
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=400, comparisons=3, seed=0)
+    >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> import numpy as np
+    >>> from crowdmetric.export import linear_head
+    >>> head = linear_head(model)
+    >>> bool(np.allclose(head.weight.T @ head.weight, model.metric_, atol=1e-5))
+    True
     """
     if isinstance(model, SavedModel):
         if preprocessing is not None:
@@ -90,7 +114,9 @@ def linear_head(
     sizes = np.einsum("ij,ij->i", components, components)  # the eigenvalues of M, largest first
     seen = int(np.sum(sizes > UNSEEN * sizes.max(initial=0.0)))
     if seen == 0:
-        raise DataError("the metric is zero, so every distance is; there is nothing to export")
+        raise DataError(
+            "the metric is zero: the answers support no learned metric, so that there is no distance to export"
+        )
     if rank is not None and not 1 <= rank <= seen:
         raise DataError(f"rank={rank} is not between 1 and {seen}, the rank of the metric")
     weight = components[: seen if rank is None else rank]
@@ -135,8 +161,47 @@ def write_head(head: LinearHead, path: Place, kind: str = "npz") -> None:
     """Write a head as ``npz`` (arrays `weight`, `bias`), ``safetensors`` (`linear.weight`, `linear.bias`) or ``csv``.
 
     The file appears whole or not at all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from crowdmetric.export import LinearHead, write_head
+    >>> path = Path(tempfile.mkdtemp()) / 'head.npz'
+    >>> write_head(LinearHead(np.eye(2), np.zeros(2)), path)
+    >>> sorted(np.load(path).files)
+    ['bias', 'weight']
     """
     if kind not in FORMATS:
         raise DataError(f"format {kind!r} is not known; choose one of {', '.join(map(repr, FORMATS))}")
     with new_file(path) as file:
         FORMATS[kind](head, file)
+
+
+def item_coordinates(model: SavedModel, *, rank: int | None = None) -> Array:
+    """Return coordinates (N, k) of a saved `TasteMetric`'s items: close if the same people like them."""
+    estimator = model.estimator()
+    if not isinstance(estimator, TasteMetric) or model.items is None:
+        raise DataError(
+            f"coordinates of items are for TasteMetric with items, and this is {type(estimator).__name__}; leave "
+            "--coordinates out for its matrix"
+        )
+    if rank is not None and rank < 1:
+        raise DataError(f"rank={rank} is not a number of coordinates; give at least 1")
+    return estimator.item_coordinates(model.items, rank)
+
+
+def write_coordinates(model: SavedModel, coordinates: Array, path: Place, kind: str) -> None:
+    """Write coordinates of items as ``npz`` (arrays `item_ids`, `coordinates`) or ``csv`` (item_id, y0, …)."""
+    if kind not in ("npz", "csv"):
+        raise DataError(f"coordinates are written as npz or csv, not as {kind!r}; choose one of them")
+    with new_file(path) as file:
+        if kind == "npz":
+            np.savez(file, item_ids=model.item_ids, coordinates=coordinates)
+            return
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(["item_id", *(f"y{j}" for j in range(coordinates.shape[1]))])
+        writer.writerows([i, *row] for i, row in zip(model.item_ids.tolist(), coordinates.tolist(), strict=True))
+        file.write(text.getvalue().encode("utf-8"))

@@ -45,6 +45,17 @@ class Closer:
         The share of draws in which a is closer to b; draws in which both are equally close count half.
     level, low, high : float
         Interval for the difference.
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=400, comparisons=3, seed=0)
+    >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> from crowdmetric.intervals import closer
+    >>> verdict = closer(model, 0, 1, 2)
+    >>> verdict.summary().endswith('.')
+    True
     """
 
     difference: float
@@ -93,6 +104,17 @@ def distances(model: CrowdMetric, pairs: Any, level: float = 0.9, *, squared: bo
     level : float
     squared : bool
         For squared distances.
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=400, comparisons=3, seed=0)
+    >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> from crowdmetric.intervals import distances
+    >>> found = distances(model, [[0, 1], [2, 3]])
+    >>> bool((found.low <= found.estimate).all())
+    True
     """
     square, drawn = _squares(model, pairs)
     if not squared:
@@ -112,6 +134,17 @@ def distance_ratios(model: CrowdMetric, pairs: Any, others: Any, level: float = 
     pairs, others : (T, 2) int arrays or (T, 2, d) arrays
         `others` may be one pair, with which all are compared.
     level : float
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=400, comparisons=3, seed=0)
+    >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> from crowdmetric.intervals import distance_ratios
+    >>> ratio = distance_ratios(model, [[0, 1]], [[2, 3]])  # how many times as far apart are 0 and 1 as 2 and 3?
+    >>> bool(ratio.low[0] < ratio.estimate[0] < ratio.high[0])
+    True
     """
     (top, drawn_top), (bottom, drawn_bottom) = _squares(model, pairs), _squares(model, others)
     if bottom.size not in (1, top.size):
@@ -136,6 +169,16 @@ def closer(model: CrowdMetric, a: Any, b: Any, c: Any, level: float = 0.9) -> Cl
         Rows of the model's items, or vectors.
     level : float
         Of the interval; where neither side of zero has all of it but one tail, the verdict is left open.
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=400, comparisons=3, seed=0)
+    >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> from crowdmetric.intervals import closer
+    >>> 0.0 <= closer(model, 0, 1, 2).probability <= 1.0
+    True
     """
     to_b, to_c = (_forms(model, np.stack([np.asarray(a), np.asarray(other)])[None]) for other in (b, c))
     form = to_c - to_b

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,14 @@ class CheckQuestions:
         How many answers everybody gave to them, and how many of those were wrong.
     alternatives : int
         Among how many pairs people chose.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.judgements import CheckQuestions
+    >>> checks = CheckQuestions(asked=np.array([10.0]), wrong=np.array([1.0]), alternatives=2)
+    >>> round(checks.lapse_rate, 3)
+    0.2
     """
 
     asked: Floats
@@ -269,9 +277,14 @@ class Judgements(WritableTable):
         Options, pairs and the three of an odd one out are ordered by item number.
         """
         items, counts = _in_order(self.kind, self.items, self.counts)
-        code = self.person
+        code, largest = self.person, max(self.n_people, 1)
         for column in items.T:
-            code = np.unique(code * self.n_items + column, return_inverse=True)[1]
+            if largest * self.n_items >= np.iinfo(np.int64).max:  # count the codes that there are instead
+                code = np.unique(code, return_inverse=True)[1]
+                largest = len(code)
+            code, largest = code * self.n_items + column, largest * self.n_items
+        if np.all(code[1:] > code[:-1]):  # merged before
+            return replace(self, items=items, counts=counts)
         _, first, group = np.unique(code, return_index=True, return_inverse=True)
         totals: Floats = np.stack([np.bincount(group, column) for column in counts.T], axis=1).astype(np.float64)
         time = None

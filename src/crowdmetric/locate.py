@@ -12,11 +12,15 @@ from which follow the probability of either choice, and the information that the
     I = h(E[p]) − E[h(p)],     p = Pr[y = +1 | ψ],  h the entropy of an answer
 
 large where the answer is uncertain *because the person is*, and not because answers are noisy.
+
+A `TasteMetric` has no ideal points: its people are utilities of the items, Gaussian given their answers
+(`crowdmetric.smooth.prediction`), from which the same follow (`LocatedTastes`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,26 +30,27 @@ from sklearn.utils.validation import check_is_fitted
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.estimators.smooth import TasteMetric
 from crowdmetric.fits.integration_check import largest_grid_after
 from crowdmetric.fits.unknowns import NOTHING_UNKNOWN, SeenItems, Unknowns
 from crowdmetric.inputs import check_items, read_pairs, read_rows
-from crowdmetric.losses import Loss
+from crowdmetric.losses import Logistic, Loss
 from crowdmetric.symmetric import outer_difference, svec
 from crowdmetric.users.blocks import arrange
 from crowdmetric.users.integrals import expected_information, mean_probability, roughly_expected_information
 from crowdmetric.users.people import posteriors
 from crowdmetric.users.population import Law, blocks_of
 
-__all__ = ["Located", "NextQuestion", "locate"]
+__all__ = ["Located", "LocatedTastes", "NextQuestion", "locate"]
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Numbers that a (people, questions) temporary may hold.
+# Maximum size of a (people, questions) temporary.
 CHUNK = 1 << 20
-# Questions that are considered where nobody says which: at most, at least, and for all people together.
+# Number of questions considered when none are given: maximum and minimum per person, and maximum for all people.
 MOST_CANDIDATES, FEWEST_CANDIDATES, MOST_CONSIDERED = 50_000, 2_000, 10_000_000
-# Of these, so many for each person are weighed exactly, the best by a formula.
+# Number of questions per person, the best by an approximation, whose value is computed exactly.
 WEIGHED = 32
 
 
@@ -60,6 +65,18 @@ class NextQuestion:
         Rows of the items.
     information : (K,) array
         In nats that its answer is expected to tell about the person; log 2 = 0.69 at most.
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=400, comparisons=3, seed=0)
+    >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> from crowdmetric.locate import locate
+    >>> ann = locate(model, [[0, 1], [2, 3]], [-1, 1], users=['ann', 'ann'])
+    >>> question = ann.next_question()
+    >>> question.pairs.shape, bool(question.information[0] > 0)
+    ((1, 2), True)
     """
 
     users: NDArray[Any]
@@ -85,6 +102,19 @@ class Located:
         What is unknown beside where people stand.
     seen : SeenItems or None
         What these people have compared; None: unknown.
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=400, comparisons=3, seed=0)
+    >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> from crowdmetric.locate import locate
+    >>> ann = locate(model, [[0, 1], [2, 3]], [-1, 1], users=['ann', 'ann'])
+    >>> ann.mean.shape, ann.rank_items(top=3).shape
+    ((1, 2), (1, 3))
+    >>> bool(0 < ann.probability([[4, 5]])[0, 0] < 1)
+    True
     """
 
     users: NDArray[Any]
@@ -158,7 +188,7 @@ class Located:
         own = np.einsum("nd,nd->n", X @ self.metric, X)
         if items is None and self.effects is not None:
             own -= self.effects
-        # a person at a time: only what is asked for is kept
+        # one person at a time, to keep only what was asked for
         order = [_smallest(own + v @ X.T, top) for v in self.pseudo_ideal_points]
         return np.array(order, dtype=np.intp).reshape(len(self), -1)
 
@@ -241,6 +271,66 @@ class Located:
         return out
 
 
+@dataclass(frozen=True, eq=False)
+class LocatedTastes:
+    """People with tastes and without ideal points, as far as their answers tell.
+
+    Attributes
+    ----------
+    users : (K,) array
+    model : TasteMetric
+        Which knows these people, and no others.
+    """
+
+    users: NDArray[Any]
+    model: TasteMetric
+
+    def __len__(self) -> int:
+        return int(self.users.size)
+
+    def __repr__(self) -> str:
+        return f"<LocatedTastes: {len(self)} people>"
+
+    @cached_property
+    def mean(self) -> Array:
+        """Posterior mean of the utilities of the items, (K, N); only differences within a person matter."""
+        mean = np.empty((len(self), check_items(self.model.items).shape[0]))
+        for who, utilities, _ in self.model.people():
+            mean[who] = utilities
+        return mean
+
+    def probability(self, pairs: Any) -> Array:
+        """Return the probability (K, T) that each person prefers the left item of each pair."""
+        numbers = np.asarray(pairs)
+        asked, who = np.tile(numbers, (len(self), *[1] * (numbers.ndim - 1))), np.repeat(self.users, len(numbers))
+        return np.asarray(self.model.predict_proba(asked, users=who)[:, 0].reshape(len(self), -1))
+
+    def rank_items(self, top: int | None = None) -> Indices:
+        """Return the rows of the items (K, N) by each person's expected utility, best first; `top` of them."""
+        N = self.mean.shape[1]
+        if top is not None and (isinstance(top, bool) or not 1 <= top <= N):
+            raise DataError(f"top={top!r} is not between 1 and the {N} items")
+        return np.array([_smallest(-utilities, top) for utilities in self.mean], dtype=np.intp).reshape(len(self), -1)
+
+    def next_question(self, candidates: Any = None) -> NextQuestion:
+        """Return the most informative question for each person, of the candidates (T, 2) or of all pairs of items."""
+        N = self.mean.shape[1]
+        if N < 2:
+            raise DataError("there is one item, and a question needs two; give more items")
+        pairs = np.column_stack(np.triu_indices(N, 1)) if candidates is None else np.asarray(candidates, dtype=np.intp)
+        left, right = pairs.T
+        loss, few = Logistic(), min(WEIGHED, len(pairs))
+        best, most = np.zeros(len(self), dtype=np.intp), np.zeros(len(self))
+        for who, utilities, covariance in self.model.people():
+            for person, mean, S in zip(who, utilities, covariance, strict=True):
+                own = np.diag(S)
+                psi, variance = mean[right] - mean[left], np.maximum(own[left] + own[right] - 2.0 * S[left, right], 0.0)
+                likely = np.argpartition(-roughly_expected_information(psi, variance, loss), few - 1)[:few]
+                exact = expected_information(psi[likely], variance[likely], loss)
+                best[person], most[person] = likely[int(np.argmax(exact))], float(np.max(exact))
+        return NextQuestion(self.users, pairs[best], most)
+
+
 def _smallest(values: Array, top: int | None) -> Indices:
     """Return the places of the `top` smallest values (all: None), smallest first, ties in the order of places."""
     if top is None or 4 * top > values.size:
@@ -251,13 +341,14 @@ def _smallest(values: Array, top: int | None) -> Indices:
 
 def locate(
     model: CrowdMetric, pairs: Any = None, y: Any = None, users: Any = None, sample_weight: Any = None
-) -> Located:
+) -> Located | LocatedTastes:
     """Return where people stand given their answers, or (without any) the people the model was fitted to.
 
     Parameters
     ----------
-    model : PopulationMetric
-        Fitted: its metric and its law of people are taken as known.
+    model : PopulationMetric or TasteMetric
+        Fitted: its metric and its law of people are taken as known. People of a `TasteMetric` have utilities of the
+        items instead of ideal points (`LocatedTastes`).
     pairs, y, users, sample_weight
         Answers as for `fit`, of people old or new; of people the model knows, *all* their answers, because it keeps
         none.
@@ -276,10 +367,15 @@ def locate(
     True
     """
     check_is_fitted(model)
+    if isinstance(model, TasteMetric):
+        if sample_weight is not None:
+            raise DataError("sample_weight is not for people of a TasteMetric; repeat their answers instead")
+        known = model if pairs is None else model.place(pairs, y, users=users)
+        return LocatedTastes(known.users_, known)
     if not hasattr(model, "pseudo_ideal_covariance_"):
         raise DataError(
             f"{type(model).__name__} knows no law of people, without which a few answers locate nobody; "
-            "fit a PopulationMetric"
+            "fit a PopulationMetric or a TasteMetric"
         )
     effects: Array | None = getattr(model, "item_effects_", None)
     unknowns: Unknowns = model.unknowns()

@@ -96,6 +96,13 @@ class Logistic:
     ----------
     beta : float, default 1.0
         Sharpness of the answers: 0 would be coin flips, ∞ would be no noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.losses import Logistic
+    >>> Logistic(beta=1.0).value(np.array([-2.0, 2.0]), np.array([-1, -1])).round(3).tolist()
+    [0.127, 2.127]
     """
 
     beta: float = 1.0
@@ -156,6 +163,13 @@ class Probit:
     ----------
     beta : float, default 1.0
         Sharpness of the answers: ``1/β`` is the standard deviation of Gaussian noise added to ψ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.losses import Probit
+    >>> Probit(beta=1.0).value(np.array([-2.0, 2.0]), np.array([-1, -1])).round(3).tolist()
+    [0.023, 3.783]
     """
 
     beta: float = 1.0
@@ -195,7 +209,15 @@ class Probit:
 
 @dataclass(frozen=True)
 class Hinge:
-    """The hinge, ``ℓ = max(0, 1 − yψ)``: piecewise linear, not a likelihood, and without a β."""
+    """The hinge, ``ℓ = max(0, 1 − yψ)``: piecewise linear, not a likelihood, and without a β.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.losses import Hinge
+    >>> Hinge().value(np.array([-2.0, 2.0]), np.array([-1, -1])).tolist()
+    [0.0, 3.0]
+    """
 
     name: ClassVar[str] = "hinge"
     is_smooth: ClassVar[bool] = False
@@ -228,7 +250,15 @@ class Hinge:
 
 @dataclass(frozen=True)
 class Squared:
-    """Half the squared residual, ``ℓ = ½(ψ − y)²``, for unquantized answers y ∈ R; without a β."""
+    """Half the squared residual, ``ℓ = ½(ψ − y)²``, for unquantized answers y ∈ R; without a β.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.losses import Squared
+    >>> Squared().value(np.array([-2.0, 2.0]), np.array([-1.0, -1.0])).tolist()
+    [0.5, 4.5]
+    """
 
     name: ClassVar[str] = "squared"
     is_smooth: ClassVar[bool] = True
@@ -291,6 +321,12 @@ def get_loss(loss: str | Loss, beta: float = 1.0) -> Loss:
     ------
     DataError
         For an unknown name, a `beta` that is not a positive finite number, or one that would be ignored.
+
+    Examples
+    --------
+    >>> from crowdmetric.losses import get_loss
+    >>> get_loss('logistic', beta=2.0)
+    Logistic(beta=2.0)
     """
     _check_beta(beta)
     if isinstance(loss, str):

@@ -79,6 +79,21 @@ class SavedModel:
         The contents of ``model.json``.
     preprocessing : ItemMap or None
         What was done to items before the fit, ready for new ones.
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=400, comparisons=3, seed=0)
+    >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from crowdmetric.persist import load_model, save_model
+    >>> folder = Path(tempfile.mkdtemp()) / 'model'
+    >>> _ = save_model(folder, model)
+    >>> saved = load_model(folder)
+    >>> saved.original_metric.shape, saved.items.shape == crowd.items.shape
+    ((2, 2), True)
     """
 
     fitted: dict[str, Any]
@@ -161,7 +176,16 @@ class SavedModel:
 
 
 def is_model(folder: Path) -> bool:
-    """Return whether `folder` is a saved model and holds nothing else."""
+    """Return whether `folder` is a saved model and holds nothing else.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from crowdmetric.persist import is_model
+    >>> is_model(Path(tempfile.mkdtemp()))  # nobody saved a model there
+    False
+    """
     names = {path.name for path in folder.iterdir()}
     description = _json_object(folder / DESCRIPTION)
     return names <= {ARRAYS, DESCRIPTION, REPORT} and description is not None and description.get("format") == FORMAT
@@ -203,6 +227,20 @@ def save_model(
     ------
     ModelFileError
         If the folder cannot be made, or the model holds what can only be pickled.
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=400, comparisons=3, seed=0)
+    >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from crowdmetric.persist import load_model, save_model
+    >>> folder = Path(tempfile.mkdtemp()) / 'model'
+    >>> _ = save_model(folder, model, feature_names=['sweet', 'bitter'])
+    >>> load_model(folder).feature_names
+    ['sweet', 'bitter']
     """
     check_is_fitted(estimator)
     check_target(folder, overwrite, is_model)
@@ -371,6 +409,20 @@ def load_model(folder: Place) -> SavedModel:
     ------
     ModelFileError
         In one sentence, if the folder is missing, damaged, not a model, or written by a newer version.
+
+    Examples
+    --------
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=400, comparisons=3, seed=0)
+    >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from crowdmetric.persist import load_model, save_model
+    >>> folder = Path(tempfile.mkdtemp()) / 'model'
+    >>> _ = save_model(folder, model)
+    >>> bool((load_model(folder).fitted['metric_'] == model.metric_).all())
+    True
     """
     folder = Path(folder)
     description = _read_description(folder)

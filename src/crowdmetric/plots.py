@@ -27,6 +27,8 @@ __all__ = [
     "draw_metric",
     "draw_strengths",
     "draw_strip",
+    "draw_taste_map",
+    "draw_tastes",
     "figure_svg",
     "new_figure",
     "save_figure",
@@ -240,3 +242,44 @@ def draw_ellipses(
     axes.set(xlabel="along direction 1", ylabel="along direction 2")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=1.0)
+
+
+def draw_tastes(figure: Any, lines: Sequence[Sequence[NDArray[Any]]]) -> None:
+    """Draw one panel per feature, numbered: the crowd's utility with its 90 % band, and how people scatter.
+
+    Each line is four arrays (g,): values, mean, half the width of the band, and half that of the range in which 90 % of
+    the people are.
+    """
+    columns = min(len(lines), 3)
+    panels = figure.subplots(-(-len(lines) // columns), columns, sharey=True, squeeze=False).ravel()
+    for number, (axes, (values, mean, band, people)) in enumerate(zip(panels, lines, strict=False), start=1):
+        axes.fill_between(values, mean - people, mean + people, color=FAINT, alpha=0.18, linewidth=0, label="people")
+        axes.fill_between(values, mean - band, mean + band, color=LEARNT, alpha=0.35, linewidth=0, label="90 % band")
+        axes.plot(values, mean, color=LEARNT, linewidth=2.0, label="the crowd")
+        axes.axhline(0.0, color=FAINT, linewidth=0.8)
+        axes.set_title(f"feature {number}", fontsize=9)
+        axes.tick_params(labelsize=8)
+        axes.locator_params(axis="x", nbins=4)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[len(lines) :]:
+        axes.set_visible(False)
+    panels[0].set_ylabel("utility", fontsize=9)
+    panels[0].legend(fontsize=7, frameon=False)
+
+
+def draw_taste_map(
+    axes: Any, x: NDArray[Any], y: NDArray[Any], utility: NDArray[Any], points: NDArray[Any], sure: NDArray[Any]
+) -> Any:
+    """Draw utilities (n, n) over a plane as colors, items as dots, and dots where nothing is `sure`; return the image.
+
+    The image is for a color bar.
+    """
+    limit = max(float(np.abs(utility).max()), 1e-12)
+    levels = np.linspace(-limit, limit, 15)
+    image = axes.contourf(x, y, utility, levels=levels, cmap="PuOr_r")
+    if not np.all(sure):
+        across, up = np.meshgrid(x, y)
+        axes.plot(across[~sure], up[~sure], ".", color=FAINT, markersize=1.5)
+    axes.plot(*points.T, "o", color="#222222", markersize=3, markeredgecolor="#ffffff", markeredgewidth=0.5)
+    axes.set(xlabel="feature 1", ylabel="feature 2")
+    return image

@@ -74,6 +74,18 @@ class ItemMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         T and μ.
     explained_variance_ratio_ : float
         Share of the variance (after standardizing) that is kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.preprocess import ItemMap
+    >>> embeddings = np.random.default_rng(0).normal(size=(100, 3)) @ np.random.default_rng(1).normal(size=(3, 20))
+    >>> reduce = ItemMap(components=0.99)
+    >>> items = reduce.fit_transform(embeddings)
+    >>> items.shape
+    (100, 3)
+    >>> reduce.metric_to_original(np.eye(3)).shape
+    (20, 20)
     """
 
     matrix_: Array

@@ -69,6 +69,17 @@ class Crowd:
         Sharpness of the answers, 0 … ∞.
     noise : float
         σ, how far the items stray from their subspaces.
+
+    Examples
+    --------
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(3, None, None, users=50, comparisons=2, seed=0)
+    >>> crowd.items.shape, crowd.pairs.shape, crowd.metric.shape
+    ((200, 3), (100, 2), (3, 3))
+    >>> print(crowd.summary())
+    200 items in 3 dimensions, in general position
+    50 people, 2 comparisons each, 100 answers in all
+    beta 1: 94.0% of the answers name the closer item
     """
 
     items: Array
@@ -149,6 +160,7 @@ def simulate_crowd(
 
     Examples
     --------
+    >>> from crowdmetric.simulate import simulate_crowd
     >>> crowd = simulate_crowd(10, 80, 1, users=40, comparisons=4, seed=0)
     >>> crowd.items.shape, crowd.bases.shape, crowd.ideal_points.shape
     ((25600, 10), (80, 10, 1), (3200, 10))
@@ -184,7 +196,16 @@ def simulate_crowd(
 
 
 def sample_metric(d: int, rng: Generator) -> Array:
-    """Return ``M (d, d)`` from the Wishart distribution W(I_d, d), scaled to ``‖M‖_F = d``."""
+    """Return ``M (d, d)`` from the Wishart distribution W(I_d, d), scaled to ``‖M‖_F = d``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.simulate import sample_metric
+    >>> M = sample_metric(4, np.random.default_rng(0))
+    >>> M.shape, round(float(np.linalg.norm(M)), 12)
+    ((4, 4), 4.0)
+    """
     G = rng.standard_normal((d, d))
     M = G @ G.T
     return d / np.linalg.norm(M) * M
@@ -195,6 +216,13 @@ def sample_subspaces(n: int, d: int, r: int, rng: Generator) -> Array:
 
     QR of r Gaussian vectors each; their scale (1/√d in the paper) does not reach Q. With ``r = d`` there is
     only one subspace to draw, and the identity is its basis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.simulate import sample_subspaces
+    >>> sample_subspaces(5, 4, 2, np.random.default_rng(0)).shape
+    (5, 4, 2)
     """
     if r == d:
         return np.tile(np.eye(d), (n, 1, 1))
@@ -212,6 +240,15 @@ def answer(
     pairs : (T, 2) rows of items, left and right
     ideal_points : (T, d) of the person who answers each question
     metric : (d, d) M
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.simulate import answer
+    >>> items = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 5.0]])
+    >>> person = [0.1, 0.0]  # closest to the first item
+    >>> answer(items, [[0, 2], [2, 1]], [person, person], np.eye(2), beta=np.inf).tolist()
+    [-1, 1]
     """
     X, rows, u = np.asarray(items, dtype=np.float64), np.asarray(pairs), np.asarray(ideal_points, dtype=np.float64)
     M = check_metric(metric, X.shape[1], "metric")
@@ -226,6 +263,13 @@ def responses(psi: ArrayLike, beta: float, rng: Generator) -> Integers:
 
     ``beta = 0`` is a coin flip; ``beta = inf`` is the sign of ψ, +1 where ψ is 0. Every finite β compares
     σ(βψ) with the same uniform numbers of a stream, so a new β changes only the answers it must.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.simulate import responses
+    >>> responses([-9.0, 9.0], np.inf, np.random.default_rng(0)).tolist()
+    [-1, 1]
     """
     psi = np.asarray(psi, dtype=np.float64)
     beta = _nonnegative("beta", beta)

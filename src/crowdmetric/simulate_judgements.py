@@ -13,14 +13,22 @@ from crowdmetric.simulate import sample_metric
 from crowdmetric.symmetric import check_metric
 from crowdmetric.tables.judged import ALTERNATIVES
 
-__all__ = ["SimulatedStudy", "simulate_judgements"]
+__all__ = ["SimulatedStudy", "answer_questions", "random_questions", "simulate_judgements"]
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class SimulatedStudy:
-    """Items (N, d), judgements of them, and the true metrics: the crowd's (d, d) and everybody's (K, d, d)."""
+    """Items (N, d), judgements of them, and the true metrics: the crowd's (d, d) and everybody's (K, d, d).
+
+    Examples
+    --------
+    >>> from crowdmetric.simulate_judgements import simulate_judgements
+    >>> study = simulate_judgements(20, 3, 500, seed=0)
+    >>> study.metric.shape, study.person_metrics.shape
+    ((3, 3), (1, 3, 3))
+    """
 
     items: Array
     judgements: Judgements
@@ -64,6 +72,13 @@ def simulate_judgements(
         How many people, and how much their metrics differ: ``M_k = L (I + spread·E_k)² Lᵀ`` with M = LLᵀ.
     beta, lapse, link
         As in `crowdmetric.SimilarityMetric`; M is the metric for β = 1, so that it is multiplied by `beta`.
+
+    Examples
+    --------
+    >>> from crowdmetric.simulate_judgements import simulate_judgements
+    >>> study = simulate_judgements(20, 3, 500, kind='odd_one_out', people=10, seed=0)
+    >>> study.items.shape, study.judgements.kind
+    ((20, 3), 'odd_one_out')
     """
     rng = np.random.default_rng(seed)
     if kind not in KINDS:
@@ -78,23 +93,53 @@ def simulate_judgements(
         X = np.asarray(items, dtype=np.float64)
     N, d = X.shape
     width = len(KINDS[kind])
-    if width > N:
-        raise DataError(f"{N} items are too few for {kind} judgements, which need {width}")
     M = beta * (sample_metric(d, rng) if metric is None else check_metric(metric, d, "metric"))
     own = _own_metrics(M, people, spread, rng)
-    asked = _distinct_rows(N, width, questions, rng)
+    asked = random_questions(N, width, questions, rng)
     person = np.arange(questions) % people
+    judgements = answer_questions(X, asked, own, kind=kind, lapse=lapse, link=link, person=person, seed=rng)
+    return SimulatedStudy(X, judgements.merged(), M, own)
+
+
+def answer_questions(
+    items: ArrayLike,
+    questions: ArrayLike,
+    metric: ArrayLike,
+    *,
+    kind: str = "triplet",
+    person: ArrayLike | None = None,
+    lapse: float = 0.0,
+    link: str = "squared",
+    seed: int | np.random.Generator = 0,
+) -> Judgements:
+    """Return what people answer to questions you chose, one row each, in their order.
+
+    Parameters
+    ----------
+    items : (N, d) array
+    questions : (T, 3) or (T, 4) int array
+        Rows of items, in the order of `crowdmetric.judgements.KINDS`.
+    metric : (d, d) or (K, d, d) array
+        Everybody's metric for β = 1, or one for all.
+    person : (T,) int array, optional
+        Who answers, 0 … K − 1; None: one person.
+    kind, lapse, link
+        As in `simulate_judgements`.
+    """
+    rng = np.random.default_rng(seed)
+    X, asked, own = np.asarray(items, dtype=np.float64), np.asarray(questions), np.asarray(metric, dtype=np.float64)
+    own = own[None] if own.ndim == 2 else own
+    who = np.zeros(len(asked), dtype=np.int64) if person is None else np.asarray(person)
     pairs = asked[:, np.array(ALTERNATIVES[kind])]
     D = np.empty(pairs.shape[:2])
-    for k in range(people):
-        D[person == k] = _squares(X, own[k], pairs[person == k])
-    utility = -(D if link == "squared" else np.sqrt(np.maximum(D, 0.0)))
+    for k in range(len(own)):
+        D[who == k] = _squares(X, own[k], pairs[who == k])
+    utility = -(D if link == "squared" else np.sqrt(D))
     chosen = np.argmax(utility + rng.gumbel(size=utility.shape), axis=1)
-    lapses = rng.random(questions) < lapse
+    lapses = rng.random(len(asked)) < lapse
     chosen[lapses] = rng.integers(0, pairs.shape[1], int(lapses.sum()))
     counts = np.eye(pairs.shape[1])[chosen]
-    judgements = Judgements(kind, asked, counts, person, np.arange(people), np.arange(N)).merged()
-    return SimulatedStudy(X, judgements, M, own)
+    return Judgements(kind, asked, counts, who, np.arange(len(own)), np.arange(len(X)))
 
 
 def _own_metrics(M: Array, people: int, spread: float, rng: np.random.Generator) -> Array:
@@ -117,8 +162,10 @@ def _squares(X: Array, M: Array, pairs: NDArray[np.int64]) -> Array:
     return D
 
 
-def _distinct_rows(N: int, width: int, T: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return T rows of distinct items, (T, width), all equally likely."""
+def random_questions(N: int, width: int, T: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return T rows of distinct items of N, (T, width), all equally likely."""
+    if width > N:
+        raise DataError(f"{N} items are too few for questions about {width} of them; use more items")
     rows = rng.integers(0, N, (T, width))
     while True:
         ordered = np.sort(rows, axis=1)

@@ -59,6 +59,14 @@ class Stitched:
         The scale of the Huber loss; None for other methods.
     solution
         Objective as a mean over the entries of all Q̂_λ, iterations, time and a status sentence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.stitch import stitch_details
+    >>> found = stitch_details(np.eye(2)[None], np.eye(2)[None], method='ols')
+    >>> bool(np.allclose(found.metric, np.eye(2)))
+    True
     """
 
     metric: Array
@@ -113,6 +121,7 @@ def stitch(
 
     Examples
     --------
+    >>> from crowdmetric.stitch import stitch
     >>> import numpy as np
     >>> M = np.array([[2.0, 1.0], [1.0, 3.0]])
     >>> bases = [np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]]), np.array([[0.6], [0.8]])]
@@ -141,6 +150,15 @@ def stitch_details(
         True to form p × p matrices, False to use products only; by default decided by p.
     max_iterations
         Of the iterative methods (LSMR, Huber); each has its default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.stitch import stitch_details
+    >>> bases = np.array([[[1.0], [0.0]], [[0.0], [1.0]], [[2**-0.5], [2**-0.5]]])  # three lines in the plane
+    >>> found = stitch_details(bases, np.array([[[2.0]], [[1.0]], [[1.5]]]), method='ols')
+    >>> bool(np.allclose(found.metric, [[2.0, 0.0], [0.0, 1.0]]))
+    True
     """
     return _stitch(bases, metrics, method, information, psd=psd, dense=dense, max_iterations=max_iterations)
 

@@ -58,7 +58,14 @@ def as_numpy(X: Any) -> NDArray[np.float64]:
 
 
 def degrees_of_freedom(d: int) -> int:
-    """Return ``p = d(d+1)/2``, the dimension of Sym(R^d)."""
+    """Return ``p = d(d+1)/2``, the dimension of Sym(R^d).
+
+    Examples
+    --------
+    >>> from crowdmetric.symmetric import degrees_of_freedom
+    >>> degrees_of_freedom(10)
+    55
+    """
     return d * (d + 1) // 2
 
 
@@ -81,13 +88,30 @@ def svec_indices(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
 
 
 def svec(A: Array) -> Array:
-    """Return the svec vectors ``(..., p)`` of symmetric matrices ``A (..., d, d)`` (the upper triangle is read)."""
+    """Return the svec vectors ``(..., p)`` of symmetric matrices ``A (..., d, d)`` (the upper triangle is read).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.symmetric import svec
+    >>> svec(np.array([[1.0, 2.0], [2.0, 3.0]])).round(3).tolist()
+    [1.0, 2.828, 3.0]
+    """
     rows, columns, scale = svec_indices(A.shape[-1])
     return A[..., rows, columns] * scale
 
 
 def smat(a: Array) -> Array:
-    """Return the symmetric matrices ``(..., d, d)`` whose svec vectors are ``a (..., p)``."""
+    """Return the symmetric matrices ``(..., d, d)`` whose svec vectors are ``a (..., p)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.symmetric import smat, svec
+    >>> M = np.array([[1.0, 2.0], [2.0, 3.0]])
+    >>> smat(svec(M)).round(12).tolist()
+    [[1.0, 2.0], [2.0, 3.0]]
+    """
     d = dimension(a.shape[-1])
     rows, columns, scale = svec_indices(d)
     A = np.empty((*a.shape[:-1], d, d), dtype=a.dtype)
@@ -141,7 +165,15 @@ def symmetric_kronecker(A: Array, B: Array) -> Array:
 
 
 def project_psd(A: Array) -> Array:
-    """Return the nearest positive semi-definite matrices in Frobenius norm: negative eigenvalues become zero."""
+    """Return the nearest positive semi-definite matrices in Frobenius norm: negative eigenvalues become zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.symmetric import project_psd
+    >>> project_psd(np.diag([2.0, -1.0])).tolist()
+    [[2.0, 0.0], [0.0, 0.0]]
+    """
     values, vectors = np.linalg.eigh(0.5 * (A + np.swapaxes(A, -1, -2)))
     return (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
@@ -150,6 +182,14 @@ def components_of(M: Array) -> Array:
     """Return ``L (d, d)`` with ``M = LᵀL``, rows by falling eigenvalue: ``‖L(x − x')‖`` is the learned distance.
 
     The sign of each row makes its largest entry positive, so that equal metrics have equal components.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.symmetric import components_of
+    >>> L = components_of(np.diag([4.0, 1.0]))
+    >>> (L.T @ L).round(12).tolist()
+    [[4.0, 0.0], [0.0, 1.0]]
     """
     values, vectors = np.linalg.eigh(0.5 * (M + M.T))
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -199,12 +239,28 @@ def check_metric(metric: ArrayLike, d: int, name: str) -> Array:
 
 
 def relative_error(estimate: Array, truth: Array) -> float:
-    """Return ``‖M̂ − M‖_F / ‖M‖_F``."""
+    """Return ``‖M̂ − M‖_F / ‖M‖_F``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.symmetric import relative_error
+    >>> relative_error(1.5 * np.eye(3), np.eye(3))
+    0.5
+    """
     return float(np.linalg.norm(estimate - truth) / np.linalg.norm(truth))
 
 
 def shape_error(estimate: Array, truth: Array) -> float:
-    """Return the relative error after the best scalar rescaling, ``min_c ‖c M̂ − M‖_F / ‖M‖_F``."""
+    """Return the relative error after the best scalar rescaling, ``min_c ‖c M̂ − M‖_F / ‖M‖_F``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.symmetric import shape_error
+    >>> round(shape_error(1.5 * np.eye(3), np.eye(3)), 12)
+    0.0
+    """
     size = float(np.sum(estimate * estimate))
     best = float(np.sum(estimate * truth)) / size if size > 0 else 0.0
     return relative_error(max(best, 0.0) * estimate, truth)

@@ -13,7 +13,8 @@
     postgres_database.py  … in PostgreSQL
     operations.py         everything that happens to a store
     writer.py             one writer with group commit
-    places.py             what a design, a file or a hook asks of each person
+    places.py             what one person is asked, from a file or at random
+    designing.py          all places of a study, as a design asks
     tokens.py             signed tokens
     panels.py             Prolific, Connect, SONA, personal links
     folder.py             a study as a folder
@@ -25,7 +26,8 @@
     participant.py        what people see and send
     careless.py           who looks careless, by stated rules
     pictures.py           small pictures as SVG
-    findings.py           what the answers show and teach so far, run in a separate process
+    counting.py           what the answers show so far, one person after the other
+    findings.py           what they teach so far, run in a separate process
     verdict_process.py    keeps the findings up to date
     researcher.py         what the researcher sees and does
     web.py                requests -> replies (the one place for Starlette)

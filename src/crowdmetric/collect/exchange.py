@@ -27,6 +27,8 @@ class Ask:
         Whether the browser says that another site sent this request.
     agent : str
         The browser's name.
+    base : str
+        The address that the browser used, without a path.
     """
 
     query: Mapping[str, str] = field(default_factory=dict)
@@ -37,6 +39,7 @@ class Ask:
     client: str = ""
     cross_site: bool = False
     agent: str = ""
+    base: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Cookie:
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply: text, a file, or a stream."""
+    """A reply: text, a file, or a stream. Names of headers are in lower case."""
 
     body: str = ""
     status: int = 200
@@ -64,4 +67,4 @@ class Reply:
 
 def redirect(place: str, *cookies: Cookie) -> Reply:
     """Return a reply that leads to another page, by GET."""
-    return Reply(status=303, headers={"Location": place}, cookies=cookies)
+    return Reply(status=303, headers={"location": place}, cookies=cookies)

@@ -18,7 +18,7 @@ from crowdmetric.tables import Column, Columns
 
 __all__ = ["COLUMNS", "answer_batches", "csv_lines"]
 
-PIECE = 20_000
+PIECE = 10_000
 COLUMNS = (
     "user", "left", "right", "choice", "purpose", "position", "repeat_of", "response_ms", "shown", "answered",
     "design_version", "place",
@@ -28,17 +28,17 @@ ANSWERS, EVERYTHING = ("design", "evaluation", "repeat"), ("design", "evaluation
 
 
 def _pieces(db: Database, everything: bool) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield rows in the order of `COLUMNS`, a piece at a time."""
+    """Yield rows in the order of `COLUMNS`, then the number of the answer, a piece at a time."""
     purposes = EVERYTHING if everything else ANSWERS
     marks = ", ".join("?" * len(purposes))
     sql = (
-        "SELECT id, person, left_item, right_item, choice, purpose, position, repeat_of, response_ms, shown, answered,"
-        f" version, place FROM answer WHERE id > ? AND purpose IN ({marks}) ORDER BY id LIMIT {PIECE}"
+        "SELECT person, left_item, right_item, choice, purpose, position, repeat_of, response_ms, shown, answered,"
+        f" version, place, id FROM answer WHERE id > ? AND purpose IN ({marks}) ORDER BY id LIMIT {PIECE}"
     )
     last = -1
     while rows := db.run(sql, last, *purposes):
-        last = int(rows[-1][0])
-        yield [row[1:] for row in rows]
+        last = int(rows[-1][-1])
+        yield rows
         db.rollback()  # PostgreSQL would otherwise keep one long transaction open
 
 
@@ -57,7 +57,7 @@ def answer_batches(db: Database, whole_ids: bool, *, everything: bool = False) -
 
 
 def _columns(rows: list[tuple[Any, ...]], whole_ids: bool) -> Columns:
-    cells = list(zip(*rows, strict=True)) if rows else [()] * len(COLUMNS)
+    cells = list(zip(*rows, strict=True))[:-1] if rows else [()] * len(COLUMNS)
     kinds: dict[str, Any] = dict.fromkeys(COLUMNS, object)
     kinds |= {"left": np.int64, "right": np.int64} if whole_ids else {}
     kinds |= dict.fromkeys(("position", "design_version", "place"), np.int64)
@@ -76,7 +76,7 @@ def csv_lines(db: Database, *, everything: bool = False) -> Iterator[str]:
     yield ",".join(COLUMNS) + "\n"
     for rows in _pieces(db, everything):
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([tuple(map(_safe, row)) for row in rows])
+        csv.writer(text, lineterminator="\n").writerows(map(_safe, row[:-1]) for row in rows)
         yield text.getvalue()
 
 

@@ -60,13 +60,29 @@ class Study:
         return self.folder / "answers.sqlite"
 
     @property
+    def verdict(self) -> Path:
+        """What the answers teach so far, written by a process of its own."""
+        return self.folder / "verdict.json"
+
+    @property
     def database(self) -> str:
         """The address of a PostgreSQL database; nothing for SQLite."""
         return os.environ.get(DATABASE, "") or self.settings.server.database
 
 
 def make_study(table: Path, folder: Path) -> Path:
-    """Make a study folder from a table of items, with the files that it names; whole or not at all."""
+    r"""Make a study folder from a table of items, with the files that it names; whole or not at all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from crowdmetric.collect import make_study
+    >>> place = Path(tempfile.mkdtemp())
+    >>> _ = (place / 'drinks.csv').write_text('item_id,sweet\ntea,0\ncola,4\nmilk,1\n')
+    >>> make_study(place / 'drinks.csv', place / 'study').name
+    'study'
+    """
     if folder.exists():
         raise DataError(
             f"{folder} exists; continue it with crowdmetric collect {folder}, or choose another with --study"
@@ -86,7 +102,19 @@ def make_study(table: Path, folder: Path) -> Path:
 
 
 def check_study(folder: Path) -> tuple[Settings, StudyItems | None, list[str]]:
-    """Return the settings and items of a folder, and a sentence for everything that is wrong with it."""
+    r"""Return the settings and items of a folder, and a sentence for everything that is wrong with it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from crowdmetric.collect import check_study, make_study
+    >>> place = Path(tempfile.mkdtemp())
+    >>> _ = (place / 'drinks.csv').write_text('item_id,sweet\ntea,0\ncola,4\nmilk,1\n')
+    >>> settings, items, wrong = check_study(make_study(place / 'drinks.csv', place / 'study'))
+    >>> wrong
+    []
+    """
     if not folder.is_dir():
         return Settings(), None, [f"There is no folder {folder}; crowdmetric collect ITEMS makes one."]
     settings, wrong = problems_of_settings(folder / "study.toml")
@@ -121,7 +149,19 @@ def _tried(read: object) -> list[str]:
 
 
 def open_study(folder: Path) -> Study:
-    """Return a study that is ready to be served; a DataError lists everything that is wrong with it."""
+    r"""Return a study that is ready to be served; a DataError lists everything that is wrong with it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from crowdmetric.collect import make_study, open_study
+    >>> place = Path(tempfile.mkdtemp())
+    >>> _ = (place / 'drinks.csv').write_text('item_id,sweet\ntea,0\ncola,4\nmilk,1\n')
+    >>> study = open_study(make_study(place / 'drinks.csv', place / 'study'))
+    >>> study.folder.name
+    'study'
+    """
     settings, items, wrong = check_study(folder)
     if wrong or items is None:
         raise DataError(" ".join(wrong))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
 from crowdmetric.tables import Column, Items, read_columns, read_items
@@ -29,6 +30,11 @@ class Shown:
     image: int | None = None
     audio: int | None = None
     video: int | None = None
+
+    @property
+    def files(self) -> tuple[int, ...]:
+        """The numbers of its files."""
+        return tuple(n for n in (self.image, self.audio, self.video) if n is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +62,17 @@ class StudyItems:
     def ids(self) -> list[str]:
         """The ids as text, in the order of the table."""
         return list(self.shown)
+
+    @property
+    def scaled(self) -> NDArray[np.float64]:
+        """The features in units of their spread over the items, (N, d): what a study designs for and learns from.
+
+        They are not centered, because a subspace contains the origin.
+        """
+        X = self.items.features
+        spread = X.std(axis=0)
+        scaled: NDArray[np.float64] = X / np.where(spread > 0, spread, 1.0)
+        return scaled
 
     @property
     def whole_ids(self) -> bool:

@@ -1,35 +1,41 @@
-"""The hook for a design that learns while asking.
+"""A design that learns while asking: `crowdmetric.design.LiveDesign`, or an object of the user's own.
 
-``hook = "module:function"`` in ``[design]`` names a function of (features (N, d), ids, questions per person) that
-returns an object with two methods::
+``kind = "live"`` in ``[design]`` asks as `LiveDesign` does. ``hook = "module:function"`` beside it names a function of
+(features (N, d) in units of their spread, ids, questions per person) that returns an object with two methods::
 
     ask(person)            -> pairs of item ids for this person
     tell(person, answers)  -> None; answers are (left, right, choice) of somebody who finished
 
-At a restart everybody who finished is told again, so the object need not keep anything itself. Both methods run on a
-thread of their own, one call at a time.
+If what `ask` returns has a ``purpose`` of ``"random"``, the answers are kept for evaluation; if the object has a method
+``summary()``, the researcher's page shows what it says. At a restart everybody who finished is told again, so the
+object need not keep anything itself. All methods run on a thread of their own, one call at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from crowdmetric.collect.items import StudyItems
+from crowdmetric.collect.places import DESIGN, EVALUATION
+from crowdmetric.collect.settings import Settings
+from crowdmetric.collect.sheets import Place
 from crowdmetric.errors import DataError
 
-__all__ = ["LiveDesign", "LiveQuestions", "load_hook"]
+__all__ = ["Hook", "LiveQuestions", "open_live"]
 
 Pair = tuple[str, str]
 
 
-class LiveDesign(Protocol):
-    """What a hook makes."""
+class Hook(Protocol):
+    """What a live design has to offer."""
 
     def ask(self, person: str) -> Sequence[Pair]:
         """Return pairs of item ids for this person."""
@@ -38,7 +44,22 @@ class LiveDesign(Protocol):
         """Learn from the answers (left, right, choice) of somebody who finished."""
 
 
-def load_hook(name: str, folder: Path, items: StudyItems, questions: int) -> LiveDesign:
+def open_live(settings: Settings, folder: Path, items: StudyItems) -> LiveQuestions:
+    """Return the live design of a study."""
+    name, questions = settings.design.hook, settings.study.questions
+    if name:
+        return LiveQuestions(load_hook(name, folder, items, questions), items.ids)
+    # the fit and the choice of questions run in a process of their own, so that nobody waits for them
+    helper = HelperProcess()
+    make: Any = import_module("crowdmetric.design").LiveDesign  # takes a while to load
+    design: Hook = make(
+        items.scaled, answers=questions, item_ids=items.ids, random_share=settings.design.evaluation,
+        within=settings.design.within, budget=settings.study.people, executor=helper, seed=settings.design.seed,
+    )  # fmt: skip
+    return LiveQuestions(design, items.ids, helper)
+
+
+def load_hook(name: str, folder: Path, items: StudyItems, questions: int) -> Hook:
     """Return the object that the function ``module:function`` makes; modules in the study's folder are found too."""
     module, colon, function = name.partition(":")
     sys.path.insert(0, str(folder))
@@ -50,28 +71,59 @@ def load_hook(name: str, folder: Path, items: StudyItems, questions: int) -> Liv
         sys.path.remove(str(folder))
     if make is None:
         raise DataError(f"hook in [design] is {name!r}, but 'module:function' was expected")
-    made: LiveDesign = make(items.items.features, items.ids, questions)
+    made: Hook = make(items.scaled, items.ids, questions)
     return made
 
 
-class LiveQuestions:
-    """A live design behind a thread, its questions checked."""
+class HelperProcess(Executor):
+    """One process of low priority that can be ended in the middle of its work, so that the server stops at once."""
 
-    def __init__(self, hook: LiveDesign, ids: Sequence[str]) -> None:
-        self.hook, self.known = hook, set(ids)
+    def __init__(self) -> None:
+        self._pool = get_context("spawn").Pool(1, os.nice if os.name == "posix" else None, (15,))
+
+    def submit(self, function: Callable[..., Any], /, *values: Any, **named: Any) -> Future[Any]:
+        """Return what the function will return."""
+        future: Future[Any] = Future()
+        self._pool.apply_async(function, values, named, future.set_result, future.set_exception)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the process, whatever it is doing."""
+        self._pool.terminate()
+
+
+class LiveQuestions:
+    """A live design behind a thread, its questions checked; `helper` is the process that it computes in."""
+
+    def __init__(self, hook: Hook, ids: Sequence[str], helper: HelperProcess | None = None) -> None:
+        self.hook, self.known, self.helper = hook, set(ids), helper
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="live")
 
-    async def ask(self, person: str) -> tuple[Pair, ...]:
+    async def ask(self, person: str) -> Place:
         """Return this person's questions; a DataError if the hook asks about what is not there."""
-        pairs = await asyncio.get_running_loop().run_in_executor(self._thread, self.hook.ask, person)
-        checked = tuple((str(a), str(b)) for a, b in pairs)
-        wrong = [pair for pair in checked if pair[0] == pair[1] or not self.known.issuperset(pair)]
+        asked = await self._call(self.hook.ask, person)
+        pairs = tuple((str(a), str(b)) for a, b in asked)
+        wrong = [pair for pair in pairs if pair[0] == pair[1] or not self.known.issuperset(pair)]
         if wrong:
             raise DataError(
                 f"the live design asks about {wrong[0]}, but two different items of the table were expected"
             )
-        return checked
+        return Place(EVALUATION if getattr(asked, "purpose", "") == "random" else DESIGN, pairs)
 
     async def tell(self, person: str, answers: Sequence[tuple[str, str, str]]) -> None:
         """Pass on somebody's answers."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self.hook.tell, person, answers)
+        await self._call(self.hook.tell, person, answers)
+
+    async def summary(self) -> str:
+        """Return where the design stands, in words; nothing if it does not say."""
+        say = getattr(self.hook, "summary", None)
+        return "" if say is None else str(await self._call(say))
+
+    async def _call(self, method: Any, *values: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, method, *values)
+
+    def close(self) -> None:
+        """End the thread and the process; what they compute is not waited for."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        if self.helper is not None:
+            self.helper.shutdown()

@@ -25,9 +25,11 @@ __all__ = [
     "fill_in",
     "find_person",
     "get_meta",
+    "look_up",
     "newest_design",
     "people_named",
     "pick_place",
+    "record_view",
     "set_meta",
     "show",
     "start",
@@ -36,6 +38,8 @@ __all__ = [
 ]
 
 STARTED, FINISHED, SCREENED, FAILED = "started", "finished", "screened", "failed"
+# What the whole study is.
+OPEN, PAUSED, CLOSED = "open", "paused", "closed"
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,11 @@ class Person:
     def step(self) -> Step | None:
         """What they see now; None once they are through or out."""
         return self.steps[self.position] if self.status == STARTED and self.position < len(self.steps) else None
+
+    @property
+    def page(self) -> str:
+        """The page of that step; how they ended once they are through or out."""
+        return self.status if self.step is None else self.step.page
 
 
 @dataclass(frozen=True)
@@ -172,53 +181,84 @@ def start(
     return Person(new_id, STARTED, 0, steps, arrival.panel_id, at)
 
 
+def look_up(db: Database, person: str) -> tuple[str, Person | None]:
+    """Return the state of the study and where somebody is, by one statement; None if there is no such person."""
+    rows = db.run(
+        "SELECT status, position, sheet, panel_id, started, (SELECT value FROM meta WHERE key = 'state')"
+        " FROM person WHERE id = ?",
+        person,
+    )
+    if not rows:
+        return get_meta(db, "state", OPEN), None
+    status, position, sheet, panel_id, started, state = rows[0]
+    return state or OPEN, Person(person, status, int(position), read_steps(sheet), panel_id, started)
+
+
 def show(db: Database, person: str) -> Person | None:
     """Return where somebody is; None if there is no such person."""
-    rows = db.run("SELECT status, position, sheet, panel_id, started FROM person WHERE id = ?", person)
-    if not rows:
-        return None
-    status, position, sheet, panel_id, started = rows[0]
-    return Person(person, status, int(position), read_steps(sheet), panel_id, started)
+    return look_up(db, person)[1]
 
 
-def visit(db: Database, person: str | None, page: str, at: float, position: int | None = None) -> None:
+def record_view(db: Database, person: str | None, page: str, at: float, position: int | None = None) -> None:
     """Keep that a page was shown; to somebody without a name before they have agreed."""
     db.run("INSERT INTO view (person, position, page, at) VALUES (?, ?, ?, ?)", person, position, page, at)
-    if person is not None:
-        # the clock of a question starts when it is first shown
-        db.run("UPDATE person SET seen = ?, shown = COALESCE(shown, ?) WHERE id = ?", at, at, person)
 
 
-def step_on(db: Database, person: str, position: int, at: float, *, status: str = STARTED) -> bool:
-    """Take somebody from one step to the next, once: False if they were not at `position` any more."""
+def visit(db: Database, person: str, page: str, at: float, position: int) -> None:
+    """Keep that somebody was shown a page. The clock of a question starts when it is first shown."""
+    record_view(db, person, page, at, position)
+    db.run("UPDATE person SET seen = ?, shown = COALESCE(shown, ?) WHERE id = ?", at, at, person)
+
+
+def step_on(
+    db: Database, person: str, position: int, at: float, *, status: str = STARTED, shown: float | None = None
+) -> bool:
+    """Take somebody from one step to the next, once: False if they were not at `position` any more.
+
+    `shown` is the moment at which the next page is shown; None if it is not shown yet.
+    """
     finished = None if status == STARTED else at
     moved = db.change(
-        "UPDATE person SET position = position + 1, seen = ?, shown = NULL, status = ?, finished = ?"
+        "UPDATE person SET position = position + 1, seen = ?, shown = ?, status = ?, finished = ?"
         " WHERE id = ? AND position = ? AND status = 'started'",
-        at, status, finished, person, position,
+        at, shown, status, finished, person, position,
     )  # fmt: skip
     return moved == 1
 
 
-def answer(db: Database, person: str, position: int, step: Step, given: Given, *, status: str = STARTED) -> bool:
+def answer(
+    db: Database,
+    person: str,
+    position: int,
+    step: Step,
+    given: Given,
+    *,
+    status: str = STARTED,
+    shown: float | None = None,
+) -> bool:
     """Keep an answer, once, and take the person to the next step: False if that question has its answer."""
-    shown = db.run("SELECT shown, version, place FROM person WHERE id = ?", person)
-    if not shown or not step_on(db, person, position, given.at, status=status):
-        return False
-    db.run(
+    kept = db.change(
         "INSERT INTO answer (person, position, left_item, right_item, choice, purpose, repeat_of, response_ms, shown,"
-        " answered, version, place) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        person, position, step.left, step.right, given.choice, step.purpose, step.repeat_of, given.response_ms,
-        shown[0][0], given.at, shown[0][1], shown[0][2],
+        " answered, version, place) SELECT id, position, ?, ?, ?, ?, ?, ?, shown, ?, version, place FROM person"
+        " WHERE id = ? AND position = ? AND status = 'started' ON CONFLICT DO NOTHING",
+        step.left, step.right, given.choice, step.purpose, step.repeat_of, given.response_ms, given.at, person,
+        position,
     )  # fmt: skip
-    return True
+    return kept == 1 and step_on(db, person, position, given.at, status=status, shown=shown)
 
 
 def fill_in(
-    db: Database, person: str, position: int, values: dict[str, str], at: float, *, status: str = STARTED
+    db: Database,
+    person: str,
+    position: int,
+    values: dict[str, str],
+    at: float,
+    *,
+    status: str = STARTED,
+    shown: float | None = None,
 ) -> bool:
     """Keep the fields of a form, once, and take the person to the next step."""
-    if not step_on(db, person, position, at, status=status):
+    if not step_on(db, person, position, at, status=status, shown=shown):
         return False
     for name, value in values.items():
         db.run("INSERT INTO field (person, name, value) VALUES (?, ?, ?)", person, name, value)

@@ -9,7 +9,7 @@ from typing import Any
 
 from crowdmetric.errors import missing_extra
 
-__all__ = ["STATIC", "paragraphs", "render", "static_file"]
+__all__ = ["STATIC", "Frame", "frame", "paragraphs", "render", "static_file"]
 
 # What the pages may ask for beside themselves, and its kind.
 STATIC = {
@@ -20,6 +20,8 @@ STATIC = {
     "icon.svg": "image/svg+xml",
 }
 FOLDER = files("crowdmetric.collect")
+# Marks a slot in a frame; no text of a study can hold it.
+SLOT = "\0"
 
 
 @cache
@@ -50,6 +52,28 @@ def _environment() -> Any:
 def render(template: str, **values: Any) -> str:
     """Return a page."""
     return str(_template(template).render(**values))
+
+
+class Frame:
+    """A page that is rendered once and filled in many times, because a template takes longer than saving an answer.
+
+    What is filled in is not escaped: it is a number, or was rendered before.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._parts = text.split(SLOT)
+        self._names = self._parts[1::2]
+
+    def fill(self, **values: str | int) -> str:
+        """Return the page with a value in each slot."""
+        parts = self._parts.copy()
+        parts[1::2] = [str(values[name]) for name in self._names]
+        return "".join(parts)
+
+
+def frame(template: str, slots: tuple[str, ...], **values: Any) -> Frame:
+    """Return a page that has slots where the template uses the names in `slots`."""
+    return Frame(render(template, **{name: f"{SLOT}{name}{SLOT}" for name in slots}, **values))
 
 
 @cache

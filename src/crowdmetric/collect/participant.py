@@ -9,6 +9,9 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import ceil
+from statistics import median
 from typing import Any
 
 from crowdmetric.collect.database import Database, StoreError
@@ -17,8 +20,10 @@ from crowdmetric.collect.folder import Study
 from crowdmetric.collect.limits import Limit
 from crowdmetric.collect.live import LiveQuestions
 from crowdmetric.collect.operations import (
+    CLOSED,
     FAILED,
     FINISHED,
+    OPEN,
     SCREENED,
     STARTED,
     Arrival,
@@ -28,27 +33,33 @@ from crowdmetric.collect.operations import (
     fill_in,
     find_person,
     get_meta,
+    look_up,
+    record_view,
     show,
     start,
     step_on,
     visit,
 )
-from crowdmetric.collect.pages import render
+from crowdmetric.collect.pages import Frame, frame, render
 from crowdmetric.collect.panels import arrival_of, ending_of
-from crowdmetric.collect.sheets import Place, Step, make_steps
+from crowdmetric.collect.places import questionnaire_file
+from crowdmetric.collect.sheets import Place, Step, make_steps, minutes_of, repeats_of
 from crowdmetric.collect.tokens import sign, unsign
 from crowdmetric.collect.words import direction_of, words_for
 from crowdmetric.collect.writer import Writer
 
-__all__ = ["OPEN", "Participants"]
+__all__ = ["Participants"]
 
-OPEN, PAUSED, CLOSED = "open", "paused", "closed"
 MONTH = 30 * 24 * 3600
 # Limit on one person's requests. A fast clicker whose next question is loaded in advance stays far below it.
 PERSON_RATE, PERSON_BURST = 8.0, 24.0
 LONGEST_FIELD = 5_000
 LONGEST_RESPONSE_MS = 3_600_000
 CHOICES = ("left", "right")
+# What differs between two questions; the rest of the page is rendered once.
+SLOTS = ("number", "total", "done", "position", "ahead", "layout", "left", "right")
+# Cards that are kept ready, a few hundred bytes each.
+MOST_CARDS = 20_000
 log = logging.getLogger("crowdmetric.collect")
 
 
@@ -88,6 +99,10 @@ class Participants:
         self.settings, self.key = study.settings, study.secret.signing
         self.cookie = f"cm_{study.secret.study[:8]}"
         self._said = {name: self._say(name) for name in {self.settings.study.language, *self.settings.words}}
+        self._length = _length(study)
+        self._offered = {language.lower(): language for language in self._said}
+        self._card = lru_cache(MOST_CARDS)(self._draw_card)
+        self._frame = lru_cache(None)(self._draw_frame)
         self.starts = Limit(self.settings.server.starts_per_minute / 60, self.settings.server.starts_per_minute)
         self.requests = Limit(PERSON_RATE, PERSON_BURST)
 
@@ -106,7 +121,7 @@ class Participants:
         def operation(db: Database) -> tuple[str, Person | None]:
             person = show(db, known) if known is not None else find_person(db, arrival)
             if person is None:
-                visit(db, None, "welcome", self.clock())
+                record_view(db, None, "welcome", self.clock())
             return get_meta(db, "state", OPEN), person
 
         try:
@@ -118,7 +133,8 @@ class Participants:
         if state != OPEN:
             return self._message(ask, state)
         ticket = sign(self.key, "arrival", json.dumps(arrival.__dict__))
-        page = self._page(ask, "welcome.html", ticket=ticket)
+        questions, minutes = self._length
+        page = self._page(ask, "welcome.html", ticket=ticket, questions=questions, minutes=minutes)
         return replace(page, cookies=language)
 
     async def begin(self, ask: Ask) -> Reply:
@@ -131,8 +147,8 @@ class Participants:
         arrival = Arrival(**json.loads(told))
         person_id = secrets.token_hex(12)
         try:
-            pairs = await self.live.ask(person_id) if self.live is not None else ()
-            state, person = await self.writer.run(lambda db: self._start(db, arrival, person_id, pairs, ask.agent))
+            asked = await self.live.ask(person_id) if self.live is not None else None
+            state, person = await self.writer.run(lambda db: self._start(db, arrival, person_id, asked, ask.agent))
         except StoreError:
             return self.trouble(ask)
         if state != OPEN:
@@ -147,7 +163,7 @@ class Participants:
         if person_id is None:
             return refusal
         try:
-            seen = await self.writer.run(lambda db: self._look(db, person_id, True))
+            seen = await self.writer.run(lambda db: self._look(db, person_id), person_id)
         except StoreError:
             return self.trouble(ask, method="get")
         return self._show(ask, seen)
@@ -163,7 +179,7 @@ class Participants:
             return redirect("go")
         now = self.clock()
         try:
-            seen = await self.writer.run(lambda db: self._take(db, person_id, position, ask, now))
+            seen = await self.writer.run(lambda db: self._take(db, person_id, position, ask, now), person_id)
         except StoreError:
             return self.trouble(ask)
         if self.live is not None and seen.person is not None and seen.person.status == FINISHED and not seen.late:
@@ -175,15 +191,15 @@ class Participants:
     # ------------------------------------------------------------------------------------------------ operations
 
     def _start(
-        self, db: Database, arrival: Arrival, person_id: str, pairs: tuple[tuple[str, str], ...], agent: str
+        self, db: Database, arrival: Arrival, person_id: str, asked: Place | None, agent: str
     ) -> tuple[str, Person | None]:
         state, now = get_meta(db, "state", OPEN), self.clock()
         if state != OPEN:
             return state, find_person(db, arrival)
 
         def steps(place: Place) -> list[Step]:
-            if place.purpose == "live":
-                place = Place("design", pairs)
+            if place.purpose == "live" and asked is not None:
+                place = asked
             s = self.settings
             return make_steps(
                 place, random.SystemRandom(), repeats=s.design.repeats, practice=s.practice.pairs,
@@ -198,47 +214,55 @@ class Participants:
         )  # fmt: skip
         return state, person
 
-    def _look(self, db: Database, person_id: str, view: bool) -> Seen:
-        person = show(db, person_id)
-        state = get_meta(db, "state", OPEN)
-        if view and person is not None and state == OPEN:
-            page = person.step.page if person.step is not None else person.status
-            visit(db, person_id, page, self.clock(), person.position)
+    def _look(self, db: Database, person_id: str) -> Seen:
+        """Return where somebody is, and keep that they saw it."""
+        state, person = look_up(db, person_id)
+        if person is not None and state == OPEN:
+            visit(db, person_id, person.page, self.clock(), person.position)
         return Seen(state, person)
 
     def _take(self, db: Database, person_id: str, position: int, ask: Ask, now: float) -> Seen:
         """Take one step's form; what was on the page counts, even if the study was paused meanwhile."""
-        person = show(db, person_id)
+        state, person = look_up(db, person_id)
         step = person.step if person is not None else None
-        if person is None or step is None or position != person.position or get_meta(db, "state", OPEN) == CLOSED:
-            return replace(self._look(db, person_id, ask.fragment), late=True)
-        saved, wrong = self._save(db, person, step, ask, now)
+        if person is None or step is None or position != person.position or state == CLOSED:
+            return replace(self._look(db, person_id), late=True)
+        shown = now if ask.fragment and state == OPEN else None  # the reply is the next page
+        status, wrong = self._save(db, person, step, ask, now, shown)
         if wrong:
-            return replace(self._look(db, person_id, False), wrong=wrong)
-        return replace(self._look(db, person_id, ask.fragment), late=not saved)
+            return Seen(state, person, wrong=wrong)
+        if status is None:  # another process was faster
+            return replace(self._look(db, person_id), late=True)
+        person = replace(person, position=position + 1, status=status)
+        if shown is not None:
+            record_view(db, person_id, person.page, now, person.position)
+        return Seen(state, person)
 
     def _save(
-        self, db: Database, person: Person, step: Step, ask: Ask, now: float
-    ) -> tuple[bool, Mapping[str, str] | None]:
-        """Return whether the step was taken now, and what is wrong with the form."""
-        last = person.position + 1 == len(person.steps)
+        self, db: Database, person: Person, step: Step, ask: Ask, now: float, shown: float | None
+    ) -> tuple[str | None, Mapping[str, str] | None]:
+        """Return somebody's status after this step, None if it was taken before, and what is wrong with the form."""
+        last, where = person.position + 1 == len(person.steps), (db, person.id, person.position)
+        status = STARTED
         if step.asks:
             given = self._given(ask.form, now)
             if given is None:
-                return False, {"choice": "required"}
+                return None, {"choice": "required"}
             status = self._verdict(db, person, step, given) if last else STARTED
-            return answer(db, person.id, person.position, step, given, status=status), None
-        if step.page == "instructions":
-            return step_on(db, person.id, person.position, now, status=FINISHED if last else STARTED), None
-        values, wrong = self._fields(step.page, ask.form)
-        if wrong:
-            return False, wrong
-        status = STARTED
-        if step.page == "screening" and any(values[s.name] not in s.accept for s in self.settings.screening):
-            status = SCREENED
-        elif last:
-            status = self._verdict(db, person, None, None)
-        return fill_in(db, person.id, person.position, values, now, status=status), None
+            saved = answer(*where, step, given, status=status, shown=shown)
+        elif step.page == "instructions":
+            status = FINISHED if last else STARTED
+            saved = step_on(*where, now, status=status, shown=shown)
+        else:
+            values, wrong = self._fields(step.page, ask.form)
+            if wrong:
+                return None, wrong
+            if step.page == "screening" and any(values[s.name] not in s.accept for s in self.settings.screening):
+                status = SCREENED
+            elif last:
+                status = self._verdict(db, person, None, None)
+            saved = fill_in(*where, values, now, status=status, shown=shown)
+        return (status if saved else None), None
 
     def _given(self, form: Mapping[str, str], now: float) -> Given | None:
         choice = form.get("choice", "")
@@ -286,7 +310,8 @@ class Participants:
 
     async def _tell(self, live: LiveQuestions, person: str) -> None:
         sql = (
-            "SELECT left_item, right_item, choice FROM answer WHERE person = ? AND purpose = 'design' ORDER BY position"
+            "SELECT left_item, right_item, choice FROM answer WHERE person = ? AND purpose IN ('design', 'evaluation')"
+            " ORDER BY position"
         )
         rows = await self.writer.run(lambda db: db.run(sql, person))
         try:
@@ -314,22 +339,36 @@ class Participants:
             "filled": ask.form,
         }
         if step.asks:
-            return self._question(ask, person, step, told)
+            return self._question(ask, person, step, seen.late)
         if step.page == "instructions":
             return self._page(ask, "instructions.html", following=person.steps[person.position + 1 :][:1], **told)
         fields = self.settings.screening if step.page == "screening" else self.settings.survey
         return self._page(ask, "form.html", fields=fields, page=step.page, **told)
 
-    def _question(self, ask: Ask, person: Person, step: Step, told: dict[str, Any]) -> Reply:
-        alike = [k for k, other in enumerate(person.steps) if other.page == step.page]
-        following = next((s for s in person.steps[person.position + 1 :][:1] if s.asks), None)
-        shown = self.study.items.shown
-        ahead = [shown.get(x) for x in (following.left, following.right)] if following else []
-        return self._page(
-            ask, "question.html", step=step, sides=[("left", shown.get(step.left)), ("right", shown.get(step.right))],
-            number=alike.index(person.position) + 1, total=len(alike), undecided=self.settings.study.undecided,
+    def _question(self, ask: Ask, person: Person, step: Step, late: bool) -> Reply:
+        language, shown = self._language(ask), self.study.items.shown
+        following = [s for s in person.steps[person.position + 1 : person.position + 2] if s.asks]
+        ahead = [number for s in following for x in (s.left, s.right) if x in shown for number in shown[x].files]
+        pictures = any(x in shown and shown[x].image is not None for x in (step.left, step.right))
+        page = self._frame(language, ask.fragment, step.page == "practice", late)
+        return Reply(page.fill(
+            number=step.number, total=step.total, done=step.number - 1, position=person.position,
+            ahead=" ".join(map(str, ahead)), layout=" pictures" if pictures else "",
+            left=self._card(language, "left", step.left), right=self._card(language, "right", step.right),
+        ))  # fmt: skip
+
+    def _draw_frame(self, language: str, fragment: bool, practice: bool, late: bool) -> Frame:
+        """Return a question's page, with slots for all that differs between questions."""
+        return frame(
+            "question.html", SLOTS, **self._said[language], fragment=fragment, practice=practice, late=late,
+            undecided=self.settings.study.undecided,
+        )  # fmt: skip
+
+    def _draw_card(self, language: str, side: str, item: str) -> str:
+        """Return an item as it is shown on one side."""
+        return render(
+            "card.html", words=self._said[language]["words"], side=side, shown=self.study.items.shown.get(item),
             html_items=self.settings.study.html_items,
-            ahead=[n for s in ahead if s for n in (s.image, s.audio, s.video) if n is not None], **told,
         )  # fmt: skip
 
     def _page(self, ask: Ask, template: str, *, status: int = 200, **values: Any) -> Reply:
@@ -359,7 +398,7 @@ class Participants:
         kept = ask.form if method == "post" else ask.query
         target = target if method == "post" or not ask.query else "."
         reply = self._page(ask, "trouble.html", kept=dict(kept), method=method, target=target, status=503)
-        return replace(reply, headers={"Retry-After": "2"})
+        return replace(reply, headers={"retry-after": "2"})
 
     def not_found(self, ask: Ask) -> Reply:
         """Say that there is nothing at an address."""
@@ -385,12 +424,21 @@ class Participants:
     def _language(self, ask: Ask) -> str:
         """Return the language of a page: asked for, chosen before, preferred by the browser, or the study's own."""
         wanted = (ask.query.get("lang", ""), ask.cookies.get(f"{self.cookie}_lang", ""), *ask.languages)
-        offered = {language.lower(): language for language in self._said}
-        for language in wanted:
+        for language in filter(None, wanted):
             for name in (language.lower(), language.lower().partition("-")[0]):
-                if name in offered:
-                    return offered[name]
+                if name in self._offered:
+                    return self._offered[name]
         return self.settings.study.language
+
+
+def _length(study: Study) -> tuple[int, int]:
+    """Return about how many questions and minutes one person has before them."""
+    s, asked = study.settings, study.settings.study.questions
+    if s.design.kind == "file":
+        asked = int(median(len(place.pairs) for place in questionnaire_file(study.folder / s.design.file, study.items)))
+    questions = asked + repeats_of(asked, s.design.repeats) + len(s.checks)
+    pages = 2 + bool(s.screening) + bool(s.pages.instructions.strip()) + bool(s.survey)
+    return questions, ceil(minutes_of(questions + len(s.practice.pairs), pages))
 
 
 def _is_number(text: str) -> bool:

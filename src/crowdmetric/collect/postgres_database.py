@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from crowdmetric.collect.database import StoreError
+from crowdmetric.collect.database import Busy, StoreError
 from crowdmetric.collect.schema import migrate, needs_migration
 from crowdmetric.errors import missing_extra
 
@@ -52,6 +52,9 @@ class PostgresDatabase:
     def _told(self) -> Iterator[None]:
         try:
             yield
+        except (self.psycopg.errors.DeadlockDetected, self.psycopg.errors.LockNotAvailable) as error:
+            self.connection.rollback()
+            raise Busy("another process holds what is to be written; it is tried again") from error
         except (self.psycopg.OperationalError, self.psycopg.InterfaceError) as error:
             self._drop()
             raise StoreError(MISSING) from error

@@ -26,7 +26,7 @@ from crowdmetric.collect.exporting import answer_batches
 from crowdmetric.collect.folder import Study, open_reader, open_study
 from crowdmetric.collect.operations import newest_design
 from crowdmetric.collect.serving import prepare
-from crowdmetric.collect.sheets import read_steps
+from crowdmetric.collect.sheets import minutes_of, read_steps
 from crowdmetric.collect.tokens import unsign
 from crowdmetric.collect.visitor import Visitor
 from crowdmetric.comparisons import Comparisons
@@ -41,8 +41,6 @@ __all__ = ["Rehearsal", "rehearse"]
 
 # Number of simultaneous people, seconds to wait for the server, and pages after which a person is certainly lost.
 AT_ONCE, PATIENCE, MOST_PAGES = 16, 120.0, 2_500
-# Assumed seconds that a person spends on a question and on any other page.
-PER_QUESTION, PER_PAGE = 4.0, 20.0
 # The answer to a question is a foregone conclusion when fewer than one in this many simulated people would choose the
 # other item.
 FOREGONE = 50
@@ -120,7 +118,7 @@ def rehearse(study: Study, people: int, progress: Callable[[str], None] = lambda
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as place:
         copy = _copy(study, Path(place) / "study", people)
         rng = np.random.default_rng(seed)
-        X = copy.items.items.features
+        X = copy.items.scaled
         guess = guess_about_items(X, None, None, 1.0, None, rng)
         metric = guess.metrics[0]
         ideal = guess.crowd[rng.integers(len(guess.crowd), size=people)]
@@ -253,7 +251,7 @@ def _choices(study: Study, steps: Any, u: NDArray[Any], metric: NDArray[Any], se
     asked = [k for k, step in enumerate(steps) if step.asks]
     place = {item: row for row, item in enumerate(study.items.ids)}
     pairs = np.array([[place[steps[k].left], place[steps[k].right]] for k in asked])
-    y = answer(study.items.items.features, pairs, np.tile(u, (len(asked), 1)), metric, seed=seed)
+    y = answer(study.items.scaled, pairs, np.tile(u, (len(asked), 1)), metric, seed=seed)
     chosen = {k: "left" if side < 0 else "right" for k, side in zip(asked, y.tolist(), strict=True)}
     return chosen | {k: steps[k].expect for k in asked if steps[k].expect}
 
@@ -281,7 +279,7 @@ def _found(
     finally:
         db.close()
     promise = (design[1].get("promise") or {}) if design is not None else {}
-    X = study.items.items.features
+    X = study.items.scaled
     answers = Comparisons.read(table, item_ids=study.items.items.ids)
     model = PopulationMetric(X, jobs=1, uncertainty=False).fit(answers)
     pairs = np.unique(np.sort(answers.pairs, axis=1), axis=0)
@@ -291,7 +289,7 @@ def _found(
         people=people, finished=finished, answers=rows,
         error=relative_error(model.metric_, metric), shape_error=shape_error(model.metric_, metric),
         promise=promise.get("expected_error"), promised_shape=promise.get("expected_shape_error"),
-        minutes=(questions * PER_QUESTION + (len(steps) - questions + 2) * PER_PAGE) / 60,
+        minutes=minutes_of(questions, len(steps) - questions + 2),
         server_ms=1e3 * float(np.median([s for _, took in walks for s in took])), questions=len(pairs),
         foregone=foregone, equal=equal, reliability=alike,
     )  # fmt: skip
@@ -310,7 +308,7 @@ def _useless(
     study: Study, pairs: NDArray[Any], ideal: NDArray[Any], metric: NDArray[Any]
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return questions whose answer is known beforehand, and those about two items that are the same."""
-    X, ids, shown = study.items.items.features, study.items.ids, study.items.shown
+    X, ids, shown = study.items.scaled, study.items.ids, study.items.shown
     foregone, equal = [], []
     for a, b in pairs.tolist():
         named = (ids[a], ids[b])

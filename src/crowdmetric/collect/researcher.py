@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import time
@@ -9,18 +10,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from crowdmetric.collect.careless import rules
+from crowdmetric.collect.counting import EDGES
 from crowdmetric.collect.database import Database, StoreError
 from crowdmetric.collect.exchange import Ask, Cookie, Reply, redirect
 from crowdmetric.collect.exporting import csv_lines
-from crowdmetric.collect.findings import EDGES
 from crowdmetric.collect.folder import Study, open_reader
 from crowdmetric.collect.limits import Limit
+from crowdmetric.collect.live import LiveQuestions
 from crowdmetric.collect.logs import RequestTally, log_event
-from crowdmetric.collect.operations import get_meta, set_meta
+from crowdmetric.collect.operations import CLOSED, OPEN, PAUSED, get_meta, set_meta
 from crowdmetric.collect.pages import render
 from crowdmetric.collect.panels import people_of_list, personal_links
-from crowdmetric.collect.participant import CLOSED, OPEN, PAUSED
-from crowdmetric.collect.pictures import bars, heat_map, intervals
+from crowdmetric.collect.pictures import bars, forecast, heat_map, intervals
 from crowdmetric.collect.tokens import same, sign, unsign
 from crowdmetric.collect.verdict_process import VerdictProcess, read_findings
 from crowdmetric.collect.writer import Writer
@@ -43,10 +44,18 @@ class Researcher:
     writer : Writer
     tally : RequestTally
     process : VerdictProcess, optional
+    live : LiveQuestions, optional
     """
 
-    def __init__(self, study: Study, writer: Writer, tally: RequestTally, process: VerdictProcess | None) -> None:
-        self.study, self.writer, self.tally, self.process = study, writer, tally, process
+    def __init__(
+        self,
+        study: Study,
+        writer: Writer,
+        tally: RequestTally,
+        process: VerdictProcess | None,
+        live: LiveQuestions | None = None,
+    ) -> None:
+        self.study, self.writer, self.tally, self.process, self.live = study, writer, tally, process, live
         self.cookie = f"cmr_{study.secret.study[:8]}"
         self.guesses = Limit(rate=0.2, burst=10)
 
@@ -58,7 +67,7 @@ class Researcher:
             return self._exchange(ask)
         if not self._knows(ask):
             return self._stranger(403)
-        return Reply(render("researcher.html", **await self._told()))
+        return Reply(render("researcher.html", **await self._told(), link=f"{self._address(ask)}/"))
 
     async def change_state(self, ask: Ask) -> Reply:
         """Pause, resume or close."""
@@ -78,7 +87,7 @@ class Researcher:
         """Stream every answer as CSV."""
         if not self._knows(ask):
             return self._stranger(403)
-        headers = {"Content-Disposition": 'attachment; filename="answers.csv"'}
+        headers = {"content-disposition": 'attachment; filename="answers.csv"'}
         return Reply(kind="text/csv; charset=utf-8", headers=headers, stream=self._lines())
 
     async def links(self, ask: Ask) -> Reply:
@@ -87,10 +96,8 @@ class Researcher:
             return self._stranger(403)
         people = people_of_list(self.study.folder / self.study.settings.panel.list)
         text = io.StringIO()
-        csv.writer(text).writerows(
-            [("person", "link"), *personal_links(self.study.settings.server.address.rstrip("/"), people, self._key)]
-        )
-        headers = {"Content-Disposition": 'attachment; filename="links.csv"'}
+        csv.writer(text).writerows([("person", "link"), *personal_links(self._address(ask), people, self._key)])
+        headers = {"content-disposition": 'attachment; filename="links.csv"'}
         return Reply(text.getvalue(), kind="text/csv; charset=utf-8", headers=headers)
 
     async def leave(self, ask: Ask) -> Reply:
@@ -103,6 +110,10 @@ class Researcher:
             yield from csv_lines(db)
         finally:
             db.close()
+
+    def _address(self, ask: Ask) -> str:
+        """Return where people reach the study: as the study says, or where the researcher reached it."""
+        return (self.study.settings.server.address or ask.base).rstrip("/")
 
     # --------------------------------------------------------------------------------------------------- identity
 
@@ -134,36 +145,48 @@ class Researcher:
         """Return everything that the page shows."""
         if self.process is not None:
             self.process.wanted.set()
-        try:
-            counts = await self.writer.run(self._count)
-        except StoreError:
-            counts = {}
+        counts, trouble = await asyncio.to_thread(self._counted)
         found = read_findings(self.study)
         learned = found.get("learned", {})
         return {
             "title": self.study.settings.study.title, "people": counts, "planned": self.study.settings.study.people,
-            "panel": self.study.settings.panel.kind, "trouble": self.writer.trouble, "found": found.get("counts"),
+            "panel": self.study.settings.panel.kind, "trouble": self.writer.trouble or trouble,
+            "found": found.get("counts"),
             "age": _age(found.get("at")), "learned": learned, "learned_age": _age(found.get("learned_at")),
-            "rules": rules(self.study.settings.careless), "pictures": _pictures(found.get("counts") or {}, learned),
-            "left_at": counts.get("left_at", []), "server": self.tally.summary(),
+            "rules": rules(self.study.settings.careless),
+            "pictures": _pictures(counts, found.get("counts") or {}, learned),
+            "live": "" if self.live is None else await self.live.summary(),
+            "server": self.tally.summary(),
             "running": self.process is not None and self.process.running,
         }  # fmt: skip
 
+    def _counted(self) -> tuple[dict[str, Any], str]:
+        """Return the counts of people, and what is wrong with the store; it is read beside the writer."""
+        try:
+            db = open_reader(self.study)
+        except StoreError as error:
+            return {}, str(error)
+        try:
+            return self._count(db), ""
+        except StoreError as error:
+            return {}, str(error)
+        finally:
+            db.close()
+
     def _count(self, db: Database) -> dict[str, Any]:
-        """Return how many people there are of each kind, from indexes alone."""
+        """Return how many people there are of each kind, and after which step the others left."""
         alive = time.time() - 60 * self.study.settings.design.give_back_minutes
         status = {row[0]: int(row[1]) for row in db.run("SELECT status, COUNT(*) FROM person GROUP BY status")}
         here = int(db.run("SELECT COUNT(*) FROM person WHERE status = 'started' AND seen > ?", alive)[0][0])
         left_at = db.run(
-            "SELECT position, steps, COUNT(*) FROM person WHERE status = 'started' AND seen <= ?"
-            " GROUP BY position, steps ORDER BY COUNT(*) DESC LIMIT 5",
-            alive,
+            "SELECT position, COUNT(*) FROM person WHERE status = 'started' AND seen <= ? GROUP BY position", alive
         )
         return {
             "state": get_meta(db, "state", OPEN), "started": sum(status.values()),
             "finished": status.get("finished", 0), "screened": status.get("screened", 0),
             "failed": status.get("failed", 0), "here": here,
-            "left": status.get("started", 0) - here, "left_at": [tuple(map(int, row)) for row in left_at],
+            "left": status.get("started", 0) - here,
+            "left_at": {int(position): int(number) for position, number in left_at},
         }  # fmt: skip
 
 
@@ -175,14 +198,22 @@ def _age(at: float | None) -> str:
     return f"{seconds} s ago" if seconds < 120 else f"{seconds // 60} min ago"
 
 
-def _pictures(counts: dict[str, Any], learned: dict[str, Any]) -> dict[str, str]:
+def _pictures(people: dict[str, Any], counts: dict[str, Any], learned: dict[str, Any]) -> dict[str, str]:
     """Return the pictures that there is something to draw for."""
     made = {}
+    if left := people.get("left_at"):
+        steps = range(max(left) + 1)
+        made["left"] = bars([left.get(k, 0) for k in steps], [str(k + 1) for k in steps], "Where people left")
+    if learned.get("error") and learned.get("people"):
+        made["forecast"] = forecast(
+            learned["people"], learned["error"], learned["planned"], learned.get("promise"),
+            "Error of the metric against the number of people",
+        )  # fmt: skip
     if counts.get("hours"):
         labels = [time.strftime("%H:%M", time.gmtime(hour)) for hour, _ in counts["hours"]]
         made["hours"] = bars([n for _, n in counts["hours"]], labels, "Answers per hour")
     if counts.get("times"):
-        labels = [f"{a / 1000:g}" for a in EDGES[:-1]]
+        labels = [f"{a / 1000:g}" for a in EDGES]
         made["times"] = bars(counts["times"], labels, "Response times")
     if learned.get("metric"):
         names, metric = learned["names"], learned["metric"]

@@ -44,8 +44,15 @@ FIRST = (
     "CREATE TABLE view (id {serial}, person TEXT, position BIGINT, page TEXT NOT NULL, at DOUBLE PRECISION NOT NULL)",
     "CREATE INDEX view_person ON view (person)",
 )
+# `seen` changes with every answer. An index that holds it has to be written with every answer too.
+SECOND = (
+    "DROP INDEX person_place",
+    "DROP INDEX person_status",
+    "CREATE INDEX person_place ON person (version, place, status)",
+    "CREATE INDEX person_status ON person (status)",
+)
 # Statements that lead from each version to the next; a new version is a new entry at the end.
-MIGRATIONS: tuple[tuple[str, ...], ...] = (FIRST,)
+MIGRATIONS: tuple[tuple[str, ...], ...] = (FIRST, SECOND)
 
 TABLES_OF_PEOPLE = ("answer", "field", "view", "person")
 

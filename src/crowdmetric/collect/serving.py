@@ -13,11 +13,11 @@ from importlib import import_module
 from typing import Any
 
 from crowdmetric.collect.folder import Study, open_store
-from crowdmetric.collect.live import LiveQuestions, load_hook
+from crowdmetric.collect.live import open_live
 from crowdmetric.collect.logs import RequestTally, log_event
 from crowdmetric.collect.operations import add_design, newest_design
 from crowdmetric.collect.participant import Participants
-from crowdmetric.collect.places import fingerprint, make_pool
+from crowdmetric.collect.places import fingerprint
 from crowdmetric.collect.researcher import Researcher
 from crowdmetric.collect.sqlite_database import serving
 from crowdmetric.collect.verdict_process import VerdictProcess
@@ -50,6 +50,9 @@ def prepare(study: Study, people: int | None = None, progress: Callable[[str], N
         if newest is not None and newest[1]["fingerprint"] == fingerprint(study.settings, study.items, study.folder):
             return newest[0]
         progress("choosing questions; the first time this can take a minute")
+        # a study that has its design starts in a quarter of the time and memory without this
+        from crowdmetric.collect.designing import make_pool  # noqa: PLC0415 - takes a while to load
+
         pool = make_pool(study.settings, study.items, study.folder, people)
         db.begin()
         version = add_design(db, pool.details, pool.places, time.time())
@@ -89,14 +92,11 @@ def links(study: Study, listening: socket.socket) -> Links:
 def make_app(study: Study, version: int, *, verdicts: bool = True, ready: Callable[[], None] = lambda: None) -> Any:
     """Return a study as an ASGI application, whose store is open while it runs."""
     writer = Writer(open_store(study))
-    live = None
-    if study.settings.design.kind == "live":
-        hook = load_hook(study.settings.design.hook, study.folder, study.items, study.settings.study.questions)
-        live = LiveQuestions(hook, study.items.ids)
+    live = open_live(study.settings, study.folder, study.items) if study.settings.design.kind == "live" else None
     tally = RequestTally()
     process = VerdictProcess(study) if verdicts else None
     participants = Participants(study, writer, version, live)
-    researcher = Researcher(study, writer, tally, process)
+    researcher = Researcher(study, writer, tally, process, live)
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
@@ -115,8 +115,10 @@ def make_app(study: Study, version: int, *, verdicts: bool = True, ready: Callab
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
+            if live is not None:
+                live.close()
             await writer.close()
-            log_event("stopped", **tally.summary())
+            log_event("stopped", commits=writer.commits, **tally.summary())
 
     return build_app(study, participants, researcher, tally, lifespan)
 

@@ -134,6 +134,9 @@ class Design:
     kind: str = field(default="random", metadata=_one_of(DESIGNS))
     file: str = field(default="", metadata=_text(500))
     hook: str = field(default="", metadata=_text(500))
+    within: float = field(
+        default=0.1, metadata=_rule("a relative error above 0", lambda v: type(v) in (int, float) and v > 0)
+    )
     seed: int = field(default=0, metadata=_whole(0, 2**31))
     evaluation: float = field(default=0.1, metadata=_share(0.9))
     repeats: float = field(default=0.1, metadata=_share())
@@ -352,8 +355,8 @@ def _contradictions(settings: Settings) -> list[str]:
         )
     if (s.design.kind == "file") != bool(s.design.file):
         found.append("file in [design] names a questionnaire and goes with kind = 'file'; give both or neither.")
-    if (s.design.kind == "live") != bool(s.design.hook):
-        found.append("hook in [design] names a live design and goes with kind = 'live'; give both or neither.")
+    if s.design.hook and s.design.kind != "live":
+        found.append("hook in [design] names a live design of your own and goes with kind = 'live'; leave it out.")
     if (s.panel.kind == "list") != bool(s.panel.list):
         found.append("list in [panel] names a file of people and goes with kind = 'list'; give both or neither.")
     if s.items.subspace_column and s.design.kind != "within":

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from sys import intern
 
-__all__ = ["QUESTIONS", "Place", "Step", "make_steps", "read_steps", "repeats_of", "write_steps"]
+__all__ = ["QUESTIONS", "Place", "Step", "make_steps", "minutes_of", "read_steps", "repeats_of", "write_steps"]
 
 Pair = tuple[str, str]
 
@@ -21,6 +23,8 @@ Pair = tuple[str, str]
 QUESTIONS = ("practice", "question")
 # Fewest other questions between a question and its repeat, where there are enough.
 GAP = 3
+# Assumed seconds that a person spends on a question and on any other page.
+PER_QUESTION, PER_PAGE = 4.0, 20.0
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Place:
     pairs: tuple[Pair, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Step:
     """One page.
 
@@ -47,6 +51,8 @@ class Step:
         The position of the same question with its sides swapped.
     expect : str
         The right answer of a check.
+    number, total : int
+        Which of how many pages of its kind it is; `read_steps` counts them.
     """
 
     page: str
@@ -55,6 +61,8 @@ class Step:
     purpose: str = ""
     repeat_of: int | None = None
     expect: str = ""
+    number: int = field(default=0, compare=False)
+    total: int = field(default=0, compare=False)
 
     @property
     def asks(self) -> bool:
@@ -119,6 +127,11 @@ def repeats_of(questions: int, share: float) -> int:
     return min(round(share * questions), questions)
 
 
+def minutes_of(questions: int, pages: int) -> float:
+    """Return how long a person takes, at 4 s per question and 20 s per other page."""
+    return (questions * PER_QUESTION + pages * PER_PAGE) / 60
+
+
 def _sides(pair: Pair, rng: random.Random) -> Pair:
     """Return a pair with its sides drawn at random."""
     return pair if rng.random() < 0.5 else (pair[1], pair[0])
@@ -130,7 +143,15 @@ def write_steps(steps: Sequence[Step]) -> str:
     return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
 
 
-@lru_cache(maxsize=8192)  # a sheet never changes, and is looked at with every answer
+@lru_cache(maxsize=4096)  # a sheet never changes, and is looked at with every answer
 def read_steps(text: str) -> tuple[Step, ...]:
-    """Return the steps that `write_steps` wrote."""
-    return tuple(Step(*row) for row in json.loads(text))
+    """Return the steps that `write_steps` wrote, each with its number among those of its kind."""
+    rows = json.loads(text)
+    total, seen = Counter(row[0] for row in rows), Counter[str]()
+    steps = []
+    for page, left, right, purpose, repeat_of, expect in rows:
+        seen[page] += 1
+        # the same few words and items come again in every sheet that is kept in memory
+        asked = (intern(page), intern(left), intern(right), intern(purpose))
+        steps.append(Step(*asked, repeat_of, expect, seen[page], total[page]))
+    return tuple(steps)

@@ -24,20 +24,25 @@ __all__ = ["SqliteDatabase", "copies_of", "erase_from_copies", "open_sqlite", "r
 PATIENCE_MS = 5_000
 
 
+def sentence(error: sqlite3.DatabaseError, path: Path) -> StoreError:
+    """Return what SQLite complains about as a sentence."""
+    text = str(error)
+    if not isinstance(error, sqlite3.OperationalError):
+        return StoreError(f"{path} cannot be used ({text}); restore a copy of it")
+    if "locked" in text or "busy" in text:
+        return Busy(f"another process holds {path}; close it, and answers go on being saved")
+    if "full" in text:
+        return StoreError(f"the disk of {path} is full; free some space, and answers will be saved again")
+    return StoreError(f"{path} cannot be written ({text}); check the disk and its permissions")
+
+
 @contextmanager
 def told(path: Path) -> Iterator[None]:
     """Turn what SQLite complains about into sentences."""
     try:
         yield
-    except sqlite3.OperationalError as error:
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            raise Busy(f"another process holds {path}; close it, and answers go on being saved") from error
-        if "full" in text:
-            raise StoreError(f"the disk of {path} is full; free some space, and answers will be saved again") from error
-        raise StoreError(f"{path} cannot be written ({text}); check the disk and its permissions") from error
     except sqlite3.DatabaseError as error:
-        raise StoreError(f"{path} cannot be used ({error}); restore a copy of it") from error
+        raise sentence(error, path) from error
 
 
 class SqliteDatabase:
@@ -62,13 +67,19 @@ class SqliteDatabase:
                 self.connection.execute("PRAGMA foreign_keys = ON")
             self.connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
 
+    # Several of these run for every answer, and a context manager would cost as much as a statement.
+
     def run(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        with told(self.path):
+        try:
             return self.connection.execute(sql, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise sentence(error, self.path) from error
 
     def change(self, sql: str, *values: Any) -> int:
-        with told(self.path):
+        try:
             return self.connection.execute(sql, values).rowcount
+        except sqlite3.DatabaseError as error:
+            raise sentence(error, self.path) from error
 
     def has_table(self, name: str) -> bool:
         return bool(self.run("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", name))

@@ -39,7 +39,8 @@ pairs = []               # such as [["a", "b"]]: asked first, never used
 [design]
 kind = "optimal"         # optimal, random, within (one subspace per person), matched (parallel pairs), file, live
 # file = "questionnaire.csv"    # kind = "file": person, left, right, as crowdmetric design writes it
-# hook = "module:function"      # kind = "live": makes an object with ask(person) and tell(person, answers)
+# within = 0.1                  # kind = "live": the relative error that is wanted; the researcher's page forecasts it
+# hook = "module:function"      # kind = "live", your own: makes an object with ask(person) and tell(person, answers)
 seed = 0
 evaluation = 0.1         # share of people who are asked random questions and kept for evaluation
 repeats = 0.1            # share of questions asked again with sides swapped, for reliability

@@ -7,7 +7,6 @@ keeps a token of one kind from passing as another.
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
 
 __all__ = ["same", "sign", "unsign"]
@@ -38,5 +37,5 @@ def same(a: str, b: str) -> bool:
 
 
 def _signature(key: bytes, purpose: str, packed: str) -> str:
-    digest = hmac.new(key, f"{purpose}\0{packed}".encode(), hashlib.sha256).digest()
+    digest = hmac.digest(key, f"{purpose}\0{packed}".encode(), "sha256")
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")

@@ -10,24 +10,25 @@ import asyncio
 import json
 import os
 import sys
+import time
 from contextlib import suppress
 from typing import Any
 
-from crowdmetric.collect.findings import FILE
 from crowdmetric.collect.folder import Study
 from crowdmetric.collect.logs import log_event
 
 __all__ = ["VerdictProcess", "read_findings"]
 
-# Seconds between two fits, and the longest that one may take.
-EVERY, LONGEST = 20.0, 900.0
+# Fewest seconds between two runs, and the longest that one may take. A run is followed by a pause of `REST` times its
+# own length, so that a large study does not keep a processor busy.
+EVERY, LONGEST, REST = 20.0, 900.0, 3.0
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")}
 
 
 def read_findings(study: Study) -> dict[str, Any]:
     """Return what was found last; nothing if nothing was."""
     try:
-        found: dict[str, Any] = json.loads((study.folder / FILE).read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(study.verdict.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return found
@@ -46,8 +47,9 @@ class VerdictProcess:
         while True:
             await self.wanted.wait()
             self.wanted.clear()
+            began = time.monotonic()
             await self._look()
-            await asyncio.sleep(self.every)
+            await asyncio.sleep(max(self.every, REST * (time.monotonic() - began)))
 
     async def _look(self) -> None:
         nice = ["nice", "-n", "15"] if os.name == "posix" else []

@@ -8,6 +8,7 @@ __all__ = ["STUDY_WORDS", "WORDS", "direction_of", "words_for"]
 
 WORDS: dict[str, str] = {
     "agree": "I agree, start",
+    "length": "{number} questions, about {minutes} min",
     "continue": "Continue",
     "start_practice": "Try a few for practice",
     "start_questions": "Start",

@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from crowdmetric.collect.database import Busy, Database, StoreError
@@ -20,6 +21,7 @@ __all__ = ["Writer"]
 
 Result = TypeVar("Result")
 Operation = Callable[[Database], Any]
+Waiting = tuple[str, Operation, asyncio.Future[Any]]
 
 MOST_AT_ONCE = 256
 # Maximum number of waiting operations. Beyond it the server says at once that it cannot keep up.
@@ -43,7 +45,7 @@ class Writer:
         self.db, self.tries, self.pause = db, tries, pause
         self.trouble = ""
         self.commits = self.operations = 0
-        self._waiting: deque[tuple[Operation, asyncio.Future[Any]]] = deque()
+        self._waiting: deque[Waiting] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._awake = asyncio.Event()
         self._closing = False
@@ -62,12 +64,17 @@ class Writer:
         self._thread.shutdown()
         self.db.close()
 
-    async def run(self, operation: Callable[[Database], Result]) -> Result:
-        """Run an operation and return what it returns, after its commit; a StoreError if it could not be saved."""
+    async def run(self, operation: Callable[[Database], Result], key: str = "") -> Result:
+        """Run an operation and return what it returns, after its commit; a StoreError if it could not be saved.
+
+        `key` is whom the operation is about. Operations about nobody, which may lock the places, come first in a
+        transaction, then the others by their key: processes that share a store then lock in one order, and none waits
+        for another that waits for it.
+        """
         if self._closing or len(self._waiting) >= MOST_WAITING:
             raise StoreError("the server is stopping or cannot keep up; try again in a moment")
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._waiting.append((operation, future))
+        self._waiting.append((key, operation, future))
         self._awake.set()
         return await future
 
@@ -77,23 +84,23 @@ class Writer:
             self._awake.clear()
             while self._waiting:
                 taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_AT_ONCE))]
-                await self._save(taken)
+                await self._save(taken if self.db.quick else sorted(taken, key=itemgetter(0)))
 
-    async def _save(self, taken: list[tuple[Operation, asyncio.Future[Any]]]) -> None:
+    async def _save(self, taken: list[Waiting]) -> None:
         """Run some operations in one transaction; if one of them fails, each in its own."""
         try:
-            results = await self._transact([operation for operation, _ in taken])
+            results = await self._transact([operation for _, operation, _ in taken])
         except Exception as error:
             if len(taken) > 1 and not isinstance(error, StoreError):
                 for entry in taken:
                     await self._save([entry])
                 return
-            for _, future in taken:
+            for _, _, future in taken:
                 if not future.done():
                     future.set_exception(error)
             return
         self.operations += len(taken)
-        for (_, future), result in zip(taken, results, strict=True):
+        for (_, _, future), result in zip(taken, results, strict=True):
             if not future.done():  # the caller may be gone
                 future.set_result(result)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # loading it takes a second, which `crowdmetric --help` would wait for
     from crowdmetric.persist import SavedModel
 
-__all__ = ["Command", "UsageError", "note", "print_model"]
+__all__ = ["Command", "UsageError", "add_time_limit", "note", "print_model"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,26 @@ class Command:
 
 class UsageError(Exception):
     """Options that contradict each other; ends as a usage message and exit code 2."""
+
+
+def add_time_limit(parser: ArgumentParser) -> None:
+    """Add --time-limit, for commands that predict hidden answers."""
+    parser.add_argument(
+        "--time-limit",
+        type=_seconds,
+        metavar="SECONDS",
+        help="begin no further fit to predict hidden answers after so many seconds, and say what was left out",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds < float("inf"):
+        raise ArgumentTypeError(f"{text} is no positive number of seconds; give one, such as 60")
+    return seconds
 
 
 def note(options: Namespace, text: str) -> None:

@@ -11,7 +11,6 @@ from crowdmetric.collect.exporting import answer_batches
 from crowdmetric.collect.folder import Study, check_study, make_study, open_reader, open_store, open_study
 from crowdmetric.collect.logs import set_up_logs
 from crowdmetric.collect.operations import erase, people_named
-from crowdmetric.collect.rehearsal import rehearse
 from crowdmetric.collect.serving import Links, listen, prepare, serve
 from crowdmetric.collect.sqlite_database import erase_from_copies
 from crowdmetric.commands.base import UsageError, note
@@ -71,6 +70,8 @@ def _serve(options: Namespace, place: Path) -> None:
     if options.rehearse is not None:
         if options.rehearse < 1:
             raise UsageError(f"--rehearse {options.rehearse} is not a number of people; give 1 or more")
+        from crowdmetric.collect.rehearsal import rehearse  # noqa: PLC0415 - it fits a metric, and takes a while to load
+
         found = rehearse(study, options.rehearse, progress=lambda text: note(options, text))
         print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False) if options.json else found.summary())
         return
@@ -143,7 +144,7 @@ def _erase_person(study: Study, name: str) -> int:
             db.run("PRAGMA wal_checkpoint(TRUNCATE)")  # the log holds no trace either
             for person in people:
                 erase_from_copies(study.store, person)
-        (study.folder / "verdict.json").unlink(missing_ok=True)
+        study.verdict.unlink(missing_ok=True)
         return rows
     finally:
         db.close()

@@ -10,11 +10,13 @@ from typing import Any
 from crowdmetric.commands.base import UsageError, note
 from crowdmetric.commands.item_tables import read_labels
 from crowdmetric.commands.reading import TABLE, add_categories, add_columns, items_of
+from crowdmetric.commands.similarity import design_similarity
 from crowdmetric.design import Questionnaire, design
 from crowdmetric.design.entry import KINDS
 from crowdmetric.design.exchange import CRITERIA
 from crowdmetric.errors import DataError
 from crowdmetric.folders import check_not_input
+from crowdmetric.judgements import KINDS as JUDGED
 from crowdmetric.persist import load_model
 from crowdmetric.progress import show_progress
 from crowdmetric.tables import Items
@@ -31,6 +33,7 @@ def shared_arguments(parser: ArgumentParser) -> None:
     add_categories(parser)
     add("--dimension", type=int, metavar="D", help="instead of ITEMS: make new items in D dimensions")
     add("--answers", type=int, default=2, metavar="M", help="answers per person (default: 2)")
+    add("--judgements", choices=JUDGED, help="ask for judgements of similarity, of this kind, instead of preferences")
     add("--guess", metavar="MODEL", help="a saved model, whose metric is the guess (default: all features alike)")
     add("--doubt", type=float, metavar="X", help="how wrong the guess may be (default: 0.3; without a guess 1)")
     add("--beta", type=float, default=1.0, help="sharpness of the answers (default: 1)")
@@ -85,6 +88,9 @@ def _guess(options: Namespace, items: Items | None) -> Any:
 
 def run(options: Namespace) -> None:
     """Run the command."""
+    if options.judgements is not None:
+        design_similarity(options)
+        return
     if (options.items_out is None) != (options.dimension is None):
         raise UsageError("--dimension makes new items, which go to --items-out; give both or neither")
     for out in (options.out, options.items_out):

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.base import UsageError, add_time_limit, note
 from crowdmetric.commands.item_tables import read_labels
 from crowdmetric.commands.preparing import add_preparation, check_preparation, prepared
 from crowdmetric.commands.reading import TABLE, add_categories, add_columns, answers_of, holds_judgements, items_of
@@ -54,6 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help="how many people to draw when there is a limit of --memory (default: 20,000)",
     )
+    add_time_limit(parser)
     add("--out", metavar="DIR", help="folder to make, with the table (CSV, JSON) and a picture (PNG)")
     add("--overwrite", action="store_true", help="replace an older evaluation")
     add("--json", action="store_true", help="print one JSON object instead of a summary")
@@ -89,7 +90,7 @@ def run(options: Namespace) -> None:
             features, comparisons, models, splits=options.split or tuple(SPLITS),
             train_answers=options.train_answers, given=options.given, repeats=options.repeats, seed=options.seed,
             subspaces=labels, both_new=options.both_new, jobs=options.jobs, after_fit=say, people=options.people,
-            memory=options.memory,
+            memory=options.memory, time_limit=options.time_limit,
         )  # fmt: skip
     if options.out is not None:
         _write(options, found)

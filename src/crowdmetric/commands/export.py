@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from crowdmetric.commands.base import UsageError, note
-from crowdmetric.export import FORMATS, linear_head, write_head
+from crowdmetric.export import FORMATS, item_coordinates, linear_head, write_coordinates, write_head
 from crowdmetric.persist import load_model
 
 __all__ = ["add_arguments", "run"]
@@ -17,6 +17,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a folder written by crowdmetric fit")
     parser.add_argument("--out", required=True, metavar="FILE", help="file to write")
     parser.add_argument("--format", choices=FORMATS, help="file format (default: from the suffix of FILE)")
+    parser.add_argument(
+        "--coordinates",
+        action="store_true",
+        help="of tastes (TasteMetric): coordinates of the items by kernel principal components instead of the matrix",
+    )
     parser.add_argument("--rank", type=int, metavar="K", help="coordinates to keep (default: the rank of the metric)")
 
 
@@ -25,7 +30,15 @@ def run(options: Namespace) -> None:
     kind = options.format or Path(options.out).suffix.removeprefix(".")
     if kind not in FORMATS:
         raise UsageError(f"{options.out} ends in no known format; give --format {', '.join(FORMATS)}")
-    head = linear_head(load_model(options.model), rank=options.rank)
+    model = load_model(options.model)
+    if options.coordinates:
+        coordinates = item_coordinates(model, rank=options.rank)
+        write_coordinates(model, coordinates, options.out, kind)
+        n, k = coordinates.shape
+        note(options, f"wrote {k} coordinates of {n} items; items are close if the same people like them")
+        print(options.out)
+        return
+    head = linear_head(model, rank=options.rank)
     write_head(head, options.out, kind)
     k, d = head.weight.shape
     note(options, f"wrote a {k} × {d} matrix; Euclidean distance after it is the learned distance")

@@ -12,7 +12,7 @@ from crowdmetric.commands.engines import open_engine
 from crowdmetric.commands.fit_choice import (
     choose_directions,
     choose_estimator,
-    choose_law,
+    choose_model,
     population_or,
     suggest_matched,
 )
@@ -22,7 +22,7 @@ from crowdmetric.commands.fit_options import ESTIMATORS, add_arguments, paramete
 from crowdmetric.commands.item_tables import read_labels, read_names
 from crowdmetric.commands.preparing import check_preparation, prepared
 from crowdmetric.commands.reading import answers_of, holds_judgements, items_of, names_of_files
-from crowdmetric.commands.similarity import fit_similarity
+from crowdmetric.commands.similarity import fit_similarity, judgements_beside, whether_one_metric
 from crowdmetric.commands.streamed import fit_streamed, fit_telling
 from crowdmetric.folders import check_target
 from crowdmetric.persist import is_model, save_model
@@ -52,6 +52,7 @@ def run(options: Namespace) -> None:
 def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any]) -> None:
     items = items_of(options)
     comparisons = None if options.memory is not None else answers_of(options, items)
+    beside = judgements_beside(options, items, name)
     if comparisons is not None:
         choose_directions(options, name, items.features.shape, len(comparisons))
     features, names, preprocessing = prepared(options, items)
@@ -65,28 +66,25 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
     elif options.discover:
         parameters["subspaces"] = "discover"
     item_names = read_names(options, items)
-    if options.estimator is None and name == "population":
+    if options.estimator is None and name == "population" and not beside:
         name, reason = population_or(name, reason, options, features.shape[1], comparisons)
     diagnosis = diagnosed(options, features, names, items, comparisons)
-    reasons = [f"using {ESTIMATORS[name].__name__}, {reason}"]
-    note(options, reasons[0])
     suggestion = suggest_matched(name, features, comparisons, diagnosis)
     if suggestion:
         note(options, suggestion)
     evaluation = evaluated(options, features, comparisons, parameters)
-    if name == "population":
-        parameters, why = choose_law(options, features, comparisons, parameters, evaluation)
-        reasons += why
+    name, parameters, reasons = choose_model(options, name, reason, features, comparisons, parameters, evaluation)
     if evaluation is not None:
         saved = saved_as(name, parameters)
         evaluation = evaluation.of_saved(saved if saved in evaluation.models else None)
-        tastes = suggest_tastes(evaluation)
+        tastes = suggest_tastes(evaluation) if options.estimator is not None else ""
         if tastes:
             note(options, tastes)
             reasons.append(tastes)
     estimator = ESTIMATORS[name](features, **parameters)
     with show_progress("Learning the metric", quiet=options.quiet) as say:
-        fit_telling(estimator, comparisons, say)
+        fit_telling(estimator, comparisons, say, **beside)
+    reasons += whether_one_metric(options, estimator, comparisons, **beside)
     found = getattr(estimator, "discovery_", None)
     if found is not None:
         for line in found.summary().splitlines():

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.choice import (
+    CANDIDATES,
     LAWS,
+    UNLEARNED,
     Trials,
     choose_by_hidden_answers,
     choose_covariance,
@@ -17,7 +19,7 @@ from crowdmetric.choice import (
     matched_share,
 )
 from crowdmetric.commands.base import note
-from crowdmetric.commands.fit_options import refused_by
+from crowdmetric.commands.fit_options import ESTIMATORS, refused_by
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation
@@ -25,7 +27,7 @@ from crowdmetric.identifiability import Diagnosis
 from crowdmetric.progress import show_progress
 from crowdmetric.symmetric import degrees_of_freedom
 
-__all__ = ["choose_directions", "choose_estimator", "choose_law", "population_or", "suggest_matched"]
+__all__ = ["choose_directions", "choose_estimator", "choose_model", "population_or", "suggest_matched"]
 
 # Fewer people than this are no population.
 FEWEST_PEOPLE = 5
@@ -35,6 +37,14 @@ MOST_FEATURES = 100
 MOST_DIRECTIONS, ANSWERS_A_PARAMETER = 20, 20
 # Where at least so many people were asked parallel questions, they were asked on purpose.
 MATCHED = 0.5
+# Parameters that leave open which kind of model is fitted.
+OPEN = {"jobs", "random_state", "starts"}
+# What models without a learned metric are, in words.
+WITHOUT_A_METRIC = {
+    "linear": "linear utilities",
+    "linear-items": "linear utilities and an effect of each item",
+    "identity": "plain Euclidean distance",
+}
 
 
 def choose_estimator(options: Namespace) -> tuple[str, str]:
@@ -88,35 +98,64 @@ def population_or(name: str, reason: str, options: Namespace, d: int, answers: C
     return name, reason
 
 
-def choose_law(
+def choose_model(
     options: Namespace,
+    name: str,
+    reason: str,
     features: NDArray[np.float64],
     answers: Comparisons,
     parameters: dict[str, Any],
     evaluation: Evaluation | None,
-) -> tuple[dict[str, Any], list[str]]:
-    """Return the parameters of a population with what they left open, and the sentences that say why.
+) -> tuple[str, dict[str, Any], list[str]]:
+    """Return the estimator and its parameters, and the sentences that say why; a population may become another.
 
-    Hidden answers decide where they were predicted, else the evidence.
+    Hidden answers decide where they were predicted, else the evidence. Models of another kind than ideal points under a
+    learned metric may be chosen where the options leave that open.
     """
-    if "item_effects" in parameters and "covariance" in parameters:
-        return parameters, []
-    if evaluation is None:
+    using = f"using {ESTIMATORS[name].__name__}, {reason}"
+    if name != "population":
+        return _said(options, name, parameters, [using])
+    if evaluation is None or ("item_effects" in parameters and "covariance" in parameters):
         chosen, reasons = _by_evidence(options, features, answers, parameters)
-    else:
-        law = choose_by_hidden_answers(evaluation, parameters, getattr(options, "for") or "all")
-        chosen = {**parameters, **LAWS[str(law.value)]}
-        some = "utilities" if chosen["item_effects"] else "no utilities"
-        what = {
-            "covariance": f"the covariance of people is {chosen['covariance']}",
-            "item_effects": f"items have {some} of their own beside their features",
-        }
-        left_open = " and ".join(text for name, text in what.items() if name not in parameters)
-        caution = f"; {law.caution}" if law.caution else ""
-        reasons = [f"{left_open} ({law.value}), because {law.reason}{caution}"] if law.reason else []
+        return _said(options, "population", chosen, [using, *reasons])
+    is_open = options.estimator is None and set(parameters) <= OPEN
+    found = choose_by_hidden_answers(
+        evaluation, parameters, getattr(options, "for") or "all", tuple(CANDIDATES) if is_open else tuple(LAWS)
+    )
+    model, because = str(found.value), found.reason + (f"; {found.caution}" if found.caution else "")
+    name, law = CANDIDATES[model]
+    if model in LAWS:
+        reasons = [f"{_described(law, parameters)} ({model}), because {because}"] if because else []
+        return _said(options, name, {**parameters, **law}, [using, *reasons])
+    if model in UNLEARNED:
+        text = (
+            f"the answers support no learned metric: {WITHOUT_A_METRIC[model]} ({model}) is saved, a PopulationMetric "
+            f"with constraint={law['constraint']!r}, because {because}"
+        )
+        return _said(options, name, {**parameters, **law}, [text])
+    text = (
+        f"using TasteMetric, tastes that bend, rather than ideal points ({model}), because {because} "
+        "(--estimator population fits ideal points)"
+    )
+    return _said(options, name, law, [text])
+
+
+def _said(
+    options: Namespace, name: str, parameters: dict[str, Any], reasons: list[str]
+) -> tuple[str, dict[str, Any], list[str]]:
     for reason in reasons:
         note(options, reason)
-    return chosen, reasons
+    return name, parameters, reasons
+
+
+def _described(law: dict[str, Any], given: dict[str, Any]) -> str:
+    """Return what was chosen of a law, in words, beside what was given."""
+    some = "utilities" if law["item_effects"] else "no utilities"
+    what = {
+        "covariance": f"the covariance of people is {law['covariance']}",
+        "item_effects": f"items have {some} of their own beside their features",
+    }
+    return " and ".join(text for name, text in what.items() if name not in given)
 
 
 def _by_evidence(

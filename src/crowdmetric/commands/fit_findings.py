@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.choice import LAWS, UNLEARNED
 from crowdmetric.commands.base import note
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
@@ -28,8 +30,9 @@ MOST_DIAGNOSED = 60
 EVALUATED = ("bradley-terry", "linear", "quadratic", "identity", "population", "population-free", "symmetric")
 MOST_EVALUATED = 2_000
 WITH_ROUND_PEOPLE = "population-items-isotropic"
-# Tastes that bend are evaluated for at most so many answers; nats per answer that they must gain to be mentioned.
-SMOOTH, MOST_SMOOTH, WORTH_SAYING = "smooth", 10_000, 0.005
+# Work of tastes that bend (the cube of the items shown, added over people) for which people are evaluated at most, and
+# people at least; nats per answer that such tastes must gain to be mentioned.
+SMOOTH, MOST_SMOOTH_WORK, FEWEST_EVALUATED, WORTH_SAYING = "smooth", 1.5e8, 200, 0.005
 # Answers times the square of a metric's parameters, what a pass of a fit costs, beyond which laws with a free
 # covariance are left out: they have twice the parameters, and take most of the time.
 MOST_WORK = 300_000_000
@@ -70,13 +73,17 @@ def evaluated(
         )
         return None
     step = -(-answers.n_users // MOST_EVALUATED)
+    with_tastes = len(features) <= MOST_ITEMS
+    if with_tastes:
+        most = max(answers.n_users // FEWEST_EVALUATED, 1)
+        step = max(step, min(most, -(-int(_work_of_tastes(answers)) // int(MOST_SMOOTH_WORK))))
     some = answers if step == 1 else answers.take(np.flatnonzero(answers.user % step == 0))
     subspaces = parameters.get("subspaces")
     labels = subspaces if subspaces is not None and not isinstance(subspaces, str) else None
     names = [*EVALUATED, *(["stitched"] if labels is not None else [])]
-    if len(features) <= MOST_ITEMS:
+    if with_tastes:
         names += ["linear-items", WITH_ROUND_PEOPLE, "population-items", "symmetric-items"]
-        names += [SMOOTH] if len(some) <= MOST_SMOOTH or options.estimator == "taste" else []
+        names += [SMOOTH]
     p = degrees_of_freedom(features.shape[1])
     if len(some) * p**2 > MOST_WORK:
         names = [name for name in names if name not in WITH_FREE_PEOPLE]
@@ -87,10 +94,23 @@ def evaluated(
         )
     try:
         with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
-            return evaluate(features, some, names, repeats=1, subspaces=labels, after_fit=say)
+            found = evaluate(
+                features, some, names, repeats=1, subspaces=labels, after_fit=say, time_limit=options.time_limit
+            )
     except DataError as error:
         note(options, f"how well answers are predicted was not measured: {error}")
         return None
+    if step > 1:
+        found = replace(found, drawn=(np.unique(some.user).size, np.unique(answers.user).size))
+    for sentence in found.scope():
+        note(options, sentence)
+    return found if any(law in found.models for law in LAWS) else None
+
+
+def _work_of_tastes(answers: Comparisons) -> float:
+    """Return the cube of the items shown to a person, added over people."""
+    shown = np.unique(np.concatenate([answers.user * answers.n_items + side for side in answers.pairs.T]))
+    return float(np.sum(np.bincount(shown // answers.n_items).astype(np.float64) ** 3))
 
 
 def suggest_tastes(evaluation: Evaluation) -> str:
@@ -109,7 +129,8 @@ def suggest_tastes(evaluation: Evaluation) -> str:
     return (
         "tastes that bend (TasteMetric, 'smooth' in the table) predict hidden answers better than this model for "
         f"{' and '.join(clear)}: people here may have tastes rather than ideal points; compare "
-        "--estimator taste (pairs made from ratings never contradict each other, which favors it: docs/smooth.md)"
+        "--estimator taste (pairs made from ratings never contradict each other, which favors it: "
+        "docs/explanation/smooth.md)"
     )
 
 
@@ -124,6 +145,9 @@ def saved_as(name: str, parameters: Mapping[str, Any]) -> str | None:
     subspaces = parameters.get("subspaces")
     if subspaces is not None:
         return None if isinstance(subspaces, str) else "stitched"
+    for unlearned, law in UNLEARNED.items():
+        if all(parameters.get(key) == value for key, value in law.items()):
+            return unlearned
     usual = {"constraint": "psd", "rank": None, "loss": "logistic", "ridge": "evidence"}
     if "covariance" not in parameters or any(parameters.get(name, value) != value for name, value in usual.items()):
         return None

@@ -6,12 +6,12 @@ from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from typing import Any
 
 from crowdmetric.choice import QUESTIONS
-from crowdmetric.commands.base import UsageError
+from crowdmetric.commands.base import UsageError, add_time_limit
 from crowdmetric.commands.preparing import add_preparation
 from crowdmetric.commands.reading import TABLE, add_categories, add_columns
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric, TasteMetric
-from crowdmetric.estimators.matched import CONSTRAINTS
 from crowdmetric.estimators.population import INTEGRATIONS
+from crowdmetric.estimators.population_options import POPULATION_CONSTRAINTS
 from crowdmetric.losses import LOSSES, get_loss
 from crowdmetric.persist import REPORT
 from crowdmetric.similarity.likelihood import LINKS
@@ -41,7 +41,7 @@ PASSED = {
     "metric_bound": "metric_bound",
     "ideal_bound": "ideal_bound",
     "norm": "norm",
-    "tolerance": "tolerance",
+    "max_mismatch": "max_mismatch",
     "constraint": "constraint",
     "ridge": "ridge",
     "covariance": "covariance",
@@ -76,12 +76,18 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="do not measure, for the report, how well hidden answers are predicted",
     )
+    add_time_limit(parser)
     add(
         "--for",
         choices=QUESTIONS,
-        help="what the model is for: the law of people and items is chosen by hidden answers to that (default: all)",
+        help="what the model is for: it is chosen by hidden answers to that (default: all)",
     )
-    add("--estimator", choices=ESTIMATORS, help="default: stitched with --labels or --discover, else population")
+    add(
+        "--estimator",
+        choices=ESTIMATORS,
+        help="default: stitched with --labels or --discover, else what predicts hidden answers best: ideal points "
+        "under a learned metric (population), tastes that bend (taste), or no learned metric",
+    )
     add(
         "--covariance", choices=STRUCTURES, help="of ideal points in the population (default: by what a free one gains)"
     )
@@ -93,7 +99,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--starts", type=int, metavar="N", help="points to begin a population fit from (default: 2)")
     add("--integration", choices=INTEGRATIONS, help="how a population is integrated out (default: auto)")
     add("--jobs", type=int, metavar="N", help="threads of a population fit (default: one a core)")
-    add("--engine", metavar="NAME", help="of a population fit: local, torch, torch:DEVICE, dask or dask:ADDRESS")
+    add(
+        "--engine",
+        metavar="NAME",
+        help="where sums over people are taken: local, torch, torch:DEVICE, dask or dask:ADDRESS",
+    )
     add(
         "--names",
         metavar="FILE",
@@ -113,12 +123,23 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--metric-bound", type=float, metavar="X", help="bound on the metric (default: from the data)")
     add("--ideal-bound", type=float, metavar="X", help="bound on pseudo-ideal points (default: from the data)")
     add("--norm", choices=BOUNDS, help="what --metric-bound bounds (default: frobenius)")
-    add("--tolerance", type=float, metavar="X", help="mismatch of matched questions (default: 1e-5)")
-    add("--constraint", choices=CONSTRAINTS, help="of a matched or population metric (default: psd)")
+    add(
+        "--max-mismatch",
+        "--tolerance",  # its old name
+        type=float,
+        metavar="X",
+        help="how far matched questions may be from parallel, as a share of their length (default: 1e-5)",
+    )
+    add(
+        "--constraint",
+        choices=POPULATION_CONSTRAINTS,
+        help="of a matched or population metric (default: psd); identity and zero of a population only",
+    )
     add("--ridge", metavar="X", help="penalty: a number, or (population, the default there) 'evidence'; 0: none")
     add("--structure", choices=("auto", *STRUCTURES_OF_A_METRIC), help="of a metric from judgements (default: auto)")
     add("--link", choices=(*LINKS, "auto"), help="whether people compare squared distances or distances, of judgements")
     add("--lapse", metavar="X", help="share of judgements given without looking: a number, 'estimate' or 'checks'")
+    add("--judgements", metavar="FILE", help=f"{TABLE}: similarity judgements that share a population's metric")
     add("--own", action="store_true", default=None, help="everybody's own metric, from judgements of several people")
     add("--tol", type=float, help="gap at which to stop (default: 1e-8 certified; population: 1e-4 nats)")
     add("--max-iter", type=int, metavar="N", help="iterations at most (default: 200)")
@@ -166,6 +187,11 @@ def parameters_of(options: Namespace, name: str) -> dict[str, Any]:
     if options.labels is not None and options.discover:
         raise UsageError(
             "--labels says which subspace an item lies in, so there is nothing to --discover; leave one out"
+        )
+    if options.time_limit is not None and (options.no_evaluate or options.no_report or options.memory is not None):
+        raise UsageError(
+            "--time-limit is for predicting hidden answers, which --no-evaluate, --no-report and --memory leave out; "
+            "drop it"
         )
     question = getattr(options, "for")
     if question is not None and (options.no_evaluate or options.no_report):

@@ -13,7 +13,7 @@ from crowdmetric.commands.writing import add_writing, write_table
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import ModelFileError
 from crowdmetric.folders import check_not_input
-from crowdmetric.locate import Located, locate
+from crowdmetric.locate import Located, LocatedTastes, locate
 from crowdmetric.persist import SavedModel, load_model
 from crowdmetric.tables import Column, Columns, canonical_columns
 
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the command."""
     add = parser.add_argument
-    add("model", metavar="MODEL", help="a folder written by crowdmetric fit, of a PopulationMetric")
+    add("model", metavar="MODEL", help="a folder written by crowdmetric fit, of a PopulationMetric or a TasteMetric")
     add("comparisons", metavar="COMPARISONS", help=f"{TABLE}: all answers of the people to locate, old or new")
     add("--top", type=int, default=3, metavar="N", help="how many of the items each person likes best (default: 3)")
     add("--next", action="store_true", help="add the question that would tell most about each person")
@@ -46,13 +46,17 @@ def run(options: Namespace) -> None:
     write_table(options, rows)
 
 
-def _rows(people: Located, model: SavedModel, ids: Column, top: int, ask: bool) -> Columns:
-    """Return one row per person: ideal point and its standard deviation by feature, best items, next question."""
-    spread = np.sqrt(np.maximum(np.diagonal(people.covariance, axis1=1, axis2=2), 0.0))
+def _rows(people: Located | LocatedTastes, model: SavedModel, ids: Column, top: int, ask: bool) -> Columns:
+    """Return one row per person: ideal point and its standard deviation by feature, best items, next question.
+
+    People with tastes, or with linear utilities (a metric of zero), have no ideal point.
+    """
     rows: Columns = {"user": people.users}
-    names, mean, spread = _in_units_of_items(model, people.mean, spread)
-    for j, name in enumerate(names):
-        rows[f"ideal_{name}"], rows[f"spread_{name}"] = mean[:, j], spread[:, j]
+    if isinstance(people, Located) and np.any(people.metric):
+        spread = np.sqrt(np.maximum(np.diagonal(people.covariance, axis1=1, axis2=2), 0.0))
+        names, mean, spread = _in_units_of_items(model, people.mean, spread)
+        for j, name in enumerate(names):
+            rows[f"ideal_{name}"], rows[f"spread_{name}"] = mean[:, j], spread[:, j]
     for place, best in enumerate(people.rank_items(top=top).T, start=1):
         rows[f"best_{place}"] = ids[best]
     if ask:

@@ -6,6 +6,7 @@ import json
 from argparse import ArgumentParser, Namespace
 
 from crowdmetric.commands.design import shared_arguments, told_by
+from crowdmetric.commands.similarity import plan_similarity
 from crowdmetric.design import plan
 from crowdmetric.design.entry import KINDS
 from crowdmetric.progress import show_progress
@@ -24,6 +25,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> None:
     """Run the command."""
+    if options.judgements is not None:
+        plan_similarity(options)
+        return
     kinds = options.kind or ["optimal", "random"]
     items, told = told_by(options, kinds)
     with show_progress("Planning", quiet=options.quiet):

@@ -4,33 +4,49 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
+from crowdmetric.agreement import likelihood_ratio
 from crowdmetric.commands.base import UsageError, note
 from crowdmetric.commands.fit_ending import print_ending
+from crowdmetric.commands.item_tables import read_names
 from crowdmetric.commands.preparing import prepared
 from crowdmetric.commands.reading import columns_of, items_of, judgements_of
 from crowdmetric.commands.writing import write_table
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.design.judgements import WAYS, JudgementPlan, answers_needed, design_judgements
+from crowdmetric.errors import DataError
 from crowdmetric.estimators import SimilarityMetric
 from crowdmetric.evaluate import SIMILARITY_MODELS, SIMILARITY_SPLITS, evaluate_similarity
-from crowdmetric.identifiability.judgements import diagnose_judgements
+from crowdmetric.folders import check_not_input, check_target
+from crowdmetric.identifiability.judgements import MOST_DIAGNOSED, diagnose_judgements
 from crowdmetric.judgements import KINDS, Judgements
-from crowdmetric.persist import SavedModel, save_model
+from crowdmetric.persist import SavedModel, is_model, load_model, save_model
 from crowdmetric.progress import show_progress
+from crowdmetric.report import similarity_page
+from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import (
     Columns,
+    Items,
     has_answers,
     judgement_kind,
     name_judgements,
 )
 
 __all__ = [
+    "design_similarity",
     "diagnose_similarity",
     "evaluate_judgements",
     "fit_similarity",
+    "judgements_beside",
+    "plan_similarity",
     "predict_similarity",
+    "whether_one_metric",
 ]
 
 # Options of fit that a similarity metric takes, with their names there. Options for files and preprocessing are not
@@ -41,6 +57,11 @@ PASSED = {
 }  # fmt: skip
 OTHERS = {"items", "comparisons", "out", "overwrite", "no_report", "no_evaluate", "json", "quiet", "command", "own",
           "standardise", "pca", "whiten", "names", "columns", "categorical", "standard_input"}  # fmt: skip
+
+# Models that a report compares, and groups of items or questions that are hidden in turn.
+REPORTED, FOLDS = ("euclid", "diagonal", "full", "chosen", "own"), 5
+# Options of design and plan that judgements have no use for.
+OF_PREFERENCES = ("dimension", "doubt", "labels", "rank", "criterion", "covariance", "tolerance", "reach", "items_out")
 
 
 def fit_similarity(options: Namespace) -> None:
@@ -55,19 +76,44 @@ def fit_similarity(options: Namespace) -> None:
         parameters["people"] = "own"
     items = items_of(options)
     judgements = judgements_of(options, items)
-    features, _, preprocessing = prepared(options, items)
+    features, names, preprocessing = prepared(options, items)
     note(options, f"using SimilarityMetric, because {options.comparisons} holds similarity judgements")
     for line in judgements.summary().splitlines():
         note(options, line.strip())
+    check_target(options.out, options.overwrite, is_model)
+    item_names = read_names(options, items)
     estimator = SimilarityMetric(features, **parameters)
     with show_progress("Learning the metric", quiet=options.quiet):
         estimator.fit(judgements)
+    if judgements.n_people > 1 and not options.own:
+        note(options, f"{judgements.n_people:,} people answered: --own finds out how much their metrics differ")
+    page = None if options.no_report else _report(options, features, names, judgements, parameters, item_names)
     counted: Any = judgements  # only its length and the number of dropped rows are kept
     model = save_model(
         options.out, estimator, item_ids=items.ids, feature_names=items.feature_names, comparisons=counted,
-        preprocessing=preprocessing, overwrite=options.overwrite,
+        preprocessing=preprocessing, report=page, overwrite=options.overwrite,
     )  # fmt: skip
     print_ending(options, model)
+
+
+def _report(
+    options: Namespace, features: Any, names: Any, judgements: Judgements, parameters: dict[str, Any], item_names: Any
+) -> Callable[[SavedModel], str]:
+    """Return what writes the report, after models have predicted hidden judgements unless that is not wanted."""
+    small = degrees_of_freedom(features.shape[1]) <= MOST_DIAGNOSED
+    diagnosis = diagnose_judgements(features, judgements, features=names) if small else None
+    evaluation = None
+    if not options.no_evaluate and judgements.n_items >= 2 * FOLDS:
+        models = [name for name in REPORTED if name != "own" or parameters.get("people") == "own"]
+        kept = {name: value for name, value in parameters.items() if name not in ("structure", "people")}
+        splits = ["items", "questions"]
+        with show_progress("Predicting hidden judgements", quiet=options.quiet) as say:
+            evaluation = evaluate_similarity(
+                features, judgements, models, splits=splits, folds=FOLDS, after_fit=say, **kept
+            )
+    return partial(
+        similarity_page, judgements=judgements, diagnosis=diagnosis, evaluation=evaluation, item_names=item_names
+    )
 
 
 def _lapse(text: str) -> str | float:
@@ -75,6 +121,29 @@ def _lapse(text: str) -> str | float:
         return float(text)
     except ValueError:
         return text
+
+
+def judgements_beside(options: Namespace, items: Items, estimator: str) -> dict[str, Judgements]:
+    """Return the judgements that share the metric of preferences, as an argument of `PopulationMetric.fit`, or none."""
+    if options.judgements is None:
+        return {}
+    if estimator != "population" or options.memory is not None:
+        other = f"--estimator {estimator}" if options.memory is None else "--memory"
+        raise UsageError(f"--judgements are for a population's metric, with answers in memory; leave out {other}")
+    return {"judgements": Judgements.read(options.judgements, items=items)}
+
+
+def whether_one_metric(
+    options: Namespace, joint: Any, comparisons: Comparisons, judgements: Judgements | None = None
+) -> list[str]:
+    """Return whether people compare by the metric by which they choose, in one sentence; none without judgements."""
+    if judgements is None:
+        return []
+    alone = clone(joint).fit(comparisons)
+    judged = SimilarityMetric(joint.items, structure="full").fit(judgements)
+    found = likelihood_ratio(alone, judged, joint).summary()
+    note(options, f"one metric from preferences and judgements: {found}")
+    return [f"one metric was learned from preferences and judgements. {found}"]
 
 
 def diagnose_similarity(options: Namespace) -> None:
@@ -135,3 +204,61 @@ def _predictions(estimator: SimilarityMetric, questions: Judgements) -> Columns:
         out["odd"] = questions.item_ids[np.take_along_axis(questions.items, best[:, None], axis=1)[:, 0]]
         return out | {f"probability_{name}": p[:, place] for place, name in enumerate("abc")}
     return out | {"choice": np.where(best == 0, "left", "right"), "probability_left": p[:, 0]}
+
+
+def design_similarity(options: Namespace) -> None:
+    """Write which judgements to ask for, and print the error to expect."""
+    told, ids = _told(options)
+    if options.kind not in WAYS:
+        raise UsageError(f"--kind {options.kind} has no use with --judgements; choose {' or '.join(WAYS)}")
+    check_not_input(options.out, options.items)
+    with show_progress("Choosing questions", quiet=options.quiet):
+        ask = design_judgements(
+            answers=options.people * options.answers, people=options.people, way=options.kind, item_ids=ids, **told
+        )
+    ask.write(options.out)
+    written = ask.to_dict() | {"written": [options.out]}
+    print(json.dumps(written, ensure_ascii=False, allow_nan=False) if options.json else ask.summary())
+    note(options, f"wrote {options.out}")
+
+
+def plan_similarity(options: Namespace) -> None:
+    """Print how many answers to judgements give the metric with an error."""
+    if options.shape:
+        raise UsageError("--shape has no use with --judgements; leave it out")
+    told, _ = _told(options)
+    ways = options.kind or list(WAYS)
+    for way in ways:
+        if way not in WAYS:
+            raise UsageError(f"--kind {way} has no use with --judgements; choose {' or '.join(WAYS)}")
+    found: dict[str, JudgementPlan] = {}
+    with show_progress("Planning", quiet=options.quiet):
+        for way in ways:
+            found[way] = answers_needed(error=options.error, way=way, **told)
+    if options.json:
+        rows = {way: {"answers": round(plan.answers), "error": plan.error} for way, plan in found.items()}
+        print(json.dumps({"judgements": options.judgements, "plans": rows}, ensure_ascii=False, allow_nan=False))
+        return
+    for way, plan in found.items():
+        print(f"{way}: {plan.summary()}")
+
+
+def _told(options: Namespace) -> tuple[dict[str, Any], Any]:
+    """Return what the library is told about planned judgements, and what the items are called."""
+    for name in OF_PREFERENCES:
+        if getattr(options, name, None) is not None:
+            raise UsageError(f"--{name.replace('_', '-')} has no use with --judgements; leave it out")
+    if options.items is None:
+        raise UsageError("--judgements are about ITEMS; name their table")
+    items = items_of(options)
+    metric = None if options.guess is None else load_model(options.guess).metric
+    if metric is not None and len(metric) != items.features.shape[1]:
+        raise DataError(
+            f"the metric of {options.guess} has {len(metric)} features, but items have {items.features.shape[1]}; "
+            "use one space"
+        )
+    told = {
+        "items": items.features, "metric": metric, "kind": options.judgements, "beta": options.beta,
+        "seed": options.seed,
+    }  # fmt: skip
+    return told, items.ids

@@ -20,12 +20,15 @@ __all__ = ["Streaming", "fit_streamed", "fit_telling"]
 Streaming = PopulationMetric | IdealPointMetric | MatchedMetric
 
 
-def fit_telling(estimator: Any, answers: Any, say: Callable[[str], None]) -> None:
-    """Fit an estimator that tells how it is coming along, if it can, and keeps nothing of where it ran."""
+def fit_telling(estimator: Any, answers: Any, say: Callable[[str], None], **more: Any) -> None:
+    """Fit an estimator that tells how it is coming along, if it can, and keeps nothing of where it ran.
+
+    `more` is what it is given beside the answers.
+    """
     known = estimator.get_params()
     if "progress" in known:
         estimator.set_params(progress=say)
-    estimator.fit(answers)
+    estimator.fit(answers, **more)
     # a saved model has no use for them
     estimator.set_params(**{name: None for name in ("progress", "engine") if name in known})
 

@@ -25,7 +25,7 @@ ORIGIN = "origin.json"
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Items and what people said about them.
+    r"""Items and what people said about them.
 
     Attributes
     ----------
@@ -38,6 +38,17 @@ class Dataset:
         Its item_ids are those of `items`; what was left out is counted in `dropped`.
     rule : str
         How comparisons were made of what people said, in a sentence.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from crowdmetric.datasets import load_tidy
+    >>> place = Path(tempfile.mkdtemp())
+    >>> _ = (place / 'items.csv').write_text('item_id,sweet\ntea,0\ncola,4\n')
+    >>> _ = (place / 'comparisons.csv').write_text('user,left,right,choice\nann,tea,cola,left\n')
+    >>> len(load_tidy(place).comparisons)
+    1
     """
 
     name: str

@@ -47,7 +47,7 @@ def load_movielens(
     gap: float = 0.0,
     seed: int = 0,
 ) -> Dataset:
-    """Return MovieLens data from the folder or zip file they are distributed in.
+    r"""Return MovieLens data from the folder or zip file they are distributed in.
 
     Parameters
     ----------
@@ -65,6 +65,19 @@ def load_movielens(
         How many stars two ratings must be apart; 0: at all.
     seed : int
         Random seed of what is kept.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from crowdmetric.datasets import load_movielens
+    >>> place = Path(tempfile.mkdtemp())
+    >>> rows = ['userId,movieId,rating,timestamp', '1,1,4.0,0', '1,2,2.0,0', '2,1,3.0,0', '2,2,5.0,0']
+    >>> _ = (place / 'ratings.csv').write_text('\n'.join(rows))
+    >>> _ = (place / 'movies.csv').write_text('movieId,title,genres\n1,One (1990),Comedy\n2,Two (1991),Drama\n')
+    >>> data = load_movielens(place)
+    >>> len(data.comparisons), data.item_names.tolist()
+    (2, ['One (1990)', 'Two (1991)'])
     """
     archive = Archive(path, KIND)
     ratings_file = archive.need("ratings.csv", "ratings.dat", "u.data")

@@ -18,13 +18,24 @@ SUFFIXES = ("csv", "csv.gz", "parquet", "pq")
 
 
 def load_tidy(folder: str | os.PathLike[str]) -> Dataset:
-    """Return the data set in a folder.
+    r"""Return the data set in a folder.
 
     Parameters
     ----------
     folder : path
         With ``items`` (CSV, Parquet, .npy or .npz, as for `read_items`), ``comparisons`` (CSV or Parquet, as for
         `Comparisons.read`) and perhaps ``item_names`` (item_id, name).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from crowdmetric.datasets import load_tidy
+    >>> place = Path(tempfile.mkdtemp())
+    >>> _ = (place / 'items.csv').write_text('item_id,sweet\ntea,0\ncola,4\n')
+    >>> _ = (place / 'comparisons.csv').write_text('user,left,right,choice\nann,tea,cola,left\n')
+    >>> load_tidy(place).items.features.tolist()
+    [[0.0], [4.0]]
     """
     place = Path(folder)
     if not place.is_dir():

@@ -144,6 +144,13 @@ class Planned:
         With that many; where none would do, with as many as were tried.
     note
         Why not, or what else there is to know.
+
+    Examples
+    --------
+    >>> from crowdmetric.design import plan
+    >>> needed = plan(dimension=2, target=0.3, kinds=('random',)).kinds[0]
+    >>> needed.kind, needed.expected_error <= 0.3
+    ('random', True)
     """
 
     kind: str
@@ -169,6 +176,12 @@ class Plan:
         One entry per kind.
     assumptions
         What the numbers rest on.
+
+    Examples
+    --------
+    >>> from crowdmetric.design import plan
+    >>> print(plan(dimension=2, target=0.3, kinds=('random',)).summary().splitlines()[0])
+    For a relative error of 0.3 of the metric, with 2 answers per person:
     """
 
     target: float
@@ -231,6 +244,13 @@ def plan(
     shape
         Whether the error after the best rescaling is meant. The scale of a metric is known only through the noise in
         answers, and often the harder part.
+
+    Examples
+    --------
+    >>> from crowdmetric.design import plan
+    >>> needed = plan(dimension=2, target=0.3, answers=2, kinds=('random',))
+    >>> needed.people('random') > 50
+    True
     """
     target = positive_number(target, "target")
     for name, value in options.items():

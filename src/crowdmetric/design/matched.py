@@ -69,6 +69,13 @@ def matched_from_generator(
         How far from the center of people items may be, if they cannot be made any further.
     seed
         Random seed.
+
+    Examples
+    --------
+    >>> from crowdmetric.design import matched_from_generator
+    >>> ask = matched_from_generator(dimension=3, people=500)
+    >>> len(ask), ask.expected_error < 0.5
+    (1000, True)
     """
     d = whole_number(dimension, "dimension", 1)
     rng = np.random.default_rng(seed)
@@ -125,6 +132,16 @@ def matched_from_catalogue(
         How many differences of items are compared with each other.
     pool
         How many near-parallelograms are weighed against each other; None: 4,000, or ten for each degree of freedom.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.design import matched_from_catalogue
+    >>> grid = np.stack(np.meshgrid(range(6), range(6)), axis=-1)  # full of parallelograms
+    >>> items = grid.reshape(-1, 2) / 2.0
+    >>> ask = matched_from_catalogue(items, people=200)
+    >>> ask.pairs.shape
+    (400, 2)
     """
     X = check_items(items)
     d, rng = X.shape[1], np.random.default_rng(seed)
@@ -176,9 +193,8 @@ def _hand_out(
     worst = float(mismatch[used].max())
     if worst > 1e-6:
         remark += f"; their sides differ by {np.average(mismatch, weights=counts):.2g} of their length on average"
-    advice = (
-        f"Learn from the answers with MatchedMetric(items{f', tolerance={worst + 0.005:.2f}' if worst > 1e-6 else ''})."
-    )
+    wider = f", max_mismatch={worst + 0.005:.2f}" if worst > 1e-6 else ""
+    advice = f"Learn from the answers with MatchedMetric(items{wider})."
     questions_of = corners[rng.permutation(np.repeat(np.arange(len(counts)), counts))].reshape(people, each, 2)
     return hand_out(
         questions_of, items, ids, rng, design=design, expected_error=error, expected_shape_error=shape,

@@ -52,6 +52,15 @@ class Questionnaire:
         How to learn from the answers.
     remarks : tuple of str
         What else there is to know.
+
+    Examples
+    --------
+    >>> from crowdmetric.design import design
+    >>> ask = design(dimension=2, people=100, kind='random')
+    >>> ask.pairs.shape, ask.person[:4].tolist(), ask.items.shape[1]
+    ((200, 2), [0, 0, 1, 1], 2)
+    >>> ask.expected_error > 0
+    True
     """
 
     design: str

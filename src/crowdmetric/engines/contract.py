@@ -1,7 +1,7 @@
 """What an engine is: a place where sums over people are taken.
 
 An engine says what it can do, and whoever uses it asks that rather than which class it is. Any object with the members
-of `Engine` is one; see docs/add-an-engine.md.
+of `Engine` is one; see docs/how-to/add-an-engine.md.
 """
 
 from __future__ import annotations

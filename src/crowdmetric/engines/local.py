@@ -37,6 +37,12 @@ class LocalEngine:
     jobs : int or None
         Number of processes; None: one per core. With one, everything runs in this process. Results do not depend on
         it: a job carries its own seed.
+
+    Examples
+    --------
+    >>> from crowdmetric.engines.local import LocalEngine
+    >>> LocalEngine(jobs=1).sum(lambda job: job * job, [1.0, 2.0, 3.0])
+    14.0
     """
 
     xp = np

@@ -9,7 +9,7 @@ from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import DataError
 
-__all__ = ["engine_of"]
+__all__ = ["engine_of", "summing_engine"]
 
 
 def engine_of(engine: Any) -> Engine | None:
@@ -22,7 +22,7 @@ def engine_of(engine: Any) -> Engine | None:
     if hasattr(engine, "sum"):
         missing = ", ".join(member for member in MEMBERS if not hasattr(engine, member))
         raise DataError(
-            f"engine={engine!r} does not say what it can do: it has no {missing} (see docs/add-an-engine.md)"
+            f"engine={engine!r} does not say what it can do: it has no {missing} (see docs/how-to/add-an-engine.md)"
         )
     if engine == "local":
         return LocalEngine()
@@ -32,3 +32,14 @@ def engine_of(engine: Any) -> Engine | None:
         f"engine={engine!r} is unknown; use 'local', 'torch', 'torch:DEVICE', a LocalEngine, TorchEngine or DaskEngine "
         "of crowdmetric.engines"
     )
+
+
+def summing_engine(engine: Any, who: str) -> Engine:
+    """Return the engine for sums of NumPy arrays, this machine where none is given; `who` needs it, for the message."""
+    found = engine_of(engine)
+    if found is not None and found.has_own_arrays:
+        raise DataError(
+            f"engine={engine!r} keeps people in arrays of its own, and {who} sums over NumPy arrays; leave engine out, "
+            "or use 'local' or a DaskEngine"
+        )
+    return found or LocalEngine()

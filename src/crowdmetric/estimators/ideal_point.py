@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.checks import one_of, positive_number
 from crowdmetric.engines.local import LocalEngine
+from crowdmetric.engines.named import summing_engine
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.fits.bounded_people import SAMPLE, fit_streamed_bounded, some_answers
@@ -79,6 +80,9 @@ class IdealPointMetric(CrowdMetric):
         `memory_plan`.
     progress : function of a str, optional
         Called after every pass over the people of a scan with its speed and the expected time left.
+    engine : optional
+        Where sums over the people of a scan are taken, as for `PopulationMetric`: this machine, or a Dask cluster.
+        Answers in memory are solved by one interior point, which no engine can share out.
 
     Attributes
     ----------
@@ -117,6 +121,7 @@ class IdealPointMetric(CrowdMetric):
         random_state: int = 0,
         memory: int | str | None = None,
         progress: Callable[[str], None] | None = None,
+        engine: Any = None,
     ) -> None:
         self.items = items
         self.loss = loss
@@ -131,6 +136,7 @@ class IdealPointMetric(CrowdMetric):
         self.random_state = random_state
         self.memory = memory
         self.progress = progress
+        self.engine = engine
 
     def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
         """Learn the metric.
@@ -156,6 +162,11 @@ class IdealPointMetric(CrowdMetric):
             check_nothing_beside_scan(y, users, sample_weight)
             self._fit_scan(pairs, loss)
             return self
+        if self.engine is not None:
+            raise DataError(
+                f"engine={self.engine!r} has no use here: answers in memory are solved by one interior point on this "
+                "machine; leave engine out, or fit a scan (Comparisons.scan_parquet)"
+            )
         rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
         answers = rows.jointly()
         self.radii_: Radii | None = None
@@ -175,13 +186,14 @@ class IdealPointMetric(CrowdMetric):
                 f"{what} cannot be fitted to answers left on disk, which are learned from by gradients of a bounded, "
                 "smooth loss; read them into memory with Comparisons.from_scan, or use another loss or give bounds"
             )
+        engine = summing_engine(self.engine, "IdealPointMetric")
         items, plan = check_scan(scan, self.items, loss), self.memory_plan(scan)
         sample = some_answers(scan, items)
         metric_bound, ideal_bound = self._bounds(sample, loss, None)
         told = None if self.progress is None else Passes(self.progress, plan.people, USUAL_PASSES)
         fit = fit_streamed_bounded(
             scan, items, loss, metric_bound, ideal_bound, sample=sample, norm=self.norm, tolerance=self.tol,
-            max_passes=self.max_iter, after_pass=told,
+            max_passes=self.max_iter, engine=engine, after_pass=told,
         )  # fmt: skip
         result = fit.result
         status = f"Solved by {result.passes} passes over the people."

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.checks import one_of, positive_number
+from crowdmetric.engines.named import summing_engine
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedError, NotIdentifiedWarning
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.ideal_point import IdealPointMetric
@@ -59,7 +60,7 @@ class MatchedMetric(CrowdMetric):
         Conditioning is exact for logistic answers only; others are refused.
     beta : float
         Sharpness of the answers; only βM is identified.
-    tolerance : float
+    max_mismatch : float
         How far the δ's of a set may be from canceling, as a share of their length. 1e−5 allows for rounding. Larger
         values use near-parallelograms, which shrinks M a little: by 1 to 3 % at 0.2 and 5 to 10 % at 0.4 in simulations
         (`python -m benchmarks matched`).
@@ -78,12 +79,16 @@ class MatchedMetric(CrowdMetric):
     memory : int or str, optional
         Limit for a fit to scanned comparisons, in bytes or such as '2GB'; None: half of what is free. See
         `memory_plan`.
+    engine : optional
+        Where sums over people are taken, as for `PopulationMetric`: this machine, or a Dask cluster.
+    tolerance : float, optional
+        The old name of `max_mismatch`; deprecated.
 
     Attributes
     ----------
     metric_, components_, users_, objective_, solution_
-        See `CrowdMetric`; the loss is the conditional one, a mean over sets. With ``constraint="symmetric"`` metric_
-        may have negative eigenvalues, which components_ leaves out.
+        See `CrowdMetric`; the loss is the conditional one, a mean over sets. With ``constraint="symmetric"`` `metric_`
+        may have negative eigenvalues, which `components_` leaves out.
     metric_draws_ : (n, p) array
         svec of metrics drawn from the posterior (`crowdmetric.solvers.posterior`), from which intervals are made.
     standard_errors_ : (d, d) array
@@ -123,7 +128,7 @@ class MatchedMetric(CrowdMetric):
         *,
         loss: str | Loss = "logistic",
         beta: float = 1.0,
-        tolerance: float = 1e-5,
+        max_mismatch: float = 1e-5,
         largest_set: int = 4,
         constraint: str = "psd",
         ridge: float = 0.0,
@@ -131,11 +136,13 @@ class MatchedMetric(CrowdMetric):
         tol: float = 1e-8,
         max_iter: int = 200,
         memory: int | str | None = None,
+        engine: Any = None,
+        tolerance: float | None = None,
     ) -> None:
         self.items = items
         self.loss = loss
         self.beta = beta
-        self.tolerance = tolerance
+        self.max_mismatch = max_mismatch
         self.largest_set = largest_set
         self.constraint = constraint
         self.ridge = ridge
@@ -143,6 +150,8 @@ class MatchedMetric(CrowdMetric):
         self.tol = tol
         self.max_iter = max_iter
         self.memory = memory
+        self.engine = engine
+        self.tolerance = tolerance
 
     def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
         """Learn the metric.
@@ -204,13 +213,15 @@ class MatchedMetric(CrowdMetric):
 
     def _crowd(self, pairs: Any, y: Any, users: Any, sample_weight: Any) -> MatchedCrowd:
         """Return the matched questions of rows in memory, or of a scan within its limit."""
-        options, loss = MatchedOptions(float(self.tolerance), self.largest_set, float(self.beta)), self._loss()
+        options, loss = MatchedOptions(self._max_mismatch(), self.largest_set, float(self.beta)), self._loss()
+        engine = summing_engine(self.engine, "MatchedMetric")
         if isinstance(pairs, ComparisonScan):
             check_nothing_beside_scan(y, users, sample_weight)
             centre = self._centre(check_items(self.items).shape[1])
-            return matched_on_disk(pairs, self.items, loss, options, centre, ChunkCache(self.memory_plan(pairs).room))
+            room = ChunkCache(self.memory_plan(pairs).room)
+            return matched_on_disk(pairs, self.items, loss, options, centre, room, engine)
         rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
-        return matched_in_memory(rows, options, self._centre(rows.items.shape[1]))
+        return matched_in_memory(rows, options, self._centre(rows.items.shape[1]), engine)
 
     def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
         """Return how much memory a fit to a scan will take, before it starts; a limit that is too low is an error."""
@@ -249,12 +260,24 @@ class MatchedMetric(CrowdMetric):
         one_of(self.constraint, "constraint", CONSTRAINTS)
         if isinstance(self.largest_set, bool) or self.largest_set not in (2, 3, 4):
             raise DataError(f"largest_set={self.largest_set!r} is not 2, 3 or 4")
-        positive_number(self.tolerance, "tolerance")
-        if self.tolerance >= 1:
-            raise DataError(f"tolerance={self.tolerance!r} accepts any two questions as parallel; give less than 1")
+        if self.tolerance is not None:
+            warnings.warn(
+                "MatchedMetric(tolerance=…) is deprecated and goes away in 0.2: it was easily taken for tol; "
+                "write max_mismatch=…",
+                FutureWarning,
+                stacklevel=3,
+            )
+        if positive_number(self._max_mismatch(), "max_mismatch") >= 1:
+            raise DataError(
+                f"max_mismatch={self._max_mismatch()!r} accepts any two questions as parallel; give less than 1"
+            )
         if not isinstance(self.ridge, int | float) or self.ridge != 0:
             positive_number(self.ridge, "ridge")
         check_options(self.tol, self.max_iter, 2, 0)
+
+    def _max_mismatch(self) -> float:
+        """Return the largest mismatch of a set, by whichever of its two names it was given."""
+        return self.max_mismatch if self.tolerance is None else self.tolerance
 
     def _centre(self, d: int) -> Array | None:
         if self.centre is None:
@@ -277,8 +300,8 @@ class MatchedMetric(CrowdMetric):
             else ""
         )
         return (
-            f"nobody was asked two parallel questions (within tolerance={self.tolerance:g}){cycles}. Ask matched "
-            "questions (crowdmetric.design finds them among your items), or raise tolerance to use near-parallelograms"
+            f"nobody was asked two parallel questions (max_mismatch={self._max_mismatch():g}){cycles}. Ask matched "
+            "questions (crowdmetric.design finds them among your items), or raise max_mismatch for near-parallelograms"
         )
 
     def _why_certain(self, result: LogisticResult) -> str:

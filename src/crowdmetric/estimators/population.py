@@ -25,6 +25,7 @@ from crowdmetric.engines.named import engine_of
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.population_options import check_for_gradients, check_population_options, items_with_effects
+from crowdmetric.estimators.similarity_inputs import read_judgements
 from crowdmetric.fits.checkpoints import Checkpoint, fingerprint
 from crowdmetric.fits.crowd import ChunkCache, Crowd, crowd_in_memory, crowd_on_disk
 from crowdmetric.fits.doubts import NOT_CONVERGED, doubts_about, has_no_metric, status_of
@@ -46,8 +47,13 @@ from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.starts import best_of_starts, start_from
 from crowdmetric.fits.uncertainty import uncertainty_of
 from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns, unknowns_of
-from crowdmetric.inputs import Rows, check_items, check_nothing_beside_scan, read_rows
+from crowdmetric.inputs import CONSTRAINTS, Rows, check_items, check_nothing_beside_scan, read_rows
 from crowdmetric.losses import Loss
+from crowdmetric.similarity.beside import JudgementsBeside
+from crowdmetric.similarity.likelihood import AnswerModel
+from crowdmetric.similarity.objective import SimilarityObjective
+from crowdmetric.similarity.questions import questions_of
+from crowdmetric.similarity.structures import Full
 from crowdmetric.solvers.law_fit import PopulationFit, items_determined
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.solution import Solution
@@ -68,6 +74,9 @@ NOT_ALWAYS_FOUND = (
     "metric_draws_",
     "symmetric_metric_",
     "symmetric_covariance_",
+    "symmetric_log_likelihood_",
+    "judgement_scale_",
+    "judgement_log_likelihood_",
     "metric_covariance_",
     "standard_errors_",
     "item_effects_",
@@ -92,7 +101,7 @@ class PopulationMetric(CrowdMetric):
 
     Everybody's ideal point is drawn from one Gaussian law and integrated out, so that a few answers per person, even
     one, teach the metric: no bound on people, no subspaces, nothing taken from the truth. See
-    `crowdmetric.users.population` for the likelihood and docs/algorithms.md for the reasoning.
+    `crowdmetric.users.population` for the likelihood and docs/explanation/algorithms.md for the reasoning.
 
     Parameters
     ----------
@@ -107,8 +116,10 @@ class PopulationMetric(CrowdMetric):
     rank : int, optional
         Largest rank of the metric; None: d, but at most 32 where it has more than 3,000 parameters (d > 76) or
         precision is single: there only gradients are used, from one start, without ridge or standard errors.
-    constraint : {'psd', 'symmetric'}, default 'psd'
-        A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points.
+    constraint : {'psd', 'symmetric', 'identity', 'zero'}, default 'psd'
+        A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points. With 'identity' M is a
+        multiple of the identity, with 'zero' there is none and people have linear utilities (only under a free
+        covariance): models without a learned metric, and without uncertainty of one.
     ridge : 'evidence', float or None, default 'evidence'
         Draws the metric's shape towards the identity: ½ ridge ‖M/c − I‖², c = tr M / d. The strength is found from
         the data, given, or none. Found from the data under a free covariance, it comes with another that draws the
@@ -150,7 +161,7 @@ class PopulationMetric(CrowdMetric):
     ----------
     metric_, components_, users_, pseudo_ideal_points_, ideal_points_, objective_, solution_
         See `CrowdMetric`. People are at their posterior mean. Items that differ in fewer dimensions than they have
-        features say nothing of the others: there metric_ is the prior's multiple of the identity, with intervals as
+        features say nothing of the others: there `metric_` is the prior's multiple of the identity, with intervals as
         wide as the prior (`crowdmetric.fits.item_span`), unless `rank` is given.
     scale_, shape_ : float, (d, d) array
         ``metric_ = scale_ × shape_``, the shape with trace d. The scale is known only through β and the noise.
@@ -164,6 +175,10 @@ class PopulationMetric(CrowdMetric):
         Covariance of the draws.
     symmetric_metric_, symmetric_covariance_ : (d, d), (p, p) array
         The fit without the PSD constraint and the covariance of its svec, to test whether there is a metric.
+    symmetric_log_likelihood_ : float
+        Of all answers at that fit; NaN where a ridge had to hold it.
+    judgement_scale_, judgement_log_likelihood_ : float
+        With judgements: they are answered by ``judgement_scale_ × metric_``, and how likely they are.
     ideal_mean_, ideal_covariance_ : (d,), (d, d)
         u₀ and Σ_u (least norm where the metric is singular; under 'free' only MΣ_uM is well determined).
     pseudo_ideal_mean_, pseudo_ideal_covariance_ : (d,), (d, d)
@@ -252,7 +267,9 @@ class PopulationMetric(CrowdMetric):
         self.warm_start = warm_start
         self.progress = progress
 
-    def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None, *, judgements: Any = None
+    ) -> Self:
         """Learn the metric and the law of people.
 
         Parameters
@@ -267,6 +284,9 @@ class PopulationMetric(CrowdMetric):
             Who answered; None: one person.
         sample_weight : (T,) array
             How often an answer counts; a tie is two opposite answers of half a weight.
+        judgements : Judgements or sequence of Judgements, optional
+            Similarity judgements about the same items, by the same metric up to a scale: one metric from both kinds
+            (`crowdmetric.similarity.beside`; `crowdmetric.agreement.one_metric` tests whether they share it).
         """
         clock = perf_counter()
         loss, card = self._loss(), self._card()
@@ -274,9 +294,10 @@ class PopulationMetric(CrowdMetric):
             check_nothing_beside_scan(y, users, sample_weight)
             kept = ChunkCache(self.memory_plan(pairs).room)
             if self.by_gradients_alone(check_items(self.items).shape[1]):
+                self._refuse_judgements(judgements)
                 return self._fit_by_gradients(asked_on_disk(pairs, self.items, loss, kept, card), loss, clock)
             n_items = self._items_with_effects(pairs, pairs.n_items)
-            crowd = crowd_on_disk(pairs, self.items, loss, kept, reduced=self.rank is None)
+            crowd = crowd_on_disk(pairs, self.items, loss, kept, reduced=self.rank is None and judgements is None)
             rows = read_rows(Comparisons.from_scan(pairs, MOST_PEOPLE), None, None, None, self.items, loss)
         else:
             if self.memory is not None:
@@ -284,12 +305,15 @@ class PopulationMetric(CrowdMetric):
             rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
             self._check(loss, rows.items.shape[1])
             if self.by_gradients_alone(rows.items.shape[1]):
+                self._refuse_judgements(judgements)
                 return self._fit_by_gradients(asked_in_memory(rows, card), loss, clock)
             n_items = self._items_with_effects(pairs, rows.items.shape[0])
             crowd = crowd_in_memory(
-                rows, 1 if card is None else card.blocks, shown=n_items > 0, reduced=self.rank is None
-            )
-        problem, chart = self._problem(crowd, loss, n_items), self._chart(crowd.d, n_items)
+                rows, 1 if card is None else card.blocks, shown=n_items > 0,
+                reduced=self.rank is None and judgements is None,  # judged items may differ in other dimensions
+            )  # fmt: skip
+        beside = None if judgements is None else self._beside(judgements, crowd)
+        problem, chart = self._problem(crowd, loss, n_items, beside), self._chart(crowd.d, n_items)
         stopping: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
         best = best_of_starts(
             problem, chart, self._earlier_end(chart, crowd), starts=self.starts, ridge=self.ridge,
@@ -302,10 +326,11 @@ class PopulationMetric(CrowdMetric):
         self.approximation_error_, self.integration_ = integrated.error, integrated.words
         self._describe_fit(problem, fit, crowd)
         self._describe_unknowns(problem, fit, crowd, rows)
-        if self.uncertainty:
+        if self.uncertainty and self.constraint in CONSTRAINTS:
             self._describe_uncertainty(problem, fit, crowd, stopping)
         points = self._describe_people(problem, fit, crowd)
-        solution = self._solution(fit, crowd, clock)
+        answers = crowd.weight + (0.0 if beside is None else beside.n_answers)
+        solution = self._solution(fit, crowd, answers, clock)
         nobody = np.empty(0, dtype=np.int64)
         self._finish(self.scale_ * self.shape_, nobody if crowd.users is None else crowd.users, points, solution)
         return self
@@ -353,13 +378,31 @@ class PopulationMetric(CrowdMetric):
         chunk_rows = max((chunk.rows for chunk in scan.chunks), default=0)
         return MemoryPlan.of(scan.n_users, len(scan), N, d, theta, natural, jobs, limit, chunk_rows)
 
-    def _problem(self, crowd: Crowd, loss: Loss, n_items: int) -> PopulationProblem:
+    @staticmethod
+    def _refuse_judgements(judgements: Any) -> None:
+        if judgements is not None:
+            raise DataError(
+                "judgements cannot be added to a fit by gradients alone (more than 76 features, or single precision); "
+                "reduce the features, or fit the judgements with SimilarityMetric"
+            )
+
+    def _beside(self, judgements: Any, crowd: Crowd) -> JudgementsBeside:
+        """Return judgements about the items in the units of the fit."""
+        items, tables = read_judgements(judgements, None, None, self.items, merge=True)
+        inside = crowd.units.inside(items)
+        objective = SimilarityObjective(inside, questions_of(tables), AnswerModel(), Full(crowd.d))
+        return JudgementsBeside(objective)
+
+    def _problem(
+        self, crowd: Crowd, loss: Loss, n_items: int, beside: JudgementsBeside | None = None
+    ) -> PopulationProblem:
         """Return the sums over people, with a checkpoint and with somebody who is told how the fit is coming along."""
         structure = STRUCTURES[self.covariance]
         if n_items:
             structure = WithItemEffects(structure, n_items)
         engine = self._engine or LocalEngine(self.jobs)
         problem = PopulationProblem.of(crowd, structure, loss, engine, largest_grid(self.integration))
+        problem = replace(problem, beside=beside)
         checkpoint = after_pass = None
         if self.checkpoint is not None:
             options = {name: value for name, value in self.get_params(deep=False).items() if name not in NOT_THE_FIT}
@@ -370,7 +413,8 @@ class PopulationMetric(CrowdMetric):
         return replace(problem, checkpoint=checkpoint, after_pass=after_pass)
 
     def _chart(self, d: int, n_items: int) -> Parametrization:
-        return Parametrization(d, self.constraint, self.covariance == "free", n_items, self.rank)
+        kind = "none" if self.constraint == "zero" else self.constraint
+        return Parametrization(d, kind, self.covariance == "free", n_items, self.rank)
 
     def _earlier_end(self, chart: Parametrization, crowd: Crowd) -> Array | None:
         """Return where an earlier fit ended, in the units of these people; None where it is not to be used."""
@@ -417,7 +461,12 @@ class PopulationMetric(CrowdMetric):
             self.item_effects_, self.item_effect_spread_ = law.effects.copy(), float(fit.ridges.items**-0.5)
             self.item_effects_determined_ = items_determined(fit)
         self.ridge_, self.size_ridge_, self.people_ridge_ = fit.ridges.shape, fit.ridges.size, fit.ridges.people
-        self.determined_, self.log_likelihood_ = fit.determined, fit.value
+        self.log_likelihood_ = fit.value
+        if self.constraint in CONSTRAINTS:
+            self.determined_ = fit.determined
+        if problem.beside is not None:
+            term = problem.beside(fit.natural[fit.layout.metric], information=False)
+            self.judgement_scale_, self.judgement_log_likelihood_ = term.scale, term.value
         self.spread_ = problem.spread(law)
         self.scale_error_ = self.question_bias_ = float("nan")
 
@@ -445,6 +494,7 @@ class PopulationMetric(CrowdMetric):
         self.metric_covariance_, self.standard_errors_ = uncertainty.covariance, uncertainty.standard_errors
         self.symmetric_metric_ = uncertainty.symmetric
         self.symmetric_covariance_ = uncertainty.symmetric_covariance
+        self.symmetric_log_likelihood_ = uncertainty.symmetric_value
         self.question_bias_ = problem.question_bias(fit.natural)
 
     def _describe_people(self, problem: PopulationProblem, fit: PopulationFit, crowd: Crowd) -> Array:
@@ -461,7 +511,7 @@ class PopulationMetric(CrowdMetric):
             self.pseudo_ideal_covariances_ = crowd.span.spreads_outside(spreads, law, free=free) / units.size**2
         return units.points_outside(crowd.span.points_outside(points), crowd.law_outside(law, free=free).metric)
 
-    def _solution(self, fit: PopulationFit, crowd: Crowd, clock: float) -> Solution:
+    def _solution(self, fit: PopulationFit, crowd: Crowd, answers: float, clock: float) -> Solution:
         """Return how the fit ended, with a warning for everything it cannot know."""
         done = fit.result.converged
         doubts = doubts_about(
@@ -474,9 +524,10 @@ class PopulationMetric(CrowdMetric):
             fit, crowd.span.features, doubts, starts=self.starts_, integration=self.integration_,
             approximation_error=self.approximation_error_,
             unfinished=f"Stopped after {self.max_iter} iterations, short of tol={self.tol:g}",
+            constraint=self.constraint,
         )  # fmt: skip
         seconds = perf_counter() - clock
-        return Solution(status, done, -fit.value / crowd.weight, float("nan"), fit.result.iterations, seconds)
+        return Solution(status, done, -fit.value / answers, float("nan"), fit.result.iterations, seconds)
 
     # ------------------------------------------------------------------------------------- by gradients alone
 

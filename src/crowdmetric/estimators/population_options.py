@@ -17,7 +17,10 @@ from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.item_effects import check_item_effects
 from crowdmetric.users.population import STRUCTURES
 
-__all__ = ["check_for_gradients", "check_population_options", "items_with_effects"]
+__all__ = ["POPULATION_CONSTRAINTS", "check_for_gradients", "check_population_options", "items_with_effects"]
+
+# What the metric of a population may be: a learned one, any symmetric matrix, a multiple of the identity, or none.
+POPULATION_CONSTRAINTS = (*CONSTRAINTS, "identity", "zero")
 
 
 def check_population_options(
@@ -40,20 +43,23 @@ def check_population_options(
     if not (loss.needs_binary and loss.is_smooth):
         raise DataError(f"loss={loss.name!r} is not a likelihood of binary answers; use 'logistic' or 'probit'")
     if device_of(engine) is not None and not isinstance(loss, Logistic):
-        raise DataError(
-            f"loss={loss.name!r} is not for an engine with arrays of its own; use 'logistic', or leave engine out"
-        )
+        raise DataError(f"loss={loss.name!r} is not for {type(engine).__name__}; use 'logistic', or leave engine out")
     for name, value, known in (
         ("covariance", covariance, tuple(STRUCTURES)),
-        ("constraint", constraint, CONSTRAINTS),
+        ("constraint", constraint, POPULATION_CONSTRAINTS),
         ("integration", integration, INTEGRATIONS),
     ):
         if not isinstance(value, str) or value not in known:
             raise DataError(f"{name}={value!r} is unknown; use {' or '.join(map(repr, known))}")
     if rank is not None and whole_number(rank, "rank") > d:
         raise DataError(f"rank={rank!r} is not between 1 and the {d} features of the items")
-    if rank is not None and constraint == "symmetric":
-        raise DataError(f"rank={rank} has no use with constraint='symmetric'; leave one of them out")
+    if rank is not None and constraint != "psd":
+        raise DataError(f"rank={rank} has no use with constraint={constraint!r}; leave one of them out")
+    if constraint == "zero" and covariance != "free":
+        raise DataError(
+            f"covariance={covariance!r} is of ideal points, and constraint='zero' leaves no metric to have them under; "
+            "use covariance='free'"
+        )
     if isinstance(ridge, str) and ridge != "evidence":
         raise DataError(f"ridge={ridge!r} is unknown; use 'evidence', a number or None")
     if not (ridge is None or isinstance(ridge, str) or (isinstance(ridge, int | float) and ridge == 0)):

@@ -50,9 +50,10 @@ LARGEST_LAPSE = 0.5
 PEOPLE = ("shared", "own")
 # Attributes that only some fits set; removed before the next fit.
 NOT_ALWAYS_FOUND = (
-    "standard_errors_", "symmetric_metric_", "symmetric_covariance_", "metric_covariance_", "metric_draws_",
+    "standard_errors_", "symmetric_metric_", "symmetric_covariance_", "symmetric_log_likelihood_",
+    "metric_covariance_", "metric_draws_",
     "person_metrics_", "people_spread_",
-    "people_spread_interval_", "people_differ_", "candidates_", "determined_",
+    "people_spread_interval_", "people_differ_", "candidates_", "determined_", "rank_",
 )  # fmt: skip
 
 
@@ -71,8 +72,9 @@ class SimilarityMetric(CrowdMetric):
     structure : {'auto', 'full', 'diagonal', 'identity'}, default 'auto'
         Auto: whichever predicts judgements about items left out best, with off-diagonal entries drawn to zero as hard
         as helps there; by evidence where there are too few items to leave some out.
-    rank : int, optional
-        Largest rank of the metric. The fit is then by gradients alone, without standard errors.
+    rank : int or 'auto', optional
+        Largest rank of the metric, or the one that predicts judgements about items left out best. The fit is then by
+        gradients alone, without standard errors.
     link : {'squared', 'distance', 'auto'}, default 'squared'
         Whether people compare squared distances or distances. The latter often predicts probabilities better, but the
         problem is then no longer convex: there is no certificate. Auto: by evidence.
@@ -108,12 +110,16 @@ class SimilarityMetric(CrowdMetric):
         Strength τ of the ridge ``½τ‖M/c − I‖²``, c = tr M / d, on the metric's diagonal (its off-diagonal entries
         have a strength of their own); zero where there is none.
     determined_ : float
-        How many shape parameters the answers determine.
+        How many shape parameters the answers determine; not where the fit is by gradients alone.
+    rank_ : int
+        The largest rank that a fit by gradients alone allowed.
     metric_draws_, standard_errors_, metric_covariance_ : (n, p), (d, d), (p, p) arrays
         svec of metrics drawn from the posterior, from which intervals are made; standard deviations of the entries and
         covariance of svec over them. With people='own' they count that people differ.
     symmetric_metric_, symmetric_covariance_ : (d, d), (p, p) arrays
         The fit without the cone, and the covariance of its svec.
+    symmetric_log_likelihood_ : float
+        Of all answers at that fit; NaN where a ridge had to hold it.
     person_metrics_ : (K, d, d) array
         With people='own': everybody's metric.
     people_spread_, people_spread_interval_, people_differ_ : float, (2,) array, bool
@@ -141,7 +147,7 @@ class SimilarityMetric(CrowdMetric):
         items: ArrayLike | None = None,
         *,
         structure: str = "auto",
-        rank: int | None = None,
+        rank: int | str | None = None,
         link: str = "squared",
         lapse: float | str | None = None,
         people: str = "shared",
@@ -311,7 +317,7 @@ class SimilarityMetric(CrowdMetric):
         if self.structure == "auto" and objective.structure.name != "full" and own is None:
             full: MetricStructure = STRUCTURES["full"](objective.items.shape[1])
             objective = replace(objective, structure=full)
-        symmetric, covariance = symmetric_fit(objective, choice.fit, own)
+        symmetric, covariance, self.symmetric_log_likelihood_ = symmetric_fit(objective, choice.fit, own)
         if objective.structure.name == "full":
             estimate = svec(choice.objective.structure.metric(choice.fit.theta))
             draws = draw_around(svec(symmetric), np.linalg.pinv(covariance, hermitian=True), estimate)
@@ -343,8 +349,10 @@ class SimilarityMetric(CrowdMetric):
         self, items: Array, questions: PairChoices, tables: tuple[Judgements, ...], size: float, clock: float
     ) -> Self:
         d = items.shape[1]
-        if self.rank is not None and not 1 <= self.rank <= d:
-            raise DataError(f"rank={self.rank} is not between 1 and the {d} features")
+        if self.rank not in (None, "auto"):
+            whole_number(self.rank, "rank", 1)
+            if int(self.rank) > d:
+                raise DataError(f"rank={self.rank} is more than the {d} features; lower it, or use rank='auto'")
         refused = {"people": ("shared",), "structure": ("auto", "full"), "link": LINKS}
         for name, values in refused.items():
             if getattr(self, name) not in values:
@@ -360,7 +368,7 @@ class SimilarityMetric(CrowdMetric):
             items, questions, likelihood, self.rank, max_iterations=self.max_iter, seed=self.random_state
         )
         self.structure_, self.link_, self.lapse_ = "full", self.link, lapse
-        self.log_likelihood_, self.ridge_, self.determined_ = -found.value, found.ridge, found.determined
+        self.log_likelihood_, self.ridge_, self.rank_ = -found.value, found.ridge, found.rank
         solution = Solution(
             found.status, found.converged, found.value / questions.n_answers, found.gap / questions.n_answers,
             found.iterations, perf_counter() - clock,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,13 +17,18 @@ from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.inputs import Rows, check_items, check_options, read_rows
 from crowdmetric.losses import Loss
+from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
 from crowdmetric.smooth.covariances import SCALES, Covariances
-from crowdmetric.smooth.fit import SmoothFit, curvature, fit_evidence, log_evidence, revived
+from crowdmetric.smooth.effects import Effect, effects_along, utilities_over
+from crowdmetric.smooth.fit import SmoothFit, curvature, fit_evidence, go_on, log_evidence, revived
 from crowdmetric.smooth.kernel import SHAPES
-from crowdmetric.smooth.people import Answers, PeopleBlock, arrange, merged
-from crowdmetric.smooth.prediction import Field, field_of, probability_of
+from crowdmetric.smooth.people import Answers, PeopleBlock, arrange, merged, some_people
+from crowdmetric.smooth.prediction import Field, field_of, kernel_coordinates
+from crowdmetric.smooth.propagation import Propagation
 from crowdmetric.smooth.structures import STRUCTURES
+from crowdmetric.solvers.posterior import number_of_draws
 from crowdmetric.solvers.solution import Solution
+from crowdmetric.symmetric import svec
 
 __all__ = ["MOST_SHOWN", "TasteMetric"]
 
@@ -35,6 +41,13 @@ MOST_SHOWN = 2_000
 MOST_FEATURES_IF_FULL = 8
 # Pairs of vectors that are predicted at once.
 PAIRS_AT_ONCE = 500
+# Work (the cube of the items shown, added over people) of the crowd in which scales and structure are searched, the
+# nats that the steps of this search may leave, and the work of a crowd whose curvature is taken.
+SEARCH_WORK, SEARCH_TOLERANCE, CURVATURE_WORK = 2e6, 0.2, 6e6
+# The farthest that a draw of a parameter, most of which are logarithms, lies from its estimate.
+LONGEST_DRAW = 4.0
+# How much the work grows from one crowd to the next, until it is everybody.
+GROWTH = 4.0
 
 
 class TasteMetric(CrowdMetric):
@@ -57,6 +70,10 @@ class TasteMetric(CrowdMetric):
     tol : float
         Nats of evidence: the fit ends when several steps in a row gain less than this each.
     max_iter : int
+    uncertainty : bool
+        Whether to find standard errors of M, which takes about as long as the rest.
+    warm_start : bool
+        Whether a second `fit` begins where the first ended, with its structure.
 
     Attributes
     ----------
@@ -65,6 +82,8 @@ class TasteMetric(CrowdMetric):
     standard_errors_ : (d, d) array
         Of the entries of M, from the curvature of the evidence; zero where the structure leaves no freedom. The law of
         an entry is skewed: intervals of its logarithm, with the error ``standard_errors_ / metric_``, hold better.
+    metric_draws_ : (n, p) array
+        svec of metrics drawn from the posterior, from which intervals are made (`crowdmetric.intervals`).
     structure_ : str
     evidence_ : dict
         Log evidence of every structure that was tried.
@@ -72,6 +91,9 @@ class TasteMetric(CrowdMetric):
         Of all answers, people and the crowd integrated out; never positive.
     scales_ : dict
         Standard deviations of the parts of a utility, in units of the answers' noise, and the crowd's sharpness.
+    sharpness_ : (3,) array
+        How much surer predictions are than the model alone would have it, for questions to known people about known
+        items, to new people, and about new items: 1 for a model that is right (`crowdmetric.smooth.calibration`).
     utilities_, utility_errors_ : (N,) array
         How good the crowd finds each item, ``b + μ``, and how sure that is; only differences matter.
     shown_, shown_items_ : (n,), (n, d) array
@@ -107,12 +129,16 @@ class TasteMetric(CrowdMetric):
         shape: str = "matern52",
         tol: float = 0.05,
         max_iter: int = 60,
+        uncertainty: bool = True,
+        warm_start: bool = False,
     ) -> None:
         self.items = items
         self.structure = structure
         self.shape = shape
         self.tol = tol
         self.max_iter = max_iter
+        self.uncertainty = uncertainty
+        self.warm_start = warm_start
 
     def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
         """Learn the metric.
@@ -132,9 +158,16 @@ class TasteMetric(CrowdMetric):
         clock = time.perf_counter()
         rows = _distinct(read_rows(pairs, y, users, sample_weight, self.items, self._loss()), pairs)
         answers = self._prepare(rows)
-        fit, H = self._choose(self._inside(self.shown_items_), arrange(answers, len(self.shown_)))
-        self._describe(fit, H)
-        self.theta_, self.factors_ = fit.theta, fit.propagation.factors(len(answers.person))
+        fit = self._search(self._inside(self.shown_items_), answers)
+        self.log_likelihood_ = fit.log_likelihood
+        if self.uncertainty:
+            self._describe_uncertainty(fit, self._curvature(fit, answers))
+        else:
+            self.__dict__.pop("standard_errors_", None)
+            self.__dict__.pop("metric_draws_", None)
+        self.sharpness_ = find_sharpness(fit)
+        self.theta_, self._inverse = fit.theta, fit.inverse
+        self.factors_ = fit.propagation.factors(len(answers.person))
         loss = -fit.log_likelihood / float(rows.weight.sum())
         self._finish(self._outside(fit.family.metric(fit.theta)), rows.users, None, self._solution(fit, loss, clock))
         self._tastes = self._of_fit(fit, rows.items)
@@ -180,27 +213,81 @@ class TasteMetric(CrowdMetric):
             self._tastes = self._of_fit(fit, self.shown_items_ if self.items is None else check_items(self.items))
         return self._tastes
 
-    def _choose(self, Z: Array, blocks: list[PeopleBlock]) -> tuple[SmoothFit, Array]:
-        """Return the fit of the structure of the highest evidence, and the curvature there."""
+    def _search(self, Z: Array, answers: Answers) -> SmoothFit:
+        """Return the fit to everybody, of the structure of the highest evidence among some people.
+
+        Each fit goes on from that to a quarter of its people.
+        """
+        n_people = np.unique(answers.person).size
+        fit, size, work = self._earlier_end(Z), n_people, SEARCH_WORK
+        if fit is None:
+            some = some_people(answers, work)
+            fit, size = self._choose(Z, arrange(answers.of(some), len(Z)), n_people / some.size), some.size
+            if size == n_people:
+                return fit
+        while size < n_people:
+            work *= GROWTH
+            some = some_people(answers, work)
+            if some.size == n_people:
+                break
+            tolerance = max(self.tol, SEARCH_TOLERANCE)
+            blocks = arrange(answers.of(some), len(Z))
+            fit = go_on(fit, Z, blocks, some.size / size, tolerance=tolerance, max_steps=self.max_iter)
+            size = some.size
+        everybody = arrange(answers, len(Z))
+        return go_on(fit, Z, everybody, n_people / size, tolerance=self.tol, max_steps=self.max_iter)
+
+    def _choose(self, Z: Array, blocks: list[PeopleBlock], more: float) -> SmoothFit:
+        """Return the fit of the structure of the highest evidence of `more` times as many people."""
         tried: dict[str, SmoothFit] = {}
         before: SmoothFit | None = None
+        tolerance = self.tol if more == 1.0 else max(self.tol, SEARCH_TOLERANCE)
         for name in _candidates(self.structure, Z.shape[1]):
             family = Covariances.of(name, Z.shape[1], self.shape)
             start = None if before is None else family.like(before.family, before.theta)
-            before = fit_evidence(family, Z, blocks, start=start, tolerance=self.tol, max_steps=self.max_iter)
+            before = fit_evidence(family, Z, blocks, start=start, tolerance=tolerance, max_steps=self.max_iter)
             tried[name] = before
-        self.evidence_ = {name: log_evidence(fit) for name, fit in tried.items()}
+        self.evidence_ = {name: log_evidence(fit, more) for name, fit in tried.items()}
         self.structure_ = max(self.evidence_, key=lambda name: self.evidence_[name])
-        return tried[self.structure_], curvature(tried[self.structure_])
+        return tried[self.structure_]
 
-    def _describe(self, fit: SmoothFit, H: Array) -> None:
-        self.log_likelihood_ = fit.log_likelihood
-        size = float(np.exp(fit.theta[0]))
-        relative = np.exp(fit.theta[: len(SCALES)])
-        names = [name for name, _, _ in SCALES]
-        self.scales_ = dict(zip(names, (size * relative).tolist(), strict=True))
-        self.scales_ |= {"size": size, "crowd_sharpness": float(relative[-1])}
+    def _earlier_end(self, Z: Array) -> SmoothFit | None:
+        """Return the end of an earlier fit to go on from; None where it is not to be used."""
+        if not (self.warm_start and hasattr(self, "_inverse")):
+            return None
+        family = Covariances.of(str(self.structure_), Z.shape[1], self.shape)
+        if family.start.size != self.theta_.size:
+            raise DataError(
+                f"warm_start has {self.theta_.size} parameters to go on from, but items of {Z.shape[1]} features have "
+                f"{family.start.size}; use the items of the earlier fit, or warm_start=False"
+            )
+        nothing = Propagation([], len(Z))
+        return SmoothFit(family, self.theta_, nothing, Z, 0.0, 0.0, self._inverse, 0, converged=True)
+
+    def _curvature(self, fit: SmoothFit, answers: Answers) -> Array:
+        """Return the curvature (p, p) at the fit, that of some people where everybody would take too long."""
+        some = some_people(answers, CURVATURE_WORK)
+        more = np.unique(answers.person).size / some.size
+        if more == 1.0:
+            return curvature(fit)
+        few = Propagation(arrange(answers.of(some), len(fit.Z)), len(fit.Z))
+        return curvature(replace(fit, propagation=few), more)
+
+    @property
+    def scales_(self) -> dict[str, float]:
+        """Standard deviations of the parts of a utility, and the crowd's sharpness."""
+        size = float(np.exp(self.theta_[0]))
+        relative = np.exp(self.theta_[: len(SCALES)])
+        scales = dict(zip((name for name, _, _ in SCALES), (size * relative).tolist(), strict=True))
+        return scales | {"size": size, "crowd_sharpness": float(relative[-1])}
+
+    def _describe_uncertainty(self, fit: SmoothFit, H: Array) -> None:
+        """Set standard errors of M, and draws of it from θ ~ N(θ̂, H⁻¹), for intervals."""
         self.standard_errors_ = self._errors(fit, H)
+        d, rng = fit.Z.shape[1], np.random.default_rng(0)
+        steps = rng.standard_normal((number_of_draws(d), H.shape[0])) @ np.linalg.cholesky(np.linalg.inv(H)).T
+        drawn = fit.theta + np.clip(steps, -LONGEST_DRAW, LONGEST_DRAW)
+        self.metric_draws_ = np.array([svec(self._outside(fit.family.metric(theta))) for theta in drawn])
 
     def _errors(self, fit: SmoothFit, H: Array) -> Array:
         """Return standard errors (d, d) of M by the delta method."""
@@ -243,6 +330,33 @@ class TasteMetric(CrowdMetric):
             raise DataError(f"shape={self.shape!r} is not known; choose one of {', '.join(map(repr, SHAPES))}")
         check_options(self.tol, self.max_iter, 2, 0)
 
+    # ------------------------------------------------------------------------------------- what tastes look like
+
+    def effect_of(self, feature: int, values: ArrayLike | None = None) -> Effect:
+        """Return the crowd's utility along a feature, by its column, with errors and how people scatter around it.
+
+        Averaged over items with their other features as they are; values are in the items' own units, by default 15
+        from the least to the largest of the items shown.
+        """
+        fit, seen = self._learned().fit, self.shown_items_[:, feature]
+        at = np.linspace(seen.min(), seen.max(), 15) if values is None else np.asarray(values, dtype=np.float64)
+        inside = (at - seen.mean()) / self._units()[feature]
+        return replace(effects_along(fit, feature, inside), values=at)
+
+    def utilities_of(self, items: ArrayLike) -> tuple[Array, Array]:
+        """Return how good the crowd finds any items (n, d) by their features, less their mean, and standard errors."""
+        return utilities_over(self._learned().fit, self._inside(check_items(items)))
+
+    def item_coordinates(self, items: ArrayLike | None = None, rank: int | None = None) -> Array:
+        """Return coordinates (N, k) of items in which the same people like what is close: kernel principal components.
+
+        ``‖y − y'‖²`` is the variance over people of the smooth and linear part of ``g(x) − g(x')``, exactly for the
+        items shown where `rank` is None, else as far as k = `rank` coordinates go.
+        """
+        fit = self._learned().fit
+        Z = self._inside(check_items(self.shown_items_ if items is None else items))
+        return kernel_coordinates(fit, Z, rank)
+
     # ------------------------------------------------------------------------------------- predictions
 
     def place(self, pairs: Any, y: Any = None, users: Any = None) -> Self:
@@ -261,6 +375,17 @@ class TasteMetric(CrowdMetric):
         placed._tastes = _Tastes(tastes.fit, tastes.field.told_by(answers), tastes.number)
         return placed
 
+    def people(self) -> Iterator[tuple[Indices, Array, Array]]:
+        """Yield rows of `users_` (P,), and mean (P, N) and covariance (P, N, N) of their utilities of the items."""
+        tastes = self._learned()
+        met = np.zeros(len(self.users_), dtype=bool)
+        for who, mean, covariance in tastes.field.utilities():
+            met[who] = True
+            yield who, mean[:, tastes.number], covariance[:, tastes.number[:, None], tastes.number]
+        for person in np.flatnonzero(~met):  # of whom no answer is known
+            anybody = (tastes.field.person + tastes.field.crowd)[tastes.number[:, None], tastes.number]
+            yield np.array([person]), tastes.field.mean[tastes.number][None], anybody[None]
+
     def decision_function(self, pairs: Any, users: Any = None) -> Array:
         """Return the mean of ψ = u(right) − u(left) (T,): negative where the left item is preferred."""
         return self._moments(pairs, users)[0]
@@ -270,8 +395,8 @@ class TasteMetric(CrowdMetric):
         right = probability_of(*self._moments(pairs, users))
         return np.column_stack([1.0 - right, right])
 
-    def _moments(self, pairs: Any, users: Any) -> tuple[Array, Array]:
-        """Return mean and variance (T,) of ψ."""
+    def _moments(self, pairs: Any, users: Any) -> tuple[Array, Array, Array]:
+        """Return mean and variance of ψ and the sharpness of questions of its kind, (T,) each."""
         tastes = self._learned()
         items, numbers, people = self._read(pairs, users)
         who = np.full(len(numbers), -1, dtype=np.intp)
@@ -280,22 +405,32 @@ class TasteMetric(CrowdMetric):
             who[known] = found[known]
         if _by_row(pairs):
             asked = tastes.number[numbers]
-            return tastes.field.moments(asked[:, 0], asked[:, 1], who)
+            return *tastes.field.moments(asked[:, 0], asked[:, 1], who), self._sharpness(asked, who)
         if not hasattr(self, "answers_"):
             raise DataError("people who were placed are known by rows of items only; give (T, 2) row numbers")
-        mean, variance = np.empty(len(numbers)), np.empty(len(numbers))
+        moments = np.empty((3, len(numbers)))
         for rows in np.array_split(np.arange(len(numbers)), -(-len(numbers) // PAIRS_AT_ONCE)):
-            mean[rows], variance[rows] = self._of_vectors(tastes.fit, items[numbers[rows]], who[rows])
-        return mean, variance
+            moments[:, rows] = self._of_vectors(tastes.fit, items[numbers[rows]], who[rows])
+        return moments[0], moments[1], moments[2]
 
-    def _of_vectors(self, fit: SmoothFit, vectors: Array, who: Indices) -> tuple[Array, Array]:
+    def _sharpness(self, asked: Indices, who: Indices) -> Array:
+        """Return the sharpness (T,) of questions about numbers (T, 2) of the field; the less sure of two kinds."""
+        answers, people, items = (self.sharpness_[KINDS.index(name)] for name in ("answers", "people", "items"))
+        of_items = np.where(np.max(asked, axis=1) < len(self.shown_), np.inf, items)
+        met = np.unique(np.concatenate([block.who for block in self._learned().field.blocks]))
+        of_people = np.where(np.isin(who, met), np.inf, people)
+        both = np.minimum(of_items, of_people)
+        return np.where(np.isinf(both), answers, both)
+
+    def _of_vectors(self, fit: SmoothFit, vectors: Array, who: Indices) -> tuple[Array, Array, Array]:
         """Return the moments for pairs (T, 2, d) of vectors: items of the fit, or new ones."""
         n, known = len(fit.Z), {row.tobytes(): place for place, row in enumerate(self.shown_items_)}
         flat = check_items(vectors.reshape(-1, vectors.shape[2]))
         others, own = np.unique(flat, axis=0, return_inverse=True)
         place = np.array([known.get(row.tobytes(), n + j) for j, row in enumerate(others)], dtype=np.intp)
         asked = place[own.reshape(-1)].reshape(-1, 2)
-        return field_of(fit, self._inside(others)).moments(asked[:, 0], asked[:, 1], who)
+        moments = field_of(fit, self._inside(others)).moments(asked[:, 0], asked[:, 1], who)
+        return *moments, self._sharpness(asked, who)
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,17 @@ class StitchedMetric(CrowdMetric):
         Whether the metric of a subspace ended on its bound, which then decided its size.
     radii_ : Radii or None
         How bounds were chosen.
+
+    Examples
+    --------
+    >>> from crowdmetric import StitchedMetric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> from crowdmetric.symmetric import shape_error
+    >>> crowd = simulate_crowd(3, 12, 1, users=60, comparisons=6, seed=0)
+    >>> model = StitchedMetric(crowd.items, subspaces=crowd.labels, rank=1, metric_bound=5.0, ideal_bound=5.0)
+    >>> _ = model.fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> shape_error(model.metric_, crowd.metric) < 0.6
+    True
     """
 
     def __init__(

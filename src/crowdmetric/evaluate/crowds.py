@@ -69,8 +69,8 @@ class CrowdModel:
     item_effects : bool
         Whether items have a utility of their own beside what features say (at most 500 items).
     start : Start, optional
-        Where the same model ended on other answers of the same people, or its twin with a metric on the same ones, to
-        begin there.
+        Where the same model ended on other answers of the same people, or a simpler one on the same answers, to begin
+        there.
     """
 
     name: str

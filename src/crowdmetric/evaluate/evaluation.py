@@ -69,9 +69,11 @@ class Evaluation:
         In the order asked for.
     train_answers : int or None
     drawn : (int, int) or None
-        How many people it rests on, of how many in a scan; None: everybody.
+        How many people it rests on, of how many; None: everybody.
     saved : str or None
         Which of the models is the one that was saved; tables mark it, and sentences are about it.
+    unfinished : str
+        A sentence on what a time limit left out, if anything.
     """
 
     results: tuple[Result, ...]
@@ -80,6 +82,7 @@ class Evaluation:
     train_answers: int | None
     drawn: tuple[int, int] | None = None
     saved: str | None = None
+    unfinished: str = ""
 
     def of_saved(self, model: str | None) -> Evaluation:
         """Return the same evaluation, which knows that `model` is the one that was saved."""
@@ -152,13 +155,19 @@ class Evaluation:
         noted = sorted({f"Note: {r.model}: {text}." for r in self.results for text in r.notes})
         return findings(self, no_distance=no_distance) + noted
 
+    def scope(self) -> list[str]:
+        """Return what the evaluation rests on, where that is not everything: some of the people, or some fits only."""
+        some = []
+        if self.drawn is not None:
+            few, everybody = self.drawn
+            some.append(f"Evaluated on {few:,} of {everybody:,} people, drawn whatever they answered.")
+        return [*some, self.unfinished] if self.unfinished else some
+
     def summary(self) -> str:
         """Return what follows, a readable table per split, and what metrics are worth; 100 columns wide."""
         lines = [textwrap.fill(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False) for text in self.findings()]
         parts = ["\n".join(lines)] if lines else []
-        if self.drawn is not None:
-            some, everybody = self.drawn
-            parts.append(f"Evaluated on {some:,} of {everybody:,} people, drawn by a hash of their number.")
+        parts += [textwrap.fill(" ".join(self.scope()), WIDTH)] if self.scope() else []
         parts += [self._table(split) for split in self.splits]
         if self.saved is not None:
             parts[-1] += "\n> the saved model"
@@ -231,6 +240,7 @@ class Evaluation:
             "train_answers": self.train_answers,
             "saved": self.saved,
             "drawn": None if self.drawn is None else list(self.drawn),
+            "unfinished": self.unfinished,
             "results": rows,
             "behind_the_best": [_without_nan(d) for d in differences],
             "worth_of_metric": [_without_nan(w) for w in worth],

@@ -18,6 +18,7 @@ from crowdmetric.users.item_effects import MOST_ITEMS
 
 __all__ = [
     "BASELINES",
+    "BEGINS_AT",
     "DEFAULT",
     "FOR_FEW_ITEMS",
     "LEARNED",
@@ -70,6 +71,16 @@ WITHOUT_METRIC = {
 }
 # The same model with any symmetric matrix in place of a metric: nobody need have an ideal point.
 WITHOUT_DISTANCE = {"population-free": "symmetric", "population-items": "symmetric-items"}
+# A model begins where a simpler one ended that is a special case of it (the same people, fewer freedoms), so that its
+# likelihood is never below that one's. An isotropic law is a free one, and no effects of items are effects of zero.
+BEGINS_AT = {
+    "linear-items": "linear",
+    "population": "identity",
+    "population-free": "population",
+    "population-items-isotropic": "population",
+    "population-items": "population-free",
+    **{other: twin for twin, other in WITHOUT_DISTANCE.items()},
+}
 # All but what needs labels, and what is for a closer look at the models with item effects.
 DEFAULT = tuple(name for name in MODELS if name not in ("stitched", "symmetric-items"))
 

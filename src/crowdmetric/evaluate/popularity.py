@@ -28,6 +28,16 @@ class BradleyTerry:
     ----------
     precision
         λ; None: by cross-validation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric import Comparisons
+    >>> answers = Comparisons.from_arrays([0, 0, 1, 1], [[0, 1], [1, 2], [0, 2], [2, 1]], [-1, 1, -1, 1])
+    >>> from crowdmetric.evaluate import BradleyTerry
+    >>> fitted = BradleyTerry().fit(np.zeros((3, 1)), answers)
+    >>> fitted.probability(answers, answers).shape
+    (4,)
     """
 
     name: str = "bradley-terry"

@@ -32,6 +32,16 @@ class PooledQuadratic:
     ----------
     precision
         λ; None: by cross-validation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric import Comparisons
+    >>> answers = Comparisons.from_arrays([0, 0, 1, 1], [[0, 1], [1, 2], [0, 2], [2, 1]], [-1, 1, -1, 1])
+    >>> from crowdmetric.evaluate import PooledQuadratic
+    >>> items = np.array([[0.0], [1.0], [2.0]])
+    >>> PooledQuadratic().fit(items, answers).probability(answers, answers).shape
+    (4,)
     """
 
     name: str = "quadratic"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from time import perf_counter, process_time, time
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,18 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import CrowdmetricWarning, DataError
+from crowdmetric.estimators.smooth import TasteMetric
 from crowdmetric.evaluate.crowds import CrowdModel, FittedCrowd
 from crowdmetric.evaluate.evaluation import Evaluation, Result
 from crowdmetric.evaluate.model import Model
-from crowdmetric.evaluate.models import WITHOUT_DISTANCE, choose_models
+from crowdmetric.evaluate.models import BEGINS_AT, choose_models
 from crowdmetric.evaluate.scores import measures, per_answer
-from crowdmetric.evaluate.splits import SPLITS, Split, SplitPlan, split
+from crowdmetric.evaluate.smooth import FittedTastes, TasteModel
+from crowdmetric.evaluate.splits import SPLITS, TITLES, Split, SplitPlan, split
 from crowdmetric.fits.memory import RUNTIME, MemoryPlan, bytes_to_lay_out, read_memory
 from crowdmetric.fits.starts import Start
 from crowdmetric.inputs import check_items
+from crowdmetric.progress import in_words
 from crowdmetric.tables import ComparisonScan
 
 __all__ = ["evaluate", "plan_evaluation"]
@@ -52,6 +56,7 @@ def evaluate(
     after_fit: Callable[[str], None] | None = None,
     people: int | None = None,
     memory: int | str | None = None,
+    time_limit: float | None = None,
 ) -> Evaluation:
     """Compare models by how well they predict answers that were hidden from them.
 
@@ -85,6 +90,9 @@ def evaluate(
         How many people of a scan to evaluate on, about; None: 20,000.
     memory : int or str, optional
         Limit for a scan, in bytes or such as '2GB'; None: half of what is free. See `plan_evaluation`.
+    time_limit : float, optional
+        Seconds after which no further fit begins. Splits, or models on the first split, that were not reached are left
+        out, and `Evaluation.unfinished` says so.
 
     Returns
     -------
@@ -129,41 +137,83 @@ def evaluate(
     work = [(number, model) for number in range(len(hidden)) for model in range(len(chosen))]
     found: dict[tuple[int, int], Result] = {}
     # splits differ in some of the answers: after the first of them, a crowd begins where it ended there
-    begun = list(chosen)
+    begun, clock = list(chosen), perf_counter()
+    deadline = None if time_limit is None else time() + time_limit
     for some in _stages(work, chosen):
-        for place, (result, end) in LocalEngine(jobs).map(partial(_score, X, comparisons, hidden, tuple(begun)), some):
+        job = partial(_score_in_time, X, comparisons, hidden, tuple(begun), deadline)
+        for place, (result, end) in LocalEngine(jobs).map(job, some):
+            if result is None:
+                continue
             found[place] = result
             if place[0] == 0:
                 _begin_at(begun, place[1], end)
             if after_fit is not None:
-                after_fit(f"{len(found)} of {len(work)} fits done")
+                after_fit(_told(len(found), len(work), perf_counter() - clock))
+    return _evaluation(found, hidden, chosen, train_answers, drawn, time_limit)
+
+
+def _evaluation(
+    found: Mapping[tuple[int, int], Result],
+    hidden: Sequence[Split],
+    models: Sequence[Model],
+    train_answers: int | None,
+    drawn: tuple[int, int] | None,
+    time_limit: float | None,
+) -> Evaluation:
+    """Return the evaluation of every model on every split that a time limit has left, and say what it left out."""
+    done = _rectangle(found, len(hidden), len(models))
+    if not done:
+        raise DataError(f"no model was fitted within {time_limit:g} s; raise the time limit, or evaluate fewer people")
+    splits, names = [parts.kind for parts in hidden], [model.name for model in models]
+    reached = [splits[number] for number in sorted({number for number, _ in done})]
+    fitted = [names[number] for number in sorted({model for _, model in done})]
+    left_out = [name for name in names if name not in fitted]
+    for kind, wanted in Counter(splits).items():
+        missing = wanted - reached.count(kind)
+        left_out += [f"{missing} of {wanted} repeats for {TITLES[kind].lower()}"] if missing else []
     return Evaluation(
-        tuple(found[place] for place in work),
-        tuple(splits),
-        tuple(model.name for model in chosen),
+        tuple(found[place] for place in done),
+        tuple(dict.fromkeys(reached)),
+        tuple(fitted),
         train_answers,
         drawn,
+        unfinished=f"The time limit of {time_limit:g} s left out {', '.join(left_out)}." if left_out else "",
     )
 
 
+def _told(done: int, of: int, seconds: float) -> str:
+    """Return how far the fits are, and about how long the others will take: as long each, on average."""
+    return f"{done} of {of} fits done, about {in_words(seconds / done * (of - done))} left"
+
+
+def _rectangle(found: Mapping[tuple[int, int], Any], splits: int, models: int) -> list[tuple[int, int]]:
+    """Return the places of whole splits that were finished, of the first as far as it was if none was."""
+    whole = [number for number in range(splits) if all((number, model) in found for model in range(models))]
+    if not whole:
+        return sorted(place for place in found if place[0] == 0)
+    return [(number, model) for number in whole for model in range(models)]
+
+
 def _stages(work: list[tuple[int, int]], models: Sequence[Model]) -> list[list[tuple[int, int]]]:
-    """Return the fits in the order in which they need each other's ends.
-
-    The first split comes first, and in it a model with any symmetric matrix after its twin with a metric.
-    """
-    names = {model.name for model in models}
-    late = {other for twin, other in WITHOUT_DISTANCE.items() if twin in names}
+    """Return the fits in the order in which they need each other's ends: on the first split, simpler models first."""
     first = [job for job in work if job[0] == 0]
-    waiting = [job for job in first if models[job[1]].name in late]
-    return [[job for job in first if job not in waiting], waiting, [job for job in work if job[0] > 0]]
+    names = {model.name for model in models}
+
+    def depth(name: str) -> int:
+        simpler = BEGINS_AT.get(name)
+        return 0 if simpler is None or simpler not in names else 1 + depth(simpler)
+
+    depths = {job: depth(models[job[1]].name) for job in first}
+    stages = [[job for job in first if depths[job] == level] for level in range(max(depths.values(), default=0) + 1)]
+    return [*stages, [job for job in work if job[0] > 0]]
 
 
-def _begin_at(models: list[Model], number: int, end: Start | None) -> None:
-    """Let a model, and its twin with any symmetric matrix, begin where it ended."""
-    twin = WITHOUT_DISTANCE.get(models[number].name)
+def _begin_at(models: list[Model], number: int, end: Start | TasteMetric | None) -> None:
+    """Let a model, and the models that contain it, begin where it ended."""
+    name = models[number].name
     for place, model in enumerate(models):
-        if isinstance(model, CrowdModel) and (place == number or model.name == twin):
-            models[place] = replace(model, start=end)
+        if isinstance(model, CrowdModel | TasteModel) and (place == number or BEGINS_AT.get(model.name) == name):
+            models[place] = replace(model, start=end)  # type: ignore[arg-type]
 
 
 def plan_evaluation(
@@ -187,13 +237,27 @@ def plan_evaluation(
     return MemoryPlan.of_work(scan.n_users, len(scan), work, limit, "evaluation", remedy=", or lower people or jobs")
 
 
+def _score_in_time(
+    items: Array,
+    comparisons: Comparisons,
+    hidden: list[Split],
+    models: Sequence[Model],
+    deadline: float | None,
+    job: tuple[int, int],
+) -> tuple[Result | None, Start | TasteMetric | None]:
+    """Return the same as `_score`; nothing after the deadline, in seconds of the clock on the wall."""
+    if deadline is not None and time() > deadline:
+        return None, None
+    return _score(items, comparisons, hidden, models, job)
+
+
 def _score(
     items: Array, comparisons: Comparisons, hidden: list[Split], models: Sequence[Model], job: tuple[int, int]
-) -> tuple[Result, Start | None]:
-    """Return one model on one split, and where its fit ended if it is a crowd's."""
+) -> tuple[Result, Start | TasteMetric | None]:
+    """Return one model on one split, and where its fit ended if the next may begin there."""
     parts, model = hidden[job[0]], models[job[1]]
     train, test = comparisons.take(parts.train), comparisons.take(parts.test)
-    clock = time.process_time()
+    clock = process_time()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CrowdmetricWarning)
         fitted = model.fit(items, train)
@@ -216,10 +280,10 @@ def _score(
         log_likelihood=people(weights=test.weight * log_p),
         correct=people(weights=test.weight * correct),
         weight=people(weights=test.weight),
-        seconds=time.process_time() - clock,
+        seconds=process_time() - clock,
         notes=notes,
     )
-    return result, fitted.end if isinstance(fitted, FittedCrowd) else None
+    return result, fitted.end if isinstance(fitted, FittedCrowd | FittedTastes) else None
 
 
 def _blank(questions: Comparisons) -> Comparisons:

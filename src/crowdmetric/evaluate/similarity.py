@@ -238,6 +238,15 @@ def evaluate_similarity(
         Told after every fit.
     **options
         Of every `SimilarityMetric`, such as ``link='distance'``.
+
+    Examples
+    --------
+    >>> from crowdmetric.evaluate import evaluate_similarity
+    >>> from crowdmetric.simulate_judgements import simulate_judgements
+    >>> study = simulate_judgements(30, 2, 1500, seed=0)
+    >>> found = evaluate_similarity(study.items, study.judgements, ['euclid', 'full'], splits=['questions'], folds=2)
+    >>> found.result('questions', 'full').accuracy > 0.6
+    True
     """
     X, judgements = np.asarray(items, dtype=np.float64), judgements.merged()
     several = judgements.n_people >= 2

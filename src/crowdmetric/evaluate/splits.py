@@ -49,6 +49,12 @@ class SplitPlan:
         Questions of a new person that are known when the others are predicted.
     both_new
         Whether hidden questions of the items split are about two unseen items (True) or at least one.
+
+    Examples
+    --------
+    >>> from crowdmetric.evaluate import SplitPlan
+    >>> SplitPlan(train_answers=5).hidden_items
+    0.3
     """
 
     train_answers: int | None = None
@@ -81,6 +87,16 @@ class Split:
     repeat : int
     train, given, test
         Row numbers, ascending, without a row in common.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric import Comparisons
+    >>> answers = Comparisons.from_arrays([0, 0, 1, 1], [[0, 1], [1, 2], [0, 2], [2, 1]], [-1, 1, -1, 1])
+    >>> from crowdmetric.evaluate import SplitPlan, split
+    >>> parts = split(answers, 'people', SplitPlan(hidden_people=0.5, given=1))
+    >>> len(parts.train), len(parts.given), len(parts.test)
+    (2, 1, 1)
     """
 
     kind: str
@@ -193,6 +209,16 @@ def split(comparisons: Comparisons, kind: str, plan: SplitPlan, *, repeat: int =
     plan : SplitPlan
     repeat, seed : int
         Another repeat hides other questions; the same seed hides the same ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric import Comparisons
+    >>> answers = Comparisons.from_arrays([0, 0, 1, 1], [[0, 1], [1, 2], [0, 2], [2, 1]], [-1, 1, -1, 1])
+    >>> from crowdmetric.evaluate import SplitPlan, split
+    >>> parts = split(answers, 'people', SplitPlan(hidden_people=0.5))
+    >>> len(parts.train), len(parts.test)
+    (2, 2)
     """
     if kind not in SPLITS:
         raise DataError(f"split {kind!r} is unknown; use one of {', '.join(map(repr, SPLITS))}")

@@ -68,7 +68,14 @@ HALF = float(norm.ppf(0.95))
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference per answer and its standard error, clustered by person."""
+    """A difference per answer and its standard error, clustered by person.
+
+    Examples
+    --------
+    >>> from crowdmetric.evaluate import Difference
+    >>> Difference(mean=0.02, error=0.005)
+    Difference(mean=0.02, error=0.005)
+    """
 
     mean: float
     error: float
@@ -275,6 +282,8 @@ def findings(evaluation: Evaluated, *, no_distance: bool | None = None) -> list[
     found = [worth for split in evaluation.splits if (worth := worth_of(evaluation, split))]
     unlike = has_no_ideal_points(evaluation) if no_distance is None else no_distance
     sentences = [headline(evaluation, found, no_distance=unlike)] if found else []
+    if sentences and evaluation.saved in BASELINES:
+        sentences[0] += f" The saved model has no learned metric ({evaluation.saved})."
     sentences += [_sentence(worth, evaluation.saved) for worth in found]
     gain = _without_a_distance(evaluation)
     if gain is not None and gain.is_clear:

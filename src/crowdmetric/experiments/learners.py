@@ -186,7 +186,7 @@ def learners_of(cell: Cell, run: int, runs: int) -> tuple[str, ...]:
     """Return who learns from a run of a cell, of which there are `runs`.
 
     The population model is expensive, and gets only the first few runs. A likelihood has no hinge, and the answers are
-    those of the logistic panel. Without noise the scale of the metric has no maximum (docs/population.md).
+    those of the logistic panel. Without noise the scale of the metric has no maximum (docs/explanation/population.md).
     """
     without = run * POPULATION_EVERY[cell.experiment] >= runs or cell.loss != "logistic" or cell.beta == inf
     return tuple(name for name in LEARNERS if name != "population" or not without)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.engines.local import LocalEngine
+from crowdmetric.engines.contract import Engine
 from crowdmetric.fits.scanned import answers_of
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.barrier import solve_barrier
@@ -34,7 +34,7 @@ __all__ = ["SAMPLE", "PlacedSums", "StreamedFit", "fit_streamed_bounded", "place
 
 Array = NDArray[Any]
 
-# People on whom radii are chosen and the start is found.
+# Number of people from whom radii and the start are found.
 SAMPLE = 5_000
 # Gap of people's places, as a share of the gap asked for.
 PLACING = 0.1
@@ -114,6 +114,7 @@ def fit_streamed_bounded(
     norm: str,
     tolerance: float,
     max_passes: int,
+    engine: Engine,
     after_pass: Callable[[float], None] | None = None,
 ) -> StreamedFit:
     """Solve the bounded program over a scan, from the solution for a sample of its people."""
@@ -121,7 +122,7 @@ def fit_streamed_bounded(
     start = solve_barrier(
         arrange(sample), loss, np.array([metric_bound]), np.array([ideal_bound]), norm=norm, tolerance=1e-4
     )
-    engine, means = LocalEngine(), {}
+    means: dict[bytes, Array] = {}
 
     def function(a: Array) -> EvaluatedPoint:
         begin = perf_counter()

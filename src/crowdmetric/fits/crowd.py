@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ from crowdmetric.inputs import Rows, check_scan
 from crowdmetric.losses import Loss
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
-from crowdmetric.users.blocks import Answers, arrange
+from crowdmetric.users.blocks import SPARE, Answers, arrange
 from crowdmetric.users.population import Law, PopulationBlock, blocks_of
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
+Made = TypeVar("Made")
 
 # Numbers in the (people, answers, p) temporary of a block: large enough for threads, small enough for a cache.
 BLOCK_SIZE = 1 << 18
@@ -97,16 +98,18 @@ class ChunkCache:
     def __reduce__(self) -> tuple[Any, ...]:
         return ChunkCache, (0,)  # another process has its own memory, and was not promised any of it
 
-    def get(self, number: int) -> Any:
-        """Return what was made of a chunk, None where it was not kept."""
-        return self.made.get(number)
-
-    def keep(self, number: int, made: Any, size: int) -> None:
-        """Keep what was made of a chunk, `size` bytes, if there is room."""
+    def get_or_make(self, number: int, make: Callable[[], Made], bytes_of: Callable[[Made], int]) -> Made:
+        """Return what was made of a chunk; it is made where it was not kept, and kept if there is room."""
+        if number in self.made:
+            kept: Made = self.made[number]
+            return kept
+        made = make()
+        size = bytes_of(made)
         with self._lock:
             if self.size + size <= self.limit and number not in self.made:
                 self.made[number] = made
                 self.size += size
+        return made
 
 
 @dataclass(frozen=True)
@@ -119,14 +122,12 @@ class ChunkOnDisk:
     kept: ChunkCache
 
     def blocks(self) -> Sequence[PopulationBlock]:
-        known: Sequence[PopulationBlock] | None = self.kept.get(self.number)
-        if known is not None:
-            return known
+        return self.kept.get_or_make(self.number, self._make, lambda blocks: sum(map(bytes_of, blocks)))
+
+    def _make(self) -> list[PopulationBlock]:
         answers = answers_of(self.chunk, self.items).merged()
         first = self.chunk.first_person
-        blocks = [replace(b, person=b.person + first) for b in blocks_of(arrange(answers, block_size=BLOCK_SIZE))]
-        self.kept.keep(self.number, blocks, sum(bytes_of(block) for block in blocks))
-        return blocks
+        return [replace(b, person=b.person + first) for b in blocks_of(arrange(answers, block_size=BLOCK_SIZE))]
 
     def on(self, put: Callable[[Array], Any]) -> Chunk:
         return ChunkOnDevice(self, put)
@@ -184,7 +185,7 @@ def crowd_in_memory(rows: Rows, blocks: int = 1, *, shown: bool = False, reduced
     items, span = _in_span(units.inside(rows.items), np.unique(rows.pairs), reduced=reduced)
     answers = replace(rows.jointly(), items=items).merged()
     size = max(blocks * BLOCK_SIZE, FEWEST_PEOPLE * degrees_of_freedom(span.d))
-    people = arrange(answers, block_size=size)
+    people = arrange(answers, block_size=size, spare=SPARE)
     chunks = [ChunkInMemory([block]) for block in blocks_of(people, answers.pairs if shown else None)]
     return Crowd(chunks, units, span, rows.users.size, rows.users, float(rows.weight.sum()))
 

@@ -28,6 +28,11 @@ BIASED = 4.0
 # Share of the shape's parameters that the answers should determine, or it is said how many they do.
 WELL_DETERMINED = 0.95
 
+# What is said of constraints under which no metric is learned.
+WITHOUT_LEARNED_METRIC = {
+    "zero": "There is no metric, as constraint='zero' asks: people have linear utilities.",
+    "identity": "The metric is a multiple of the identity, as constraint='identity' asks.",
+}
 NOT_CONVERGED = "the fit has not converged; raise max_iter"
 
 
@@ -82,12 +87,12 @@ def doubts_about(
 
 def status_of(
     fit: PopulationFit, d: int, doubts: list[Doubt], *, starts: Array, integration: str, approximation_error: float,
-    unfinished: str,
+    unfinished: str, constraint: str = "psd",
 ) -> str:  # fmt: skip
     """Return how a fit ended: whether it did, its integrals, what the answers determine, and every doubt.
 
-    `d` is how many features items have. `integration` is how people were integrated out, in words; `unfinished` what
-    to say where the fit did not converge.
+    `d` is how many features items have, and `constraint` what the metric was allowed to be. `integration` is how people
+    were integrated out, in words; `unfinished` what to say where the fit did not converge.
     """
     ended = "Solved" if fit.result.converged else unfinished
     agree = starts.size > 1 and float(np.ptp(starts)) < AGREEMENT
@@ -95,7 +100,9 @@ def status_of(
     moves = f", which moves no entry of the metric by more than {approximation_error:.2g} standard errors"
     sentences.append(f"{integration.capitalize()}{moves if approximation_error > 0 else ''}.")
     most = degrees_of_freedom(d) - 1
-    if has_no_metric(fit):
+    if constraint in WITHOUT_LEARNED_METRIC:
+        sentences.append(WITHOUT_LEARNED_METRIC[constraint])
+    elif has_no_metric(fit):
         sentences.append("The answers do not support a metric: it is drawn to zero, and people have linear utilities.")
     elif fit.determined < WELL_DETERMINED * most and round(fit.determined) < most:
         sentences.append(

@@ -14,7 +14,7 @@ from crowdmetric.fits.crowd import ChunkInMemory, Sample
 from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.unknowns import Unknowns, personal_variance, thinned, unknowns_of
 from crowdmetric.solvers.law_fit import PopulationFit, fit_law
-from crowdmetric.users.blocks import Answers, arrange
+from crowdmetric.users.blocks import SPARE, Answers, arrange
 from crowdmetric.users.population import Law, blocks_of
 
 __all__ = ["personal_variance_of"]
@@ -48,7 +48,7 @@ def personal_variance_of(problem: PopulationProblem, fit: PopulationFit, answers
 def _only(problem: PopulationProblem, answers: Answers) -> PopulationProblem:
     """Return the same problem with these answers alone."""
     answers = answers.merged()
-    blocks = blocks_of(arrange(answers), answers.pairs if problem.n_items else None)
+    blocks = blocks_of(arrange(answers, spare=SPARE), answers.pairs if problem.n_items else None)
     people: Counter[int] = Counter()
     for block in blocks:
         people[block.span.shape[1]] += block.person.size

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from crowdmetric.fits.units import Units
 from crowdmetric.inputs import Rows, check_scan
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.quasi_newton import LowRankResult, fit_low_rank, start_of
-from crowdmetric.tables import ComparisonScan
+from crowdmetric.tables import ComparisonScan, SpoolChunk
 from crowdmetric.users.blocks import Answers, padded_rows
 from crowdmetric.users.first_order import EqualQuestions, moment_matrix, pull_of_people, value_and_gradient
 from crowdmetric.users.population import Law
@@ -89,13 +90,16 @@ class Scanned:
     kept: ChunkCache
 
     def __iter__(self) -> Iterator[EqualQuestions]:
-        nothing = np.empty((0, 0))  # questions name items by their rows alone
         for number, chunk in enumerate(self.scan.chunks):
-            made: list[EqualQuestions] | None = self.kept.get(number)
-            if made is None:
-                made = [questions for _, questions in _questions(answers_of(chunk, nothing), self.at_once)]
-                self.kept.keep(number, made, sum(ANSWER_BYTES * questions.left.size for questions in made))
-            yield from made
+            yield from self.kept.get_or_make(number, partial(self._make, chunk), _bytes_of_answers)
+
+    def _make(self, chunk: SpoolChunk) -> list[EqualQuestions]:
+        nothing = np.empty((0, 0))  # questions name items by their rows alone
+        return [questions for _, questions in _questions(answers_of(chunk, nothing), self.at_once)]
+
+
+def _bytes_of_answers(made: list[EqualQuestions]) -> int:
+    return sum(ANSWER_BYTES * questions.left.size for questions in made)
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,15 @@ it is read, and kept as long as a limit allows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import reduce
-from operator import add
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.engines.contract import Engine
 from crowdmetric.fits.crowd import ChunkCache
 from crowdmetric.inputs import Rows, check_scan
 from crowdmetric.losses import Loss
@@ -27,12 +27,15 @@ __all__ = ["Found", "MatchedCrowd", "MatchedOptions", "matched_in_memory", "matc
 
 Array = NDArray[Any]
 
+# Answers per chunk in memory: enough to be worth a thread, few enough for every core to have some.
+ANSWERS_PER_CHUNK = 50_000
+
 
 @dataclass(frozen=True)
 class MatchedOptions:
     """What a set is: how far from parallel, how large; and what is assumed of answers and people."""
 
-    tolerance: float
+    max_mismatch: float
     largest: int
     beta: float
 
@@ -116,17 +119,15 @@ class SetsOnDisk:
     kept: ChunkCache
 
     def terms(self) -> tuple[Sets, ConditionalLikelihood]:
-        known: tuple[Sets, ConditionalLikelihood] | None = self.kept.get(self.number)
-        if known is not None:
-            return known
+        return self.kept.get_or_make(self.number, self._make, lambda found: sum(map(_bytes, found)))
+
+    def _make(self) -> tuple[Sets, ConditionalLikelihood]:
         rows = self.chunk.load()
         pairs = np.column_stack([rows["left"], rows["right"]]).astype(np.intp)
         person = rows["person"].astype(np.intp) + self.chunk.first_person
-        found = _terms(
+        return _terms(
             self.items, pairs, person, rows["response"].copy(), rows["weight"].copy(), self.options, self.centre
         )
-        self.kept.keep(self.number, found, sum(_bytes(part) for part in found))
-        return found
 
 
 def _terms(
@@ -136,7 +137,9 @@ def _terms(
     nobody = np.zeros(int(person.max(initial=-1)) + 1, dtype=np.intp)
     own = Answers(items, pairs, response, weight, person, nobody, 1).merged()
     usable = own.weight > 0
-    sets = find_sets(items, own.pairs, own.person, tolerance=options.tolerance, largest=options.largest, usable=usable)
+    sets = find_sets(
+        items, own.pairs, own.person, tolerance=options.max_mismatch, largest=options.largest, usable=usable
+    )
     return sets, ConditionalLikelihood(items, own.pairs, sets, own.response, own.weight, options.beta, centre)
 
 
@@ -157,6 +160,8 @@ class MatchedCrowd:
         Features of the items.
     found
         What all chunks hold.
+    engine
+        Where sums over chunks are taken.
     n_users, users
         How many people there are; who they are, nobody for a scan.
     """
@@ -166,56 +171,72 @@ class MatchedCrowd:
     found: Found
     n_users: int
     users: NDArray[Any]
+    engine: Engine
 
     @staticmethod
-    def of(chunks: Sequence[MatchedChunk], d: int, n_users: int, users: NDArray[Any]) -> MatchedCrowd:
+    def of(chunks: Sequence[MatchedChunk], d: int, n_users: int, users: NDArray[Any], engine: Engine) -> MatchedCrowd:
         """Return the crowd after one pass that counts what there is."""
-        found = reduce(add, (Found.of(*chunk.terms()) for chunk in chunks))
-        return MatchedCrowd(chunks, d, found, n_users, users)
+        return MatchedCrowd(chunks, d, engine.sum(_found, chunks), n_users, users, engine)
 
     @property
     def total_weight(self) -> float:
         """What the sum is divided by to make a mean."""
         return self.found.weight
 
-    def _sum(self, of_chunk: Callable[[ConditionalLikelihood], Any]) -> Any:
-        """Return a sum over all chunks in which something happened."""
-        return reduce(add, map(of_chunk, self._likelihoods()))
-
-    def _likelihoods(self) -> Iterator[ConditionalLikelihood]:
-        for chunk in self.chunks:
-            likelihood = chunk.terms()[1]
-            if likelihood.outcome.size:
-                yield likelihood
+    def _sum(self, quantity: str, a: Array) -> Any:
+        """Return the sum over chunks of a method of `ConditionalLikelihood`."""
+        return self.engine.sum(partial(_quantity, quantity=quantity, a=a), self.chunks)
 
     def value(self, a: Array) -> float:
         """Return ``Σ c log(1 + exp(−m))``."""
-        return float(self._sum(lambda chunk: chunk.value(a)))
+        return float(self._sum("value", a))
 
     def gradient(self, a: Array) -> Array:
         """Return the gradient (p,)."""
-        gradient: Array = self._sum(lambda chunk: chunk.gradient(a))
+        gradient: Array = self._sum("gradient", a)
         return gradient
 
     def hessian(self, a: Array) -> Array:
         """Return the second derivatives (p, p)."""
-        hessian: Array = self._sum(lambda chunk: chunk.hessian(a))
+        hessian: Array = self._sum("hessian", a)
         return hessian
 
     def squared_scores(self, a: Array) -> Array:
         """Return ``Σ_k g_k g_kᵀ`` (p, p); nobody is in two chunks."""
-        squares: Array = self._sum(lambda chunk: chunk.squared_scores(a))
+        squares: Array = self._sum("squared_scores", a)
         return squares
 
 
-def matched_in_memory(rows: Rows, options: MatchedOptions, centre: Array | None) -> MatchedCrowd:
+def _found(chunk: MatchedChunk) -> Found:
+    return Found.of(*chunk.terms())
+
+
+def _quantity(chunk: MatchedChunk, quantity: str, a: Array) -> Any:
+    return getattr(chunk.terms()[1], quantity)(a)
+
+
+def matched_in_memory(rows: Rows, options: MatchedOptions, centre: Array | None, engine: Engine) -> MatchedCrowd:
     """Return the crowd of validated rows; without a centre, the mean of the items asked about is taken."""
     d = rows.items.shape[1]
     if centre is None:
         weight = np.repeat(rows.weight, 2)
         centre = _middle(rows.items, np.bincount(rows.pairs.ravel(), weight, minlength=rows.items.shape[0]))
-    terms = _terms(rows.items, rows.pairs, rows.person, rows.response, rows.weight, options, centre)
-    return MatchedCrowd.of([HeldSets(*terms)], d, rows.users.size, rows.users)
+    chunks = [
+        HeldSets(*_terms(
+            rows.items, rows.pairs[some], rows.person[some], rows.response[some], rows.weight[some], options, centre
+        ))
+        for some in _whole_people(rows.person)
+    ]  # fmt: skip
+    return MatchedCrowd.of(chunks, d, rows.users.size, rows.users, engine)
+
+
+def _whole_people(person: Array) -> list[Array]:
+    """Return row numbers in parts of about `ANSWERS_PER_CHUNK`, everybody's in one part and in their old order."""
+    order = np.argsort(person, kind="stable")
+    firsts = np.flatnonzero(np.diff(person[order], prepend=-1))  # where somebody's rows begin
+    wanted = np.arange(ANSWERS_PER_CHUNK, person.size, ANSWERS_PER_CHUNK)
+    cuts = np.unique(firsts[np.minimum(np.searchsorted(firsts, wanted), firsts.size - 1)])
+    return [np.sort(part) for part in np.split(order, cuts) if part.size]
 
 
 def matched_on_disk(
@@ -225,6 +246,7 @@ def matched_on_disk(
     options: MatchedOptions,
     centre: Array | None,
     kept: ChunkCache,
+    engine: Engine,
 ) -> MatchedCrowd:
     """Return the crowd of a scan, of which at most `kept` stays in memory."""
     catalogue = check_scan(scan, items, loss)
@@ -236,7 +258,7 @@ def matched_on_disk(
                 asked += np.bincount(rows[side], rows["weight"], minlength=len(catalogue))
         centre = _middle(catalogue, asked)
     chunks = [SetsOnDisk(i, chunk, catalogue, centre, options, kept) for i, chunk in enumerate(scan.chunks)]
-    return MatchedCrowd.of(chunks, catalogue.shape[1], scan.n_users, np.empty(0, dtype=np.int64))
+    return MatchedCrowd.of(chunks, catalogue.shape[1], scan.n_users, np.empty(0, dtype=np.int64), engine)
 
 
 def _middle(items: Array, asked: Array) -> Array:

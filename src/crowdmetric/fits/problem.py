@@ -18,6 +18,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.fits.checkpoints import Checkpoint, fingerprint
 from crowdmetric.fits.crowd import Chunk, ChunkInMemory, Crowd, Sample, sample_of
 from crowdmetric.losses import Loss
+from crowdmetric.similarity.beside import JudgementsBeside
 from crowdmetric.solvers.law_fit import PopulationFit, fit_law
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.scoring import ScoringState
@@ -61,6 +62,8 @@ class PopulationProblem:
         Where the fit is saved after every step.
     by_outer_products
         Whether people's information is the outer products of their scores; None: where there are people enough.
+    beside
+        Similarity judgements that share the metric, up to a scale.
     """
 
     chunks: Sequence[Chunk]
@@ -74,6 +77,7 @@ class PopulationProblem:
     after_pass: Callable[[float], None] | None = None
     checkpoint: Checkpoint | None = None
     by_outer_products: bool | None = None
+    beside: JudgementsBeside | None = None
 
     @staticmethod
     def of(crowd: Crowd, structure: Structure, loss: Loss, engine: Engine, largest_grid: int = 1) -> PopulationProblem:
@@ -120,7 +124,7 @@ class PopulationProblem:
         return total.value
 
     def total(self, natural: Array, *, information: bool = True) -> Sums:
-        """Return the sums over all people."""
+        """Return the sums over all people, and over judgements beside them."""
         expected = expected_information if self.has_few_people else None
         job = partial(
             sums_of, structure=self.structure, natural=natural, loss=self.loss,
@@ -128,10 +132,24 @@ class PopulationProblem:
         )  # fmt: skip
         sums = self._sum(job)
         if not information:
-            return sums
+            return self._with_judgements(sums, natural)
         assert sums.spread_score is not None
         about = sums.information if expected is None else sums.information.total
-        return replace(sums, information=about, bending=self.structure.bending(natural, sums.spread_score))
+        sums = replace(sums, information=about, bending=self.structure.bending(natural, sums.spread_score))
+        return self._with_judgements(sums, natural)
+
+    def _with_judgements(self, sums: Sums, natural: Array) -> Sums:
+        if self.beside is None:
+            return sums
+        m = self.structure.layout(self.d).metric
+        term = self.beside(natural[m], information=sums.information is not None)
+        score = sums.score.copy()
+        score[m] += term.score
+        about = sums.information
+        if about is not None:
+            about = about.copy()
+            about[m, m] += term.information
+        return replace(sums, value=sums.value + term.value, score=score, information=about)
 
     @property
     def has_few_people(self) -> bool:
@@ -155,6 +173,8 @@ class PopulationProblem:
     def digest(self) -> str:
         """Return a fingerprint of the people, by those in the sample."""
         arrays = [getattr(b, f.name) for b in self.sample.blocks for f in fields(b) if f.name != "loadings"]
+        asked = () if self.beside is None else self.beside.objective.questions.asked
+        arrays += [array for block in asked for array in (block.index, block.counts)]
         return fingerprint([self.d, self.step, sorted(self.sample.people.items()), *arrays])
 
     def thinned(self) -> PopulationProblem:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.fits.problem import PopulationProblem
-from crowdmetric.solvers.law_fit import ROUGH, SHAPE_RIDGE, PopulationFit, fit_with_evidence
+from crowdmetric.solvers.law_fit import ROUGH, SHAPE_RIDGE, PopulationFit, first_ridges, fit_with_evidence
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges, penalty
 from crowdmetric.solvers.scoring import ScoringState
@@ -26,7 +26,7 @@ Array = NDArray[Any]
 
 # How far a warm start is drawn to the identity.
 LIFT = 0.05
-# How well the end of a start must be known, in nats, to say whether it agrees with the others.
+# Tolerance, in nats, to which a later start is fitted before it is compared with the others.
 AGREEMENT_KNOWN = 0.005
 
 
@@ -43,9 +43,13 @@ def a_start(chart: Parametrization, rng: np.random.Generator | None = None) -> A
 
 def start_from(chart: Parametrization, law: Law, log_spread: float) -> Array:
     """Return θ where another fit ended: its law, and log s if the chart is of isotropic people."""
-    # a direction that the metric has lost has no gradient, and could never be found again
-    metric = (1.0 - LIFT) * law.metric + LIFT * np.trace(law.metric) / chart.d * np.eye(chart.d)
-    return chart.theta(metric, law.mean, law.covariance if chart.free else np.array([log_spread]), law.effects)
+    metric, covariance = _lifted(law.metric), _lifted(law.covariance)
+    return chart.theta(metric, law.mean, covariance if chart.free else np.array([log_spread]), law.effects)
+
+
+def _lifted(A: Array) -> Array:
+    """Return A (d, d) drawn to the identity: a direction that a factor has lost has no gradient and would stay lost."""
+    return (1.0 - LIFT) * A + LIFT * np.trace(A) / len(A) * np.eye(len(A))
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ def best_of_starts(
 
 @dataclass(frozen=True)
 class Start:
-    """Where a fit to similar answers ended: its law, in the items' own units, and its ridges."""
+    """Where a fit to similar answers or of a simpler model ended: its law, in the items' own units, and its ridges."""
 
     law: Law
     ridges: Ridges
@@ -103,14 +107,15 @@ def evidence_fit(
 ) -> PopulationFit:
     """Return the fit from one start, with ridges from the evidence: never below the model that is nested in it.
 
-    From a `start`, whose law is in the units of the problem, the nested model is not looked at.
+    From a `start`, whose law is in the units of the problem, the nested model is not fitted.
     """
     if start is None:
         return _first_end(problem, chart, None, "evidence", stopping)
     square = float(np.sum(start.law.metric**2))
     spread = 0.25 * float(np.trace(start.law.covariance)) / square if square > 0 else 1.0  # Σ = 4s²M²
     theta = start_from(chart, start.law, 0.5 * float(np.log(max(spread, 1e-12))))
-    end = fit_with_evidence(problem.total, chart, theta, first=start.ridges, beta=problem.beta, **stopping)
+    first = start.ridges.completed(first_ridges(chart))
+    end = fit_with_evidence(problem.total, chart, theta, first=first, beta=problem.beta, **stopping)
     return finished(problem, chart, end, **stopping)
 
 

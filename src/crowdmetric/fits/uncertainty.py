@@ -46,11 +46,14 @@ class Uncertainty:
         svec of metrics drawn from the posterior.
     symmetric, symmetric_covariance : (d, d), (p, p)
         The fit S over all symmetric matrices, and the covariance of svec S.
+    symmetric_value
+        The log-likelihood of S; NaN where a ridge had to hold it.
     """
 
     draws: Array
     symmetric: Array
     symmetric_covariance: Array
+    symmetric_value: float
 
     def outside(self, span: ItemSpan, *, psd: bool) -> Uncertainty:
         """Return the same about all features of items that differ in fewer dimensions: there, what the prior says."""
@@ -58,6 +61,7 @@ class Uncertainty:
             span.draws_outside(self.draws, psd=psd),
             span.matrix_outside(self.symmetric),
             span.covariance_outside(self.symmetric, self.symmetric_covariance),
+            self.symmetric_value,
         )
 
     @property
@@ -92,7 +96,7 @@ def uncertainty_of(
     Without the constraint (`psd`) the posterior is the Gaussian law of the symmetric fit.
     """
     p = degrees_of_freedom(problem.d)
-    symmetric, covariance = _symmetric_fit(problem, fit, free=free, **stopping)
+    symmetric, covariance, value = _symmetric_fit(problem, fit, free=free, **stopping)
     if psd:
         likelihood = PopulationLikelihood(problem, fit, free=free)
         refine = REFINED if problem.has_few_people else 0
@@ -100,7 +104,7 @@ def uncertainty_of(
     else:
         rng, center = np.random.default_rng(0), fit.natural[:p]
         draws = rng.multivariate_normal(center, covariance, size=number_of_draws(problem.d), method="eigh")
-    return Uncertainty(draws / size**2, smat(symmetric) / size**2, covariance / size**4)
+    return Uncertainty(draws / size**2, smat(symmetric) / size**2, covariance / size**4, value)
 
 
 def _is_worth_differences(problem: PopulationProblem, fit: PopulationFit) -> bool:
@@ -128,8 +132,8 @@ def _sharpening(problem: PopulationProblem, fit: PopulationFit) -> Array:
 
 def _symmetric_fit(
     problem: PopulationProblem, fit: PopulationFit, *, free: bool, **stopping: Any
-) -> tuple[Array, Array]:
-    """Return svec S (p,) of the fit over all symmetric matrices, and its covariance (p, p).
+) -> tuple[Array, Array, float]:
+    """Return svec S (p,) of the fit over all symmetric matrices, its covariance (p, p) and its log-likelihood.
 
     Where the answers leave it undetermined, the ridges of the fit are kept.
     """
@@ -142,12 +146,14 @@ def _symmetric_fit(
     start = chart.theta(metric, law.mean, spread, law.effects)
     ridges = replace(fit.ridges, shape=0.0, size=0.0)  # without theirs, items alone would explain everything
     unbound = problem.fit("symmetric", chart, start, ridges=ridges, **stopping)
+    value = unbound.value
     if not unbound.result.converged:
+        value = float("nan")
         unbound = problem.fit("symmetric with ridge", chart, start, ridges=fit.ridges, **stopping)
     information = unbound.information
     if _is_worth_differences(problem, fit):
         information = observed_information(problem.total, unbound.natural, unbound.score)
-    return unbound.natural[:p], inverse_information(with_ridges(information, unbound))[:p, :p]
+    return unbound.natural[:p], inverse_information(with_ridges(information, unbound))[:p, :p], value
 
 
 class PopulationLikelihood:

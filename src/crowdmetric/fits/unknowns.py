@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from crowdmetric.losses import Loss
-from crowdmetric.solvers.law_fit import PopulationFit, law_covariance
+from crowdmetric.solvers.law_fit import PopulationFit
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference
-from crowdmetric.users.blocks import Answers, arrange
+from crowdmetric.users.blocks import SPARE, Answers, arrange
 from crowdmetric.users.integrals import mean_probability
 from crowdmetric.users.item_effects import variance_of_differences
 from crowdmetric.users.people import posteriors
@@ -116,7 +116,7 @@ def unknowns_of(fit: PopulationFit) -> Unknowns:
     offsets = np.r_[at.metric, at.mean, at.items]
     if offsets.size > MOST_PARAMETERS:
         return Unknowns(None, new_item)
-    return Unknowns(law_covariance(fit)[np.ix_(offsets, offsets)], new_item)
+    return Unknowns(fit.covariance[np.ix_(offsets, offsets)], new_item)
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def _placed(known: Answers, people: Indices, law: Law, loss: Loss, largest_grid:
     theirs = known.take(rows)
     person = np.searchsorted(people, theirs.person).astype(np.intp)
     theirs = replace(theirs, person=person, problem=np.zeros(people.size, dtype=np.intp)).merged()
-    return posteriors(blocks_of(arrange(theirs), theirs.pairs), law, loss, people.size, largest_grid)
+    return posteriors(blocks_of(arrange(theirs, spare=SPARE), theirs.pairs), law, loss, people.size, largest_grid)
 
 
 def personal_variance(

@@ -80,6 +80,15 @@ class Diagnosis:
         Features that take two values only.
     features, item_ids
         Names, None where none were given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.identifiability import diagnose
+    >>> items = np.random.default_rng(0).normal(size=(10, 2))
+    >>> found = diagnose(items, [[0, 1], [2, 3], [4, 5]] * 4, np.repeat(np.arange(4), 3))
+    >>> found.identified, found.rank
+    (False, 1)
     """
 
     identified: bool

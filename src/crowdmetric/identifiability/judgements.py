@@ -22,14 +22,14 @@ from crowdmetric.similarity.questions import questions_of
 from crowdmetric.similarity.structures import Full
 from crowdmetric.symmetric import degrees_of_freedom, describe_direction
 
-__all__ = ["JudgementDiagnosis", "diagnose_judgements"]
+__all__ = ["MOST_DIAGNOSED", "JudgementDiagnosis", "diagnose_judgements"]
 
 Array = NDArray[np.float64]
 
 # Eigenvalues of the scaled information below this share of the largest count as zero.
 NONE = 1e-9
 # Maximum number of degrees of freedom for which the information is decomposed.
-MOST = 3_000
+MOST_DIAGNOSED = 3_000
 MOST_NAMED = 3
 
 
@@ -93,10 +93,10 @@ def diagnose_judgements(
     """Return what judgements about items (N, d) can teach about a full metric."""
     X = np.asarray(items, dtype=np.float64)
     p = degrees_of_freedom(X.shape[1])
-    if p > MOST:
+    if p > MOST_DIAGNOSED:
         raise DataError(
-            f"items have {X.shape[1]} features, and a metric of them {p:,} degrees of freedom; at most {MOST:,} are "
-            "supported: reduce the features first (ItemMap(components=…))"
+            f"items have {X.shape[1]} features, and a metric of them {p:,} degrees of freedom; at most "
+            f"{MOST_DIAGNOSED:,} are supported: reduce the features first (ItemMap(components=…))"
         )
     deviation = X.std(axis=0)
     X = (X - X.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)

@@ -8,10 +8,12 @@
     warnings.py     what to be careful about, and whether the metric is worth using
     pictures.py     inline SVG
     page.py         everything together, as HTML
+    similarity.py   the same for a metric from similarity judgements
 """
 
 from __future__ import annotations
 
 from crowdmetric.report.page import report_page
+from crowdmetric.report.similarity import similarity_page
 
-__all__ = ["report_page"]
+__all__ = ["report_page", "similarity_page"]

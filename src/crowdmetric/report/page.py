@@ -24,11 +24,31 @@ from crowdmetric.importance import FeatureImportance, feature_importance
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.changes import Moves, moved_pairs, neighbours
 from crowdmetric.report.directions import Directions, find_directions
-from crowdmetric.report.pictures import eigenvalue_picture, evaluation_picture, plane_picture
+from crowdmetric.report.map import map_section
+from crowdmetric.report.pictures import (
+    eigenvalue_picture,
+    evaluation_picture,
+    plane_picture,
+    taste_map_picture,
+    tastes_picture,
+)
 from crowdmetric.report.style import STYLE
+from crowdmetric.report.tastes import HALF, find_tastes
 from crowdmetric.report.warnings import warnings_of, worth_using
 
-__all__ = ["report_page"]
+__all__ = [
+    "called",
+    "changes_section",
+    "choices_section",
+    "details_section",
+    "directions_section",
+    "identifiability_section",
+    "list_of",
+    "report_page",
+    "summary_section",
+    "table_of",
+    "whole_page",
+]
 
 Array = NDArray[np.float64]
 
@@ -39,6 +59,14 @@ NAMED = 0.25
 UNSEEN = 1e-9
 # A direction is settled if the true one is within this many degrees, with a probability of 90 %.
 SETTLED = 45.0
+# What the metric is, for people with ideal points and for people with tastes.
+METRIC_OF_PREFERENCES = (
+    "This is the metric itself. Tastes for more or less of a feature do not show in it: see what moves choices, above."
+)
+METRIC_OF_TASTES = (
+    "This is the metric inside the tastes: two items are close if the same people like them. Nobody needs an ideal "
+    "point for that."
+)
 OUTCOMES = {"better": "better", "equal": "equally good", "worse": "worse", "unclear": "cannot tell"}
 
 
@@ -80,6 +108,7 @@ def report_page(
 
     Examples
     --------
+    >>> from crowdmetric.report import report_page
     >>> import tempfile
     >>> from crowdmetric import PopulationMetric
     >>> from crowdmetric.persist import load_model, save_model
@@ -92,19 +121,20 @@ def report_page(
     """
     if model.items is None:
         raise DataError("the model was fitted to vectors and has no items; a report needs PopulationMetric(items=…)")
-    found = find_directions(model, model.items)
     careful = warnings_of(model, diagnosis, evaluation, comparisons) + ([_sentence(suggestion)] if suggestion else [])
     sections = [
-        _header(model, files, date),
-        _worth(worth_using(model, evaluation), careful),
-        _importance(model, comparisons),
-        _directions(found, model.feature_names, model.items),
-        _prediction(evaluation),
-        _changes(model, _shown(model, comparisons), _called(model, item_names)),
-        _identifiability(diagnosis),
-        _choices(choices),
-        _details(model),
+        summary_section(model, worth_using(model, evaluation), careful, files, date),
+        _tastes(model) if model.description["estimator"] == "TasteMetric" else _importance(model, comparisons),
+        *_metric(model, comparisons, item_names, _prediction(evaluation)),
+        "" if diagnosis is None else identifiability_section(diagnosis.summary()),
+        choices_section(choices),
+        details_section(model),
     ]
+    return whole_page(sections)
+
+
+def whole_page(sections: Sequence[str]) -> str:
+    """Return sections as one HTML page."""
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
@@ -134,11 +164,12 @@ def _paragraphs(texts: Sequence[str]) -> str:
     return "".join(f"<p>{_text(text)}</p>" for text in texts)
 
 
-def _list(texts: Sequence[str]) -> str:
+def list_of(texts: Sequence[str]) -> str:
+    """Return a list of texts, escaped here."""
     return "<ul>" + "".join(f"<li>{_text(text)}</li>" for text in texts) + "</ul>" if texts else ""
 
 
-def _table(
+def table_of(
     head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = (), saved: int | None = None
 ) -> str:
     """Return a table of texts, escaped here; columns in `numbers` are set to the right, the row `saved` stands out."""
@@ -178,6 +209,13 @@ def _percent(share: float) -> str:
 # ------------------------------------------------------------------------------------------------- sections
 
 
+def summary_section(
+    model: SavedModel, worth: Sequence[str], careful: Sequence[str], files: Sequence[str] = (), date: str = ""
+) -> str:
+    """Return the head of the page: what was learned from what and when, what it is worth, what to beware of."""
+    return _header(model, files, date) + _worth(worth, careful)
+
+
 def _header(model: SavedModel, files: Sequence[str], date: str) -> str:
     """Return the title, and what was learned from what, when, and by which version."""
     steps = "" if model.preprocessing is None else f"Items: {model.preprocessing.summary()}."
@@ -192,7 +230,7 @@ def _header(model: SavedModel, files: Sequence[str], date: str) -> str:
 
 
 def _worth(worth: Sequence[str], careful: Sequence[str]) -> str:
-    warning = f'<aside class="careful"><h2>Be careful</h2>{_list(careful)}</aside>' if careful else ""
+    warning = f'<aside class="careful"><h2>Be careful</h2>{list_of(careful)}</aside>' if careful else ""
     first, *others = worth
     more = f"<details><summary>For each question, in numbers</summary>{_paragraphs(others)}</details>" if others else ""
     return (
@@ -201,22 +239,22 @@ def _worth(worth: Sequence[str], careful: Sequence[str]) -> str:
     )
 
 
-def _choices(choices: Sequence[str]) -> str:
+def choices_section(choices: Sequence[str]) -> str:
+    """Return what was chosen and why, folded away."""
     if not choices:
         return ""
-    return f"<details><summary>Choices made, and why</summary>{_list([_sentence(c) for c in choices])}</details>"
+    return f"<details><summary>Choices made, and why</summary>{list_of([_sentence(c) for c in choices])}</details>"
 
 
-def _identifiability(diagnosis: Diagnosis | None) -> str:
-    if diagnosis is None:
-        return ""
-    lines = diagnosis.summary().splitlines()
+def identifiability_section(summary: str) -> str:
+    """Return the section on what the answers can teach, from the summary of a diagnosis."""
+    lines = summary.splitlines()
     parts, bullets = [], []
     for line in [*lines, ""]:
         if line.startswith("- "):
             bullets.append(line.removeprefix("- "))
             continue
-        parts.append(_list(bullets))
+        parts.append(list_of(bullets))
         bullets = []
         if line:
             parts.append(f"<p>{_text(line)}</p>")
@@ -246,7 +284,7 @@ def _importance(model: SavedModel, comparisons: Comparisons | None) -> str:
     )
     return (
         f"<section><h2>What moves choices</h2><p>{_text(found.sentence())}</p>"
-        f"{_table(head, rows, [j for j in range(1, len(head)) if head[j] != 'preferred'])}"
+        f"{table_of(head, rows, [j for j in range(1, len(head)) if head[j] != 'preferred'])}"
         f'<p class="small">{html.escape(explained)}</p></section>'
     )
 
@@ -258,7 +296,67 @@ def _important(found: FeatureImportance, j: int) -> list[str]:
     return [found.names[j], _percent(found.shares[j]), *interval, found.taste(j), *parts]
 
 
-def _directions(found: Directions, names: Sequence[str], items: Array) -> str:
+def _tastes(model: SavedModel) -> str:
+    """Return what smooth tastes look like: a table, the utility along each feature, and a map."""
+    found = find_tastes(model)
+    rows = [
+        [str(place + 1), name, _percent(found.crowd[place]), _percent(found.people[place]), found.words(place)]
+        for place, name in enumerate(found.names)
+    ]
+    rows.append(["", "single items, beyond features", _percent(found.crowd_items), _percent(found.people_items), ""])
+    explained = (
+        "Shares of what moves choices (mean squares of utilities over the items), which add up to 100 %: what the "
+        "crowd has in common, and what one person has beside it. Along each feature utilities are averaged over the "
+        "items with their other features as they are. In the pictures utilities are log-odds: one more makes an item "
+        "about 2.7 times as likely to be preferred; where answers look free of noise only their shape means something."
+    )
+    pictures = _picture(
+        lambda: tastes_picture(found),
+        "The crowd's utility along each feature, numbered as in the table, with a 90 % band (dark) and the range in "
+        "which 90 % of the people are (light).",
+    )
+    plane = found.map
+    if plane is not None:
+        pictures += _picture(
+            lambda: taste_map_picture(plane),
+            "Islands of taste: the crowd's utility over features 1 and 2, the others at their means. Circles are "
+            f"items. Small dots: not known to be above or below the mean ({HALF:.2f} standard errors).",
+        )
+    head = ["", "feature", "the crowd's taste", "people differ", "the crowd likes"]
+    return (
+        f"<section><h2>What moves choices</h2><p>{_text(found.sentence())}</p>"
+        f'{table_of(head, rows, (2, 3))}<p class="small">{html.escape(explained)}</p>'
+        f'<div class="pictures">{pictures}</div></section>'
+    )
+
+
+def _metric(
+    model: SavedModel,
+    comparisons: Comparisons | None,
+    names: Sequence[str | None] | NDArray[np.object_] | None,
+    prediction: str,
+) -> list[str]:
+    """Return the sections about the metric, or the sentence that there is none, and how well it predicts."""
+    assert model.items is not None
+    if not np.any(model.metric):
+        said = (
+            "There is none: the answers support no learned metric. In the saved model people have linear utilities, "
+            "and no item is closer to another than its features say."
+        )
+        title = "How differences between items add up to a distance"
+        return [f"<section><h2>{title}</h2><p>{said}</p></section>", prediction]
+    found = find_directions(model, model.items)
+    lead = METRIC_OF_TASTES if model.description["estimator"] == "TasteMetric" else METRIC_OF_PREFERENCES
+    return [
+        directions_section(found, model.feature_names, model.items, lead),
+        prediction,
+        map_section(model.items, model.components, _shown(model, comparisons), called(model, names)),
+        changes_section(model, _shown(model, comparisons), called(model, names)),
+    ]
+
+
+def directions_section(found: Directions, names: Sequence[str], items: Array, lead: str) -> str:
+    """Return the section on the metric itself, which `lead` introduces."""
     sure, shares, angles = found.strength_intervals, found.share_intervals, found.angles
     rows = []
     # a direction without strength says something only where there is an interval
@@ -294,10 +392,9 @@ def _directions(found: Directions, names: Sequence[str], items: Array) -> str:
             caption += " Thin curves: metrics that the answers allow as well."
         pictures += _picture(lambda: plane_picture(found, items), caption)
     return (
-        "<section><h2>How differences between items add up to a distance</h2><p>This is the metric itself. Tastes for "
-        "more or less of a feature do not show in it: see what moves choices, above.</p>"
+        f"<section><h2>How differences between items add up to a distance</h2><p>{_text(lead)}</p>"
         f"{_weights(found, names)}<h3>Directions</h3>"
-        f'{_table(head, rows, range(2, len(head)))}<p class="small">{html.escape(explained)}</p>'
+        f'{table_of(head, rows, range(2, len(head)))}<p class="small">{html.escape(explained)}</p>'
         f'<div class="pictures">{pictures}</div></section>'
     )
 
@@ -314,7 +411,7 @@ def _weights(found: Directions, names: Sequence[str]) -> str:
         "The weight of a feature is how much items that differ in this feature alone, by its spread, differ in the "
         "learned squared distance; weights of all features add up to 100 %."
     )
-    table = _table(head, rows, range(1, len(head)))
+    table = table_of(head, rows, range(1, len(head)))
     return f'<h3>Weight of each feature</h3>{table}<p class="small">{html.escape(explained)}</p>'
 
 
@@ -340,7 +437,7 @@ def _shown(model: SavedModel, comparisons: Comparisons | None) -> NDArray[np.int
     return np.argsort(-asked, kind="stable")[:SHOWN_ITEMS].astype(np.intp)
 
 
-def _called(model: SavedModel, names: Sequence[str | None] | NDArray[np.object_] | None) -> list[str]:
+def called(model: SavedModel, names: Sequence[str | None] | NDArray[np.object_] | None) -> list[str]:
     """Return what each item is called: its name, with its id where others share it; without a name, its id."""
     ids = [_name(value) for value in model.item_ids]
     if names is None:
@@ -354,7 +451,8 @@ def _called(model: SavedModel, names: Sequence[str | None] | NDArray[np.object_]
     ]
 
 
-def _changes(model: SavedModel, shown: NDArray[np.intp], ids: Sequence[str]) -> str:
+def changes_section(model: SavedModel, shown: NDArray[np.intp], ids: Sequence[str]) -> str:
+    """Return the section on what the metric changed: neighbors of some items, and pairs that moved."""
     items = model.items
     if items is None or len(items) < 3:
         return ""
@@ -374,7 +472,7 @@ def _changes(model: SavedModel, shown: NDArray[np.intp], ids: Sequence[str]) -> 
     )
     return (
         f"<section><h2>What the metric changed</h2><p>{html.escape(lead)}</p><h3>Nearest items</h3>"
-        f"{_table(['item', 'nearest before', 'nearest as learned (* new)'], rows)}"
+        f"{table_of(['item', 'nearest before', 'nearest as learned (* new)'], rows)}"
         f"<h3>Pairs that moved most</h3>{_moves(moves, ids)}</section>"
     )
 
@@ -391,7 +489,7 @@ def _moves(moves: Moves, ids: Sequence[str]) -> str:
     if not rows:
         return "<p>No pair changed its place: distances are ordered as before.</p>"
     return (
-        _table(["item", "item", "before", "as learned", "moved"], rows, (2, 3))
+        table_of(["item", "item", "before", "as learned", "moved"], rows, (2, 3))
         + '<p class="small">Place among all pairs by distance: 0 % the closest, 100 % the farthest.</p>'
     )
 
@@ -413,7 +511,7 @@ def _prediction(evaluation: Evaluation | None) -> str:
         head = ["model", "accuracy", "log-likelihood per answer", "calibration slope"]
         title = TITLES.get(split, split)
         picture = _picture(partial(evaluation_picture, evaluation, split), f"{title}: better is to the right.")
-        table = _table(head, rows, (1, 2, 3), _row_of_saved(evaluation, evaluation.models))
+        table = table_of(head, rows, (1, 2, 3), _row_of_saved(evaluation, evaluation.models))
         parts.append(f'<h3>{html.escape(title)}</h3><div class="pictures"><div>{table}</div>{picture}</div>')
     saved = (
         f"The saved model is {evaluation.saved}, fitted here without what was hidden."
@@ -423,8 +521,8 @@ def _prediction(evaluation: Evaluation | None) -> str:
     notes = [text for text in evaluation.findings() if text.startswith("Note:")]
     return (
         "<section><h2>How well it predicts</h2><p>Answers were hidden, and every model predicted them. A calibration "
-        f"slope below 1 says that a model is too sure of itself. {_text(saved)}</p>"
-        f"{''.join(parts)}{_alone(evaluation)}{_list(notes)}</section>"
+        f"slope below 1 says that a model is too sure of itself. {_text(' '.join([saved, *evaluation.scope()]))}</p>"
+        f"{''.join(parts)}{_alone(evaluation)}{list_of(notes)}</section>"
     )
 
 
@@ -451,12 +549,13 @@ def _alone(evaluation: Evaluation) -> str:
         for model, row in found.items()
     ]
     head = ["model", "without it", *(TITLES.get(split, split) for split in evaluation.splits)]
-    table = _table(head, rows, saved=_row_of_saved(evaluation, list(found)))
+    table = table_of(head, rows, saved=_row_of_saved(evaluation, list(found)))
     return (
         "<h3>What the metric alone adds</h3><p>Each model against itself without its metric, in nats per answer: what "
         f"a model gains by other means is not the metric's.</p>{table}"
     )
 
 
-def _details(model: SavedModel) -> str:
+def details_section(model: SavedModel) -> str:
+    """Return the summary of the fit, folded away."""
     return f"<details><summary>The fit in numbers</summary><pre>{html.escape(fit_in_numbers(model))}</pre></details>"

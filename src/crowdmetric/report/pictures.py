@@ -6,16 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.evaluate import Evaluation
-from crowdmetric.plots import draw_ellipses, draw_strengths, figure_svg, new_figure
+from crowdmetric.plots import draw_ellipses, draw_strengths, draw_taste_map, draw_tastes, figure_svg, new_figure
 from crowdmetric.report.directions import Directions
+from crowdmetric.report.tastes import HALF, TasteMap, Tastes
 
-__all__ = ["eigenvalue_picture", "evaluation_picture", "plane_picture"]
+__all__ = ["eigenvalue_picture", "evaluation_picture", "plane_picture", "taste_map_picture", "tastes_picture"]
 
 Array = NDArray[np.float64]
 
 MOST_DIRECTIONS = 24
 MOST_POINTS = 600
 DRAWS = 30
+MOST_PANELS = 9
 
 
 def eigenvalue_picture(found: Directions) -> str:
@@ -61,3 +63,22 @@ def _equally_far(M: Array, radius: float) -> Array:
 def evaluation_picture(evaluation: Evaluation, split: str) -> str:
     """Return how well every model predicts the hidden answers of one split."""
     return figure_svg(evaluation.plot(split), f"evaluation-{split}")
+
+
+def tastes_picture(found: Tastes) -> str:
+    """Return the utility along each of the features that move most."""
+    lines = [(e.values, e.mean, HALF * e.error, HALF * e.people) for e in found.effects[:MOST_PANELS]]
+    columns = min(len(lines), 3)
+    figure = new_figure(1.0 + 2.3 * columns, 0.6 + 1.9 * -(-len(lines) // columns))
+    draw_tastes(figure, lines)
+    return figure_svg(figure, "tastes")
+
+
+def taste_map_picture(found: TasteMap) -> str:
+    """Return the crowd's utility over the plane of two features."""
+    figure = new_figure(5.2, 4.2)
+    axes = figure.subplots()
+    sure = np.abs(found.utility) > HALF * found.error
+    image = draw_taste_map(axes, found.x, found.y, found.utility, found.items, sure)
+    figure.colorbar(image, ax=axes, label="utility")
+    return figure_svg(figure, "map")

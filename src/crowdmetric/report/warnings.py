@@ -243,6 +243,8 @@ def worth_using(model: SavedModel, evaluation: Evaluation | None = None) -> list
 def _shape(model: SavedModel) -> str:
     """Return whether the metric's shape is another than that of plain Euclidean distance."""
     known = symmetric_fit(model)
+    if known is None and "metric_draws_" in model.fitted:
+        return "Intervals below say how sure the metric is, not that it is of use."
     if known is None:
         return f"{model.description['estimator']} does not tell how sure it is of the metric."
     if len(model.metric) == 1:

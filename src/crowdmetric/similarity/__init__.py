@@ -12,4 +12,5 @@
     uncertainty.py    how sure the metric is
     personal_metrics.py  everybody's own metric
     factored.py       the fit by gradients alone: many features, or low rank
+    beside.py         judgements beside preferences: one metric from both
 """

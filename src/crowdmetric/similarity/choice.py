@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.similarity.cone_step import ConeStep
 from crowdmetric.similarity.likelihood import AnswerModel
-from crowdmetric.similarity.newton import ROUGH, SimilarityFit, fit_with_evidence, minimize
+from crowdmetric.similarity.newton import ROUGH, SimilarityFit, fit_with_evidence, minimize, refit
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.questions import PairChoices
 from crowdmetric.similarity.structures import STRUCTURES
@@ -30,6 +30,8 @@ FACTORS = (1.0, 4.0, 16.0, 64.0)
 ITEMS_PER_GROUP = 2
 # A fit without a group of items stops when a step would gain less than this per answer, in nats.
 ENOUGH = 1e-5
+# A richer structure must predict answers about items left out better by this much per answer, in nats.
+BETTER = 1e-4
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def choose_structure(
         found = _candidates(objective, fit, splits, step)
         tried += [candidate for candidate, _ in found]
         candidate, strengths = _hardest_of_the_best(found)
-        if best is None or _merit(candidate) > _merit(best[0]):
+        if best is None or _merit(candidate) > _merit(best[0]) + (BETTER if splits else 0.0):
             best = candidate, objective, SimilarityFit(**(fit.__dict__ | {"strengths": strengths}))
     assert best is not None
     chosen, objective, fit = best
@@ -189,9 +191,9 @@ def _left_out_scores(
     """
     scores, answers = [], []
     for place, (known, new) in enumerate(splits):
-        enough = max(ROUGH, ENOUGH * known.n_answers)
-        fit = minimize(objective.about(known), strengths, starts[place], step=step, tolerance=enough, max_iterations=20)
-        starts[place] = fit.theta
+        enough = ENOUGH * known.n_answers
+        theta = refit(objective.about(known), strengths, starts[place], step, tolerance=enough)
+        starts[place] = theta
         answers.append(new.n_answers)
-        scores.append(-objective.about(new).value(fit.theta) / new.n_answers)
+        scores.append(-objective.about(new).value(theta) / new.n_answers)
     return scores, answers

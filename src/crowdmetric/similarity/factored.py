@@ -8,20 +8,22 @@ derivatives g of the pairs as an items × items matrix G, ::
 dense where most pairs are asked about, sparse where few are. Items are turned to their principal axes and L is scaled
 by their standard deviations there, so that L-BFGS needs few passes however the features are correlated.
 
-The ridge ½λ‖M − cI‖² is that of `newton` with one strength for all entries. In the principal axes the information is
-about diagonal, ``h_jk = κ v_j v_k`` for variances v, with κ from the curvature along a few random directions; then
-``γ = Σ h_jk / (h_jk + λ)`` and ``λ ← γ / ‖M − cI‖²`` as there. With full rank and a convex likelihood the optimum is
-the convex one; `_excess` estimates how far it is.
+The ridge is ½λ‖M − cI‖², c = tr M / d, as in `newton` with one strength for all entries; of low rank, where M cannot be
+near a multiple of the identity, ½λ‖M‖². λ, and with rank='auto' the rank, are chosen by *items left out*: from a strong
+ridge on, λ is divided by 16 (at last by four) as long as that predicts questions better that are about items left out
+of the fit; each fit begins where the last one ended. With full rank and a convex likelihood the optimum is the convex
+one; `_excess` estimates how far it is.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg.blas import dsyrk
 from scipy.optimize import minimize
 
 from crowdmetric.similarity.likelihood import AnswerModel
@@ -33,15 +35,16 @@ Array = NDArray[np.float64]
 
 # From this share of all pairs of items on, distances are computed by one matrix product.
 DENSE = 0.1
-# Maximum number of rounds that alternate between the strength of the ridge and the metric, and the change at which they
-# stop.
-ROUNDS, SETTLED = 4, 0.3
+# Factor by which the ridge is weakened, and by how much that must help per answer, in nats.
+WEAKER, HELPS = 16.0, 1e-4
+# Share of the items that is left out to choose the ridge.
+LEFT_OUT = 0.1
 # L-BFGS: number of stored steps, and the relative decrease at which it stops in intermediate fits and in the last one.
-MEMORY, ROUGH, FINE = 10, 1e-4, 1e-7
+MEMORY, ROUGH, FINE = 10, 1e-4, 1e-6
 # Steps per intermediate fit.
 ROUGH_STEPS = 10
-# Random directions along which the curvature is measured.
-PROBES = 8
+# Factor between the ranks that are tried.
+RANKS_APART = 2
 # Variances below this share of the mean are raised to it in the scaling of L.
 LEAST_VARIANCE = 1e-2
 
@@ -56,8 +59,8 @@ class FactoredFit:
         (d, d).
     value
         Minus the log-likelihood, without the ridge.
-    ridge, determined
-        τ = λc², and γ.
+    ridge, rank
+        τ = λc², and the largest rank allowed.
     gap
         NaN: without curvature there is no certificate; see `excess`.
     excess
@@ -69,7 +72,7 @@ class FactoredFit:
     metric: Array
     value: float
     ridge: float
-    determined: float
+    rank: int
     gap: float
     excess: float
     converged: bool
@@ -96,7 +99,8 @@ class FactoredObjective:
         if not self.is_dense:
             step = Z[i] - Z[j]
             return np.einsum("pr,pr->p", step, step)
-        gram, norms = Z @ Z.T, np.einsum("nr,nr->n", Z, Z)
+        gram = dsyrk(1.0, Z.T, trans=1)  # the upper triangle, which pairs (the smaller item first) are in
+        norms = np.diag(gram)
         D: Array = np.maximum(norms[i] + norms[j] - 2.0 * gram[i, j], 0.0)
         return D
 
@@ -106,9 +110,10 @@ class FactoredObjective:
         N = len(self.items)
         degree = np.bincount(i, g, N) + np.bincount(j, g, N)
         if self.is_dense:
-            G = np.zeros((N, N))
+            G = np.zeros((N, N), dtype=np.float32)  # half the time, and accurate enough for a gradient
             G[i, j] = g
-            product = G @ Z + G.T @ Z
+            G += G.T
+            product = G @ Z.astype(np.float32)
         else:
             S = sparse.csr_matrix((g, (i, j)), shape=(N, N))
             product = S @ Z + S.T @ Z
@@ -125,61 +130,40 @@ class FactoredObjective:
         g = self.likelihood.slope(self.questions, self.distances(self.items @ L))[1]
         return self.items.T @ self.laplacian_times(g, self.items)
 
-    def sharpness(self, L: Array, deviations: Array, seed: int) -> float:
-        """Return κ: the curvature along random directions of variance one, per parameter."""
-        rng = np.random.default_rng(seed)
-        D = self.distances(self.items @ L)
-        slope = self.likelihood.beta * self.likelihood.link_slope(D)
-        edges = list(self.likelihood.edges(self.questions, D))
-        found = []
-        for _ in range(PROBES):
-            a, b = rng.standard_normal((2, deviations.size)) / deviations
-            along, across = self.items @ a, self.items @ b
-            i, j = self.questions.pairs.T
-            moved = slope * (along[i] - along[j]) * (across[i] - across[j])  # S = (abᵀ + baᵀ)/2
-            curvature = sum(float(w @ (moved[one] - moved[two]) ** 2) for one, two, w in edges)
-            aa, bb, ab = ((x * y * deviations**2).sum() for x, y in ((a, a), (b, b), (a, b)))
-            found.append(curvature / (0.5 * (aa * bb + ab * ab)))
-        return float(np.mean(found))
+
+@dataclass(frozen=True)
+class _Chosen:
+    """A factor A (d, r) scaled by standard deviations, the strength λ, and minus the loss about items left out."""
+
+    A: Array
+    strength: float
+    score: float
 
 
 def fit_factored(
-    items: Array, questions: PairChoices, likelihood: AnswerModel, rank: int | None, *, max_iterations: int, seed: int
+    items: Array,
+    questions: PairChoices,
+    likelihood: AnswerModel,
+    rank: int | str | None,
+    *,
+    max_iterations: int,
+    seed: int,
 ) -> FactoredFit:
-    """Fit a metric of at most some rank, with the strength of the ridge by evidence."""
+    """Fit a metric of at most some rank; None: full rank; 'auto': the rank that predicts items left out best."""
     d = items.shape[1]
-    r = min(rank or d, d)
     variance, axes = np.linalg.eigh(items.T @ items / len(items))
     turned = FactoredObjective(np.ascontiguousarray(items @ axes), questions, likelihood)
     deviations = np.sqrt(np.maximum(variance, LEAST_VARIANCE * variance.mean()))
-    A = _start(turned, deviations, r, seed)
-    strength, determined, iterations, converged = 0.0, float("nan"), 0, False
-    free = rank is not None and rank < d  # of low rank M cannot be near a multiple of the identity
-    for _ in range(0 if free else ROUNDS):
-        if strength > 0.0:
-            result = _descend(turned, A, deviations, strength, ROUGH, ROUGH_STEPS)
-            A, iterations = result.x.reshape(A.shape), iterations + result.nit
-        M = _metric(A, deviations)
-        kappa = turned.sharpness(A / deviations[:, None], deviations, seed)
-        h = kappa * np.outer(variance, variance)[np.triu_indices(d)]
-        c = float(np.trace(M)) / d
-        away = float(np.sum((M - c * np.eye(d)) ** 2))
-        if strength == 0.0:  # a first guess: as far from the identity as the metric is large
-            strength = h.size / (d * c * c)
-            continue
-        determined = float(np.sum(h / (h + strength)))
-        wanted = max(determined, 1e-3) / max(away, 1e-12 * d * c * c)
-        settled = abs(np.log(wanted / strength)) < SETTLED
-        strength = wanted
-        if settled:
-            break
-    result = _descend(turned, A, deviations, strength, FINE, max_iterations)
-    A, converged = result.x.reshape(A.shape), bool(result.success)
+    chosen = _best_rank(turned, deviations, rank, seed)
+    r = chosen.A.shape[1]
+    result = _descend(turned, chosen.A, deviations, chosen.strength, FINE, max_iterations)
+    A, converged, iterations = result.x.reshape(chosen.A.shape), bool(result.success), int(result.nit)
     M = _metric(A, deviations)
     value = likelihood.value(questions, turned.distances(turned.items @ (A / deviations[:, None])))
-    excess = _excess(turned, A, deviations, strength)
-    iterations += int(result.nit)
+    excess = _excess(turned, A, deviations, chosen.strength)
     status = f"{'Solved' if converged else 'Stopped'} after {iterations} steps by gradients alone, rank {r}."
+    if rank == "auto":
+        status += " It predicts judgements about items left out best."
     if not converged:
         status += " Raise max_iter."
     status += " Standard errors were not found."
@@ -187,8 +171,55 @@ def fit_factored(
         status += f" The optimum is at most about {excess:.1e} nats per answer better."
     c = float(np.trace(M)) / d
     return FactoredFit(
-        axes @ M @ axes.T, value, strength * c * c, determined, float("nan"), excess, converged, iterations, status
+        axes @ M @ axes.T, value, chosen.strength * c * c, r, float("nan"), excess, converged, iterations, status
     )
+
+
+def _best_rank(turned: FactoredObjective, deviations: Array, rank: int | str | None, seed: int) -> _Chosen:
+    """Return where the last fit begins, and its ridge."""
+    d = deviations.size
+    known, new = _left_out(turned.questions, len(turned.items), seed)
+    learned, hidden = replace(turned, questions=known), replace(turned, questions=new)
+    best = None
+    if rank != "auto":
+        return _best_ridge(learned, hidden, deviations, d if rank is None else int(rank), seed)
+    for r in [*(RANKS_APART**k for k in range(d.bit_length()) if RANKS_APART**k < d), d]:
+        found = _best_ridge(learned, hidden, deviations, r, seed)
+        if best is None or found.score > best.score + HELPS:
+            best = found
+        else:
+            break
+    assert best is not None
+    return best
+
+
+def _best_ridge(learned: FactoredObjective, hidden: FactoredObjective, deviations: Array, r: int, seed: int) -> _Chosen:
+    """Return the weakest ridge that helps."""
+    d = deviations.size
+    A = _start(learned, deviations, r, seed)
+    c = float(np.trace(_metric(A, deviations))) / d
+    best: _Chosen | None = None
+
+    def tried(start: Array, strength: float) -> _Chosen:
+        A = _descend(learned, start, deviations, strength, ROUGH, ROUGH_STEPS).x.reshape(start.shape)
+        D = hidden.distances(hidden.items @ (A / deviations[:, None]))
+        return _Chosen(A, strength, -hidden.likelihood.value(hidden.questions, D) / hidden.questions.n_answers)
+
+    found = tried(A, r / (c * c))  # as far from the identity as the metric is large
+    while best is None or found.score > best.score + HELPS:
+        best, found = found, tried(found.A, found.strength / WEAKER)
+    between = tried(best.A, best.strength / np.sqrt(WEAKER))
+    return between if between.score > best.score + HELPS else best
+
+
+def _left_out(questions: PairChoices, n_items: int, seed: int) -> tuple[PairChoices, PairChoices]:
+    """Return the questions about known items and those about items left out; some of all where items are too few."""
+    rng = np.random.default_rng(seed)
+    used = np.unique(questions.pairs)
+    group = np.zeros(n_items, dtype=bool)
+    group[rng.permutation(used)[: max(1, round(LEFT_OUT * used.size))]] = True
+    known, new = questions.split_by_items(group)
+    return (known, new) if known.asked and new.asked else (questions, questions)
 
 
 def _metric(A: Array, deviations: Array) -> Array:
@@ -219,7 +250,8 @@ def _descend(
         value, slope = turned.slope(L)
         if strength > 0.0:
             M = L @ L.T
-            M[np.diag_indices_from(M)] -= np.trace(M) / len(M)
+            if L.shape[1] == len(M):
+                M[np.diag_indices_from(M)] -= np.trace(M) / len(M)
             value += 0.5 * strength * float(np.sum(M * M))
             slope = slope + 2.0 * strength * (M @ L)
         return value / answers, (slope / deviations[:, None]).ravel() / answers

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from crowdmetric.similarity.cone_step import ConeStep
 from crowdmetric.similarity.objective import SimilarityObjective
 
-__all__ = ["SimilarityFit", "fit_with_evidence", "minimize", "start_for"]
+__all__ = ["SimilarityFit", "fit_with_evidence", "minimize", "refit", "start_for"]
 
 Array = NDArray[np.float64]
 
@@ -44,6 +44,9 @@ SHORTEST_STEP = 1e-6
 ACCURATE, INACCURATE = 1e-9, 1e-6
 # Below this tolerance, in nats, the quadratic program is solved accurately.
 PRECISE = 1e-4
+# The same tolerance in refits to part of the answers, and the share of the expected decrease that a step must reach for
+# the next one to use the same curvature.
+REFIT_ACCURACY, AS_EXPECTED = 1e-4, 0.5
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,40 @@ def minimize(
     return SimilarityFit(theta, plain, likelihood_curvature, tuple(strengths), determined, gap, done, steps, evidence)
 
 
+def refit(
+    objective: SimilarityObjective,
+    strengths: Sequence[float],
+    start: Array,
+    step: ConeStep,
+    *,
+    tolerance: float,
+    max_iterations: int = 20,
+) -> Array:
+    """Return about the minimizer θ of f, from a start that is close to it.
+
+    Curvature, which takes most of the time of a Newton step, is computed once and again only where a step gains less
+    than it promised.
+    """
+    penalty = _penalty(objective, strengths)
+    theta = start
+    value, g, H, floor = _local(objective, penalty, theta, None)
+    for _ in range(max_iterations):
+        move = step.solve(theta, g, H, REFIT_ACCURACY) - theta
+        slope = float(g @ move)
+        foretold = -(slope + 0.5 * float(move @ H @ move))
+        if foretold < tolerance:
+            break
+        alpha = _line_search(objective, penalty, None, floor, theta, move, value, slope)
+        if alpha < SHORTEST_STEP:
+            break  # rounding prevents further progress
+        theta = theta + alpha * move
+        before = value
+        value, g = _sloped(objective, penalty, theta, floor)
+        if before - value < AS_EXPECTED * foretold:
+            value, g, H, floor = _local(objective, penalty, theta, None, floor)
+    return theta
+
+
 def fit_with_evidence(
     objective: SimilarityObjective,
     start: Array | None = None,
@@ -198,18 +235,22 @@ def _local(
     floor: float | None = None,
 ) -> tuple[float, Array, Array, float]:
     """Return f, its gradient and curvature, and t."""
-    value, g = objective.slope(theta)
     H = objective.curvature(theta) + penalty
     if floor is None:
         floor = FLOOR * float(np.max(np.diag(H), initial=1e-300))
-    pulled = penalty @ theta + floor * theta
-    value += 0.5 * float(theta @ pulled)
-    g = g + pulled
     H[np.diag_indices_from(H)] += floor
+    value, g = _sloped(objective, penalty, theta, floor)
     if prior is not None:
         more, slope, bend = prior(theta)
         value, g, H = value + more, g + slope, H + bend
     return value, g, H, floor
+
+
+def _sloped(objective: SimilarityObjective, penalty: Array, theta: Array, floor: float) -> tuple[float, Array]:
+    """Return f and its gradient, without a further prior."""
+    value, g = objective.slope(theta)
+    pulled = penalty @ theta + floor * theta
+    return value + 0.5 * float(theta @ pulled), g + pulled
 
 
 def _line_search(

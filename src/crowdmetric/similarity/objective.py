@@ -111,7 +111,7 @@ class SimilarityObjective:
         for i, j, w in self.likelihood.edges(self.questions, D):
             for start in range(0, len(w), step):
                 one, two, part = i[start : start + step], j[start : start + step], w[start : start + step]
-                contrast = self._rows_of(one) * slope[one, None] - self._rows_of(two) * slope[two, None]
+                contrast = self.rows_of(one) * slope[one, None] - self.rows_of(two) * slope[two, None]
                 contrast *= np.sqrt(np.maximum(part, 0.0))[:, None]
                 H += contrast.T @ contrast
         return H
@@ -132,6 +132,7 @@ class SimilarityObjective:
             pairs = self.questions.pairs[start : start + step]
             yield slice(start, start + step), self.items[pairs[:, 0]] - self.items[pairs[:, 1]]
 
-    def _rows_of(self, index: NDArray[np.intp]) -> Array:
+    def rows_of(self, index: NDArray[np.intp]) -> Array:
+        """Return the rows of F of some pairs."""
         pairs = self.questions.pairs[index]
         return self.structure.rows(self.items[pairs[:, 0]] - self.items[pairs[:, 1]])

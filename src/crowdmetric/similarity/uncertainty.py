@@ -25,12 +25,16 @@ UNDETERMINED = 1e-6
 TOLERANCE = 1e-4
 
 
-def symmetric_fit(objective: SimilarityObjective, fit: SimilarityFit, own: OwnMetrics | None) -> tuple[Array, Array]:
-    """Return the symmetric fit (d, d), and the covariance (p, p) of its svec.
+def symmetric_fit(
+    objective: SimilarityObjective, fit: SimilarityFit, own: OwnMetrics | None
+) -> tuple[Array, Array, float]:
+    """Return the symmetric fit (d, d), the covariance (p, p) of its svec, and its log-likelihood.
 
-    With everybody's own metric the crowd's estimate is kept, with the information that counts how people differ.
+    With everybody's own metric the crowd's estimate is kept, with the information that counts how people differ. The
+    log-likelihood is NaN there, and where ridges had to hold the fit.
     """
     structure = objective.structure
+    value = float("nan")
     if own is not None:
         theta, information = own.theta, own.information
     else:
@@ -43,12 +47,14 @@ def symmetric_fit(objective: SimilarityObjective, fit: SimilarityFit, own: OwnMe
         free = minimize(objective, none, start, **options) if _determined(objective.curvature(start)) else None
         if free is None or not free.converged or not _determined(free.curvature):
             free = minimize(objective, strengths, start, **options)
+        else:
+            value = -free.value
         theta = free.theta
         information = free.curvature + sum(
             (strength * P for strength, P in zip(free.strengths, structure.ridges, strict=True)),
             start=np.zeros_like(free.curvature),
         )
-    return structure.metric(theta), _embedded(objective, _inverse(information))
+    return structure.metric(theta), _embedded(objective, _inverse(information)), value
 
 
 def _determined(information: Array) -> bool:

@@ -9,5 +9,7 @@
     site_kernels.py     the compiled loop over a person's answers
     propagation.py      everybody integrated out at once: the evidence and its gradient
     fit.py              scales and metric by the evidence
-    prediction.py       probabilities, for new people and new items too
+    prediction.py       utilities given the answers, for new people and new items too
+    calibration.py      probabilities that are as sure as they should be
+    effects.py          utilities along one feature, or over the plane of two
 """

@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 # Name, center and standard deviation (of the logarithm) of the prior of every scale.
 SCALES = (
-    ("size", 1.0, 3.0),
+    ("size", 1.0, 1.5),
     ("person_linear", 0.5, 1.5),
     ("person_items", 0.3, 1.5),
     ("items", 0.3, 1.5),
@@ -76,6 +76,11 @@ class Covariances:
     def metric(self, theta: Array) -> Array:
         """Return M (d, d), for standardized features."""
         return self.structure.metric(theta[len(SCALES) :])
+
+    def item_variances(self, theta: Array) -> tuple[float, float]:
+        """Return the variances of the effects of single items: of a person, s²e², and of the crowd, s²ω²."""
+        person, crowd = np.exp(2.0 * (theta[0] + theta[2:4]))
+        return float(person), float(crowd)
 
     def like(self, other: Covariances, theta: Array) -> Array:
         """Return the θ of this family that is most like one of another: the same scales, and its metric."""

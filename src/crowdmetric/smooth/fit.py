@@ -10,12 +10,18 @@ sure of the size of utilities; the steps themselves correct that. No parameter c
 θ are logarithms, and factors follow small changes of θ in a few sweeps. A step that does not improve the objective, or
 after which factors do not settle, is taken back and shortened.
 
+A fit to many people begins with some of them: the search for θ is made there, with rough steps, and what is left to do
+for everybody is a few steps from its end (`go_on`). People are independent given the crowd, so that R times as many of
+them have about R times the curvature.
+
 Which structure of the metric to take is decided by the evidence with θ integrated out as well, by Laplace's method with
 the same information H (p, p)::
 
     log evidence = ℓ + log prior + ½ p log 2π − ½ log det H
 
-Standard errors need the size of H too, so that `curvature` takes differences of gradients.
+Of R times as many people ℓ is about ``R ℓ − (R − 1) γ / 2``, where γ, the number of parameters that the answers
+determine, is twice what ℓ gains by having been maximized. Standard errors need the size of H too, so that `curvature`
+takes differences of gradients.
 """
 
 from __future__ import annotations
@@ -32,7 +38,7 @@ from crowdmetric.smooth.covariances import Covariances
 from crowdmetric.smooth.people import PeopleBlock
 from crowdmetric.smooth.propagation import Propagation
 
-__all__ = ["SmoothFit", "curvature", "fit_evidence", "log_evidence", "revived"]
+__all__ = ["SmoothFit", "curvature", "fit_evidence", "go_on", "log_evidence", "revived"]
 
 Array = NDArray[Any]
 
@@ -63,6 +69,8 @@ class SmoothFit:
     Z : (N, d)
         Standardized features of the items that were shown.
     log_likelihood, log_prior : float
+    inverse : (p, p)
+        What the steps have learned of the inverse of the curvature.
     steps : int
     converged : bool
     """
@@ -73,6 +81,7 @@ class SmoothFit:
     Z: Array
     log_likelihood: float
     log_prior: float
+    inverse: Array
     steps: int
     converged: bool
 
@@ -92,10 +101,31 @@ def fit_evidence(
     """Return the fit; `tolerance` is in nats that the next step promises."""
     propagation = Propagation(blocks, len(Z))
     begin = _sized(family, Z, propagation) if start is None else start
-    theta, steps, converged = _ascend(family, Z, propagation, begin, tolerance, max_steps)
+    return _fit(family, Z, propagation, begin, None, tolerance, max_steps, QUIET)
+
+
+def go_on(
+    fit: SmoothFit, Z: Array, blocks: list[PeopleBlock], more: float, *, tolerance: float, max_steps: int
+) -> SmoothFit:
+    """Return the fit to `more` times as many people, or to other answers of the same ones, from the end of another."""
+    propagation = Propagation(blocks, len(Z))
+    return _fit(fit.family, Z, propagation, fit.theta, fit.inverse / more, tolerance, max_steps, 1)
+
+
+def _fit(
+    family: Covariances,
+    Z: Array,
+    propagation: Propagation,
+    begin: Array,
+    inverse: Array | None,
+    tolerance: float,
+    max_steps: int,
+    quiet: int,
+) -> SmoothFit:
+    theta, inverse, steps, converged = _ascend(family, Z, propagation, begin, inverse, tolerance, max_steps, quiet)
     value, _ = _objective(family, Z, propagation, FINE)(theta)
     prior, _ = family.log_prior(theta)
-    return SmoothFit(family, theta, propagation, Z, value - prior, prior, steps, converged)
+    return SmoothFit(family, theta, propagation, Z, value - prior, prior, inverse, steps, converged)
 
 
 def _objective(family: Covariances, Z: Array, propagation: Propagation, tolerance: float) -> Objective:
@@ -126,7 +156,7 @@ def revived(family: Covariances, theta: Array, Z: Array, blocks: list[PeopleBloc
     grams = family.at(theta, Z)
     propagation.look(grams.person, grams.crowd)
     nan = float("nan")
-    return SmoothFit(family, theta, propagation, Z, nan, nan, 0, converged=True)
+    return SmoothFit(family, theta, propagation, Z, nan, nan, np.eye(theta.size), 0, converged=True)
 
 
 def _sized(family: Covariances, Z: Array, propagation: Propagation) -> Array:
@@ -141,16 +171,30 @@ def _sized(family: Covariances, Z: Array, propagation: Propagation) -> Array:
 
 
 def _ascend(
-    family: Covariances, Z: Array, propagation: Propagation, theta: Array, tolerance: float, max_steps: int
-) -> tuple[Array, int, bool]:
-    """Return the θ reached, the number of steps, and whether the next one would promise too little."""
+    family: Covariances,
+    Z: Array,
+    propagation: Propagation,
+    theta: Array,
+    inverse: Array | None,
+    tolerance: float,
+    max_steps: int,
+    quiet_steps: int,
+) -> tuple[Array, Array, int, bool]:
+    """Return the θ reached, the inverse curvature, the number of steps, and whether the next would promise too little.
+
+    Without an inverse curvature to begin with, it is that of Gaussian answers.
+    """
     objective = _objective(family, Z, propagation, ROUGH)
     value, slope = objective(theta)
-    inverse, kept = np.linalg.inv(_information(family, Z, propagation, theta)), propagation.keep()
+    kept = propagation.keep()
+    if inverse is None:
+        inverse = np.linalg.inv(_information(family, Z, propagation, theta))
     quiet = 0
     for step in range(max_steps):
         direction = inverse @ slope
         promise = float(slope @ direction)
+        if promise < tolerance and quiet_steps == 1:
+            return theta, inverse, step, True
         length = min(1.0, LONGEST / max(float(np.max(np.abs(direction))), 1e-300))
         for _ in range(TRIALS):
             reached, there = objective(theta + length * direction)
@@ -159,14 +203,14 @@ def _ascend(
             propagation.put_back(kept)
             length *= SHORTER
         else:  # no better point along a direction of ascent: as good as factors are settled
-            return theta, step, promise < 1.0
+            return theta, inverse, step, promise < 1.0
         quiet = quiet + 1 if max(promise, reached - value) < tolerance else 0
         moved = length * direction
         inverse = _renewed(inverse, moved, slope - there)
         theta, value, slope, kept = theta + moved, reached, there, propagation.keep()
-        if quiet == QUIET:
-            return theta, step + 1, True
-    return theta, max_steps, False
+        if quiet == quiet_steps:
+            return theta, inverse, step + 1, True
+    return theta, inverse, max_steps, False
 
 
 def _renewed(inverse: Array, moved: Array, turned: Array) -> Array:
@@ -183,8 +227,8 @@ def _information(family: Covariances, Z: Array, propagation: Propagation, theta:
     return propagation.information(family.at(theta, Z).derivatives()) + np.diag(family.spread**-2.0)
 
 
-def curvature(fit: SmoothFit) -> Array:
-    """Return ``−∂²(ℓ + log prior)/∂θ²`` (p, p) by differences of gradients.
+def curvature(fit: SmoothFit, more: float = 1.0) -> Array:
+    """Return ``−∂²(ℓ + log prior)/∂θ²`` (p, p) by differences of gradients, for `more` times as many people.
 
     Its eigenvalues are at least `LEAST_CURVATURE`, whatever rounding does.
     """
@@ -196,13 +240,17 @@ def curvature(fit: SmoothFit) -> Array:
         columns.append((here - objective(fit.theta + step)[1]) / DIFFERENCE)
         propagation.put_back(kept)
     objective(fit.theta)  # what was told belongs to θ again
-    H = np.array(columns)
+    prior = np.diag(fit.family.spread**-2.0)
+    H = more * (np.array(columns) - prior) + prior
     values, vectors = np.linalg.eigh(0.5 * (H + H.T))
     return np.asarray((vectors * np.maximum(values, LEAST_CURVATURE)) @ vectors.T)
 
 
-def log_evidence(fit: SmoothFit) -> float:
-    """Return the logarithm of the evidence with θ integrated out."""
-    H = _information(fit.family, fit.Z, fit.propagation, fit.theta)
+def log_evidence(fit: SmoothFit, more: float = 1.0) -> float:
+    """Return the logarithm of the evidence with θ integrated out, for `more` times as many people."""
+    prior = np.diag(fit.family.spread**-2.0)
+    data = _information(fit.family, fit.Z, fit.propagation, fit.theta) - prior
+    determined = float(np.trace(np.linalg.solve(data + prior, data)))
+    H = more * data + prior
     spread = 0.5 * len(H) * log(2.0 * pi) - 0.5 * float(np.linalg.slogdet(H)[1])
-    return fit.log_likelihood + fit.log_prior + spread
+    return more * fit.log_likelihood - 0.5 * (more - 1.0) * determined + fit.log_prior + spread

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Answers", "PeopleBlock", "arrange", "merged"]
+__all__ = ["Answers", "PeopleBlock", "arrange", "merged", "some_people"]
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
@@ -22,6 +22,8 @@ Indices = NDArray[np.intp]
 GROWTH = 1.2
 # Numbers in the covariances of one block.
 MOST_NUMBERS = 4_000_000
+# People among whom a search is made at least, and the golden ratio, whose multiples spread evenly.
+FEWEST, GOLDEN = 30, 0.6180339887498949
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,30 @@ class Answers:
     high: Indices
     sign: Array
     weight: Array
+
+    def of(self, people: Indices) -> Answers:
+        """Return the answers of these people alone."""
+        rows = np.isin(self.person, people)
+        return Answers(self.person[rows], self.low[rows], self.high[rows], self.sign[rows], self.weight[rows])
+
+
+def some_people(answers: Answers, most: float) -> Indices:
+    """Return people whose work, the cube of the items shown to each, is about `most` in all; everybody if it is less.
+
+    Who that is depends on their answers, not on their names or their order: those with the least fractional parts of a
+    sum of golden ratios.
+    """
+    people, place = np.unique(answers.person, return_inverse=True)
+    side = int(max(answers.high.max(initial=0), 0)) + 1
+    shown = np.unique(np.concatenate([place * side + answers.low, place * side + answers.high]))
+    work = np.bincount(shown // side, minlength=people.size).astype(np.float64) ** 3
+    if work.sum() <= most:
+        return people
+    code = 2 * (answers.low * side + answers.high) + (answers.sign > 0)
+    key = np.bincount(place, weights=np.modf(code * GOLDEN)[0], minlength=people.size)
+    order = np.argsort(np.modf(key)[0], kind="stable")
+    enough = int(np.searchsorted(np.cumsum(work[order]), most)) + 1
+    return np.sort(people[order[: max(enough, FEWEST)]])
 
 
 def merged(person: Array, pairs: Array, response: Array, weight: Array) -> Answers:

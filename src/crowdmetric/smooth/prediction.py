@@ -14,25 +14,26 @@ A new person who has answered is x ~ N(μ, K + V) beforehand: the same formulas,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.losses import Logistic
 from crowdmetric.smooth.fit import FINE, SmoothFit
 from crowdmetric.smooth.people import Answers, PeopleBlock, arrange
 from crowdmetric.smooth.propagation import Propagation
-from crowdmetric.users.integrals import mean_probability
 
-__all__ = ["Field", "field_of", "probability_of"]
+__all__ = ["Field", "field_of", "kernel_coordinates"]
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
 # Numbers in people's matrices that are held at once.
 MOST_NUMBERS = 4_000_000
+# Directions with less than this share of the largest variance have no coordinate.
+UNSEEN = 1e-10
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,26 @@ class Field:
         change = np.einsum("ti,ti->t", weights, between - 2.0 * crowd - across)
         return shift, change
 
+    def utilities(self) -> Iterator[tuple[Indices, Array, Array]]:
+        """Yield numbers of people (P,), and mean (P, N) and covariance (P, N, N) of their utilities of all items."""
+        V, N = self.crowd, len(self.mean)
+        for block, W, c in zip(self.blocks, self.W, self.c, strict=True):
+            step = max(1, MOST_NUMBERS // N**2)
+            for begin in range(0, len(block.who), step):
+                some = slice(begin, begin + step)
+                items = block.items[some]
+                across = np.pad(self.person, ((0, 0), (0, 1)))[:, items].transpose(1, 0, 2)
+                weights = across @ W[some]
+                own = np.append(self.mean, 0.0)[items]
+                mean = self.mean + np.einsum("pij,pj->pi", across, c[some]) - np.einsum("pij,pj->pi", weights, own)
+                crowd = np.pad(V, ((0, 0), (0, 1)))[:, items].transpose(1, 0, 2)
+                inner = np.pad(V, (0, 1))[items[:, :, None], items[:, None, :]]
+                covariance = self.person + V - across @ weights.transpose(0, 2, 1)
+                shared = crowd @ weights.transpose(0, 2, 1)
+                covariance = covariance - shared - shared.transpose(0, 2, 1)
+                covariance += weights @ inner @ weights.transpose(0, 2, 1)
+                yield block.who[some], mean, covariance
+
     def told_by(self, answers: Answers) -> Field:
         """Return the same items with new people, who gave these answers and are known by nothing else."""
         K, N = self.person + self.crowd, len(self.mean)
@@ -120,6 +141,24 @@ def _renumbered(block: PeopleBlock, n_items: int) -> PeopleBlock:
     return replace(block, items=np.where(block.items == block.n_items, n_items, block.items), n_items=n_items)
 
 
-def probability_of(mean: Array, variance: Array) -> Array:
-    """Return E σ(ψ) (T,) for ψ ~ N(mean, variance)."""
-    return np.asarray(mean_probability(mean, variance, Logistic()))
+def kernel_coordinates(fit: SmoothFit, Z: Array, rank: int | None) -> Array:
+    """Return kernel principal components (N, k) of items Z (N, d), those of the items shown being the axes.
+
+    With K the covariance of a person's smooth and linear taste for the items shown, centered, and ``K = UΛUᵀ``, an item
+    with covariances k to these stands at ``k U Λ^(−1/2)``: for items shown, Euclidean distances are those of K.
+    """
+    n = len(fit.Z)
+    own, _ = fit.family.item_variances(fit.theta)
+    K = fit.family.at(fit.theta, np.concatenate([fit.Z, Z])).person
+    K = K - own * np.eye(len(K))
+    across = K[n:, :n]
+    center = K[:n, :n].mean(axis=0)
+    across = across - across.mean(axis=1, keepdims=True) - center + center.mean()
+    values, vectors = np.linalg.eigh(_centered(K[:n, :n]))
+    kept = np.flatnonzero(values > UNSEEN * max(float(values[-1]), 1e-300))[::-1][:rank]
+    return np.asarray(across @ vectors[:, kept] / np.sqrt(values[kept]))
+
+
+def _centered(K: Array) -> Array:
+    rows = K.mean(axis=0)
+    return np.asarray(K - rows - rows[:, None] + rows.mean())

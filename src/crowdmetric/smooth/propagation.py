@@ -134,13 +134,29 @@ class Propagation:
             before = change
         return change
 
-    def look(self, K: Array, C: Array) -> None:
-        """Find what people tell and what is known of h, at the factors as they are."""
-        self._joint(K, C)
+    def look(self, K: Array, C: Array) -> list[tuple[Array, Array]]:
+        """Find what people tell and what is known of h, at the factors as they are.
+
+        Returns mean (P, n) and covariance (P, n, n) of the utilities of every block's people.
+        """
+        self.sweeps += 1
+        self.told = [_tell(block, site, K) for block, site in zip(self.blocks, self.sites, strict=True)]
+        precision, pull = np.zeros_like(C), np.zeros(self.n_items)
+        for block, told in zip(self.blocks, self.told, strict=True):
+            precision += block.put(told.W)
+            pull += block.put_vector(told.c)
+        self.precision, self.pull = 0.5 * (precision + precision.T), pull
+        V = np.linalg.solve(np.eye(self.n_items) + C @ self.precision, C)
+        self.covariance = 0.5 * (V + V.T)
+        self.mean = self.center + self.covariance @ (pull - self.precision @ self.center)
+        return [
+            _posterior(block, told, self.mean, self.covariance)
+            for block, told in zip(self.blocks, self.told, strict=True)
+        ]
 
     def evidence(self, K: Array, C: Array) -> Evidence:
         """Return the log-likelihood at these factors, and its gradients; the prior mean of h must be zero."""
-        posterior = self._joint(K, C)
+        posterior = self.look(K, C)
         sizes, weights = _lines()
         value, in_person, beta = 0.0, np.zeros_like(K), np.zeros(self.n_items)
         V = self.covariance
@@ -183,7 +199,7 @@ class Propagation:
         sizes, weights = _lines()
         change = 0.0
         for block, site, level, (mean, covariance) in zip(
-            self.blocks, self.sites, self._levels, self._joint(K, C), strict=True
+            self.blocks, self.sites, self._levels, self.look(K, C), strict=True
         ):
             found = _kernels().sweep_answers(
                 np.ascontiguousarray(covariance), np.ascontiguousarray(mean), block.low, block.high, block.sign,
@@ -191,23 +207,6 @@ class Propagation:
             )  # fmt: skip
             change = max(change, float(found)) if np.isfinite(found) else np.inf
         return change
-
-    def _joint(self, K: Array, C: Array) -> list[tuple[Array, Array]]:
-        """Find h, and return mean (P, n) and covariance (P, n, n) of the utilities of every block's people."""
-        self.sweeps += 1
-        self.told = [_tell(block, site, K) for block, site in zip(self.blocks, self.sites, strict=True)]
-        precision, pull = np.zeros_like(C), np.zeros(self.n_items)
-        for block, told in zip(self.blocks, self.told, strict=True):
-            precision += block.put(told.W)
-            pull += block.put_vector(told.c)
-        self.precision, self.pull = 0.5 * (precision + precision.T), pull
-        V = np.linalg.solve(np.eye(self.n_items) + C @ self.precision, C)
-        self.covariance = 0.5 * (V + V.T)
-        self.mean = self.center + self.covariance @ (pull - self.precision @ self.center)
-        return [
-            _posterior(block, told, self.mean, self.covariance)
-            for block, told in zip(self.blocks, self.told, strict=True)
-        ]
 
     def _set_levels(self, prior: Array) -> None:
         """Choose lines fine enough for an answer's spread before anybody has answered, which no cavity exceeds."""

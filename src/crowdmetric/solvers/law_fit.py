@@ -24,11 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges, penalty, shape_penalty
@@ -41,10 +42,10 @@ __all__ = [
     "NO_METRIC",
     "PopulationFit",
     "Total",
+    "first_ridges",
     "fit_law",
     "fit_with_evidence",
     "items_determined",
-    "law_covariance",
     "observed_information",
     "remembering",
     "with_ridges",
@@ -73,6 +74,8 @@ ROUGH, FIRST = 0.005, 1e-4
 CENTRAL, FORWARD = 1e-4, 1e-3
 # Steps that correct the curvature.
 SECANTS = 8
+# An information whose Cholesky factor, at unit diagonal, has a smaller pivot is close to singular.
+LEAST_PIVOT = 1e-4
 
 
 class Total(Protocol):
@@ -97,8 +100,6 @@ class PopulationFit:
         Gradient of the log-likelihood in natural parameters, and its information matrix, without the prior.
     ridges, beta
         The prior (`crowdmetric.solvers.priors`).
-    determined
-        γ, how many of the p − 1 shape parameters the answers determine (p − 1 without a ridge).
     result
         How the iteration ended.
     chart
@@ -112,7 +113,6 @@ class PopulationFit:
     information: Array
     ridges: Ridges
     beta: float
-    determined: float
     result: ScoringResult
     chart: Parametrization
 
@@ -125,6 +125,16 @@ class PopulationFit:
     def objective(self) -> float:
         """The log-likelihood with the log prior, the number that was maximized."""
         return -self.result.at.value
+
+    @property
+    def determined(self) -> float:
+        """γ, how many of the p − 1 shape parameters the answers determine (p − 1 without a ridge)."""
+        return _shape_determined(self, self.layout.metric, self.ridges.shape) if _has_shape(self.chart) else 0.0
+
+    @cached_property
+    def covariance(self) -> Array:
+        """What the answers and the prior leave unknown of the natural parameters, (n, n)."""
+        return _covariance(with_ridges(self.information, self), self.chart)
 
 
 def with_ridges(information: Array, fit: PopulationFit) -> Array:
@@ -180,10 +190,9 @@ def fit_law(
     natural = chart.natural(result.point)
     sums = last.get(result.point.tobytes()) or total(natural)
     assert sums.information is not None
-    fit = PopulationFit(
-        result.point, natural, sums.value, sums.score, sums.information, ridges, beta, float("nan"), result, chart
+    return PopulationFit(
+        result.point, natural, sums.value, sums.score, sums.information, ridges, beta, result, chart
     )  # fmt: skip
-    return replace(fit, determined=_shape_determined(fit, layout.metric, ridges.shape) if _has_shape(chart) else 0.0)
 
 
 def _pulled(chart: Parametrization, theta: Array, gradient: Array, curvature: Array) -> Array:
@@ -222,7 +231,7 @@ def fit_with_evidence(
     begin instead and what else to tell `fit_law`.
     """
     total = remembering(total)
-    ridges = first or _first_ridges(chart)
+    ridges = first or first_ridges(chart)
     fit: PopulationFit | None = None
     # a fit that has not moved since its ridges changed tells nothing about them: under new ridges the first step is
     # always taken
@@ -250,7 +259,8 @@ def _without_swinging(before: Ridges, now: Ridges, wanted: Ridges) -> Ridges:
     return Ridges(**{name: next_of(a, vars(now)[name], vars(wanted)[name]) for name, a in vars(before).items()})
 
 
-def _first_ridges(chart: Parametrization) -> Ridges:
+def first_ridges(chart: Parametrization) -> Ridges:
+    """Return the strengths to begin with, zero where a chart has nothing for a ridge to hold."""
     return Ridges(
         shape=SHAPE_RIDGE if _has_shape(chart) else 0.0,
         people=SHAPE_RIDGE if chart.free and chart.d > 1 else 0.0,
@@ -323,12 +333,7 @@ def _wanted_items(fit: PopulationFit) -> float:
 def items_determined(fit: PopulationFit) -> float:
     """Return ``γ_b = N − ρ tr(A⁻¹)_b``, how many of the items' own utilities the answers determine."""
     items = fit.layout.items
-    return fit.layout.n_items - fit.ridges.items * float(np.trace(law_covariance(fit)[items, items]))
-
-
-def law_covariance(fit: PopulationFit) -> Array:
-    """Return what the answers and the prior leave unknown of the natural parameters, a covariance (n, n)."""
-    return _covariance(with_ridges(fit.information, fit), fit.chart)
+    return fit.layout.n_items - fit.ridges.items * float(np.trace(fit.covariance[items, items]))
 
 
 def _covariance(A: Array, chart: Parametrization) -> Array:
@@ -349,14 +354,21 @@ def _shape_determined(fit: PopulationFit, place: slice, strength: float) -> floa
     """Return γ from the information with the ridges, of the shape of M or Σ, which stands at `place`."""
     most = fit.layout.p - 1
     bend = shape_penalty(fit.natural[place], strength).curvature
-    known = law_covariance(fit)[place, place]
+    known = fit.covariance[place, place]
     return float(np.clip(most - np.sum(known * bend), 0.0, most))
 
 
 def _pseudo_inverse(A: Array) -> Array:
+    """Return the inverse of A (n, n), or its pseudo-inverse if A is close to singular."""
     scale = 1.0 / np.sqrt(np.maximum(np.diag(A), 1e-100))
-    inverse: Array = np.linalg.pinv(A * scale[:, None] * scale, hermitian=True) * scale[:, None] * scale
-    return inverse
+    scaled = A * scale[:, None] * scale
+    root, failed = dpotrf(scaled, lower=True)
+    if failed == 0 and np.min(np.diag(root)) > LEAST_PIVOT:
+        lower, _ = dpotri(root, lower=True, overwrite_c=True)
+        inverse = np.tril(lower) + np.tril(lower, -1).T
+    else:
+        inverse = np.linalg.pinv(scaled, hermitian=True)
+    return np.asarray(inverse * scale[:, None] * scale)
 
 
 def observed_information(total: Total, natural: Array, score: Array | None = None) -> Array:

@@ -166,10 +166,11 @@ class Parametrization:
         layout, d = self.layout, self.d
         coordinates, _, spread, _ = self._parts(theta)
         ends = np.cumsum(self._sizes())
-        of_metric, of_mean, of_spread, of_items = (
+        of_metric, of_mean, of_spread, _ = (
             slice(end - size, end) for end, size in zip(ends, self._sizes(), strict=True)
         )
-        J, bend = np.zeros((gradient.size, theta.size)), np.zeros((theta.size, theta.size))
+        own, own_theta = layout.own, theta.size - self.n_items  # effects of items are θ themselves
+        J, bend = np.zeros((own, own_theta)), np.zeros((own_theta, own_theta))
         matrix, derivative = self._matrix(coordinates)
         scale = 1.0 if self.free else float(np.exp(_within(float(spread[0]))))
         G = smat(gradient[layout.metric])
@@ -183,8 +184,12 @@ class Parametrization:
         elif _within(float(spread[0])) == float(spread[0]):
             J[layout.metric, of_spread] = (scale * matrix)[:, None]
             J[layout.spread, of_spread] = -1.0
-        J[layout.items, of_items] = np.eye(self.n_items)
-        return Quadratic(value, J.T @ gradient, J.T @ information @ J + bend)
+        curvature = np.empty((theta.size, theta.size))
+        curvature[:own_theta, :own_theta] = J.T @ information[:own, :own] @ J + bend
+        curvature[:own_theta, own_theta:] = J.T @ information[:own, own:]
+        curvature[own_theta:, :own_theta] = curvature[:own_theta, own_theta:].T
+        curvature[own_theta:, own_theta:] = information[own:, own:]
+        return Quadratic(value, np.concatenate([J.T @ gradient[:own], gradient[own:]]), curvature)
 
 
 def _within(log_kappa: float) -> float:

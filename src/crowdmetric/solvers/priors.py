@@ -48,6 +48,14 @@ class Ridges:
     people: float = 0.0
     items: float = 0.0
 
+    def completed(self, first: Ridges) -> Ridges:
+        """Return the same for a model with other freedoms, whose `first` ridges are zero if it has none."""
+        shape, people, items = (
+            getattr(first, name) and (getattr(self, name) or getattr(first, name))
+            for name in ("shape", "people", "items")
+        )
+        return Ridges(shape, self.size, people, items)
+
 
 @dataclass(frozen=True)
 class Penalty:

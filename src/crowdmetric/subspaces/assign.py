@@ -35,6 +35,14 @@ class Subspaces:
         (N,) distance of each item from its subspace, relative to its length (0: inside; 1 where it has none).
     offsets
         (n, d) a point of each subspace: zero, unless the subspaces are affine. Lengths are measured from it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.subspaces import given_subspaces
+    >>> found = given_subspaces(np.eye(3), [0, 0, 1], rank=None)
+    >>> [basis.shape for basis in found.bases]
+    [(3, 2), (3, 1)]
     """
 
     bases: tuple[Array, ...]
@@ -75,6 +83,14 @@ def assign_pairs(items: Array, pairs: Indices, subspaces: Subspaces) -> Indices:
 
     Items with one label are inside by definition. Otherwise both may still lie in a subspace, where subspaces
     meet; that is checked up to rounding, in all of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.subspaces import assign_pairs, given_subspaces
+    >>> items = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, 3.0]])
+    >>> assign_pairs(items, np.array([[0, 1], [2, 3]]), given_subspaces(items, [0, 0, 1, 1], rank=1)).tolist()
+    [0, 1]
     """
     left, right = subspaces.labels[pairs[:, 0]], subspaces.labels[pairs[:, 1]]
     found = np.where(left == right, left, -1)

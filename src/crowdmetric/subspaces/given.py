@@ -38,6 +38,15 @@ def given_subspaces(
         right only if they lie in their subspace exactly.
     affine
         Subspaces need not pass through the origin: each is taken around the mean of its items. Labels only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.subspaces import given_subspaces
+    >>> items = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, 3.0]])
+    >>> found = given_subspaces(items, [0, 0, 1, 1], rank=1)
+    >>> len(found.bases)
+    2
     """
     bases = _as_bases(subspaces, items.shape[1])
     if bases is not None:

@@ -38,6 +38,12 @@ class Items(NamedTuple):
     feature_names : list of d str
     names : (N,) object of str, or None
         What people call the items, None for one without a name; None altogether where nothing says.
+
+    Examples
+    --------
+    >>> from crowdmetric.tables import read_items
+    >>> read_items({'item_id': ['tea', 'cola'], 'sweet': [0.0, 4.0]})
+    <Items: 2 items, 1 features ('sweet')>
     """
 
     ids: Column
@@ -66,6 +72,13 @@ def read_items(source: Any, id_column: str | None = None, *, categorical: Collec
     categorical : collection of str or 'all', optional
         Columns that hold categories (text, or numbers that are codes), or all columns of text. Each becomes features
         of 0 and 1, one per category but the first: the metric then knows any distance between categories.
+
+    Examples
+    --------
+    >>> from crowdmetric.tables import read_items
+    >>> items = read_items({'item_id': ['tea', 'cola'], 'sweet': [0.0, 4.0], 'fizzy': [0.0, 4.0]})
+    >>> items.feature_names, items.features.tolist()
+    (['sweet', 'fizzy'], [[0.0, 0.0], [4.0, 4.0]])
     """
     if isinstance(source, Items):
         return source

@@ -21,6 +21,13 @@ class LinkConstants:
         L, the largest slope of ``−log f``.
     slope
         c_f, the smallest slope of f.
+
+    Examples
+    --------
+    >>> from crowdmetric.theory import logistic_constants
+    >>> constants = logistic_constants(2.0, 1.0, 1.0)
+    >>> round(constants.lipschitz, 3)
+    1.999
     """
 
     lipschitz: float
@@ -38,6 +45,12 @@ def logistic_constants(beta: float, metric_bound: float, ideal_bound: float) -> 
         Steepness of the link.
     metric_bound, ideal_bound
         ζ_M ≥ ‖M‖_F and ζ_v ≥ ‖v_k‖. Items are in the unit ball.
+
+    Examples
+    --------
+    >>> from crowdmetric.theory import logistic_constants
+    >>> round(logistic_constants(1.0, 1.0, 1.0).lipschitz, 3)
+    0.982
     """
     positive_number(beta, "beta")
     t = 2.0 * beta * (positive_number(metric_bound, "metric_bound") + positive_number(ideal_bound, "ideal_bound"))
@@ -79,6 +92,13 @@ def subspace_recovery_bound(
         β of the logistic link.
     p
         Probability that the bound may fail.
+
+    Examples
+    --------
+    >>> from crowdmetric.theory import subspace_recovery_bound
+    >>> few, many = (subspace_recovery_bound(k, 8, strength=0.1, metric_bound=5.0, ideal_bound=5.0) for k in (10, 1000))
+    >>> many < few
+    True
     """
     K, m = positive(users, "users"), positive(comparisons, "comparisons")
     link = logistic_constants(beta, metric_bound, ideal_bound)
@@ -114,6 +134,12 @@ def reconstruction_bound(
         Probability that the bound may fail.
     c
         The constant.
+
+    Examples
+    --------
+    >>> from crowdmetric.theory import reconstruction_bound
+    >>> reconstruction_bound(0.5, 0.1, 0.1, n=80, d=10) > 0
+    True
     """
     if not 0 <= gamma <= epsilon:
         raise DataError(

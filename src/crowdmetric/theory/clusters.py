@@ -39,6 +39,14 @@ def is_subspace_clusterable(items: ArrayLike, bases: Matrices, labels: ArrayLike
         (n, d, r) orthonormal bases, or a list of (d, r_λ).
     labels
         (N,) number of each item's subspace, −1 for none; None takes all items that lie in V_λ.
+
+    Examples
+    --------
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> from crowdmetric.theory import is_subspace_clusterable
+    >>> crowd = simulate_crowd(3, 8, 1, users=4, comparisons=3, seed=0)
+    >>> is_subspace_clusterable(crowd.items, crowd.bases, crowd.labels)
+    True
     """
     X, Bs = check_items(items), [np.asarray(B, dtype=float) for B in bases]
     spanning = spans_symmetric(Bs)
@@ -65,6 +73,15 @@ def spans_symmetric(bases: Matrices) -> bool:
     ----------
     bases
         (n, d, r) orthonormal bases, or a list of (d, r_λ).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.simulate import sample_subspaces
+    >>> from crowdmetric.theory import spans_symmetric
+    >>> lines = sample_subspaces(6, 3, 1, np.random.default_rng(0))
+    >>> spans_symmetric(lines), spans_symmetric(lines[:5])
+    (True, False)
     """
     values = _map_values(SubspaceMap(bases))
     return bool(values[-1] > RANK_TOLERANCE * values[0])
@@ -81,6 +98,14 @@ def smallest_singular_value(bases: Matrices) -> float:
     ----------
     bases
         (n, d, r) orthonormal bases, or a list of (d, r_λ).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.simulate import sample_subspaces
+    >>> from crowdmetric.theory import smallest_singular_value
+    >>> smallest_singular_value(sample_subspaces(20, 3, 1, np.random.default_rng(0))) > 0
+    True
     """
     values = _map_values(SubspaceMap(bases))
     return float(values[-1]) if values[-1] > RANK_TOLERANCE * values[0] else 0.0
@@ -108,6 +133,12 @@ def least_number_of_subspaces(d: int, ranks: int | Sequence[int], *, exact: bool
     ------
     NotIdentifiedError
         If all the subspaces at hand together are not enough.
+
+    Examples
+    --------
+    >>> from crowdmetric.theory import least_number_of_subspaces
+    >>> least_number_of_subspaces(3, 1), least_number_of_subspaces(3, 2)
+    (6, 3)
     """
     p = degrees_of_freedom(positive(d, "d"))
     sizes = [ranks] * p if isinstance(ranks, int | np.integer) else sorted(ranks, reverse=True)

@@ -33,6 +33,13 @@ def design_matrix(items: ArrayLike, pairs: ArrayLike) -> Array:
         (N, d) vectors.
     pairs
         Row numbers of left and right items.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.theory import design_matrix
+    >>> design_matrix(np.random.default_rng(0).normal(size=(6, 2)), [[0, 1], [2, 3]]).shape  # 3 for M, 2 for v
+    (2, 5)
     """
     X = check_items(items)
     return pair_rows(X, check_pairs(pairs, X.shape[0]))
@@ -53,6 +60,14 @@ def design_strength(items: ArrayLike, pairs: ArrayLike, basis: ArrayLike | None 
         (K, m, 2) row numbers, one design per person; or (m, 2) for one design.
     basis
         (d, r) orthonormal basis of the subspace the items lie in; None for R^d.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.theory import design_strength
+    >>> items = np.random.default_rng(0).normal(size=(30, 2))
+    >>> design_strength(items, np.arange(30).reshape(15, 2)) > 0
+    True
     """
     x = coordinates(items, basis)
     chosen = check_pairs(pairs, x.shape[0]).reshape(-1, 2)
@@ -86,6 +101,13 @@ def constructive_design(items: ArrayLike, basis: ArrayLike | None = None) -> Ind
     ------
     NotIdentifiedError
         If the items do not quadratically span V.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.theory import constructive_design
+    >>> constructive_design(np.random.default_rng(0).normal(size=(20, 2))).shape
+    (3, 3, 2)
     """
     x = coordinates(items, basis)
     r = x.shape[1]
@@ -137,6 +159,13 @@ def random_design(
     ------
     NotIdentifiedError
         If the pool does not span.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.theory import random_design
+    >>> random_design(np.random.default_rng(0).normal(size=(20, 2)), users=3, comparisons=4).shape
+    (3, 4, 2)
     """
     x = coordinates(items, basis)
     N, shape = len(x), (positive(users, "users"), positive(comparisons, "comparisons"))

@@ -47,6 +47,13 @@ class GenericRelations:
         How many graphs were checked.
     counterexample
         A smallest dependent set of differences, as pairs of item numbers; None if none was found.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.theory import has_generic_pairwise_relations
+    >>> bool(has_generic_pairwise_relations(np.random.default_rng(0).normal(size=(5, 3))).holds)
+    True
     """
 
     condition: str
@@ -102,6 +109,14 @@ def has_generic_pairwise_relations(items: ArrayLike, *, trials: int = 1000, seed
         How many graphs are drawn if there are too many to check them all.
     seed
         Random seed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.theory import has_generic_pairwise_relations
+    >>> square = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])  # a parallelogram is not generic
+    >>> bool(has_generic_pairwise_relations(square).holds)
+    False
     """
     X = check_items(items)
     N, k = X.shape[0], min(X.shape[1], X.shape[0] - 1)
@@ -123,6 +138,13 @@ def is_in_general_linear_position(items: ArrayLike, *, trials: int = 1000, seed:
     ----------
     items, trials, seed
         As in `has_generic_pairwise_relations`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.theory import is_in_general_linear_position
+    >>> bool(is_in_general_linear_position(np.random.default_rng(0).normal(size=(6, 3))).holds)
+    True
     """
     X = check_items(items)
     N, k = X.shape[0], min(X.shape[1], X.shape[0] - 1)

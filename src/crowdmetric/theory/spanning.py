@@ -33,6 +33,13 @@ def quadratic_span_rank(items: ArrayLike, basis: ArrayLike | None = None) -> int
     -------
     int
         What one person, asked everything, can reveal: this less the dimension of ``span{δ}`` degrees of freedom of M.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.theory import quadratic_span_rank
+    >>> quadratic_span_rank(np.random.default_rng(0).normal(size=(12, 2)))
+    5
     """
     return span_rank(coordinates(items, basis))
 
@@ -49,6 +56,14 @@ def quadratically_spans(items: ArrayLike, basis: ArrayLike | None = None) -> boo
     ----------
     items, basis
         As in `quadratic_span_rank`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.theory import quadratically_spans
+    >>> items = np.random.default_rng(0).normal(size=(12, 2))
+    >>> quadratically_spans(items), quadratically_spans(items[:3])
+    (True, False)
     """
     x = coordinates(items, basis)
     return span_rank(x) == degrees_of_freedom(x.shape[1]) + x.shape[1]

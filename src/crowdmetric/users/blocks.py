@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from crowdmetric.symmetric import degrees_of_freedom
 
 __all__ = [
+    "SPARE",
     "Answers",
     "Block",
     "People",
@@ -34,6 +36,8 @@ __all__ = [
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
+# Rows of padding that cost about as much as one more block, in a pass over a population.
+SPARE = 400
 # Numbers a block may hold in one (P, m, p) temporary: half a megabyte, which stays in a core's own cache.
 BLOCK_SIZE = 1 << 16
 
@@ -182,15 +186,20 @@ def _padded(counts: Indices) -> Indices:
     return -(-counts // step) * step
 
 
-def padded_rows(answers: Answers, rows_at_once: int) -> Iterator[tuple[Indices, Indices]]:
+def padded_rows(answers: Answers, rows_at_once: int, spare: int = 0) -> Iterator[tuple[Indices, Indices]]:
     """Yield people (P,) with about equally many answers, and the rows (P, m) of their answers, −1 on padding.
 
-    At most `rows_at_once` rows (but at least one person) at a time, people sorted by problem.
+    At most `rows_at_once` rows (but at least one person) at a time, people sorted by problem. People with fewer answers
+    join those with the next number of answers if that takes at most `spare` rows of padding.
     """
     order = np.argsort(answers.person, kind="stable")
     counts = np.bincount(answers.person, minlength=answers.problem.size)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     lengths = _padded(counts)
+    for shorter, longer in pairwise(np.unique(lengths[counts > 0])):
+        joining = (lengths == shorter) & (counts > 0)
+        if np.count_nonzero(joining) * (longer - shorter) <= spare:
+            lengths[joining] = longer
     for m in np.unique(lengths[counts > 0]):
         members = np.flatnonzero((lengths == m) & (counts > 0))
         members = members[np.argsort(answers.problem[members], kind="stable")]
@@ -202,16 +211,17 @@ def padded_rows(answers: Answers, rows_at_once: int) -> Iterator[tuple[Indices, 
             yield chosen, np.where(filled, order[offsets[chosen][:, None] + np.where(filled, slot, 0)], -1)
 
 
-def arrange(answers: Answers, width: int | None = None, block_size: int = BLOCK_SIZE) -> People:
+def arrange(answers: Answers, width: int | None = None, block_size: int = BLOCK_SIZE, spare: int = 0) -> People:
     """Lay answers out in blocks of at most `block_size` numbers (but at least one person).
 
-    `width` is how many numbers a sweep holds for each answer, by default p = r(r+1)/2.
+    `width` is how many numbers a sweep holds for each answer, by default p = r(r+1)/2. `spare` rows of padding are
+    taken for fewer blocks.
     """
     items, pairs, problem = answers.items, answers.pairs, answers.problem
     r = items.shape[1]
     width = degrees_of_freedom(r) if width is None else width
     blocks = []
-    for chosen, rows in padded_rows(answers, block_size // width):
+    for chosen, rows in padded_rows(answers, block_size // width, spare):
         # Padding repeats the person's first row, so that its ψ is an ordinary number; its weight is zero.
         own = np.where(rows >= 0, rows, rows[:, :1])
         weight = np.where(rows >= 0, answers.weight[own], 0.0)

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.symmetric import as_numpy, outer_difference, svec, svec_indices
+from crowdmetric.symmetric import as_numpy, degrees_of_freedom, svec, svec_indices
 from crowdmetric.users.integrals import Integral, kernels, loadings_of
 from crowdmetric.users.population import Law, PopulationBlock, Structure
 
@@ -105,14 +105,18 @@ def expected_information(
     root = np.linalg.inv(np.linalg.cholesky(inner))
     across = root @ weighted.transpose(0, 2, 1)  # (P, q, m)
     information = np.zeros((natural.size, natural.size))
-    features = np.r_[layout.metric, layout.mean]
     J = _feature_derivatives(block)
-    information[np.ix_(features, features)] = _gram(J, precision, across)
+    less = across @ J
+    information[: J.shape[2], : J.shape[2]] = _gram(J, precision, less)
     if layout.n_items:
-        _add_items(information, block, J, precision, across, features, layout.items.start)
+        own, mixed = np.zeros((layout.n_items, layout.n_items)), np.zeros((layout.n_items, J.shape[2]))
+        kernels("population").add_item_terms(block.shown, J, precision, across, less, own, mixed)
+        information[layout.items, layout.items] = own
+        information[layout.items, : J.shape[2]] = mixed
+        information[: J.shape[2], layout.items] = mixed.T
     N = E.transpose(0, 2, 1) @ (precision[:, :, None] * E)
-    less = across @ E
-    N = N - less.transpose(0, 2, 1) @ less
+    spanned = across @ E
+    N = N - spanned.transpose(0, 2, 1) @ spanned
     seen, foretold = _spread_squares(as_numpy(integral.bend), N, S)
     of_spread = structure.spread_jacobian(natural, layout.d)
     about = of_spread.T @ _about_covariance(B.transpose(0, 2, 1) @ N @ B)
@@ -139,31 +143,17 @@ def _spread_squares(bend: Array, N: Array, S: Array) -> tuple[Array, Array]:
 
 def _feature_derivatives(block: PopulationBlock) -> Array:
     """Return ``∂a/∂(svec M, μ)`` (P, m, p + d) of every answer."""
-    delta = block.loadings @ block.span
-    return np.concatenate([outer_difference(delta, block.total), delta], axis=2)
+    P, m, d = block.total.shape
+    J = np.empty((P, m, degrees_of_freedom(d) + d))
+    kernels("population").feature_derivatives(np.ascontiguousarray(block.loadings), block.span, block.total, J)
+    return J
 
 
-def _gram(J: Array, precision: Array, across: Array) -> Array:
-    """Return ``Σ_k JᵀRJ`` = Jᵀ diag(τ) J − (across J)ᵀ(across J), summed over people."""
+def _gram(J: Array, precision: Array, less: Array) -> Array:
+    """Return ``Σ_k JᵀRJ`` = Jᵀ diag(τ) J − lessᵀ less, summed over people; `less` is across J."""
     n = J.shape[2]
-    flat, less = J.reshape(-1, n), (across @ J).reshape(-1, n)
-    return (flat * precision.reshape(-1, 1)).T @ flat - less.T @ less
-
-
-def _add_items(
-    information: Array, block: PopulationBlock, J: Array, precision: Array, across: Array, features: Array, first: int
-) -> None:
-    """Add what answers say about the items' utilities, whose derivatives are −1 (left) and +1 (right)."""
-    P, _, n = J.shape
-    n_items, q = information.shape[0] - first, across.shape[1]
-    own, mixed, less = np.zeros((n_items, n_items)), np.zeros((n_items, n)), np.zeros((P, q, n_items))
-    kernels("population").add_item_terms(block.shown, J, precision, across, own, mixed, less)
-    less = less.reshape(P * q, n_items)
-    mixed -= less.T @ (across @ J).reshape(-1, n)
-    items = np.arange(first, first + n_items)
-    information[first:, first:] += own - less.T @ less
-    information[np.ix_(items, features)] += mixed
-    information[np.ix_(features, items)] += mixed.T
+    weighted, flat = (np.sqrt(precision)[:, :, None] * J).reshape(-1, n), less.reshape(-1, n)
+    return weighted.T @ weighted - flat.T @ flat
 
 
 def _about_covariance(A: Array) -> Array:

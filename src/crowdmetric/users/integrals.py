@@ -55,24 +55,24 @@ __all__ = [
 
 Array = Any
 
-# Beyond this many standard deviations the law weighs 2e-9.
+# Grids reach this many standard deviations of the law; the mass beyond is 2e-9.
 REACH = 6.0
 # A logistic answer of spread c has its poles π/c off the axis, so that a spacing h errs by about exp(−2π²/(hc)), times
 # how much less likely than chance the person's answers are: with h = 0.9/c, 3e-10 times that; with 1.1/c, 2e-8.
 FINENESS = {1: 0.9, 2: 1.1, 3: 1.1}
-# Nodes along an axis, by dimension: as many as each person's spread of ψ asks for. Beyond the last (spreads of 77, 15
-# and 6) answers are all but noiseless, and the grid no longer the worst approximation.
+# Nodes per axis, by dimension: the smallest number that resolves a person's spread of ψ. The largest resolve spreads of
+# 77, 15 and 6, where answers have almost no noise and other approximations are worse than the grid.
 SIZES = {
     1: (24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024),
     2: (21, 41, 81, 161),
     3: (17, 33, 65),
 }
-# Nodes of a usual grid; numbers in a (people, nodes) array that are not worth splitting.
+# Nodes of a typical grid; (people, nodes) arrays with fewer numbers than this are not split.
 USUAL_NODES, FEWEST_NUMBERS = 64, 1 << 22
-# Nodes of a grid for the mean of a probability, at most.
+# Maximum number of nodes of the grid for the mean of a probability.
 MOST_NODES = 20_001
-# A grid costs an array library some fifty calls. In single precision, where nobody asks for the very grids of the
-# compiled loops, there are fewer to choose from.
+# Every grid size costs an array library about fifty calls. In single precision, where results need not match the
+# compiled loops, fewer sizes are used.
 FEW_SIZES = {1: (48, 128, 384, 1024), 2: SIZES[2], 3: SIZES[3]}
 
 

@@ -1,7 +1,7 @@
-"""The one door to the integrals over people: which way each is done, and what is done where that goes wrong.
+"""The entry point to the integrals over people: the method for each person, and the fallback where it fails.
 
-The log-likelihood of answers is at most zero, for every law of people. Whatever a method returns is held against that
-(`is_possible`), and so is whether propagation has settled. Whoever falls short is integrated again, alone:
+The log-likelihood of answers is at most zero, for every law of people. Every result is checked for that
+(`is_possible`), and propagation also for convergence. People whose result fails are integrated again, one by one:
 
 =======================  =====================================================================================
 `Way.USUAL`              a grid in few dimensions, expectation propagation beyond
@@ -34,12 +34,12 @@ Array = Any
 
 # By default people whose answers span at most this many dimensions are integrated on a grid.
 LARGEST_GRID = 3
-# Nodes along an axis of a grid that is laid around a person's own posterior: they need not resolve the law.
+# Nodes per axis of a grid around a person's own posterior. It is narrower than the law, so that fewer are enough.
 PLACED_NODES = {2: 81, 3: 33}
-# A log-likelihood may exceed zero by rounding, in nats; in single precision by more.
+# By how many nats rounding may push a log-likelihood above zero, by the bytes of a number (double, single).
 ROUNDING = {8: 1e-7, 4: 1e-3}
-# Grids of the law are trusted up to these widths of the noise between nodes, and for posterior means no further from
-# the middle than so many standard deviations of the law, by dimension.
+# A grid laid over the law is trusted if its nodes are at most COARSEST widths of the noise apart, and if the posterior
+# mean lies at most FURTHEST standard deviations of the law from its center (by dimension).
 COARSEST, FURTHEST = 2.5, {1: 2.0, 2: 4.0, 3: 4.0}
 
 

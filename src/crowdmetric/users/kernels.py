@@ -294,7 +294,7 @@ def _linearise(
                 if a[k, i] < 0.0:
                     xi[k, i], t[k, i] = _centre(weight, margin, mu[k])
                     a[k, i] = mu[k] / t[k, i]
-                # reciprocals are divisions, the dearest thing here: each is taken once
+                # divisions are the most expensive operation here: each reciprocal is computed once
                 by_t, by_xi = 1.0 / t[k, i], 1.0 / xi[k, i]
                 k_t, k_xi = a[k, i] * by_t, (weight - a[k, i]) * by_xi
                 share = k_t / (k_t + k_xi)
@@ -454,7 +454,7 @@ def _direction(
             dxi[k, i], dt[k, i], da[k, i] = move, away, turn
             change += weight * move - mu[k] * (move * by_xi + away * by_t)
             fastest = max(fastest, -move * by_xi, -away * by_t)
-            # chosen, not jumped to: every other jump would be guessed wrong
+            # a choice without a branch: half of the branches would be mispredicted
             room = multiplier if turn < 0.0 else weight - multiplier
             fastest_dual = max(fastest_dual, abs(turn) / room)
         if fastest > 0.0:

@@ -21,9 +21,9 @@ Array = NDArray[Any]
 
 # As in `integrals`.
 REACH = 6.0
-# exp of this is far from overflow even after a product with as much again.
+# exp(LARGEST_EXPONENT) can be squared without overflow.
 LARGEST_EXPONENT = 300.0
-# Terms of a geometric sequence that do not wait for one another; numbers of nodes are multiples of it.
+# Number of terms of the geometric sequence computed independently (SIMD lanes); numbers of nodes are multiples of it.
 LANES = 8
 # As in `propagation`.
 FAR, WIDE, UNLIKELY = 1.5, 8.0, 0.3
@@ -31,15 +31,15 @@ DEPTH, PEAK_HALVINGS = 28.0, 60
 PEAK_FINENESS, FEWEST_PEAK_NODES, MOST_PEAK_NODES = 0.7, 40, 1280
 # As in `placed`.
 LINE_DEPTH, LINE_HALVINGS, END, CROWDED_REACH, CROWDED_STEP, LIGHTEST = 22.0, 100, 2.0, 3.0, 0.04, 0.1
-# An answer that is so many nats from being certain is certain: its other outcome is rounding.
+# An answer whose other outcome has a log probability below −CERTAIN counts as certain.
 CERTAIN = 40.0
-# Nats below its peak at which a density is near enough to it.
+# The search for the peak of a density stops within this many nats of it.
 NEAR_PEAK = 0.1
 NOISE_REACH, NOISE_STEP, STRETCH = 32.0, 0.5, 0.25
-# Below this Φ is taken from its continued fraction, of which so many levels are exact to rounding.
+# Below TAIL, Φ is computed from its continued fraction; LEVELS of it are exact to rounding.
 TAIL, LEVELS = -6.0, 40
 ROOT_HALF, ROOT_TWO_PI_INVERSE, HALF_LOG_TWO_PI = sqrt(0.5), 1.0 / sqrt(2.0 * pi), 0.5 * log(2.0 * pi)
-# Of a line with so many nodes those are left out that weigh less than this beside the heaviest; on shorter ones
+# On grids of at least LONG nodes, nodes with less than NEGLIGIBLE of the largest weight are skipped. On shorter grids
 # finding them costs more than it saves.
 LONG, NEGLIGIBLE = 96, 1e-13
 
@@ -132,7 +132,7 @@ def logistic_on_line(
         n, left, prior = end - begin, begin * step - REACH, prior[begin:end]
         product[:n] = 1.0
         beside[:n] = 0.0
-        largest, plain = 0.0, True  # a bound on the logarithm of the product; whether it holds everything
+        largest, plain = 0.0, True  # a bound on the logarithm of the product; whether the product alone is enough
         for i in range(m):
             r = against[i]
             if weight[p, i] == 0.0:
@@ -300,7 +300,7 @@ def logistic_along_line(
                 precision[p, i] = beta * beta * weight[p, i] * second[i] / total
                 curvature += E[p, i, 0] * E[p, i, 0] * precision[p, i]
         bend[p, 0, 0] = 0.5 * (square / total - curvature)
-        if sharpest > 1.0:  # the same by parts, without the difference of two large numbers
+        if sharpest > 1.0:  # integrated by parts, which avoids a difference of two large numbers
             scale, length = 0.0, 0.0
             for i in range(m):
                 scale += H[p, i, 0] * E[p, i, 0]
@@ -355,7 +355,7 @@ def _far_tilted(mean: float, spread: float, sharpness: float, omega: float) -> t
             low = peak
         else:
             high = peak
-        if abs(further) * (high - low) < NEAR_PEAK:  # a bound on what the peak is higher, in nats
+        if abs(further) * (high - low) < NEAR_PEAK:  # how much higher the peak can be, in nats
             break
         peak = 0.5 * (low + high)
     highest = _log_joint(M, K, omega, peak)
@@ -388,7 +388,7 @@ def _far_tilted(mean: float, spread: float, sharpness: float, omega: float) -> t
         square += share * t * t
     value = min(highest + log(total * step) - HALF_LOG_TWO_PI, 0.0)
     value, first, second = _moments(value, s1 / total, s2 / total, sharpness, omega)
-    if K > 1.0:  # the variance that is left, without the difference of two large numbers
+    if K > 1.0:  # the remaining variance, without a difference of two large numbers
         along /= total
         second = (square / total - along * along - 1.0) / (spread * spread)
     return value, first, second

@@ -1,6 +1,7 @@
 """Slow integrals over people whose nodes are placed around each person's own posterior, wherever that is.
 
-For the few whom the fast ones fail, and to judge the fast ones (`sampling`). NumPy's arrays, one person at a time.
+Used for the few people for whom the fast methods fail, and to check the fast methods (`sampling`). NumPy arrays, one
+person at a time.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ Array = NDArray[np.float64]
 # One person's value, slope, bend and precision.
 One = tuple[float, Array, Array, Array]
 
-# A line ends where its density has lost this many nats, to within END widths of the noise. Nodes crowd toward both
-# ends, the only places where a log-concave density can be sharp beside its width: as near as this many units of the
-# logarithm below the noise, so far apart in the logarithm of the distance from an end; nearer, where an answer of small
-# weight makes the density fall more slowly than its noise is wide, but not more than for this one.
+# A line ends where its density has fallen by DEPTH nats, to within END widths of the noise. A log-concave density can
+# change quickly, compared with its width, only near its two ends. There nodes are equally spaced in the logarithm of
+# the distance from the end: CROWDED_STEP apart, down to e^−CROWDED_REACH widths of the noise. Answers of weight below
+# one need a step that is smaller by the same factor; LIGHTEST is the smallest factor used.
 DEPTH, HALVINGS, END, CROWDED_REACH, CROWDED_STEP, LIGHTEST = 22.0, 100, 2.0, 3.0, 0.04, 0.1
-# Placing laws are this much wider than the normal law at the mode, which may be narrower than the posterior.
+# Nodes are spread this much wider than the normal approximation at the mode, which may be narrower than the posterior.
 WIDER = 2.0
 # Points of quasi-Monte Carlo.
 POINTS = 1 << 13
-# Steps of Newton's method at most; it begins where ψ spreads over so many widths of the noise, which it narrows by so
-# much at a time.
+# Maximum number of Newton steps per stage. The first stage smooths the loss until ψ spreads over at most GENTLE widths
+# of the noise; each later stage is SHARPER times less smooth.
 NEWTON_STEPS, GENTLE, SHARPER = 100, 10.0, 4.0
 
 
@@ -101,7 +102,7 @@ def line_of(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss) -
     log_weight = step - 0.5 * np.log(2.0 * np.pi)
     value, slope, bend, precision = at_nodes(a, E, H, y, weight, loss, t[:, None], log_weight)
     if sharpest > 1.0:
-        # by parts, ½(E[t²] − 1)/S: without the difference of two large numbers
+        # integrated by parts, ½(E[t²] − 1)/S, which avoids a difference of two large numbers
         root = float(H[:, 0] @ E[:, 0]) / float(E[:, 0] @ E[:, 0])
         log_joint = log_weight - 0.5 * t * t - loss.value_slope_curvature(a + np.outer(t, h), y)[0] @ weight
         bend = np.full((1, 1), 0.5 * float(np.exp(log_joint - value) @ (t * t - 1.0)) / root**2)

@@ -18,7 +18,7 @@ __all__ = ["hinge_on_a_line", "logistic_on_a_line"]
 
 Array = NDArray[Any]
 
-# Of a sum of slopes or a margin, the share that is not to be told from nothing.
+# Below this share of its terms, a sum of slopes or a margin counts as zero.
 ROUNDING = 1e-12
 
 
@@ -92,7 +92,7 @@ def hinge_on_a_line(offset: Array, delta: Array, y: Array, weight: Array, radius
     for k in range(P):
         slope, rise, asked = 0.0, 0.0, 0
         for i in range(m):
-            kink[i] = np.inf  # of nobody's interest, and sorted to the end
+            kink[i] = np.inf  # not a kink of this person; sorted to the end
             if weight[k, i] > 0.0 and delta[k, i] != 0.0:
                 kink[i] = (y[k, i] - offset[k, i]) / delta[k, i]
                 slope -= weight[k, i] * max(y[k, i] * delta[k, i], 0.0)

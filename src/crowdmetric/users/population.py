@@ -194,7 +194,7 @@ def _offsets(block: PopulationBlock, law: Law) -> tuple[Array, Array]:
     B = block.span
     xp, law = array_namespace(B), law.like(B)
     tilt, shift = _rows_times(B, law.metric), _rows_times(B, law.mean)
-    # ⟨Δ_i, M⟩ = Σ_j E_ij ⟨B_j M, s_i⟩: q products with M a person, not m
+    # ⟨Δ_i, M⟩ = Σ_j E_ij ⟨B_j M, s_i⟩: q products with M per person, not m
     if isinstance(B, np.ndarray):
         a = np.empty(block.response.shape)
         kernels("population").offsets(block.loadings, block.total, tilt, shift, a)
@@ -206,7 +206,7 @@ def _offsets(block: PopulationBlock, law: Law) -> tuple[Array, Array]:
 
 
 def _rows_times(B: Array, X: Array) -> Array:
-    """Return ``B X`` for B (P, q, d) as one product of all rows; a product a person costs several times more."""
+    """Return ``B X`` for B (P, q, d) as one product of all rows; one product per person takes several times as long."""
     return (B.reshape(-1, B.shape[2]) @ X).reshape(B.shape[:2] + X.shape[1:])
 
 

@@ -16,9 +16,21 @@ from numpy.typing import NDArray
 from crowdmetric.users.compiled import compiled
 from crowdmetric.users.line_kernels import LARGEST_EXPONENT
 
-__all__ = ["add_item_terms", "beside", "logistic_means", "logistic_on_grid", "offsets", "outer_sums", "roots"]
+__all__ = [
+    "add_item_terms",
+    "beside",
+    "feature_derivatives",
+    "logistic_means",
+    "logistic_on_grid",
+    "offsets",
+    "outer_sums",
+    "roots",
+]
 
 Array = NDArray[Any]
+
+# Nodes on either side of the middle, at least, of a grid for the mean of a probability: 1e-9 off.
+FEWEST_HALF = 16
 
 
 @compiled
@@ -35,7 +47,7 @@ def logistic_on_grid(
     for p in range(P):
         joint[:] = log_weights
         product[:] = 1.0
-        largest, plain = 0.0, True  # a bound on the logarithm of the product; whether it holds everything
+        largest, plain = 0.0, True  # a bound on the logarithm of the product; whether the product alone is enough
         for i in range(m):
             if weight[p, i] == 0.0:
                 r[i] = 0.0
@@ -190,17 +202,49 @@ def roots(S: Array, C: Array) -> None:
 
 
 @compiled
-def add_item_terms(
-    shown: Array, J: Array, precision: Array, across: Array, own: Array, mixed: Array, less: Array
-) -> None:
-    """Add what each answer says of the utilities of its two items, whose derivatives D are −1 (left) and +1 (right).
-
-    ``own += Dᵀ diag(τ) D`` (N, N), ``mixed += Dᵀ diag(τ) J`` (N, n) and ``less += across D`` (P, q, N).
-    """
-    P, m, n = J.shape
-    q = across.shape[1]
+def feature_derivatives(E: Array, B: Array, total: Array, J: Array) -> None:
+    """Write ``svec(½(δ sᵀ + s δᵀ)), δ`` into J (P, m, p + d), with ``δ = E B``."""
+    P, m, q = E.shape
+    d, root_half = B.shape[2], sqrt(0.5)
+    delta = np.empty(d)
     for p in range(P):
         for i in range(m):
+            delta[:] = 0.0
+            for j in range(q):
+                if E[p, i, j] != 0.0:
+                    for k in range(d):
+                        delta[k] += E[p, i, j] * B[p, j, k]
+            place = 0
+            for k in range(d):
+                J[p, i, place] = delta[k] * total[p, i, k]
+                one, other = root_half * delta[k], root_half * total[p, i, k]
+                for l in range(1, d - k):  # noqa: E741
+                    J[p, i, place + l] = one * total[p, i, k + l] + other * delta[k + l]
+                place += d - k
+            J[p, i, place:] = delta
+
+
+@compiled
+def add_item_terms(
+    shown: Array, J: Array, precision: Array, across: Array, less: Array, own: Array, mixed: Array
+) -> None:
+    """Add what answers say of the utilities of their items, whose derivatives D are −1 (left) and +1 (right).
+
+    ``own += Dᵀ R D`` (N, N) and ``mixed += Dᵀ R J`` (N, n) with ``R = diag(τ) − acrossᵀ across``; `less` (P, q, n) is
+    ``across J``. Only the items that a person was shown are looked at.
+    """
+    P, m, n = J.shape
+    q, N = across.shape[1], own.shape[0]
+    of_items, theirs, met = np.zeros((N, q)), np.empty(N, dtype=np.int64), np.zeros(N, dtype=np.bool_)
+    for p in range(P):
+        count = 0
+        for i in range(m):
+            for side in range(2):
+                item = shown[p, i, side]
+                if not met[item]:
+                    met[item] = True
+                    theirs[count] = item
+                    count += 1
             left, right, tau = shown[p, i, 0], shown[p, i, 1], precision[p, i]
             own[left, left] += tau
             own[right, right] += tau
@@ -210,22 +254,37 @@ def add_item_terms(
                 mixed[left, k] -= tau * J[p, i, k]
                 mixed[right, k] += tau * J[p, i, k]
             for j in range(q):
-                less[p, j, left] -= across[p, j, i]
-                less[p, j, right] += across[p, j, i]
+                of_items[left, j] -= across[p, j, i]
+                of_items[right, j] += across[p, j, i]
+        for one in theirs[:count]:
+            for other in theirs[:count]:
+                total = 0.0
+                for j in range(q):
+                    total += of_items[one, j] * of_items[other, j]
+                own[one, other] -= total
+            for j in range(q):
+                for k in range(n):
+                    mixed[one, k] -= of_items[one, j] * less[p, j, k]
+        for one in theirs[:count]:
+            met[one] = False
+            of_items[one] = 0.0
 
 
 @compiled
 def logistic_means(psi: Array, spread: Array, beta: float, reach: float, fineness: float, most: int) -> Array:
     """Return ``E[σ(βψ)]`` (T,) over Gaussian ψ, on an equally spaced grid as fine as each spread asks for."""
     out = np.empty(psi.size)
+    usual = np.empty(FEWEST_HALF + 1)  # most spreads ask for no more nodes than these
+    for k in range(FEWEST_HALF + 1):
+        usual[k] = exp(-0.5 * (k * reach / FEWEST_HALF) ** 2)
     for t in range(psi.size):
         width = beta * spread[t]
-        half = max(24, min(int(reach * width / fineness), most))
+        half = max(FEWEST_HALF, min(int(reach * width / fineness), most))
         step = reach / half
         total = weights = 0.0
         for k in range(-half, half + 1):
             node = k * step
-            weight = exp(-0.5 * node * node)
+            weight = usual[abs(k)] if half == FEWEST_HALF else exp(-0.5 * node * node)
             z = beta * psi[t] + width * node
             if z >= 0.0:
                 total += weight / (1.0 + exp(-z))

@@ -36,32 +36,35 @@ from crowdmetric.users.integrals import REACH, SIZES, Grid, Integral, grid_of, k
 __all__ = ["by_propagation", "propagate", "propagated"]
 
 Array = Any
-# Lines, each with the people who are integrated along it; None for those who are integrated over the noise.
+# Each grid with the people who are integrated on it; None for people who are integrated over the noise instead.
 Sharing = list[tuple[Grid | None, Array]]
 
-# Looser than `integrals.FINENESS`: about 1e-6 in the value of a cavity's integral and 3e-5 in its second derivative.
+# Coarser than `integrals.FINENESS`: errors of about 1e-6 in a cavity's integral and 3e-5 in its second derivative.
 FEWEST_NODES, CAVITY_FINENESS = 32, 1.2
-# Beyond the last of these lines, where the law is 25 times wider than the noise, fewer nodes are needed to integrate
-# over the noise.
+# Longer grids are not used: where the law is more than 25 times wider than the noise, integrating over the noise takes
+# fewer nodes.
 CAVITY_SIZES = tuple(size for size in SIZES[1] if size <= 256)
-# Lines are laid elsewhere than over the cavity where its mode with the answer is so many standard deviations off.
+# Other answers make cavities narrower than the law, often several times. Compiled sweeps choose a grid for each cavity,
+# whose nodes are at most OWN_FINENESS widths of the noise apart; results change by about 1e-9.
+OWN_FINENESS = 0.6
+# A grid is centered on the mode of cavity and answer if that is more than FAR standard deviations from the cavity's.
 FAR = 1.5
-# The noise is integrated over where a cavity is at least so many times wider; and where the logarithm of the cavity's
-# density does not fall faster, over a unit of noise, than this share of what the noise's own tail does.
+# People are integrated over the noise if the cavity is at least WIDE times wider than the noise, and if the cavity's
+# log density falls, per unit of noise, at most UNLIKELY times as fast as the tail of the noise.
 WIDE, UNLIKELY = 8.0, 0.3
-# Elsewhere a line is laid over the peak of cavity and answer together, found by so many halvings, as far as the density
-# loses so many nats; with at most so many nodes.
+# Otherwise a grid covers the peak of cavity times answer, out to where the density has fallen by DEPTH nats. Bisection
+# finds the peak in PEAK_HALVINGS and each edge in EDGE_HALVINGS steps.
 DEPTH, PEAK_HALVINGS, EDGE_HALVINGS = 34.0, 60, 30
 MOST_PEAK_NODES = 1280
-# How far, in its own widths, and how finely the noise is integrated over, and how its left tail is compressed.
+# Reach and step of the integral over the noise, in widths of the noise, and the compression of its left tail.
 NOISE_REACH, NOISE_STEP, STRETCH = 32.0, 0.5, 0.25
 ROUNDS = 60
-# Where a person does not settle, only half of every step is taken, and more of them.
+# People who do not converge are propagated again with half steps, and more of them.
 DAMPED, DAMPED_ROUNDS = 0.5, 400
-# Covariances are found anew after so many sweeps, and when a factor has changed a variance by so much; lest rounding
-# adds up. A factor leaves at least this share of a cavity's variance.
+# Rounding errors add up in updated covariances: they are recomputed every FRESH sweeps, and when one factor has changed
+# a variance by a factor of LOSS. A factor leaves at least SMALLEST_SHARE of a cavity's variance.
 FRESH, LOSS, SMALLEST_SHARE = 8, 1e4, 1e-13
-# On the change of an answer's mean, in units of its spread; and what will do after the last sweep.
+# Largest change of an answer's mean, in units of its spread, at convergence; and what is accepted after the last sweep.
 TOLERANCE, NEARLY_SETTLED = 1e-11, 1e-5
 
 
@@ -86,7 +89,7 @@ def propagated(
         return propagate(a, E, H, y, weight, loss, *how)
     sizes = np.array([*CAVITY_SIZES, 0])
     weights = lines()[1][: len(CAVITY_SIZES), : CAVITY_SIZES[-1]]
-    arguments = (a, np.ascontiguousarray(E), H, y, weight, loss.beta, _level(H, loss), sizes, weights)
+    arguments = (a, np.ascontiguousarray(E), H, y, weight, loss.beta, _level(H, loss), sizes, weights, OWN_FINENESS)
     *parts, settled = kernels("propagation").logistic_by_propagation(*arguments, how[0], TOLERANCE, how[1])
     return Integral(*parts), settled
 
@@ -138,7 +141,7 @@ def propagate(
             b = pull[:, i] - precision[:, i] * (psi - anchor[:, i])
             cavity = spread / xp.clip(1.0 - precision[:, i] * spread, SMALLEST_SHARE, None)
             own = (psi - cavity * b, cavity, y[:, i], weight[:, i], loss)
-            # once far, always far: a line and the next differ by more than the tolerance
+            # an answer stays far once it was: switching between grids would change results by more than the tolerance
             far[:, i] = far[:, i] | _is_far(*own)
             _, slope, bend = _tilted(*own, sharing, far[:, i])
             # slope and bend are d/dm and d²/dm² of the log of the answer's mean likelihood, −bend > 0 by log-concavity
@@ -156,7 +159,7 @@ def propagate(
             pull[:, i] = b + further - precision[:, i] * spread * step
             V = V - (stronger / growth)[:, None, None] * reach[:, :, None] * reach[:, None, :]
             center = center + reach * step[:, None]
-        # what is left to come, sweeps shrinking at this rate
+        # the changes still to come, if sweeps go on shrinking at this rate
         settled = (largest < tolerance) | (largest * largest < tolerance * (before - largest))
         before = largest
         if bool(xp.all(settled)):

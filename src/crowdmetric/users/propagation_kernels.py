@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.users.compiled import compiled
-from crowdmetric.users.line_kernels import is_far, tilted
+from crowdmetric.users.line_kernels import REACH, is_far, tilted
 
 __all__ = ["logistic_by_propagation"]
 
@@ -21,6 +21,18 @@ Array = NDArray[Any]
 
 # As in `propagation`.
 FRESH, LOSS, SMALLEST_SHARE, NEARLY_SETTLED = 8, 1e4, 1e-13, 1e-5
+# In the first CHOOSING sweeps, while cavities shrink, each cavity gets a new grid. Later a grid is only replaced by a
+# longer one, so that sweeps can converge.
+CHOOSING = 3
+
+
+@compiled
+def _grid_for(steepness: float, fineness: float, sizes: Array, most: int) -> int:
+    """Return the number of the shortest grid that is fine enough for a cavity of this steepness, at most `most`."""
+    needed, number = 2.0 * REACH / fineness * steepness + 1.0, 0
+    while number < most and sizes[number] < needed:
+        number += 1
+    return number
 
 
 @compiled
@@ -119,14 +131,16 @@ def logistic_by_propagation(
     level: Array,
     sizes: Array,
     weights: Array,
+    fineness: float,
     damping: float,
     tolerance: float,
     rounds: int,
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return value (P,), slope (P, m), bend (P, q, q), precision (P, m), and whether each person has settled (P,).
 
-    An answer's cavity is integrated along ``sizes[level]`` nodes with these `weights`, or over the noise where that is
-    zero.
+    An answer's cavity is integrated on a grid of ``sizes[number]`` nodes with these `weights`, or over the noise if
+    that size is zero. `level` (P, m) is the number of the grid that is fine enough for the law. A shorter grid is used
+    if it is fine enough for the cavity, which other answers have made narrower.
     """
     P, m, q = H.shape
     value, slope, bend = np.zeros(P), np.zeros((P, m)), np.zeros((P, q, q))
@@ -135,13 +149,15 @@ def logistic_by_propagation(
     root, half, V = np.zeros((q, q)), np.empty((m, q)), np.empty((q, q))
     pulled, inner, room = np.empty(q), np.empty((q, q)), np.empty(weights.shape[1])
     center, reach, far = np.empty(q), np.empty(q), np.empty(m, dtype=np.bool_)
-    kept = weights.shape[0] - 1  # the last line whose weights are there
+    grid = np.empty(m, dtype=np.int64)
+    kept = weights.shape[0] - 1  # the last grid with stored weights
     for p in range(P):
         precision = precisions[p]
         pull[:] = 0.0
         anchor[:] = a[p]
         center[:] = 0.0
-        far[:] = False  # once far, always far: a line and the next differ by more than the tolerance
+        grid[:] = 0
+        far[:] = False  # far answers stay far: switching grids would exceed the tolerance
         V[:] = 0.0
         for j in range(q):
             V[j, j] = 1.0
@@ -167,7 +183,9 @@ def logistic_by_propagation(
                 b = pull[i] - precision[i] * (psi - anchor[i])
                 # the others' factors alone; a variance that rounding made negative would poison the sweep
                 cavity = spread / max(1.0 - precision[i] * spread, SMALLEST_SHARE)
-                n, prior = sizes[level[p, i]], weights[min(level[p, i], kept)]
+                own = _grid_for(beta * sqrt(cavity), fineness, sizes, level[p, i])
+                grid[i] = own if turn < CHOOSING else max(own, grid[i])
+                n, prior = sizes[grid[i]], weights[min(grid[i], kept)]
                 far[i] = far[i] or is_far(psi - cavity * b, cavity, beta * y[p, i], weight[p, i])
                 if far[i] and n > 0:
                     n = -1
@@ -188,7 +206,7 @@ def logistic_by_propagation(
                     for k in range(q):
                         V[j, k] -= stronger / growth * reach[j] * reach[k]
                     center[j] += reach[j] * step
-            # what is left to come, sweeps shrinking at this rate
+            # the changes still to come, if sweeps go on shrinking at this rate
             if largest < tolerance or largest * largest < tolerance * (before - largest):
                 settled[p] = True
                 break
@@ -211,7 +229,7 @@ def logistic_by_propagation(
             if weight[p, i] == 0.0:
                 continue
             b = pull[i] - precision[i] * (psi - anchor[i])
-            n, prior = sizes[level[p, i]], weights[min(level[p, i], kept)]
+            n, prior = sizes[grid[i]], weights[min(grid[i], kept)]
             if far[i] and n > 0:
                 n = -1
             keep = max(1.0 - precision[i] * variance, SMALLEST_SHARE)

@@ -1,0 +1,131 @@
+"""The report on a metric that was learned from similarity judgements, as one HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.errors import DataError
+from crowdmetric.evaluate.similarity import SIMILARITY_SPLITS, SimilarityEvaluation, looks_ranked
+from crowdmetric.identifiability.judgements import JudgementDiagnosis
+from crowdmetric.judgements import Judgements
+from crowdmetric.persist import SavedModel
+from crowdmetric.report.directions import find_directions
+from crowdmetric.report.page import (
+    SHOWN_ITEMS,
+    called,
+    changes_section,
+    choices_section,
+    details_section,
+    directions_section,
+    identifiability_section,
+    list_of,
+    summary_section,
+    table_of,
+    whole_page,
+)
+
+__all__ = ["similarity_page"]
+
+# Lapse rate, and share of the metric by which people differ, from which on the reader is warned.
+CARELESS = 0.1
+METRIC = "This is the metric itself: what counts when people judge how similar two items are."
+LINKS = {
+    "squared": "People are taken to compare squared distances.",
+    "distance": "People are taken to compare distances, not their squares; the fit is then not certified.",
+}
+
+
+def similarity_page(
+    model: SavedModel,
+    judgements: Judgements,
+    *,
+    diagnosis: JudgementDiagnosis | None = None,
+    evaluation: SimilarityEvaluation | None = None,
+    item_names: Sequence[str | None] | NDArray[np.object_] | None = None,
+) -> str:
+    """Return the report on a similarity metric as one HTML page.
+
+    Parameters
+    ----------
+    model : SavedModel
+        Of a `SimilarityMetric`, with its items.
+    judgements : Judgements
+        What it was fitted to.
+    diagnosis : JudgementDiagnosis, optional
+        Of the same judgements.
+    evaluation : SimilarityEvaluation, optional
+        How well models predict hidden judgements.
+    item_names : (N,) str or None, optional
+        What to call the items; None: by their ids.
+    """
+    if model.items is None:
+        raise DataError("the model was fitted to vectors and has no items; a report needs SimilarityMetric(items=…)")
+    asked = np.bincount(judgements.items.ravel(), minlength=len(model.item_ids))
+    shown = np.argsort(-asked, kind="stable")[:SHOWN_ITEMS].astype(np.intp)
+    return whole_page(
+        [
+            summary_section(model, _worth(evaluation), _careful(model, judgements, diagnosis)),
+            directions_section(find_directions(model, model.items), model.feature_names, model.items, METRIC),
+            changes_section(model, shown, called(model, item_names)),
+            _prediction(evaluation),
+            "" if diagnosis is None else identifiability_section(diagnosis.summary()),
+            choices_section(_choices(model)),
+            details_section(model),
+        ]
+    )
+
+
+def _worth(evaluation: SimilarityEvaluation | None) -> list[str]:
+    """Return whether the metric predicts hidden judgements better than Euclidean distance does."""
+    if evaluation is None:
+        return ["That was not measured: no judgements were hidden. `crowdmetric evaluate` measures it."]
+    return evaluation.findings()
+
+
+def _careful(model: SavedModel, judgements: Judgements, diagnosis: JudgementDiagnosis | None) -> list[str]:
+    texts = []
+    assert judgements.checks is not None
+    lapse = max(float(model.fitted.get("lapse_", 0.0)), float(np.nan_to_num(judgements.checks.lapse_rate)))
+    if lapse > CARELESS:
+        texts.append(f"About {lapse:.0%} of the answers look as if given without looking.")
+    if diagnosis is not None and not diagnosis.identified:
+        texts.append(
+            f"The judgements say nothing about {diagnosis.dimensions - diagnosis.rank:,} of the "
+            f"{diagnosis.dimensions:,} degrees of freedom of the metric; what is shown there is a convention."
+        )
+    if looks_ranked(judgements):
+        texts.append(
+            "The judgements look cut from rankings: they are not independent, so that intervals are too narrow."
+        )
+    if "metric_draws_" not in model.fitted:
+        texts.append("How sure the metric is was not found: there are no intervals.")
+    return texts
+
+
+def _choices(model: SavedModel) -> list[str]:
+    status = str(model.description["solution"]["status"])
+    texts = [f"{part.strip()}." for part in status.rstrip(".").split(". ") if part.strip() not in ("Solved", "")]
+    texts += [f"Tried: {text} nats per answer about items left out." for text in model.fitted.get("candidates_", [])]
+    return [*texts, LINKS[str(model.fitted["link_"])]]
+
+
+def _prediction(evaluation: SimilarityEvaluation | None) -> str:
+    if evaluation is None:
+        return ""
+    parts = []
+    for split in dict.fromkeys(result.split for result in evaluation.results):
+        rows = [
+            [r.model, f"{r.accuracy:.1%} ± {r.accuracy_error:.1%}", f"{r.log_loss:.4f} ± {r.log_loss_error:.4f}"]
+            for r in evaluation.results
+            if r.split == split
+        ]
+        parts.append(f"<h3>{SIMILARITY_SPLITS[split]}</h3>{table_of(['model', 'accuracy', 'log-loss'], rows, (1, 2))}")
+    return (
+        "<section><h2>How well it predicts</h2><p>Judgements were hidden, and every model predicted them. New items is "
+        "the figure to quote: questions about at least one item that the model had not seen. The saved metric is "
+        f"the model 'chosen', or 'own' if everybody has a metric of their own.</p>{''.join(parts)}"
+        f"{list_of(evaluation.notes)}</section>"
+    )

@@ -1,0 +1,160 @@
+"""As sure as it should be: how sharp predictions are, learned from answers that are hidden in turn.
+
+A model of tastes may be too careful or too sure for reasons that it cannot know: pairs that were made from ratings come
+without their ties, so that every question has a clear answer. With p the probability of an answer given all others, the
+*sharpness* b of a kind of question is the slope that makes the answers most likely, and predictions become::
+
+    logit p  →  b logit p            b = argmax Σ ω log σ(b logit p)
+
+There are three kinds, each with answers hidden as it will be asked:
+
+=======  ========================================================================================
+kind     hidden
+=======  ========================================================================================
+answers  a quarter of everybody's questions at a time
+people   a fifth of the people at a time, with all their answers
+items    a third of the items at a time, with every answer about one of them
+=======  ========================================================================================
+
+Hiding sets the Gaussian factors of answers to nothing and lets the others settle again; θ stays, and knows hidden
+answers a little, which a model of a few dozen parameters can afford. In large crowds only the first parts are hidden.
+The slope is shrunk towards one as far as its standard error is large: ``log b · s² / (s² + v)`` with s = `SPREAD` and v
+the variance of log b clustered by person or by item, whichever is larger: a dozen items are few, however many answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, log_expit, logit
+
+from crowdmetric.losses import Logistic
+from crowdmetric.smooth.covariances import Grams
+from crowdmetric.smooth.fit import SmoothFit
+from crowdmetric.smooth.people import PeopleBlock
+from crowdmetric.smooth.propagation import Propagation, Sites
+from crowdmetric.users.integrals import mean_probability
+
+__all__ = ["KINDS", "find_sharpness", "probability_of", "sharpness_of"]
+
+Array = NDArray[Any]
+
+KINDS = ("answers", "people", "items")
+# Parts in which answers, people and items are hidden, and the work (the cube of the items shown, added over people and
+# parts) after which no other part is hidden.
+PARTS, MOST_WORK = {"answers": 4, "people": 5, "items": 3}, 2e7
+# Change of factors at which they have settled again.
+SETTLED = 0.03
+# Standard deviation of log b beforehand, and the range of b.
+SPREAD, LEAST, MOST = 0.5, 0.2, 5.0
+# Probabilities are kept this far from certainty.
+CERTAIN = 1e-12
+
+
+def probability_of(mean: Array, variance: Array, sharpness: Array | float = 1.0) -> Array:
+    """Return E σ(ψ) (T,) for ψ ~ N(mean, variance), sharpened."""
+    p = np.clip(mean_probability(mean, variance, Logistic()), CERTAIN, 1.0 - CERTAIN)
+    return np.asarray(expit(sharpness * logit(p)))
+
+
+def find_sharpness(fit: SmoothFit, seed: int = 0) -> Array:
+    """Return b (3,), of questions of every kind."""
+    grams, rng = fit.family.at(fit.theta, fit.Z), np.random.default_rng(seed)
+    blocks = fit.propagation.blocks
+    work = sum(float(block.items.size) * block.items.shape[1] ** 2 for block in blocks)
+    part = dict(zip(KINDS, (_of_questions(blocks, rng), _of_people(blocks, rng), _of_items(blocks, rng)), strict=True))
+    slopes = []
+    for kind, parts in PARTS.items():
+        found = _Hidden()
+        for number in range(max(1, min(parts, round(MOST_WORK / work)))):
+            hidden = [
+                np.any(block_part == number, axis=0) & (block.weight > 0.0)
+                for block_part, block in zip(part[kind], blocks, strict=True)
+            ]
+            _hide(fit.propagation, grams, hidden, found)
+        slopes.append(found.sharpness())
+    return np.array(slopes)
+
+
+def _of_questions(blocks: list[PeopleBlock], rng: Generator) -> list[Array]:
+    """Return the part (1, P, m) of every answer; both answers to one question are in one part."""
+    found = []
+    for block in blocks:
+        turn = rng.permuted(np.broadcast_to(np.arange(block.low.shape[1]), block.low.shape), axis=1)
+        again = (block.low[:, 1:] == block.low[:, :-1]) & (block.high[:, 1:] == block.high[:, :-1])
+        turn[:, 1:] = np.where(again, turn[:, :-1], turn[:, 1:])  # answers are sorted by question
+        found.append((turn % PARTS["answers"])[None])
+    return found
+
+
+def _of_people(blocks: list[PeopleBlock], rng: Generator) -> list[Array]:
+    """Return the part (1, P, m) of every answer by its person."""
+    return [
+        np.broadcast_to((rng.permutation(len(block.who)) % PARTS["people"])[:, None], block.low.shape)[None]
+        for block in blocks
+    ]
+
+
+def _of_items(blocks: list[PeopleBlock], rng: Generator) -> list[Array]:
+    """Return the parts (2, P, m) of every answer by its two items."""
+    part = np.append(rng.permutation(blocks[0].n_items) % PARTS["items"], -1)
+    return [part[np.stack([b.items[b.rows, b.low], b.items[b.rows, b.high]])] for b in blocks]
+
+
+class _Hidden:
+    """Answers that were hidden: how likely each was, its weight, its person and its items."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Array, ...]] = []
+
+    def add(self, block: PeopleBlock, mean: Array, variance: Array, some: Array) -> None:
+        """Add some answers (P, m) of a block, ψ of each being Gaussian with this mean and variance."""
+        z = block.sign[some] * logit(probability_of(mean[some], variance[some]))
+        who = np.broadcast_to(block.who[:, None], some.shape)[some]
+        items = (block.items[block.rows, side][some] for side in (block.low, block.high))
+        self._parts.append((z, block.weight[some], who, *items))
+
+    def sharpness(self) -> float:
+        """Return the slope b."""
+        if not self._parts:
+            return 1.0
+        z, weight, person, low, high = (np.concatenate(columns) for columns in zip(*self._parts, strict=True))
+        return sharpness_of(z, weight, [[person], [low, high]])
+
+
+def _hide(known: Propagation, grams: Grams, hidden: list[Array], found: _Hidden) -> None:
+    """Add the answers hidden (P, m) of every block, as the others predict them."""
+    if not any(mask.any() for mask in hidden) or all(
+        np.all(m | (b.weight == 0.0)) for m, b in zip(hidden, known.blocks, strict=True)
+    ):
+        return
+    blocks = [replace(block, weight=block.weight * ~mask) for block, mask in zip(known.blocks, hidden, strict=True)]
+    rest = Propagation(blocks, known.n_items)
+    rest.put_back([Sites(s.tau * ~mask, s.nu * ~mask) for s, mask in zip(known.sites, hidden, strict=True)])
+    rest.converge(grams.person, grams.crowd, SETTLED)
+    for block, mask, (mean, covariance) in zip(known.blocks, hidden, rest.look(grams.person, grams.crowd), strict=True):
+        found.add(block, block.differences(mean), block.variances(covariance), mask)
+
+
+def sharpness_of(z: Array, weight: Array, clusters: list[list[Array]]) -> float:
+    """Return b for answers of log-odds z (T,) and weights (T,); one where there is no answer.
+
+    An answer belongs to several clusters of a kind, such as those of both its items; `clusters` are numbers (T,).
+    """
+    if not weight.size:
+        return 1.0
+    within = np.log([LEAST, MOST])
+    t = float(minimize_scalar(lambda t: -float(weight @ log_expit(np.exp(t) * z)), bounds=within, method="bounded").x)
+    failed = expit(-np.exp(t) * z)
+    slope = weight * np.exp(t) * z * failed
+    information = float(np.sum(weight * (np.exp(t) * z) ** 2 * failed * (1.0 - failed)))
+    if not information > 0.0:
+        return 1.0
+    sums = [sum(np.bincount(c, weights=slope, minlength=1 + max(map(np.max, kind))) for c in kind) for kind in clusters]
+    variance = max(float(np.sum(total**2)) for total in sums) / information**2
+    return float(np.exp(t * SPREAD**2 / (SPREAD**2 + variance)))
