@@ -7,7 +7,8 @@ The vocabulary is scikit-learn's (`fit`, `predict`, `score`, `transform`) and me
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
+from copy import copy, deepcopy
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
+from crowdmetric.estimators.summary import InMemory, summary_of
 from crowdmetric.inputs import names_of_features, read_pairs, read_rows
 from crowdmetric.losses import Loss, get_loss
 from crowdmetric.solvers.solution import Solution
@@ -113,6 +115,32 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
+
+    def summary(self) -> str:
+        """Return what was learned and how the fit ended, and a table with a row per feature.
+
+        Examples
+        --------
+        >>> from crowdmetric import PopulationMetric
+        >>> from crowdmetric.simulate import simulate_crowd
+        >>> crowd = simulate_crowd(2, None, None, users=300, comparisons=3, seed=0)
+        >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+        >>> print(model.summary().splitlines()[0])
+        PopulationMetric: a metric in 2 dimensions
+        """
+        check_is_fitted(self)
+        return summary_of(InMemory.of(self))
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Return the class and the parameters that are not the default; arrays and tables by their shape."""
+        shapes = {name: _Shape.of(value) for name, value in self.get_params(deep=False).items()}
+        arrays = {name: shape for name, shape in shapes.items() if shape is not None}
+        if not arrays:
+            return str(super().__repr__(N_CHAR_MAX))
+        twin = copy(self)
+        for name, shape in arrays.items():
+            setattr(twin, name, shape)
+        return str(super(CrowdMetric, twin).__repr__(N_CHAR_MAX))
 
     # ------------------------------------------------------------------------------------- the metric
 
@@ -245,3 +273,23 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if self._loss().needs_binary:
             return float(accuracy_score(rows.response, predicted, sample_weight=rows.weight))
         return float(r2_score(rows.response, predicted, sample_weight=rows.weight))
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Stands for an array or a table in a repr."""
+
+    shape: tuple[int, ...]
+
+    @staticmethod
+    def of(value: Any) -> _Shape | None:
+        """Return the shape of an array, a data frame or a list of lists; None for anything else."""
+        if isinstance(value, str | bytes | int | float | bool | None) or callable(value):
+            return None
+        shape = getattr(value, "shape", None)
+        if shape is None and isinstance(value, list | tuple):
+            shape = (len(value), *(np.shape(value[0]) if value else ()))
+        return _Shape(tuple(shape)) if isinstance(shape, tuple) and shape else None
+
+    def __repr__(self) -> str:
+        return f"<{' × '.join(map(str, self.shape))}>"
