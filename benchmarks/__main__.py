@@ -31,6 +31,7 @@ NAMES = {
     "gpu": "ten million people and 384 features on a graphics card (needs PyTorch), against two cores",
     "design": "designed questionnaires against random pairs: promised and measured error at equal cost",
     "commands": "CPU seconds of whole commands, evaluation and report included (some minutes)",
+    "live": "questions that get better with every answer: people needed for an error, by arm (some minutes)",
     "collect": "a study under load, killed and exported (larger with python -m benchmarks.collect)",
     "streaming": "a population fit from Parquet under a memory limit, 1 and 2 million people (some minutes)",
     "real": "which model predicts real people, on eight sets of answers (takes options: real --help)",

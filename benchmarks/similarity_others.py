@@ -1,8 +1,8 @@
 """Similarity judgements beside other programs: LSML of metric-learn, and mini-batch Adam in PyTorch.
 
 ``python -m benchmarks.similarity_others lsml PYTHON`` needs an interpreter with metric-learn 0.7.0 and scikit-learn 1.5
-(metric-learn does not run on newer ones); ``… adam [small|things] [cpu|cuda]`` needs PyTorch; ``… things`` fits simulated
-judgements as large as those of THINGS: 1,854 items, 768 features, 4.7 million odd-one-outs.
+(metric-learn does not run on newer ones); ``… adam [small|things] [cpu|cuda]`` needs PyTorch; ``… things`` fits
+simulated judgements as large as those of THINGS: 1,854 items, 768 features, 4.7 million odd-one-outs.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter, process_time
 
 import numpy as np
 
 from crowdmetric import Judgements, SimilarityMetric
+from crowdmetric.simulate import sample_metric
 from crowdmetric.simulate_judgements import SimulatedStudy, simulate_judgements
 from crowdmetric.symmetric import shape_error
 
@@ -28,8 +30,8 @@ import numpy as np
 from metric_learn import LSML
 vectors = np.load(sys.argv[1])
 clock = time.process_time()
-model = LSML(max_iter=1000).fit(vectors)
-np.savez(sys.argv[2], metric=model.get_mahalanobis_matrix(), seconds=time.process_time() - clock)
+model = LSML(tol=float(sys.argv[3]), max_iter=1000).fit(vectors)
+np.savez(sys.argv[2], metric=model.get_mahalanobis_matrix(), seconds=time.process_time() - clock, steps=model.n_iter_)
 """
 
 
@@ -50,24 +52,33 @@ def best_scale(metric: np.ndarray, items: np.ndarray, judgements: Judgements) ->
 
 
 def lsml(python: str) -> None:
-    study = simulate_judgements(200, 20, 20_000, seed=0)
+    rng = np.random.default_rng(0)
+    truth = sample_metric(20, rng) * (4.0 / 20)
+    study = simulate_judgements(rng.standard_normal((200, 20)), None, 20_000, metric=truth, beta=1.0, seed=0)
     hidden = simulate_judgements(study.items, None, HIDDEN, metric=study.metric, beta=1.0, seed=1).judgements
     answers, items = study.judgements, study.items
     clock = process_time()
     ours = SimilarityMetric(items, structure="full", uncertainty=False).fit(answers)
     seconds = process_time() - clock
+    print(
+        f"20,000 triplets, d = 20: {seconds:.2f} s, hidden log-loss {loss_of(ours.metric_, items, hidden):.4f} (of the "
+        f"truth {loss_of(study.metric, items, hidden):.4f}, of Euclidean distance at its best scale "
+        f"{loss_of(best_scale(np.eye(20), items, answers), items, hidden):.4f})",
+        flush=True,
+    )
     with tempfile.TemporaryDirectory() as folder:
         given, found = Path(folder) / "vectors.npy", Path(folder) / "found.npz"
         chosen = np.where(answers.counts[:, :1] >= answers.counts[:, 1:], answers.items, answers.items[:, [0, 2, 1]])
         np.save(given, items[chosen[:, [0, 1, 0, 2]]])  # closer pair, other pair
-        subprocess.run([python, "-c", LSML, str(given), str(found)], check=True)
-        theirs = dict(np.load(found))
-    scaled = best_scale(theirs["metric"], items, answers)
-    print(f"20,000 triplets, d = 20: ours {seconds:.2f} s, LSML {theirs['seconds']:.1f} s", flush=True)
-    print(
-        f"hidden log-loss: ours {loss_of(ours.metric_, items, hidden):.4f}, LSML at its best scale "
-        f"{loss_of(scaled, items, hidden):.4f}, truth {loss_of(study.metric, items, hidden):.4f}"
-    )
+        for tolerance in (1e-3, 1e-10):  # LSML's default, with which it stops at once; and one with which it goes on
+            subprocess.run([python, "-c", LSML, str(given), str(found), str(tolerance)], check=True)
+            theirs = dict(np.load(found))
+            loss = loss_of(best_scale(theirs["metric"], items, answers), items, hidden)
+            print(
+                f"LSML, tol {tolerance:g}: {theirs['seconds']:.1f} s, {theirs['steps']} steps, hidden log-loss "
+                f"at its best scale {loss:.4f}",
+                flush=True,
+            )
 
 
 def large(size: str) -> tuple[SimulatedStudy, Judgements]:
@@ -101,7 +112,7 @@ def things(size: str = "things") -> float:
 
 def adam(size: str = "small", device: str = "cpu", target: float | None = None, limit: float = 400.0) -> None:
     """Fit the same likelihood by mini-batch Adam until its hidden loss is ours, for several learning rates."""
-    import torch
+    torch = import_module("torch")
 
     target = things(size) if target is None else target
     study, hidden = large(size)

@@ -76,8 +76,8 @@ def _judgements(found: Situation) -> list[str]:
         return []
     return [
         "Ask for judgements of similarity (which is more like this?), which do not depend on where people stand: "
-        f"about these {found.items:,} items they can reveal up to {reach:,} of {found.dimensions:,} degrees of freedom; "
-        "`crowdmetric design --judgements triplet` chooses them, SimilarityMetric learns from them."
+        f"about these {found.items:,} items they can reveal up to {reach:,} of {found.dimensions:,} degrees of "
+        "freedom; `crowdmetric design --judgements triplet` chooses them, SimilarityMetric learns from them."
     ]
 
 
