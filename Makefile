@@ -28,6 +28,7 @@ setup: $(VENV)/.installed-library ## make .venv with the library and all its opt
 
 demo: $(VENV)/.installed-demo ## run the demonstration
 	$(BIN)/python examples/demo.py
+	@echo "next, real people: $(BIN)/crowdmetric import travel --out travel && $(BIN)/crowdmetric fit travel/items.csv travel/comparisons.csv --out model"
 
 # A process a core, and one thread of BLAS each: more would wait for one another.
 test: $(VENV)/.installed-test ## run the tests
@@ -53,6 +54,9 @@ lint: $(VENV)/.installed-lint ## check style, format and types
 
 docs: $(VENV)/.installed-docs ## build the documentation into site/ and run its examples; warnings are errors
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --quiet -d build/doctrees docs site
+
+paper: $(VENV)/.installed-demo ## draw the figures of the paper from the measured tables
+	MPLBACKEND=Agg $(BIN)/python paper/figures.py
 
 release-check: $(VENV)/.installed-release ## build, install clean, run every command, compare bytes: before a release
 	$(BIN)/python release/check.py

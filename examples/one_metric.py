@@ -2,16 +2,16 @@
 Do people who compare and people who choose use one metric?
 ===========================================================
 
-"Which is more like this?" and "which do you prefer?" are two questions. That one metric answers both is an
-assumption, and it can be tested: fit each kind of answer and ask :func:`~crowdmetric.agreement.agreement`. Two worlds
-are simulated: in one the assumption holds, in the other people who choose care about another feature.
+"Which is more like this?" and "which do you prefer?" are two questions. That one metric answers both is an assumption,
+and it can be tested. :func:`~crowdmetric.agreement.one_metric` fits each kind of answer, and one metric to both. Two
+worlds are simulated: in one the assumption holds, in the other people who choose care about another feature.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from crowdmetric import PopulationMetric, SimilarityMetric
-from crowdmetric.agreement import agreement
+from crowdmetric import Comparisons
+from crowdmetric.agreement import one_metric
 from crowdmetric.simulate import answer
 from crowdmetric.simulate_judgements import simulate_judgements
 
@@ -20,9 +20,7 @@ items = rng.normal(size=(60, 2))
 looks = np.array([[1.0, 0.3], [0.3, 0.4]])  # what people see
 worlds = {"one metric": looks, "two metrics": np.array([[0.4, -0.2], [-0.2, 1.0]])}
 
-compared = SimilarityMetric(items, structure="full").fit(
-    simulate_judgements(items, 200, 3_000, kind="triplet", metric=looks, seed=1).judgements
-)
+judgements = simulate_judgements(items, None, 3_000, kind="triplet", metric=looks, seed=1).judgements
 
 # %%
 # Preferences of 1,000 people in each world, and the verdict.
@@ -31,13 +29,11 @@ person = np.repeat(np.arange(1_000), 3)
 left = rng.integers(60, size=len(person))
 pairs = np.column_stack([left, (left + rng.integers(1, 60, size=len(person))) % 60])
 ideal = 0.7 * rng.normal(size=(1_000, 2))
-verdicts, chosen = {}, {}
+found = {}
 for world, metric in worlds.items():
-    chosen[world] = PopulationMetric(items).fit(
-        pairs, answer(items, pairs, ideal[person], metric, seed=2), users=person
-    )
-    verdicts[world] = agreement(compared, chosen[world])
-    print(f"{world}: {verdicts[world].summary()}")
+    y = answer(items, pairs, ideal[person], metric, seed=2)
+    found[world] = one_metric(items, Comparisons.from_arrays(person, pairs, y, n_items=60), judgements)
+    print(f"{world}: {found[world].summary()}")
 
 # %%
 # Curves of equal distance: what people compare by, and what they choose by.
@@ -51,9 +47,10 @@ def ellipse(metric):
 
 
 figure, axes = plt.subplots(1, 2, figsize=(7, 3.4), layout="constrained", sharex=True, sharey=True)
-for picture, (world, model) in zip(axes, chosen.items(), strict=True):
-    picture.plot(*ellipse(compared.metric_).T, color="#0072B2", label="compare")
-    picture.plot(*ellipse(model.metric_).T, color="#E69F00", label="choose")
-    picture.set(title=f"{world}: p = {verdicts[world].p_value:.2g}", xlabel="feature 1", aspect="equal")
+for picture, (world, fits) in zip(axes, found.items(), strict=True):
+    picture.plot(*ellipse(fits.judgements.metric_).T, color="#0072B2", label="compare")
+    picture.plot(*ellipse(fits.preferences.metric_).T, color="#E69F00", label="choose")
+    picture.plot(*ellipse(fits.joint.metric_).T, color="gray", linestyle="--", label="both at once")
+    picture.set(title=f"{world}: p = {fits.test.p_value:.2g}", xlabel="feature 1", aspect="equal")
 axes[0].set(ylabel="feature 2")
 axes[0].legend(frameon=False)

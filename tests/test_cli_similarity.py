@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from crowdmetric.cli import main
-from crowdmetric.simulate_judgements import simulate_judgements
+from crowdmetric.simulate import answer
+from crowdmetric.simulate_judgements import random_questions, simulate_judgements
 from crowdmetric.tables import read_columns, write_columns
 
 
@@ -144,3 +145,23 @@ def test_options_of_the_other_kind_are_refused(command, sentence, tmp_path, caps
         main([*files, "--out", str(tmp_path / "out")])
     assert end.value.code == 2
     assert sentence in " ".join(capsys.readouterr().err.split())
+
+
+def test_preferences_and_judgements_teach_one_metric(tmp_path, capsys) -> None:
+    rng = np.random.default_rng(0)
+    X, M = rng.standard_normal((40, 2)), np.diag([1.5, 0.5])
+    users = np.repeat(np.arange(300), 3)
+    pairs = random_questions(40, 2, users.size, rng)
+    y = answer(X, pairs, rng.standard_normal((300, 2))[users], M, seed=0)
+    write_columns({"item_id": np.arange(40), "f0": X[:, 0], "f1": X[:, 1]}, tmp_path / "items.csv")
+    write_columns({"user": users, "left": pairs[:, 0], "right": pairs[:, 1], "response": y}, tmp_path / "chosen.csv")
+    simulate_judgements(X, None, 800, metric=M, beta=1.0, seed=1).judgements.write(tmp_path / "judged.csv")
+    files = [str(tmp_path / name) for name in ("items.csv", "chosen.csv")]
+    both = ["--judgements", str(tmp_path / "judged.csv"), "--no-evaluate", "--out", str(tmp_path / "model")]
+    assert main(["fit", *files, *both, "--covariance", "isotropic", "--no-item-effects"]) == 0
+    err = capsys.readouterr().err
+    assert "one metric from preferences and judgements: The " in err
+    assert "degrees of freedom, p = " in err
+    with pytest.raises(SystemExit):
+        main(["fit", *files, *both, "--overwrite", "--estimator", "matched"])
+    assert "--judgements are for a population's metric" in capsys.readouterr().err

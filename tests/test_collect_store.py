@@ -9,6 +9,7 @@ import shutil
 import socket
 import sqlite3
 import subprocess
+import sys
 import tempfile
 import threading
 from functools import partial
@@ -27,6 +28,7 @@ from crowdmetric.collect import open_study, schema
 from crowdmetric.collect.database import StoreError
 from crowdmetric.collect.designing import make_pool
 from crowdmetric.collect.exporting import answer_batches, csv_lines
+from crowdmetric.collect.folder import open_reader
 from crowdmetric.collect.operations import (
     Arrival,
     Given,
@@ -47,6 +49,8 @@ from crowdmetric.collect.places import random_places
 from crowdmetric.collect.postgres_database import open_postgres
 from crowdmetric.collect.sheets import Place, make_steps, read_steps, repeats_of, write_steps
 from crowdmetric.collect.sqlite_database import copies_of, open_sqlite, read_sqlite, serving
+from crowdmetric.collect.tokens import unsign
+from crowdmetric.collect.visitor import Visitor
 from crowdmetric.collect.writer import Writer
 from crowdmetric.errors import DataError
 from crowdmetric.tables import read_columns, write_batches
@@ -363,6 +367,67 @@ def test_postgresql_that_goes_away_and_comes_back(postgres) -> None:
     assert again.steps == first.steps
     assert second.id == "p2"
     assert trouble == ""
+
+
+def test_two_processes_share_a_store_that_goes_away_and_comes_back(postgres, tmp_path, monkeypatch) -> None:
+    address, up, down = postgres
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+    monkeypatch.setenv("CROWDMETRIC_DATABASE", address)
+    study = new_study(tmp_path)
+    servers, ports = [], []
+    for _ in range(2):
+        servers.append(subprocess.Popen(
+            [sys.executable, "-m", "crowdmetric", "collect", str(study.folder), "--port", "0", "--quiet"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ))  # fmt: skip
+        ports.append(int(servers[-1].stdout.readline().rsplit(":", 1)[1].strip().strip("/")))
+    told: dict[tuple[str, int], str] = {}
+
+    async def take_part(number: int) -> None:
+        """Send everything twice at once, to both processes."""
+        tabs = [Visitor("127.0.0.1", port) for port in ports]
+        tabs[1].cookies = tabs[0].cookies
+        await tabs[number % 2].post("/start", (await tabs[number % 2].get("/")).hidden)
+        person = unsign(study.secret.signing, "person", next(iter(tabs[0].cookies.values())))
+        page = await tabs[0].get("/go")
+        for k in range(4):
+            form = {**page.hidden, "choice": ("left", "right")[(number + k) % 2]}
+            first, second = await asyncio.gather(*(tab.post("/go", form, fragment=True) for tab in tabs))
+            assert first.hidden["position"] == second.hidden["position"] == str(k + 1)
+            told[person, k] = form["choice"]
+            page = first
+        if number == 0:
+            down()
+            try:
+                form = {**page.hidden, "choice": "left"}
+                polite = await tabs[1].post("/go", form, fragment=True)
+                assert polite.status == 503
+                assert polite.hidden["choice"] == "left"
+            finally:
+                up()
+            page = await tabs[1].post("/go", polite.hidden, fragment=True)
+            assert page.hidden["position"] == "5"
+            told[person, 4] = "left"
+        for tab in tabs:
+            await tab.close()
+
+    async def everybody() -> None:
+        await asyncio.gather(*(take_part(number) for number in range(1, 13)))
+        await take_part(0)
+
+    try:
+        asyncio.run(everybody())
+        db = open_reader(study)
+        stored = db.run("SELECT person, position, choice FROM answer")
+        per_place = [int(n) for _, n in db.run("SELECT place, COUNT(*) FROM person GROUP BY place")]
+        db.close()
+    finally:
+        for server in servers:
+            server.terminate()
+            server.communicate(timeout=30)
+    assert len(stored) == len(told) == 13 * 4 + 1
+    assert {(person, int(position)): choice for person, position, choice in stored} == told
+    assert sorted(per_place) == [3, 3, 3, 4]  # places are balanced over both processes
 
 
 # -------------------------------------------------------------------------------------------------- assignment

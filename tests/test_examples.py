@@ -120,7 +120,7 @@ def test_tastes_that_bend_need_a_model_that_bends() -> None:
 
 
 def test_two_metrics_are_told_apart_and_one_is_not() -> None:
-    verdicts = run("one_metric")["verdicts"]
+    verdicts = {world: fits.test for world, fits in run("one_metric")["found"].items()}
     assert verdicts["one metric"].p_value > 0.05
     assert verdicts["two metrics"].p_value < 1e-6
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -61,24 +62,30 @@ def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> float:
 
 
 def main() -> None:
-    """Fit the crowd and write ``picture.svg``."""
+    """Fit the crowd and write both pictures: for wide screens, and for phones."""
     found = runpy.run_path(str(TUTORIAL))
     rows = [found["number"][name] for name in SHOWN]
-    plt.close("all")
     plt.rcParams.update({"svg.fonttype": "path", "svg.hashsalt": "crowdmetric"})
-    figure, (before, middle, after) = plt.subplots(
-        1, 3, figsize=(11, 3.7), layout="constrained", width_ratios=[1, 0.62, 1]
-    )
-    draw_map(before, found["items"][rows], "before: what the embedding finds similar")
-    draw_map(after, found["model"].transform(found["items"][rows]), "after: what the crowd finds similar")
+    maps = found["items"][rows], found["model"].transform(found["items"][rows])
+    draw(maps, "picture.svg", {"nrows": 1, "ncols": 3, "figsize": (11, 3.7), "width_ratios": [1, 0.62, 1]})
+    draw(maps, "picture-narrow.svg", {"nrows": 3, "ncols": 1, "figsize": (4.6, 8.6), "height_ratios": [1, 0.5, 1]})
+
+
+def draw(maps: tuple[np.ndarray, np.ndarray], name: str, layout: dict[str, Any]) -> None:
+    """Write one picture: a map, questions and a map, beside or below each other."""
+    figure, (before, middle, after) = plt.subplots(layout="constrained", **layout)
+    draw_map(before, maps[0], "before: what the embedding finds similar")
+    draw_map(after, maps[1], "after: what the crowd finds similar")
     middle.axis("off")
     questions = ("stout or pilsner?", "latte or cola?", "milk or whisky?", "vodka or red wine?")
     for line, question in enumerate(questions):
         middle.text(0.5, 0.86 - 0.15 * line, question, ha="center", fontsize=10.5, color=INK, style="italic")
     middle.text(0.5, 0.2, "four answers each\nfrom 1,500 people", ha="center", fontsize=9.5, color=FAINT)
     arrow = {"arrowstyle": "-|>", "color": INK, "lw": 2}
-    middle.annotate("", xy=(1, 0.1), xytext=(0, 0.1), xycoords="axes fraction", arrowprops=arrow)
-    figure.savefig(HERE / "picture.svg", metadata={"Date": None}, facecolor="white")
+    start, end = ((0, 0.1), (1, 0.1)) if layout["nrows"] == 1 else ((0.5, 0.12), (0.5, -0.1))
+    middle.annotate("", xy=end, xytext=start, xycoords="axes fraction", arrowprops=arrow, annotation_clip=False)
+    figure.savefig(HERE / name, metadata={"Date": None}, facecolor="white")
+    plt.close(figure)
 
 
 if __name__ == "__main__":

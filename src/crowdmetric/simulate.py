@@ -160,6 +160,7 @@ def simulate_crowd(
 
     Examples
     --------
+    >>> from crowdmetric.simulate import simulate_crowd
     >>> crowd = simulate_crowd(10, 80, 1, users=40, comparisons=4, seed=0)
     >>> crowd.items.shape, crowd.bases.shape, crowd.ideal_points.shape
     ((25600, 10), (80, 10, 1), (3200, 10))

@@ -121,6 +121,7 @@ def stitch(
 
     Examples
     --------
+    >>> from crowdmetric.stitch import stitch
     >>> import numpy as np
     >>> M = np.array([[2.0, 1.0], [1.0, 3.0]])
     >>> bases = [np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]]), np.array([[0.6], [0.8]])]

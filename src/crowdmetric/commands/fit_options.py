@@ -139,6 +139,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--structure", choices=("auto", *STRUCTURES_OF_A_METRIC), help="of a metric from judgements (default: auto)")
     add("--link", choices=(*LINKS, "auto"), help="whether people compare squared distances or distances, of judgements")
     add("--lapse", metavar="X", help="share of judgements given without looking: a number, 'estimate' or 'checks'")
+    add("--judgements", metavar="FILE", help=f"{TABLE}: similarity judgements that share a population's metric")
     add("--own", action="store_true", default=None, help="everybody's own metric, from judgements of several people")
     add("--tol", type=float, help="gap at which to stop (default: 1e-8 certified; population: 1e-4 nats)")
     add("--max-iter", type=int, metavar="N", help="iterations at most (default: 200)")

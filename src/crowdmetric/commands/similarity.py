@@ -6,16 +6,19 @@ import json
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
-from crowdmetric.commands.base import UsageError, note, print_model
+from crowdmetric.agreement import likelihood_ratio
+from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.item_tables import read_names
 from crowdmetric.commands.preparing import prepared
 from crowdmetric.commands.reading import columns_of, items_of, judgements_of
 from crowdmetric.commands.writing import write_table
+from crowdmetric.comparisons import Comparisons
 from crowdmetric.design.judgements import WAYS, JudgementPlan, answers_needed, design_judgements
 from crowdmetric.errors import DataError
 from crowdmetric.estimators import SimilarityMetric
@@ -23,12 +26,13 @@ from crowdmetric.evaluate import SIMILARITY_MODELS, SIMILARITY_SPLITS, evaluate_
 from crowdmetric.folders import check_not_input, check_target
 from crowdmetric.identifiability.judgements import MOST_DIAGNOSED, diagnose_judgements
 from crowdmetric.judgements import KINDS, Judgements
-from crowdmetric.persist import REPORT, SavedModel, is_model, load_model, save_model
+from crowdmetric.persist import SavedModel, is_model, load_model, save_model
 from crowdmetric.progress import show_progress
 from crowdmetric.report import similarity_page
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import (
     Columns,
+    Items,
     has_answers,
     judgement_kind,
     name_judgements,
@@ -39,8 +43,10 @@ __all__ = [
     "diagnose_similarity",
     "evaluate_judgements",
     "fit_similarity",
+    "judgements_beside",
     "plan_similarity",
     "predict_similarity",
+    "whether_one_metric",
 ]
 
 # Options of fit that a similarity metric takes, with their names there. Options for files and preprocessing are not
@@ -87,9 +93,7 @@ def fit_similarity(options: Namespace) -> None:
         options.out, estimator, item_ids=items.ids, feature_names=items.feature_names, comparisons=counted,
         preprocessing=preprocessing, report=page, overwrite=options.overwrite,
     )  # fmt: skip
-    print_model(options, model, options.out)
-    if page is not None:
-        note(options, f"what was learned, in words and pictures: {Path(options.out) / REPORT}")
+    print_ending(options, model)
 
 
 def _report(
@@ -117,6 +121,30 @@ def _lapse(text: str) -> str | float:
         return float(text)
     except ValueError:
         return text
+
+
+def judgements_beside(options: Namespace, items: Items, estimator: str) -> dict[str, Judgements]:
+    """Return the judgements that share the metric of preferences, as an argument of `PopulationMetric.fit`, or none."""
+    if options.judgements is None:
+        return {}
+    if estimator != "population" or options.memory is not None:
+        other = f"--estimator {estimator}" if options.memory is None else "--memory"
+        raise UsageError(f"--judgements are for a population's metric, with answers in memory; leave out {other}")
+    options.estimator = estimator  # no other model can be chosen: only this one learns from both
+    return {"judgements": Judgements.read(options.judgements, items=items)}
+
+
+def whether_one_metric(
+    options: Namespace, joint: Any, comparisons: Comparisons, judgements: Judgements | None = None
+) -> list[str]:
+    """Return whether people compare by the metric by which they choose, in one sentence; none without judgements."""
+    if judgements is None:
+        return []
+    alone = clone(joint).fit(comparisons)
+    judged = SimilarityMetric(joint.items, structure="full").fit(judgements)
+    found = likelihood_ratio(alone, judged, joint).summary()
+    note(options, f"one metric from preferences and judgements: {found}")
+    return [f"one metric was learned from preferences and judgements. {found}"]
 
 
 def diagnose_similarity(options: Namespace) -> None:

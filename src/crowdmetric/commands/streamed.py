@@ -6,7 +6,8 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
-from crowdmetric.commands.base import note, print_model
+from crowdmetric.commands.base import note
+from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.scans import scan_answers
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric
 from crowdmetric.persist import save_model
@@ -19,12 +20,15 @@ __all__ = ["Streaming", "fit_streamed", "fit_telling"]
 Streaming = PopulationMetric | IdealPointMetric | MatchedMetric
 
 
-def fit_telling(estimator: Any, answers: Any, say: Callable[[str], None]) -> None:
-    """Fit an estimator that tells how it is coming along, if it can, and keeps nothing of where it ran."""
+def fit_telling(estimator: Any, answers: Any, say: Callable[[str], None], **more: Any) -> None:
+    """Fit an estimator that tells how it is coming along, if it can, and keeps nothing of where it ran.
+
+    `more` is what it is given beside the answers.
+    """
     known = estimator.get_params()
     if "progress" in known:
         estimator.set_params(progress=say)
-    estimator.fit(answers)
+    estimator.fit(answers, **more)
     # a saved model has no use for them
     estimator.set_params(**{name: None for name in ("progress", "engine") if name in known})
 
@@ -49,4 +53,4 @@ def fit_streamed(
         preprocessing=preprocessing,
         overwrite=options.overwrite,
     )
-    print_model(options, model, options.out)
+    print_ending(options, model)

@@ -54,6 +54,7 @@ def remedies(found: Situation) -> tuple[str, ...]:
             f"freedom instead of {found.rank:,}."
             + (" First make sure that chance decided who was asked what." if found.suspicious else "")
         )
+    told += _judgements(found)
     told += _items(found)
     reachable = found.dimensions if found.ceiling is None else found.ceiling
     if found.span == found.d and found.rank < reachable:
@@ -63,6 +64,21 @@ def remedies(found: Situation) -> tuple[str, ...]:
             "`crowdmetric plan` says how many make it accurate."
         )
     return tuple(told)
+
+
+def _judgements(found: Situation) -> list[str]:
+    """Return what judgements of similarity would reveal: with a known anchor nobody has to be placed.
+
+    They compare squared distances, one degree of freedom per pair of items but for their common scale.
+    """
+    reach = min(degrees_of_freedom(found.span), found.items * (found.items - 1) // 2 - 1)
+    if reach <= found.rank:
+        return []
+    return [
+        "Ask for judgements of similarity (which is more like this?), which do not depend on where people stand: "
+        f"about these {found.items:,} items they can reveal up to {reach:,} of {found.dimensions:,} degrees of "
+        "freedom; `crowdmetric design --judgements triplet` chooses them, SimilarityMetric learns from them."
+    ]
 
 
 def _items(found: Situation) -> list[str]:

@@ -70,6 +70,7 @@ def diagnose(
 
     Examples
     --------
+    >>> from crowdmetric.identifiability import diagnose
     >>> from crowdmetric.simulate import simulate_crowd
     >>> crowd = simulate_crowd(4, None, None, users=100, comparisons=4, seed=0)
     >>> found = diagnose(crowd.items, crowd.pairs, crowd.users)

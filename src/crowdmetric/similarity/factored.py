@@ -11,8 +11,8 @@ by their standard deviations there, so that L-BFGS needs few passes however the 
 The ridge is ½λ‖M − cI‖², c = tr M / d, as in `newton` with one strength for all entries; of low rank, where M cannot be
 near a multiple of the identity, ½λ‖M‖². λ, and with rank='auto' the rank, are chosen by *items left out*: from a strong
 ridge on, λ is divided by 16 (at last by four) as long as that predicts questions better that are about items left out
-of the fit; each fit begins where the last one ended. With full rank and a convex likelihood the optimum is the convex one;
-`_excess` estimates how far it is.
+of the fit; each fit begins where the last one ended. With full rank and a convex likelihood the optimum is the convex
+one; `_excess` estimates how far it is.
 """
 
 from __future__ import annotations

@@ -173,6 +173,7 @@ def discover_subspaces(
 
     Examples
     --------
+    >>> from crowdmetric.subspaces import discover_subspaces
     >>> from crowdmetric.simulate import simulate_crowd
     >>> crowd = simulate_crowd(6, 8, 2, users=5, comparisons=8, noise=0.02, seed=0)
     >>> found = discover_subspaces(crowd.items)
