@@ -169,8 +169,9 @@ def _evaluation(
     fitted = [names[number] for number in sorted({model for _, model in done})]
     left_out = [name for name in names if name not in fitted]
     for kind, wanted in Counter(splits).items():
-        missing = wanted - reached.count(kind)
-        left_out += [f"{missing} of {wanted} repeats for {TITLES[kind].lower()}"] if missing else []
+        missing, title = wanted - reached.count(kind), TITLES[kind].lower()
+        if missing:
+            left_out.append(title if missing == wanted else f"{missing} of {wanted} repeats of {title}")
     return Evaluation(
         tuple(found[place] for place in done),
         tuple(dict.fromkeys(reached)),
