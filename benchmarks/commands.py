@@ -1,10 +1,15 @@
 """Whole commands, from tables on disk to a saved model and its report: CPU seconds of each on one core.
 
 The tables have the sizes of tables that people bring. Their answers are not exactly the model's: items have effects of
-their own and everybody has tastes for single items beside their ideal point. Numba's cache is warm: the first command
-is run twice, and its second run counts.
+their own and everybody has tastes for single items beside their ideal point. Some answers are made from rankings or
+ratings, and never contradict each other; others are coin flips. Numba's cache is warm: the first command is run twice,
+and its second run counts.
 
-``python -m benchmarks.commands small noiseless`` measures these tables only.
+CPU seconds depend on what else the machine does. The first line is a yardstick: the CPU seconds of a fixed piece of
+Python and NumPy at that moment.
+
+``python -m benchmarks.commands small noiseless`` measures these tables only. ``python -m benchmarks.commands
+--folder DIR carrots cream`` measures tables of your own, ``DIR/carrots/items.csv`` and ``DIR/carrots/comparisons.csv``.
 """
 
 from __future__ import annotations
@@ -15,16 +20,25 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from time import process_time
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdmetric.simulate import responses
 from crowdmetric.tables import write_columns
 
+Array = NDArray[Any]
+
 
 @dataclass(frozen=True)
 class Table:
-    """The size of a table: what it is called, people, answers per person, items, features, and its options."""
+    """The size of a table: what it is called, people, answers per person, items, features, and its options.
+
+    With `shown`, everybody orders so many items, or rates them on a scale of `levels`, and answers are pairs that are
+    not tied.
+    """
 
     name: str
     people: int
@@ -34,6 +48,8 @@ class Table:
     beta: float = 1.0
     tastes: float = 0.5
     effects: float = 0.4
+    shown: int = 0
+    levels: int = 0
     options: tuple[str, ...] = ()
 
     @property
@@ -48,6 +64,9 @@ TABLES = (
     Table("noiseless", 60, 6, 30, 3, beta=np.inf, tastes=0.0, effects=0.0),
     Table("paintings", 299, 40, 50, 9),
     Table("colors", 48, 600, 37, 3),
+    Table("contradictory", 300, 20, 60, 5, beta=0.0),
+    Table("sushi", 5000, 45, 100, 6, shown=10),
+    Table("movielens", 943, 50, 1682, 19, shown=40, levels=5),
     Table("embeddings", 1000, 20, 5000, 384, options=("--pca", "20")),
 )
 README = ("--dimension", "6", "--subspaces", "40", "--rank", "2", "--users", "60", "--comparisons", "8")
@@ -64,18 +83,54 @@ def write_table(table: Table, folder: Path, seed: int = 0) -> None:
     G = rng.standard_normal((inner, inner))
     M = 4.0 * inner * G @ G.T / np.linalg.norm(G @ G.T)
     U = rng.standard_normal((K, inner)) / np.sqrt(inner)
-    user, left = np.repeat(np.arange(K), table.answers), rng.integers(N, size=K * table.answers)
-    right = (left + rng.integers(1, N, size=left.size)) % N
-    x, y = Z[left], Z[right]
     worth = table.effects * rng.standard_normal(N)[None, :] + table.tastes * rng.standard_normal((K, N))
-    psi = np.sum((x - y) @ M * (x + y - 2.0 * U[user]), axis=1) - worth[user, left] + worth[user, right]
-    answer = responses(psi, table.beta, rng)
+    if table.shown:
+        user, left, right, answer = _ordered(table, Z, M, U, worth, rng)
+    else:
+        user, left = np.repeat(np.arange(K), table.answers), rng.integers(N, size=K * table.answers)
+        right = (left + rng.integers(1, N, size=left.size)) % N
+        x, y = Z[left], Z[right]
+        psi = np.sum((x - y) @ M * (x + y - 2.0 * U[user]), axis=1) - worth[user, left] + worth[user, right]
+        answer = responses(psi, table.beta, rng) if table.beta > 0 else rng.choice([-1.0, 1.0], psi.size)
     X = Z if d == inner else Z @ rng.standard_normal((inner, d)) + 0.01 * rng.standard_normal((N, d))
     folder.mkdir(parents=True)
     write_columns({"item_id": np.arange(N), **{f"f{j}": X[:, j] for j in range(d)}}, folder / "items.csv")
     answered = np.where(answer < 0, "left", "right")
     columns = {"user": user, "left": left, "right": right, "choice": answered}
     write_columns(columns, folder / "comparisons.csv")
+
+
+def _ordered(
+    table: Table, Z: Array, M: Array, U: Array, worth: Array, rng: np.random.Generator
+) -> tuple[Array, Array, Array, Array]:
+    """Return who, left, right and the answer of pairs among the items that each person has ordered or rated."""
+    columns: list[list[Array]] = [[], [], [], []]
+    first, second = np.triu_indices(table.shown, 1)
+    for k, u in enumerate(U):
+        items = rng.choice(len(Z), table.shown, replace=False)
+        away = Z[items] - u
+        liked = worth[k, items] - np.sum(away @ M * away, axis=1) + rng.gumbel(size=table.shown)
+        if table.levels:
+            liked = np.floor(table.levels * np.argsort(np.argsort(liked)) / table.shown)
+        untied = np.flatnonzero(liked[first] != liked[second])
+        some = rng.permutation(untied)[: table.answers]
+        turned = rng.random(some.size) < 0.5
+        a, b = np.where(turned, second[some], first[some]), np.where(turned, first[some], second[some])
+        answer = np.where(liked[a] > liked[b], -1.0, 1.0)
+        for column, part in zip(columns, (np.full(some.size, k), items[a], items[b], answer), strict=True):
+            column.append(part)
+    user, left, right, answer = (np.concatenate(column) for column in columns)
+    return user, left, right, answer
+
+
+def yardstick() -> float:
+    """Return the CPU seconds of a fixed piece of work, on this machine at this moment."""
+    clock, X, total = process_time(), np.random.default_rng(0).standard_normal((300, 300)), 0
+    for number in range(3_000_000):
+        total += number & 7
+    for _ in range(60):
+        X = np.tanh(X @ X / 300.0)
+    return process_time() - clock
 
 
 def seconds(*arguments: str) -> float:
@@ -88,6 +143,14 @@ def seconds(*arguments: str) -> float:
 
 def main(names: tuple[str, ...] = ()) -> None:
     """Print a line for every command."""
+    print(f"yardstick {yardstick():.2f} s", flush=True)
+    if names[:1] == ("--folder",):
+        for name in names[2:]:
+            with tempfile.TemporaryDirectory() as temporary:
+                files = [str(Path(names[1], name, file)) for file in ("items.csv", "comparisons.csv")]
+                spent = seconds("fit", *files, "--out", str(Path(temporary, "m")))
+                print(f"fit     {name:<54}{spent:6.1f} s", flush=True)
+        return
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
         simulated = Table("readme", 2400, 8, 38_400, 6)

@@ -206,7 +206,9 @@ def test_the_report_of_tastes_is_about_the_saved_model(bent: Path) -> None:
 
 def test_people_with_tastes_are_located_by_the_command(bent: Path) -> None:
     out = bent / "people.csv"
-    main(["locate", str(bent / "model"), str(bent / "answers.csv"), "--top", "2", "--next", "--out", str(out), "--quiet"])
+    main(
+        ["locate", str(bent / "model"), str(bent / "answers.csv"), "--top", "2", "--next", "--out", str(out), "--quiet"]
+    )
     with open(out) as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 60

@@ -211,7 +211,7 @@ def test_the_compiled_propagation_is_the_numpy_one(m: int, q: int, monkeypatch: 
     fast = by_propagation(a, E, S, y, weight, loss)
     monkeypatch.setattr(propagation, "OWN_FINENESS", 1e-9)  # never a shorter line than the law asks for
     assert_same(by_propagation(a, E, S, y, weight, loss), slow, rtol=1e-9, atol=1e-9)
-    assert_same(fast, slow, rtol=2e-5, atol=1e-6)
+    assert_same(fast, slow, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("spread", [0.5, 3.0, 10.0, 30.0])

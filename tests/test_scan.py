@@ -711,7 +711,7 @@ def test_a_scan_is_evaluated_on_some_people(
     assert there.mean("people", "identity") == here.mean("people", "identity")
     some = evaluate(crowd.items, scan, models, people=100, memory="4GB", **options)
     assert some.drawn is not None
-    assert some.summary().startswith(f"Evaluated on {some.drawn[0]} of 400 people, drawn by a hash of their number.")
+    assert some.summary().startswith(f"Evaluated on {some.drawn[0]} of 400 people, drawn whatever they answered.")
     assert some.to_dict()["drawn"] == list(some.drawn)
     with pytest.raises(DataError, match=r"this evaluation takes .*; raise memory, or lower people or jobs"):
         evaluate(crowd.items, scan, models, memory="1MB", **options)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from crowdmetric.smooth.calibration import probability_of
 from crowdmetric.smooth.covariances import Covariances
 from crowdmetric.smooth.fit import curvature, fit_evidence, log_evidence
 from crowdmetric.smooth.people import Answers, arrange, merged
-from crowdmetric.smooth.calibration import probability_of
 from crowdmetric.smooth.prediction import Field, field_of
 from crowdmetric.smooth.structures import STRUCTURES
 

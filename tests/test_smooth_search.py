@@ -68,7 +68,9 @@ def test_a_crowd_searched_in_parts_has_the_same_metric(model: TasteMetric, monke
     monkeypatch.setattr(smooth_estimator, "SEARCH_WORK", 1e4)
     parts = TasteMetric(ITEMS, structure="diagonal").fit(PAIRS, Y, users=USERS)
     assert parts.log_likelihood_ == pytest.approx(model.log_likelihood_, abs=1.0)
-    np.testing.assert_allclose(parts.predict_proba(PAIRS, users=USERS), model.predict_proba(PAIRS, users=USERS), atol=0.03)
+    np.testing.assert_allclose(
+        parts.predict_proba(PAIRS, users=USERS), model.predict_proba(PAIRS, users=USERS), atol=0.03
+    )
 
 
 def test_a_warm_start_goes_on_with_the_structure_it_has() -> None:

@@ -10,12 +10,14 @@ from threading import Event, Thread
 from time import monotonic
 from typing import Any, TextIO
 
-__all__ = ["in_words", "show_progress"]
+__all__ = ["in_words", "mention", "show_progress"]
 
 Say = Callable[[str], None]
 
 # Seconds between two lines in a pipe.
 PAUSE = 30.0
+# Whoever shows progress now, the last one first.
+_shown_now: list[Say] = []
 
 
 @contextmanager
@@ -31,7 +33,23 @@ def show_progress(title: str, *, quiet: bool = False, stream: TextIO | None = No
     stream : text stream
         Standard error by default. If it is no terminal, it gets a line every half minute.
     """
-    stream = sys.stderr if stream is None else stream
+    with _shown(title, quiet, sys.stderr if stream is None else stream) as say:
+        _shown_now.append(say)
+        try:
+            yield say
+        finally:
+            _shown_now.remove(say)
+
+
+def mention(text: str) -> None:
+    """Add what is being done to the progress that is shown now, if any is."""
+    if _shown_now:
+        _shown_now[-1](text)
+
+
+@contextmanager
+def _shown(title: str, quiet: bool, stream: TextIO) -> Iterator[Say]:
+    """Show a title in the way that a stream allows."""
     if quiet:
         yield _silent
         return

@@ -14,9 +14,10 @@ object need not keep anything itself. All methods run on a thread of their own, 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -49,7 +50,7 @@ def open_live(settings: Settings, folder: Path, items: StudyItems) -> LiveQuesti
     if name:
         return LiveQuestions(load_hook(name, folder, items, questions), items.ids)
     # the fit and the choice of questions run in a process of their own, so that nobody waits for them
-    helper = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+    helper = HelperProcess()
     make: Any = import_module("crowdmetric.design").LiveDesign  # takes a while to load
     design: Hook = make(
         items.scaled, answers=questions, item_ids=items.ids, random_share=settings.design.evaluation,
@@ -74,10 +75,27 @@ def load_hook(name: str, folder: Path, items: StudyItems, questions: int) -> Hoo
     return made
 
 
+class HelperProcess(Executor):
+    """One process of low priority that can be ended in the middle of its work, so that the server stops at once."""
+
+    def __init__(self) -> None:
+        self._pool = get_context("spawn").Pool(1, os.nice if os.name == "posix" else None, (15,))
+
+    def submit(self, function: Callable[..., Any], /, *values: Any, **named: Any) -> Future[Any]:
+        """Return what the function will return."""
+        future: Future[Any] = Future()
+        self._pool.apply_async(function, values, named, future.set_result, future.set_exception)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the process, whatever it is doing."""
+        self._pool.terminate()
+
+
 class LiveQuestions:
     """A live design behind a thread, its questions checked; `helper` is the process that it computes in."""
 
-    def __init__(self, hook: Hook, ids: Sequence[str], helper: ProcessPoolExecutor | None = None) -> None:
+    def __init__(self, hook: Hook, ids: Sequence[str], helper: HelperProcess | None = None) -> None:
         self.hook, self.known, self.helper = hook, set(ids), helper
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="live")
 
@@ -108,4 +126,4 @@ class LiveQuestions:
         """End the thread and the process; what they compute is not waited for."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         if self.helper is not None:
-            self.helper.shutdown(wait=False, cancel_futures=True)
+            self.helper.shutdown()

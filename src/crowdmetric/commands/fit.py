@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from datetime import date
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from crowdmetric.commands.base import note, print_model
+from crowdmetric.commands.base import note
 from crowdmetric.commands.engines import open_engine
 from crowdmetric.commands.fit_choice import (
     choose_directions,
@@ -16,15 +16,16 @@ from crowdmetric.commands.fit_choice import (
     population_or,
     suggest_matched,
 )
+from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.fit_findings import diagnosed, evaluated, saved_as, suggest_tastes
 from crowdmetric.commands.fit_options import ESTIMATORS, add_arguments, parameters_of, ridge_of
 from crowdmetric.commands.item_tables import read_labels, read_names
 from crowdmetric.commands.preparing import check_preparation, prepared
-from crowdmetric.commands.reading import answers_of, holds_judgements, items_of
+from crowdmetric.commands.reading import answers_of, holds_judgements, items_of, names_of_files
 from crowdmetric.commands.similarity import fit_similarity, judgements_beside, whether_one_metric
 from crowdmetric.commands.streamed import fit_streamed, fit_telling
 from crowdmetric.folders import check_target
-from crowdmetric.persist import REPORT, is_model, save_model
+from crowdmetric.persist import is_model, save_model
 from crowdmetric.progress import show_progress
 from crowdmetric.report import report_page
 
@@ -72,11 +73,7 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
     if suggestion:
         note(options, suggestion)
     evaluation = evaluated(options, features, comparisons, parameters)
-    if name == "population":
-        name, parameters, reasons = choose_model(options, features, comparisons, parameters, reason, evaluation)
-    else:
-        reasons = [f"using {ESTIMATORS[name].__name__}, {reason}"]
-        note(options, reasons[0])
+    name, parameters, reasons = choose_model(options, name, reason, features, comparisons, parameters, evaluation)
     if evaluation is not None:
         saved = saved_as(name, parameters)
         evaluation = evaluation.of_saved(saved if saved in evaluation.models else None)
@@ -94,7 +91,8 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
             note(options, line)
     page = partial(
         report_page, comparisons=comparisons, diagnosis=diagnosis, choices=reasons, suggestion=suggestion,
-        item_names=item_names, evaluation=evaluation,
+        item_names=item_names, evaluation=evaluation, files=names_of_files(options),
+        date=date.today().isoformat(),
     )  # fmt: skip
     model = save_model(
         options.out,
@@ -106,6 +104,4 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
         report=None if options.no_report else page,
         overwrite=options.overwrite,
     )
-    print_model(options, model, options.out)
-    if not options.no_report:
-        note(options, f"what was learned, in words and pictures: {Path(options.out) / REPORT}")
+    print_ending(options, model, comparisons=comparisons, diagnosis=diagnosis, evaluation=evaluation)

@@ -19,7 +19,7 @@ from crowdmetric.choice import (
     matched_share,
 )
 from crowdmetric.commands.base import note
-from crowdmetric.commands.fit_options import refused_by
+from crowdmetric.commands.fit_options import ESTIMATORS, refused_by
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation
@@ -100,18 +100,21 @@ def population_or(name: str, reason: str, options: Namespace, d: int, answers: C
 
 def choose_model(
     options: Namespace,
+    name: str,
+    reason: str,
     features: NDArray[np.float64],
     answers: Comparisons,
     parameters: dict[str, Any],
-    reason: str,
     evaluation: Evaluation | None,
 ) -> tuple[str, dict[str, Any], list[str]]:
-    """Return the estimator and its parameters where a population is the default, and the sentences that say why.
+    """Return the estimator and its parameters, and the sentences that say why; a population may become another.
 
     Hidden answers decide where they were predicted, else the evidence. Models of another kind than ideal points under a
     learned metric may be chosen where the options leave that open.
     """
-    using = f"using PopulationMetric, {reason}"
+    using = f"using {ESTIMATORS[name].__name__}, {reason}"
+    if name != "population":
+        return _said(options, name, parameters, [using])
     if evaluation is None or ("item_effects" in parameters and "covariance" in parameters):
         chosen, reasons = _by_evidence(options, features, answers, parameters)
         return _said(options, "population", chosen, [using, *reasons])

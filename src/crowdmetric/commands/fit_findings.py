@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -99,8 +100,10 @@ def evaluated(
     except DataError as error:
         note(options, f"how well answers are predicted was not measured: {error}")
         return None
-    if found.unfinished:
-        note(options, found.unfinished)
+    if step > 1:
+        found = replace(found, drawn=(np.unique(some.user).size, np.unique(answers.user).size))
+    for sentence in found.scope():
+        note(options, sentence)
     return found if any(law in found.models for law in LAWS) else None
 
 

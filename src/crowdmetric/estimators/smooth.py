@@ -376,7 +376,7 @@ class TasteMetric(CrowdMetric):
         return placed
 
     def people(self) -> Iterator[tuple[Indices, Array, Array]]:
-        """Yield rows of `users_` (P,), and mean (P, N) and covariance (P, N, N) of these people's utilities of items."""
+        """Yield rows of `users_` (P,), and mean (P, N) and covariance (P, N, N) of their utilities of the items."""
         tastes = self._learned()
         met = np.zeros(len(self.users_), dtype=bool)
         for who, mean, covariance in tastes.field.utilities():
@@ -408,10 +408,10 @@ class TasteMetric(CrowdMetric):
             return *tastes.field.moments(asked[:, 0], asked[:, 1], who), self._sharpness(asked, who)
         if not hasattr(self, "answers_"):
             raise DataError("people who were placed are known by rows of items only; give (T, 2) row numbers")
-        found = np.empty((3, len(numbers)))
+        moments = np.empty((3, len(numbers)))
         for rows in np.array_split(np.arange(len(numbers)), -(-len(numbers) // PAIRS_AT_ONCE)):
-            found[:, rows] = self._of_vectors(tastes.fit, items[numbers[rows]], who[rows])
-        return found[0], found[1], found[2]
+            moments[:, rows] = self._of_vectors(tastes.fit, items[numbers[rows]], who[rows])
+        return moments[0], moments[1], moments[2]
 
     def _sharpness(self, asked: Indices, who: Indices) -> Array:
         """Return the sharpness (T,) of questions about numbers (T, 2) of the field; the less sure of two kinds."""

@@ -69,7 +69,7 @@ class Evaluation:
         In the order asked for.
     train_answers : int or None
     drawn : (int, int) or None
-        How many people it rests on, of how many in a scan; None: everybody.
+        How many people it rests on, of how many; None: everybody.
     saved : str or None
         Which of the models is the one that was saved; tables mark it, and sentences are about it.
     unfinished : str
@@ -153,15 +153,21 @@ class Evaluation:
     def findings(self, *, no_distance: bool | None = None) -> list[str]:
         """Return what follows, a sentence each: see `crowdmetric.evaluate.verdict`."""
         noted = sorted({f"Note: {r.model}: {text}." for r in self.results for text in r.notes})
-        return findings(self, no_distance=no_distance) + [self.unfinished][: bool(self.unfinished)] + noted
+        return findings(self, no_distance=no_distance) + noted
+
+    def scope(self) -> list[str]:
+        """Return what the evaluation rests on, where that is not everything: some of the people, or some fits only."""
+        some = []
+        if self.drawn is not None:
+            few, everybody = self.drawn
+            some.append(f"Evaluated on {few:,} of {everybody:,} people, drawn whatever they answered.")
+        return [*some, self.unfinished] if self.unfinished else some
 
     def summary(self) -> str:
         """Return what follows, a readable table per split, and what metrics are worth; 100 columns wide."""
         lines = [textwrap.fill(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False) for text in self.findings()]
         parts = ["\n".join(lines)] if lines else []
-        if self.drawn is not None:
-            some, everybody = self.drawn
-            parts.append(f"Evaluated on {some:,} of {everybody:,} people, drawn by a hash of their number.")
+        parts += [textwrap.fill(" ".join(self.scope()), WIDTH)] if self.scope() else []
         parts += [self._table(split) for split in self.splits]
         if self.saved is not None:
             parts[-1] += "\n> the saved model"
@@ -234,24 +240,32 @@ class Evaluation:
             "train_answers": self.train_answers,
             "saved": self.saved,
             "drawn": None if self.drawn is None else list(self.drawn),
+            "unfinished": self.unfinished,
             "results": rows,
             "behind_the_best": [_without_nan(d) for d in differences],
             "worth_of_metric": [_without_nan(w) for w in worth],
             "findings": self.findings(),
         }
 
-    def plot(self) -> Any:
-        """Return a matplotlib figure: log-likelihood and accuracy of every model, a column per split."""
-        figure = new_figure(3.6 * len(self.splits) + 1.6, 1.4 + 0.62 * len(self.models))
+    def plot(self, split: str | None = None) -> Any:
+        """Return a matplotlib figure: log-likelihood and accuracy of every model, a column per split.
+
+        With `split`, a narrow one with the log-likelihoods of that split alone, to be read on a phone. The saved model
+        is marked by ▸.
+        """
+        splits = self.splits if split is None else (split,)
+        measures = ("log_likelihood", "accuracy")[: 2 if split is None else 1]
+        width, line = (3.6 * len(splits) + 1.6, 0.62) if split is None else (4.4, 0.27)
+        figure = new_figure(width, 1.1 + line * len(self.models))
         values = {
-            measure: np.array([[self.mean(s, m, measure) for m in self.models] for s in self.splits])
-            for measure in ("log_likelihood", "accuracy")
+            measure: np.array([[self.mean(s, m, measure) for m in self.models] for s in splits]) for measure in measures
         }
         errors = {
-            measure: np.array([[self._error_beside_best(s, m, measure) for m in self.models] for s in self.splits])
-            for measure in values
+            measure: np.array([[self._error_beside_best(s, m, measure) for m in self.models] for s in splits])
+            for measure in measures
         }
-        draw_evaluation(figure, values, errors, [TITLES[s] for s in self.splits], self.models)
+        labels = [f"▸ {model}" if model == self.saved else model for model in self.models]
+        draw_evaluation(figure, values, errors, [TITLES[s] for s in splits], labels)
         return figure
 
     def _error_beside_best(self, split: str, model: str, measure: str) -> float:

@@ -91,8 +91,8 @@ def status_of(
 ) -> str:  # fmt: skip
     """Return how a fit ended: whether it did, its integrals, what the answers determine, and every doubt.
 
-    `d` is how many features items have, and `constraint` what the metric was allowed to be. `integration` is how people were integrated out, in words; `unfinished` what
-    to say where the fit did not converge.
+    `d` is how many features items have, and `constraint` what the metric was allowed to be. `integration` is how people
+    were integrated out, in words; `unfinished` what to say where the fit did not converge.
     """
     ended = "Solved" if fit.result.converged else unfinished
     agree = starts.size > 1 and float(np.ptp(starts)) < AGREEMENT

@@ -138,7 +138,7 @@ def find_tastes(model: SavedModel) -> Tastes:
 
 
 def _units(model: SavedModel) -> tuple[Array, Array, list[str]]:
-    """Return how to undo preprocessing feature by feature, and what coordinates are called where that is not possible."""
+    """Return how to undo preprocessing, feature by feature, and the names of features; of coordinates, if it cannot."""
     assert model.items is not None
     d, done = model.items.shape[1], model.preprocessing
     if done is None:

@@ -1,8 +1,8 @@
 """How utilities change along one feature, or over the plane of two: what a smooth taste looks like.
 
 A feature is set to a value for each of some items, the others staying as they are, and utilities are averaged over
-these items. That is a linear map A of utilities, each of whose rows belongs to a value. Differences to the mean over all
-values count, as only differences of utilities do. With μ and V of the crowd and K of a person beside it (`prediction`)::
+these items. That is a linear map A of utilities, with a row for each value. Differences to the mean over all values
+count, as only differences of utilities do. With μ and V of the crowd and K of a person beside it (`prediction`)::
 
     mean A μ        covariance of what is known of it  A V Aᵀ        how people scatter around it  A K Aᵀ
 
@@ -72,4 +72,5 @@ def _seen_through(fit: SmoothFit, points: Array, A: Array) -> tuple[Array, Array
     own = A @ A.T
     crowd = A @ field.crowd[new, new] @ A.T - of_crowd * own
     person = A @ field.person[new, new] @ A.T - of_person * own
-    return A @ field.mean[new], *(np.sqrt(np.maximum(np.diag(S), 0.0)) for S in (crowd, person))
+    error, people = (np.sqrt(np.maximum(np.diag(S), 0.0)) for S in (crowd, person))
+    return A @ field.mean[new], error, people

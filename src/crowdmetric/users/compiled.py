@@ -6,10 +6,26 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import event
+
+from crowdmetric.progress import mention
 
 __all__ = ["compiled", "compiled_sums"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class _CompilingOnce(event.Listener):
+    """Says that loops are being compiled: that takes seconds, and only until they are on disk."""
+
+    def on_start(self, event: Any) -> None:
+        mention("compiling loops once, later runs find them on disk")
+
+    def on_end(self, event: Any) -> None:
+        """Say nothing."""
+
+
+event.register("numba:compile", _CompilingOnce())  # type: ignore[no-untyped-call]
 
 
 def compiled(function: Function) -> Function:

@@ -22,18 +22,30 @@ Unlike a Laplace approximation this stays accurate when people answer little: wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import fields
 from math import pi
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import scipy.special
 from array_api_compat import array_namespace
-from numpy.typing import NDArray
 
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.symmetric import as_array
-from crowdmetric.users.integrals import REACH, SIZES, Grid, Integral, grid_of, kernels, loadings_of, pieces
+from crowdmetric.users.integrals import (
+    REACH,
+    SIZES,
+    Grid,
+    Integral,
+    fused_kernels,
+    grid_of,
+    is_identity,
+    kernels,
+    lines,
+    loadings_of,
+    pieces,
+)
 
 __all__ = ["by_propagation", "propagate", "propagated"]
 
@@ -47,8 +59,8 @@ FEWEST_NODES, CAVITY_FINENESS = 32, 1.2
 # fewer nodes.
 CAVITY_SIZES = tuple(size for size in SIZES[1] if size <= 256)
 # Other answers make cavities narrower than the law, often several times. Compiled sweeps choose a grid for each cavity,
-# whose nodes are at most OWN_FINENESS widths of the noise apart: values change by 1e-8, second derivatives by 3e-7.
-SHORTER, OWN_FINENESS = (16,), 0.8
+# whose nodes are at most OWN_FINENESS widths of the noise apart; results change by about 1e-9.
+OWN_FINENESS = 0.6
 # A grid is centered on the mode of cavity and answer if that is more than FAR standard deviations from the cavity's.
 FAR = 1.5
 # People are integrated over the noise if the cavity is at least WIDE times wider than the noise, and if the cavity's
@@ -85,25 +97,51 @@ def propagated(
 
     Damped sweeps are slower, and settle where others go round in circles.
     """
-    H = loadings_of(E, S)
     how = (DAMPED, DAMPED_ROUNDS) if damped else (1.0, ROUNDS)
+    fused = fused_kernels(a) if isinstance(loss, Logistic) else None
+    if fused is not None and a.shape[1] <= fused.LARGEST:
+        return _fused(a, E, S, y, weight, loss, how, fused)
+    H = loadings_of(E, S)
     if not (isinstance(a, np.ndarray) and isinstance(loss, Logistic)):
         return propagate(a, E, H, y, weight, loss, *how)
-    sizes, weights = _own_lines()
-    level = _level(H, loss) + sizes.size - 1 - len(CAVITY_SIZES)
-    arguments = (a, np.ascontiguousarray(E), H, y, weight, loss.beta, level, sizes, weights, OWN_FINENESS)
+    sizes = np.array([*CAVITY_SIZES, 0])
+    weights = lines()[1][: len(CAVITY_SIZES), : CAVITY_SIZES[-1]]
+    arguments = (a, np.ascontiguousarray(E), H, y, weight, loss.beta, _level(H, loss), sizes, weights, OWN_FINENESS)
     *parts, settled = kernels("propagation").logistic_by_propagation(*arguments, how[0], TOLERANCE, how[1])
     return Integral(*parts), settled
 
 
-@lru_cache
-def _own_lines() -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the sizes of the grids for cavities, with a zero at the end, and their weights, one grid per row."""
-    sizes = (*SHORTER, *CAVITY_SIZES)
-    weights = np.zeros((len(sizes), sizes[-1]))
-    for row, size in zip(weights, sizes, strict=True):
-        row[:size] = np.exp(grid_of(1, size).log_weights)
-    return np.array([*sizes, 0]), weights
+def _fused(
+    a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, how: tuple[float, int], fused: ModuleType
+) -> tuple[Integral, Array]:
+    """Return `propagated` by one kernel of a GPU; laws too wide for its lines are left to `propagate`."""
+    xp = array_namespace(a)
+    same = is_identity(E)
+    C = S if same else E @ S @ xp.matrix_transpose(E)
+    level = _level_of(xp.linalg.diagonal(C), loss)
+    line = xp.astype(xp.clip(level, None, len(CAVITY_SIZES) - 1), xp.int32)
+    sizes = xp.asarray(np.array(CAVITY_SIZES, dtype=np.int32), device=a.device)
+    priors = as_array(lines()[1][: len(CAVITY_SIZES), : CAVITY_SIZES[-1]], a)
+    damping, rounds = how
+    value, slope, precision, R, settled = fused.propagated(
+        a, C, y, weight, line, sizes, priors, loss.beta, damping, _tolerance(a), rounds
+    )
+    pulled = slope if same else xp.sum(E * slope[:, :, None], axis=1)
+    inner = R if same else xp.matrix_transpose(E) @ R @ E
+    integral = Integral(value, slope, 0.5 * (pulled[:, :, None] * pulled[:, None, :] - inner), precision)
+    wide = xp.any(level == len(CAVITY_SIZES), axis=1)
+    if bool(xp.any(wide)):
+        some = xp.nonzero(wide)[0]
+        own = [x[some] for x in (a, E, loadings_of(E[some], S[some]), y, weight)]
+        exact, settled[some] = propagate(*own, loss, damping, rounds)
+        for field in fields(Integral):
+            getattr(integral, field.name)[some] = getattr(exact, field.name)
+    return integral, settled
+
+
+def _tolerance(a: Array) -> float:
+    """Return `TOLERANCE`, or what single precision can reach."""
+    return max(TOLERANCE, 4.0 * float(array_namespace(a).finfo(a.dtype).eps))
 
 
 def _level(H: Array, loss: Loss) -> Array:
@@ -112,10 +150,15 @@ def _level(H: Array, loss: Loss) -> Array:
     A cavity is never wider than the law itself, √(H_iᵀH_i): a line that is fine enough for that serves in every sweep,
     and the same in every array library. One more than there are lines stands for an integral over the noise.
     """
-    xp = array_namespace(H)
-    steepness = loss.beta * xp.sqrt(xp.sum(H * H, axis=2))
+    return _level_of(array_namespace(H).sum(H * H, axis=2), loss)
+
+
+def _level_of(variance: Array, loss: Loss) -> Array:
+    """Return `_level` for these variances (P, m) of ψ under the law."""
+    xp = array_namespace(variance)
+    steepness = loss.beta * xp.sqrt(variance)
     needed = xp.clip(2.0 * REACH / CAVITY_FINENESS * steepness + 1.0, float(FEWEST_NODES), None)
-    return xp.searchsorted(as_array(np.array(CAVITY_SIZES, dtype=np.float64), H), needed)
+    return xp.searchsorted(as_array(np.array(CAVITY_SIZES, dtype=np.float64), variance), needed)
 
 
 def propagate(
@@ -134,8 +177,7 @@ def propagate(
     error, where one of all answers at once would leave an eighth. A factor is kept as its precision τ_i and its slope
     b_i at some ψ_i (`anchor`): νs and their products with offsets would be differences of large numbers.
     """
-    xp = array_namespace(a)
-    tolerance = max(TOLERANCE, 4.0 * float(xp.finfo(a.dtype).eps))  # what single precision can reach
+    xp, tolerance = array_namespace(a), _tolerance(a)
     lines_of = [_sharing(level) for level in xp.matrix_transpose(_level(H, loss))]
     precision, pull, anchor = xp.zeros_like(a), xp.zeros_like(a), a + 0.0
     center, before = xp.zeros_like(H[:, 0, :]), xp.ones_like(a[:, 0])
