@@ -35,6 +35,9 @@ Array = NDArray[np.float64]
 
 # From this share of all pairs of items on, distances are computed by one matrix product.
 DENSE = 0.1
+# From this many items on, the product with G is taken in single precision: half the time, and accurate enough for the
+# direction of a step (values are in double precision).
+SINGLE_FROM = 1_000
 # Factor by which the ridge is weakened, and by how much that must help per answer, in nats.
 WEAKER, HELPS = 16.0, 1e-4
 # Share of the items that is left out to choose the ridge.
@@ -110,10 +113,11 @@ class FactoredObjective:
         N = len(self.items)
         degree = np.bincount(i, g, N) + np.bincount(j, g, N)
         if self.is_dense:
-            G = np.zeros((N, N), dtype=np.float32)  # half the time, and accurate enough for a gradient
+            kind = np.float32 if N >= SINGLE_FROM else np.float64
+            G = np.zeros((N, N), dtype=kind)
             G[i, j] = g
             G += G.T
-            product = G @ Z.astype(np.float32)
+            product = G @ Z.astype(kind)
         else:
             S = sparse.csr_matrix((g, (i, j)), shape=(N, N))
             product = S @ Z + S.T @ Z
