@@ -90,6 +90,7 @@ class HelperProcess(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the process, whatever it is doing."""
         self._pool.terminate()
+        self._pool.join()
 
 
 class LiveQuestions:
