@@ -28,6 +28,7 @@ setup: $(VENV)/.installed-library ## make .venv with the library and all its opt
 
 demo: $(VENV)/.installed-demo ## run the demonstration
 	$(BIN)/python examples/demo.py
+	@echo "next, real people: $(BIN)/crowdmetric import travel --out travel && $(BIN)/crowdmetric fit travel/items.csv travel/comparisons.csv --out model"
 
 # A process a core, and one thread of BLAS each: more would wait for one another.
 test: $(VENV)/.installed-test ## run the tests

@@ -39,6 +39,7 @@ NAMES = {
     "cluster": "a population fit on a Dask cluster of one and of two workers (needs dask.distributed)",
     "similarity": "similarity judgements: real people, time, coverage, promised error (some minutes)",
     "smooth": "smooth tastes: time and error as people grow (real people: python -m benchmarks.smooth FOLDER)",
+    "saved": "the model that fit saves, judged on hidden answers (real people: python -m benchmarks.saved FOLDER)",
     "small_problems": "random small problems through every estimator: what is impossible, unordered or slow is listed",
     "stitching": "stage 2 alone in 200 dimensions with 25,000 lines",
 }

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from crowdmetric.cli import main
-from crowdmetric.datasets import Dataset, load_jester, load_movielens, load_sushi, load_tidy
+from crowdmetric.datasets import Dataset, load_jester, load_movielens, load_sushi, load_tidy, load_travel
 from crowdmetric.datasets.pairs import pairs_of_ratings
 from crowdmetric.errors import DataError, ModelFileError
 from crowdmetric.tables import read_items
@@ -524,3 +524,23 @@ def test_import_says_what_is_wrong_in_one_line(arguments, code, sentence, sushi,
     assert sentence in error
     assert "Traceback" not in error
     assert not (tmp_path / "out").exists()
+
+
+# ------------------------------------------------------------------------------------------------- travel
+
+
+def test_travel_comes_with_the_library() -> None:
+    data = load_travel()
+    answers = data.comparisons
+    assert (len(answers), answers.n_users, len(data.items.ids)) == (630, 210, 840)
+    assert data.items.feature_names == ["wait", "cost", "time"]
+    winner = np.where(answers.response < 0, answers.left, answers.right)
+    loser = np.where(answers.response < 0, answers.right, answers.left)
+    # everybody chose one way, over the three others that were theirs
+    assert np.array_equal(winner // 4, loser // 4)
+    assert np.array_equal(np.unique(winner), np.unique(winner[::3]))
+    assert np.array_equal(np.sort(loser), np.setdiff1d(np.arange(840), winner))
+    # shares as published: 58 by plane, 63 by train, 30 by bus, 59 by car
+    assert np.bincount(np.unique(winner) % 4).tolist() == [58, 63, 30, 59]
+    assert 0.4 < np.mean(answers.response < 0) < 0.6
+    assert load_travel(seed=1).comparisons != answers

@@ -57,3 +57,15 @@ def test_the_set_up_is_what_it_says(demo) -> None:
     assert np.all(items.digits[left] == items.digits[right])
     assert np.all(left != right)
     np.testing.assert_array_equal(np.bincount(answers.users[answers.held_out]), np.full(50, demo.HELD_OUT))
+
+
+def test_the_neighbours_show_a_difference(demo) -> None:
+    """Under the crowd's metric and under Euclid's, the picture that is shown has neighbors of different digits."""
+    items = demo.read_digits()
+    truth, plain = demo.true_metric(items.components), np.eye(demo.DIMENSIONS)
+    some = range(0, len(items.digits), demo.EVERY)
+    number = some[int(np.argmin(demo.shared(items, plain, truth, some, 8)))]
+    near, nearest_plainly = (items.digits[demo.neighbours(items, M, number, 8)] for M in (truth, plain))
+    assert set(near) != set(nearest_plainly)
+    assert demo.shared(items, plain, truth, [number], 8)[0] == 0
+    np.testing.assert_array_equal(demo.shared(items, truth, truth, some[:5], 8), 1.0)

@@ -51,12 +51,6 @@ def test_every_page_is_in_the_contents_of_its_kind(kind: str) -> None:
     assert len(listed) == len(set(listed))
 
 
-def test_readme_example_runs() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    code = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[0]
-    exec(compile(code, "README.md", "exec"), {})
-
-
 # ------------------------------------------------------------------------------------------- API reference
 
 LISTED = re.findall(

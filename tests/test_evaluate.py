@@ -608,6 +608,10 @@ def test_the_table_is_tidy_and_travels(ideal, tmp_path) -> None:
     assert list(ideal.to_pandas().columns) == list(columns)
     assert json.loads(json.dumps(ideal.to_dict(), allow_nan=False))["models"] == list(ideal.models)
     assert len(ideal.plot().axes) == 2 * len(SPLITS)
+    alone = ideal.of_saved("population").plot("people")
+    assert len(alone.axes) == 1
+    assert alone.get_figwidth() < 5  # inches: about the width of a phone
+    assert "▸ population" in [label.get_text() for label in alone.axes[0].get_yticklabels()]
 
 
 def test_a_tie_is_one_answer() -> None:

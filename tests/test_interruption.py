@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -200,3 +201,117 @@ def test_an_input_is_known_under_other_names(tmp_path: Path) -> None:
     check_not_input(tmp_path / "new.csv", tmp_path / "table.csv")
     with pytest.raises(DataError, match="is read by this command"):
         check_not_input(tmp_path / "link.csv", tmp_path / "table.csv")
+
+
+# --------------------------------------------------------------------------------------- at any moment
+
+
+MOMENTS, PACKAGE = 20, "crowdmetric.commands"
+# Commands that take seconds even for a handful of items are interrupted less often.
+FEWER = {"plan": 4, "design": 10}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a folder with what every command reads."""
+    folder = tmp_path_factory.mktemp("moments") / "study"
+    sizes = ["--dimension", "2", "--subspaces", "0", "--users", "30", "--comparisons", "5", "--seed", "1"]
+    assert main(["simulate", *sizes, "--out", str(folder), "--quiet"]) == 0
+    rng = np.random.default_rng(0)
+    write_columns({"item_id": np.arange(6), "f0": rng.normal(size=6), "f1": rng.normal(size=6)}, folder / "few.csv")
+    tables = [str(folder / "items.csv"), str(folder / "comparisons.csv")]
+    quick = ["--no-report", "--covariance", "isotropic", "--no-item-effects", "--starts", "1", "--jobs", "1", "--quiet"]
+    assert main(["fit", *tables, *quick, "--out", str(folder / "model")]) == 0
+    return folder
+
+
+COMMANDS = {
+    "simulate": ["--dimension", "2", "--subspaces", "0", "--users", "30", "--comparisons", "5", "--out", "made"],
+    "import": ["travel", "--out", "made"],
+    "plan": ["few.csv", "--answers", "2", "--error", "0.5"],
+    "design": ["few.csv", "--people", "10", "--out", "made.csv"],
+    "diagnose": ["items.csv", "comparisons.csv"],
+    "fit": ["items.csv", "comparisons.csv", "--no-evaluate", "--covariance", "isotropic", "--no-item-effects",
+            "--starts", "1", "--jobs", "1", "--out", "made"],
+    "evaluate": ["items.csv", "comparisons.csv", "--models", "linear,identity", "--split", "pairs", "--repeats", "1",
+                 "--jobs", "1", "--out", "made"],
+    "predict": ["model", "comparisons.csv", "--out", "made.csv"],
+    "locate": ["model", "comparisons.csv", "--out", "made.csv"],
+    "export": ["model", "--out", "made.npz"],
+    "info": ["model"],
+}  # fmt: skip
+
+
+def interrupted_after(calls: int, arguments: list[str]) -> tuple[int, int]:
+    """Run a command with Ctrl-C after so many calls of functions; return its exit code and how many were made.
+
+    Calls are counted from the command's own first line on: before, while it is imported, the process ends at once.
+    """
+    made, run = 0, None
+
+    def count(frame: Any, event: str, _: Any) -> None:
+        nonlocal made, run
+        if run is None and frame.f_code.co_name == "run" and frame.f_globals["__name__"].startswith(PACKAGE):
+            run = frame
+        if run is not None and event == "call":
+            made += 1
+            if made == calls:
+                signal.raise_signal(signal.SIGINT)
+
+    sys.setprofile(count)
+    try:
+        return main(arguments), made
+    finally:
+        sys.setprofile(None)
+
+
+def everything_in(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@needs_signals
+@pytest.mark.filterwarnings("ignore::crowdmetric.errors.CrowdmetricWarning")
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_can_be_interrupted_at_any_moment(
+    command: str, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At 20 moments, equally many calls of functions apart: one line, exit code 130, and nothing half-written."""
+    arguments = [command, *COMMANDS[command], "--quiet"]
+    shutil.copytree(study, tmp_path / "first")
+    monkeypatch.chdir(tmp_path / "first")
+    assert main(arguments) == 0  # imports and compiles, and loads what is loaded once
+    shutil.copytree(study, tmp_path / "second")
+    monkeypatch.chdir(tmp_path / "second")
+    code, calls = interrupted_after(-1, arguments)
+    assert code == 0
+    shutil.copytree(study, tmp_path / "desk")
+    monkeypatch.chdir(tmp_path / "desk")
+    before = everything_in(tmp_path / "desk")
+    stopped = 0
+    moments = FEWER.get(command, MOMENTS)
+    for moment in np.linspace(1, calls - 1, moments).astype(int).tolist():
+        capsys.readouterr()
+        code, _ = interrupted_after(moment, arguments)
+        told = capsys.readouterr().err
+        if code == 0:  # a little fewer calls were made than before
+            assert moment > 0.8 * calls
+            shutil.rmtree(tmp_path / "desk")
+            shutil.copytree(study, tmp_path / "desk")
+            monkeypatch.chdir(tmp_path / "desk")
+            continue
+        stopped += 1
+        assert (code, told.splitlines()[-1:]) == (130, ["crowdmetric: interrupted"])
+        assert "Traceback" not in told
+        after = everything_in(tmp_path / "desk")
+        made = set(after) - set(before)
+        # what is there is whole: the interrupt came after it had been put in its place
+        assert not {name for name in made if ".tmp" in name}
+        assert {name: after[name] for name in before} == before
+        if made:
+            assert moment > 0.5 * calls
+            shutil.rmtree(tmp_path / "desk")
+            shutil.copytree(study, tmp_path / "desk")
+            monkeypatch.chdir(tmp_path / "desk")
+    assert stopped >= 0.75 * moments
+    assert not multiprocessing.active_children()

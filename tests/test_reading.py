@@ -130,6 +130,8 @@ CODINGS = {
     "words": ["left", "right", "Right ", "LEFT"],
     "0 and 1": [0, 1, 1, 0],
     "0.0 and 1.0": [0.0, 1.0, 1.0, 0.0],
+    "L and R": ["L", "R", "r", "l"],
+    "first and second": ["first", "second", "Second", "first"],
     "A and B": ["A", "B", "b", "A"],
     "item": [1, 6, 7, 4],
     "item as text": ["1", "6", "7", "4"],
@@ -171,6 +173,26 @@ def test_unreadable_choices_are_refused_with_the_coding_that_would_fit() -> None
     few = np.where(np.arange(100) < 5, "?", "left")
     with pytest.warns(UserWarning, match="5 × unreadable choice"):
         assert len(read(few, left, right)) == 95
+
+
+@pytest.mark.parametrize(
+    ("cells", "remedy"),
+    [
+        ([-1, 1], "a column called response is written, −1 for left"),
+        (["yes", "no"], "do not say left or right; write 'left' and 'right'"),
+        (["True", "False"], "do not say left or right"),
+        (["blue", "red"], r"cannot be read: the column holds 'blue', 'red'\. Write all rows in one way"),
+    ],
+)
+def test_a_refusal_says_what_would_fit(cells: list[Any], remedy: str) -> None:
+    with pytest.raises(DataError, match=remedy):
+        read(cells * 20, [1] * 40, [2] * 40)
+
+
+@pytest.mark.parametrize(("cell", "side"), [(1, "right"), ("left", "left"), ("A", "left")])
+def test_a_column_that_always_says_the_same_is_worth_a_word(cell: Any, side: str) -> None:
+    with pytest.warns(TableWarning, match=f"in all 40 rows, which is read as {side}"):
+        read([cell] * 40, [3] * 40, [2] * 40)
 
 
 def test_items_called_one_and_two_are_not_guessed() -> None:
@@ -294,8 +316,14 @@ def test_diagnose_takes_names_of_columns_and_standardizes(tables: Any, capsys: p
         assert "--categorical color" in told
         assert main(["diagnose", *tables(), "--columns", COLUMNS, "--no-standardise", "--categorical", "color"]) == 0
         assert "standardized" not in capsys.readouterr().err
-        assert main(["diagnose", *tables(DIFFERENT_UNITS / 4), "--columns", COLUMNS]) == 0
-        assert "standardized" not in capsys.readouterr().err
+        assert main(["diagnose", *tables(DIFFERENT_UNITS / 2), "--columns", COLUMNS]) == 0
+        told = capsys.readouterr().err
+        assert "if they are in different units, --standardise gives" in told
+        assert "standardized" not in told
+        assert main(["diagnose", *tables(1.0), "--columns", COLUMNS]) == 0
+        assert "unit" not in capsys.readouterr().err
+        assert main(["diagnose", *tables(1.0), "--columns", COLUMNS, "--standardize"]) == 0
+        assert "items: standardized" in capsys.readouterr().err
 
 
 def test_a_standardized_model_is_used_on_items_as_they_are(

@@ -15,13 +15,13 @@ from crowdmetric.commands.fit_findings import saved_as, suggest_tastes
 from crowdmetric.errors import DataError, NotIdentifiedWarning
 from crowdmetric.evaluate.verdict import Difference, findings
 from crowdmetric.identifiability import diagnose
+from crowdmetric.importance import feature_importance
 from crowdmetric.persist import is_model, load_model, save_model
 from crowdmetric.plots import new_figure
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.report import report_page
 from crowdmetric.report.changes import moved_pairs, neighbours
 from crowdmetric.report.directions import find_directions
-from crowdmetric.report.importance import feature_importance
 from crowdmetric.report.warnings import not_ideal_points, shape_test, warnings_of, worth_using
 from crowdmetric.simulate import answer, simulate_crowd
 from crowdmetric.symmetric import smat, svec
@@ -416,12 +416,12 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag, attributes) -> None:
         self.scripts += tag == "script"
         self.fetched += [v for n, v in attributes if n in ("src", "href", "xlink:href") and not v.startswith("#")]
-        if tag not in ("meta", "br", "link"):
+        if tag not in ("meta", "br", "link", "input"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attributes) -> None:
         self.handle_starttag(tag, attributes)
-        if tag not in ("meta", "br", "link"):
+        if tag not in ("meta", "br", "link", "input"):
             self.open.pop()
 
     def handle_endtag(self, tag) -> None:
@@ -447,10 +447,21 @@ class Evaluation:
     def findings(self, *, no_distance=None):
         return ["New people: linear predicts better.", "Warning: popularity in disguise.", "Note: slow."]
 
-    def plot(self):
+    def plot(self, split):
         figure = new_figure(3, 2)
         figure.subplots().plot([0, 1])
         return figure
+
+
+# What a reader wants to know comes before what it rests on.
+ORDER = (
+    "Is a learned metric worth using here?",
+    "What moves choices",
+    "How differences between items add up",
+    "How well it predicts",
+    "What the metric changed",
+    "What these answers can teach",
+)
 
 
 def test_the_page_is_whole_fetches_nothing_and_escapes(model, crowd) -> None:
@@ -465,19 +476,21 @@ def test_the_page_is_whole_fetches_nothing_and_escapes(model, crowd) -> None:
         evaluation=Evaluation(),
         choices=[evil],
         suggestion=evil,
+        files=[f"{evil}.csv", "answers\x1b[31m.csv"],
+        date="2026-11-17",
     )
     reader = Reader()
     reader.feed(page)
     assert reader.open == []
     assert reader.fetched == []
-    assert reader.scripts == 0
+    assert reader.scripts == 1  # the map's, which holds no text of the user's
     assert "<i>" not in page
     assert "<b>mine" not in page
     assert "url(" not in re.sub(r"url\(#", "", page)
     assert "@import" not in page
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 6  # two of the metric, one per split, and the two maps
     for words in (
         "New people: linear",
         "Popularity in disguise",
@@ -488,6 +501,11 @@ def test_the_page_is_whole_fetches_nothing_and_escapes(model, crowd) -> None:
         assert words in page
     assert "linear (best)" in page
     assert "mine&lt;/b&gt; (saved)" in page
+    assert page.count('<tr class="saved">') == 2  # one per split
+    assert "2026-11-17, crowdmetric" in page
+    assert "\x1b" not in page
+    places = [page.index(f"<h2>{title}") for title in ORDER]
+    assert places == sorted(places)
 
 
 def test_the_page_is_the_same_every_time_and_stays_out_of_the_way(model, fitted, crowd, tmp_path) -> None:
@@ -512,7 +530,7 @@ def test_the_page_is_the_same_every_time_and_stays_out_of_the_way(model, fitted,
 def test_a_page_without_pictures_says_why(model, monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     page = report_page(model)
-    assert "<svg" not in page
+    assert page.count("<svg") == page.count('<svg class="map"') == 2  # the maps need no library
     assert "crowdmetric[plots]" in page
 
 

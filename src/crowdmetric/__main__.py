@@ -26,7 +26,11 @@ def main() -> int:
 
     if usual:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    return run()
+    try:
+        return run()
+    except KeyboardInterrupt:  # in the moment before or after the command line looks after the signal itself
+        _end(signal.SIGINT, None)
+        raise
 
 
 if __name__ == "__main__":

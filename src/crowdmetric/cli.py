@@ -37,10 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         The arguments after the program's name; those of the process by default. None at all: help is printed.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser, parsers = build_parser()
     interruption = Interruption()
     try:
         with ending_at_once(f"crowdmetric: {STOPPED}", INTERRUPTED):
+            parser, parsers = build_parser()
             if not arguments:
                 parser.print_help()
                 return OK

@@ -46,6 +46,8 @@ class LinearHead:
         W, rows by falling importance; k is the rank of the metric.
     bias : (k,)
         b: zero, unless items were preprocessed.
+    feature_names : tuple of d str
+        Of the columns of W.
 
     Examples
     --------
@@ -58,6 +60,11 @@ class LinearHead:
 
     weight: Array
     bias: Array
+    feature_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.feature_names:
+            object.__setattr__(self, "feature_names", tuple(f"w{j}" for j in range(self.weight.shape[1])))
 
     def __call__(self, items: ArrayLike) -> NDArray[np.float32]:
         """Return coordinates (N, k) of items (N, d), contiguous and in single precision, as indexes want them."""
@@ -98,9 +105,12 @@ def linear_head(
         if preprocessing is not None:
             raise DataError("a saved model carries its preprocessing; leave it out")
         components, preprocessing = model.components, model.preprocessing
+        names = tuple(model.feature_names)
     else:
         check_is_fitted(model)
         components = model.components_
+        # those of preprocessed features are not those of the items
+        names = tuple(map(str, getattr(model, "feature_names_in_", ()))) if preprocessing is None else ()
     sizes = np.einsum("ij,ij->i", components, components)  # the eigenvalues of M, largest first
     seen = int(np.sum(sizes > UNSEEN * sizes.max(initial=0.0)))
     if seen == 0:
@@ -114,11 +124,11 @@ def linear_head(
     if preprocessing is not None:
         weight = weight @ preprocessing.matrix_
         bias = -weight @ preprocessing.mean_
-    return LinearHead(np.ascontiguousarray(weight), bias)
+    return LinearHead(np.ascontiguousarray(weight), bias, names)
 
 
 def _write_npz(head: LinearHead, file: BinaryIO) -> None:
-    np.savez(file, weight=head.weight, bias=head.bias)
+    np.savez(file, weight=head.weight, bias=head.bias, feature_names=np.array(head.feature_names, dtype=str))
 
 
 def _write_safetensors(head: LinearHead, file: BinaryIO) -> None:
@@ -132,10 +142,10 @@ def _write_safetensors(head: LinearHead, file: BinaryIO) -> None:
 
 
 def _write_csv(head: LinearHead, file: BinaryIO) -> None:
-    """Write one row per coordinate: the d weights, then the bias."""
+    """Write one row per coordinate: the d weights under the names of their features, then the bias."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow([*(f"w{j}" for j in range(head.weight.shape[1])), "bias"])
+    writer.writerow([*head.feature_names, "bias"])
     writer.writerows(np.column_stack([head.weight, head.bias]).tolist())
     file.write(text.getvalue().encode("utf-8"))
 

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -63,6 +64,10 @@ class Interruption:
             signal.signal(signal.SIGALRM, self._interrupt)
         try:
             yield self
+        except BaseException as error:
+            if self.happened:
+                _let_go(error)
+            raise
         finally:
             if hasattr(signal, "SIGALRM"):
                 signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -76,6 +81,14 @@ class Interruption:
 
     def _unraisable(self, lost: Any) -> None:
         if not isinstance(lost.exc_value, KeyboardInterrupt):
-            sys.__unraisablehook__(lost)
+            if not self.happened:  # else it is a destructor of something half-made, which nobody wants to hear of
+                sys.__unraisablehook__(lost)
         elif hasattr(signal, "SIGALRM"):
             signal.setitimer(signal.ITIMER_REAL, AGAIN)
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Drop what the interrupted functions held, while complaints of destructors are still caught."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.draw_intervals import Intervals, intervals_from
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.population import PopulationMetric
@@ -30,46 +31,6 @@ Array = NDArray[Any]
 
 # A difference of linear forms this small relative to them counts as zero.
 ROUNDING = 1e-12
-
-
-@dataclass(frozen=True)
-class Intervals:
-    """Estimates with intervals.
-
-    Attributes
-    ----------
-    estimate, low, high : arrays of one shape
-    standard_error : array
-        Standard deviation over the draws.
-    level : float
-        The share of draws inside; over many crowds, about the share of intervals that hold the truth.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from crowdmetric.intervals import intervals_from
-    >>> found = intervals_from(np.random.default_rng(0).normal(size=(4000, 1)), [0.0])
-    >>> found.contains([0.5]).tolist(), found.contains([5.0]).tolist()
-    ([True], [False])
-    """
-
-    estimate: Array
-    standard_error: Array
-    low: Array
-    high: Array
-    level: float
-
-    def contains(self, truth: ArrayLike) -> NDArray[np.bool_]:
-        """Return which intervals hold some values."""
-        value = np.asarray(truth)
-        return (self.low <= value) & (value <= self.high)
-
-    def summary(self, most: int = 10) -> str:
-        """Return the first few in words, one per line."""
-        rows = zip(self.estimate.ravel(), self.low.ravel(), self.high.ravel(), strict=True)
-        lines = [f"{e:.4g}  ({low:.4g} to {high:.4g})" for e, low, high in list(rows)[:most]]
-        more = [f"… and {self.estimate.size - most} more"] if self.estimate.size > most else []
-        return "\n".join([f"estimate ({self.level:.0%} interval)", *lines, *more])
 
 
 @dataclass(frozen=True)
@@ -112,34 +73,6 @@ class Closer:
         if sure < 0.5 * (1.0 + self.level):
             return f"The answers do not say whether a is closer to b or to c; {near} is the better guess ({words})."
         return f"a is closer to {near} than to {far} ({words})."
-
-
-def intervals_from(draws: Array, estimate: ArrayLike, level: float = 0.9) -> Intervals:
-    """Return intervals that hold a share `level` of the draws (n, …) and the estimate (…).
-
-    With F the share of draws below the estimate, an interval runs from the quantile α to the quantile α + level, where
-    α is ``(1 − level)/2`` moved as little as needed for ``α ≤ F ≤ α + level``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from crowdmetric.intervals import intervals_from
-    >>> draws = np.random.default_rng(0).normal(size=(4000, 1))
-    >>> found = intervals_from(draws, [0.0])
-    >>> abs(round(float(found.low[0]), 1)), round(float(found.high[0]), 1)
-    (1.6, 1.6)
-    """
-    if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < float(level) < 1:
-        raise DataError(f"level={level!r} is not between 0 and 1; 0.9 gives 90 % intervals")
-    center = np.asarray(estimate, dtype=np.float64)
-    level, tail = float(level), 0.5 * (1.0 - float(level))
-    below, above = np.mean(draws < center, axis=0), np.mean(draws > center, axis=0)
-    ordered = np.sort(draws, axis=0)
-    low = _quantile(ordered, np.where(below < tail, below, np.where(above < tail, 1.0 - above - level, tail)))
-    high = _quantile(ordered, np.where(above < tail, 1.0 - above, np.where(below < tail, below + level, 1.0 - tail)))
-    return Intervals(
-        center, draws.std(axis=0, ddof=1), np.minimum(low, center), np.maximum(high, center), level
-    )  # fmt: skip
 
 
 def entries(model: CrowdMetric, level: float = 0.9) -> Intervals:
@@ -260,15 +193,6 @@ def closer(model: CrowdMetric, a: Any, b: Any, c: Any, level: float = 0.9) -> Cl
     )
 
 
-def _quantile(ordered: Array, share: Array) -> Array:
-    """Return the quantiles of draws (n, …), in order, at a share for each, (…), between the nearest two draws."""
-    place = np.clip(share, 0.0, 1.0) * (len(ordered) - 1)
-    under = np.floor(place).astype(np.intp)
-    over = np.minimum(under + 1, len(ordered) - 1)
-    left, right = (np.take_along_axis(ordered, at[None], axis=0)[0] for at in (under, over))
-    return np.asarray(left + (place - under) * (right - left))
-
-
 def _root(x: Array) -> Array:
     return np.asarray(np.sqrt(np.maximum(x, 0.0)))
 
@@ -279,24 +203,52 @@ def _draws_of(model: CrowdMetric) -> Array:
     if not hasattr(model, "metric_draws_"):
         remedy = "fit a PopulationMetric or MatchedMetric"
         if isinstance(model, PopulationMetric):
-            remedy = "fit it with uncertainty=True, and by scoring: at most 76 features, in double precision"
+            remedy = "fit it with uncertainty=True"
+            if hasattr(model, "factor_draws_"):
+                raise DataError(
+                    "a metric of low rank has intervals of distances and of their ratios only; for others reduce the "
+                    "items to 76 features (crowdmetric.preprocess)"
+                )
         raise DataError(f"{type(model).__name__} does not say how sure it is of the metric; {remedy}")
     return np.asarray(model.metric_draws_, dtype=np.float64)
 
 
 def _squares(model: CrowdMetric, pairs: Any) -> tuple[Array, Array]:
     """Return the squared distances of pairs under the metric, (T,), and under every draw, (n, T)."""
+    if hasattr(model, "factor_draws_"):
+        return _squares_of_factor(model, pairs)
     draws, forms = _draws_of(model), _forms(model, pairs)
     square, drawn = forms @ svec(model.get_mahalanobis_matrix()), draws @ forms.T
     return np.asarray(square), np.asarray(drawn)
 
 
+def _squares_of_factor(model: CrowdMetric, pairs: Any) -> tuple[Array, Array]:
+    """Return `_squares` from draws of a factor, ``M = LLᵀ``.
+
+    To first order a square moves by ``2 δᵀL ΔLᵀδ``. Its logarithm is drawn, so that it stays positive, and not the
+    square of a drawn factor, which is larger on average.
+    """
+    check_is_fitted(model)
+    delta = _differences(model, pairs)
+    L: Array = model.factor_  # type: ignore[attr-defined]
+    draws: Array = model.factor_draws_  # type: ignore[attr-defined]
+    along = delta @ L
+    square = np.sum(along * along, axis=1)
+    moved = np.stack([2.0 * np.sum(along * (delta @ (draw - L)), axis=1) for draw in draws])
+    return square, square * np.exp(moved / np.where(square > 0, square, 1.0))
+
+
 def _forms(model: CrowdMetric, pairs: Any) -> Array:
     """Return ``svec δδᵀ`` (T, p): the linear form that squares each pair's distance."""
+    delta = _differences(model, pairs)
+    return outer_difference(delta, delta)
+
+
+def _differences(model: CrowdMetric, pairs: Any) -> Array:
+    """Return ``x − x'`` (T, d) of the items of each pair."""
     items, numbers = read_pairs(pairs, model.items)
     if items.shape[1] != model.n_features_in_:
         raise DataError(
             f"pairs hold {items.shape[1]} features, but the metric has {model.n_features_in_}; use one space"
         )
-    delta = items[numbers[:, 0]] - items[numbers[:, 1]]
-    return outer_difference(delta, delta)
+    return items[numbers[:, 0]] - items[numbers[:, 1]]

@@ -36,13 +36,14 @@ from crowdmetric._version import __version__
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import ModelFileError
 from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.estimators.summary import counted, summary_of
 from crowdmetric.folders import check_target, new_file, new_folder, write_file
 from crowdmetric.losses import LOSSES
 from crowdmetric.model_schema import check_arrays, check_description
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.radii import Radii
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.tables import Column, ComparisonScan, unique_ids
+from crowdmetric.tables import Column, ComparisonScan, index_of, unique_ids
 
 __all__ = ["FORMAT_VERSION", "SavedModel", "is_model", "load_model", "save_model"]
 
@@ -103,7 +104,7 @@ class SavedModel:
     preprocessing: ItemMap | None = None
 
     def __repr__(self) -> str:
-        kind, data = self.description.get("estimator"), _counted(self.description.get("data", {}))
+        kind, data = self.description.get("estimator"), counted(self.description.get("data", {}))
         return f"<SavedModel: {kind}, {len(self.metric)} dimensions, learned from {data}>"
 
     @property
@@ -128,7 +129,9 @@ class SavedModel:
 
     @property
     def pseudo_ideal_points(self) -> Array:
-        """The (K, d) points ``v = −2 M u`` of the people."""
+        """The (K, d) points ``v = −2 M u`` of the people; made from a few coordinates each where those were kept."""
+        if "people_coordinates_" in self.fitted:
+            return self._array("pseudo_ideal_mean_") + self.fitted["people_coordinates_"] @ self._array("people_axes_")
         return self._array("pseudo_ideal_points_")
 
     @property
@@ -168,76 +171,7 @@ class SavedModel:
 
     def summary(self) -> str:
         """Return what was learned, from what and how well, in a few lines."""
-        solution: Solution = self.fitted["solution_"]
-        lines = {
-            "learned from": _counted(self.description["data"]),
-            "dropped rows": _dropped(self.description["data"].get("dropped")),
-            "preprocessing": "" if self.preprocessing is None else self.preprocessing.summary(),
-            "subspaces": _ranks(self.fitted.get("bases_")) + _stability(self.fitted.get("stability_")),
-            "items": self._item_effects(),
-            "metric bound": self._bound("metric_bound"),
-            "ideal bound": self._bound("ideal_bound"),
-            "status": solution.status,
-            "mean loss": f"{solution.objective:.6f}, {_certificate(solution.gap)}",
-            "effort": f"{solution.iterations} iterations, {solution.seconds:.2f} s",
-            "eigenvalues": _leading(self.eigenvalues),
-        }
-        width = 14 if self.preprocessing is None else 15
-        title = f"{self.description['estimator']}: a metric in {len(self.metric)} dimensions"
-        return "\n".join([title, *(f"  {name:<{width}}{text}" for name, text in lines.items() if text)])
-
-    def _item_effects(self) -> str:
-        """Return what items have beside their features, in words; nothing where they have nothing."""
-        spread, known = (self.fitted.get(f"item_effect{name}_") for name in ("_spread", "s_determined"))
-        if spread is None:
-            return ""
-        told = "" if known is None else f", the answers determine {known:.1f} of {len(self.fitted['item_effects_'])}"
-        return f"have utilities of their own beside their features (spread {spread:.2g}{told})"
-
-    def _bound(self, name: str) -> str:
-        """Return a radius in words: its size, who chose it, and where it is active."""
-        bounds = np.unique(self.fitted.get(f"{name}_", np.nan))
-        if np.all(np.isnan(bounds)):
-            return ""
-        size = f"{bounds[0]:.4g}" if len(bounds) == 1 else f"{bounds[0]:.4g} … {bounds[-1]:.4g}"
-        given = self.description["parameters"].get(name) is not None or name in self.description["left_out"]
-        active = self.fitted.get("bound_is_active_") if name == "metric_bound" else None
-        where = "" if active is None else f"; active in {np.sum(active)} of {np.size(active)} subspaces"
-        return f"{size} ({'given' if given else 'chosen from the data'}{where})"
-
-
-def _counted(data: Mapping[str, Any]) -> str:
-    return ", ".join(f"{data[name]:,} {name}" for name in ("answers", "people", "items") if name in data)
-
-
-def _dropped(dropped: Mapping[str, int] | None) -> str:
-    if not dropped:
-        return "" if dropped is None else "none"
-    return f"{sum(dropped.values()):,} (" + ", ".join(f"{n:,} × {why}" for why, n in dropped.items()) + ")"
-
-
-def _certificate(gap: float) -> str:
-    return "without a certificate" if np.isnan(gap) else f"certified within {gap:.1e} of the optimum"
-
-
-def _leading(eigenvalues: Array, most: int = 5) -> str:
-    """Return the largest eigenvalues and the rank, with rounding errors shown as the zeros they are."""
-    positive = eigenvalues > 1e-8 * eigenvalues[0]
-    shown = [f"{value:.3g}" for value in np.where(positive, eigenvalues, 0.0)[:most]]
-    more = ["…"] if len(eigenvalues) > most else []
-    return f"{', '.join(shown + more)} (rank {positive.sum()} of {len(eigenvalues)})"
-
-
-def _ranks(bases: Sequence[Array] | None) -> str:
-    if not bases:
-        return ""
-    ranks = sorted({B.shape[1] for B in bases})
-    return f"{len(bases)} of dimension {' and '.join(map(str, ranks))}"
-
-
-def _stability(stability: float | None) -> str:
-    """Return how sure the subspaces are, where they were discovered."""
-    return "" if stability is None or np.isnan(stability) else f", discovered (stability {stability:.2f})"
+        return summary_of(self)
 
 
 # ---------------------------------------------------------------------------------------------- saving
@@ -279,9 +213,9 @@ def save_model(
     estimator : CrowdMetric
         Fitted. Its items are saved with it, so that the folder alone can predict.
     item_ids : (N,) int or str, optional
-        The row numbers 0…N−1 by default.
+        By default the index of the data frame that was given as items, where it names them, else the row numbers.
     feature_names : sequence of d str, optional
-        ``f0``, ``f1``, … by default.
+        By default the columns of the data frame that was given as items, else ``f0``, ``f1``, ….
     comparisons : Comparisons or ComparisonScan, optional
         What it was fitted to; only counts of answers, people and dropped rows are kept.
     preprocessing : ItemMap, optional
@@ -344,6 +278,8 @@ def _collect(
                 f"the preprocessing gives {kept} features, but the model has {len(estimator.metric_)}; save the one "
                 "that its items went through"
             )
+    if item_ids is None:
+        item_ids = index_of(estimator.items)
     ids = np.arange(n) if item_ids is None else unique_ids(item_ids, "item_ids")
     if feature_names is None and preprocessing is None:
         feature_names = getattr(estimator, "feature_names_in_", None)

@@ -114,7 +114,7 @@ def draw_evaluation(
     splits: Sequence[str],
     models: Sequence[str],
 ) -> None:
-    """Draw two rows of panels, one column per split: every model's value as a dot, better to the right.
+    """Draw one row of panels per measure, one column per split: every model's value as a dot, better to the right.
 
     Parameters
     ----------
@@ -125,19 +125,19 @@ def draw_evaluation(
     """
     panels = figure.subplots(len(values), len(splits), sharey=True, squeeze=False)
     place = np.arange(len(models))[::-1]
-    for row, (measure, colour) in enumerate(zip(values, DOTS, strict=True)):
+    for row, (measure, colour) in enumerate(zip(values, DOTS, strict=False)):
         for column, name in enumerate(splits):
             axes, value = panels[row, column], values[measure][column]
             axes.axvline(value.max(), color="#999999", linewidth=0.8, linestyle=":")
             axes.errorbar(value, place, xerr=2.0 * errors[measure][column], fmt="o", color=colour, capsize=3)
             axes.set_yticks(place, labels=models)
-            axes.set_xlabel(f"{measure.replace('_', '-')} an answer" if measure != "accuracy" else "accuracy")
+            axes.set_xlabel(f"{measure.replace('_', '-')} per answer" if measure != "accuracy" else "accuracy")
             axes.locator_params(axis="x", nbins=4)
             axes.margins(y=0.08)
             axes.spines[["top", "right"]].set_visible(False)
-            if row == 0:
+            if row == 0 and len(splits) > 1:  # a picture of one split is titled by its page
                 axes.set_title(name, fontsize=11)
-    figure.supxlabel("bars: two standard errors of the difference to the best model", fontsize=9)
+    figure.supxlabel("bars: two standard errors of the difference to the best", fontsize=9)
 
 
 def draw_gains(

@@ -37,8 +37,8 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         name="import",
         module="importing",
-        help="turn Sushi, MovieLens or Jester as they are distributed into tables that fit reads",
-        example="crowdmetric import movielens ml-latest-small.zip --out films",
+        help="write tables that fit reads: real choices that are included, or Sushi, MovieLens, Jester from your disk",
+        example="crowdmetric import travel --out travel\ncrowdmetric import movielens ml-latest-small.zip --out films",
     ),
     Command(
         name="plan",

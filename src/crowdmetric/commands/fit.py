@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from datetime import date
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from crowdmetric.commands.base import note, print_model
+from crowdmetric.commands.base import note
 from crowdmetric.commands.engines import open_engine
 from crowdmetric.commands.fit_choice import (
     choose_directions,
@@ -16,15 +16,16 @@ from crowdmetric.commands.fit_choice import (
     population_or,
     suggest_matched,
 )
+from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.fit_findings import diagnosed, evaluated, saved_as, suggest_tastes
 from crowdmetric.commands.fit_options import ESTIMATORS, add_arguments, parameters_of, ridge_of
 from crowdmetric.commands.item_tables import read_labels, read_names
 from crowdmetric.commands.preparing import check_preparation, prepared
-from crowdmetric.commands.reading import answers_of, holds_judgements, items_of
+from crowdmetric.commands.reading import answers_of, holds_judgements, items_of, names_of_files
 from crowdmetric.commands.similarity import fit_similarity, judgements_beside, whether_one_metric
 from crowdmetric.commands.streamed import fit_streamed, fit_telling
 from crowdmetric.folders import check_target
-from crowdmetric.persist import REPORT, is_model, save_model
+from crowdmetric.persist import is_model, save_model
 from crowdmetric.progress import show_progress
 from crowdmetric.report import report_page
 
@@ -65,7 +66,7 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
     elif options.discover:
         parameters["subspaces"] = "discover"
     item_names = read_names(options, items)
-    if options.estimator is None and name == "population" and not beside:
+    if options.estimator is None and name == "population":
         name, reason = population_or(name, reason, options, features.shape[1], comparisons)
     diagnosis = diagnosed(options, features, names, items, comparisons)
     suggestion = suggest_matched(name, features, comparisons, diagnosis)
@@ -90,7 +91,8 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
             note(options, line)
     page = partial(
         report_page, comparisons=comparisons, diagnosis=diagnosis, choices=reasons, suggestion=suggestion,
-        item_names=item_names, evaluation=evaluation,
+        item_names=item_names, evaluation=evaluation, files=names_of_files(options),
+        date=date.today().isoformat(),
     )  # fmt: skip
     model = save_model(
         options.out,
@@ -102,6 +104,4 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
         report=None if options.no_report else page,
         overwrite=options.overwrite,
     )
-    print_model(options, model, options.out)
-    if not options.no_report:
-        note(options, f"what was learned, in words and pictures: {Path(options.out) / REPORT}")
+    print_ending(options, model, comparisons=comparisons, diagnosis=diagnosis, evaluation=evaluation)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from crowdmetric.commands.base import UsageError, note
-from crowdmetric.datasets import Dataset, load_jester, load_movielens, load_sushi
+from crowdmetric.datasets import Dataset, load_jester, load_movielens, load_sushi, load_travel
 from crowdmetric.datasets.dataset import FORMATS, check_folder
 from crowdmetric.datasets.sushi import ANSWERS
 from crowdmetric.progress import show_progress
@@ -19,6 +19,8 @@ LOADERS: dict[str, Callable[..., Dataset]] = {
     "movielens": load_movielens,
     "jester": load_jester,
 }
+# Comes with the library: there is nothing to read, and nothing to choose.
+INCLUDED = "travel"
 # Options that only one data set has.
 OWN = {"answers": "sushi", "groups": "sushi", "components": "jester"}
 
@@ -26,12 +28,13 @@ OWN = {"answers": "sushi", "groups": "sushi", "components": "jester"}
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the command."""
     add = parser.add_argument
-    add("name", choices=LOADERS, metavar="NAME", help=f"which data set: {', '.join(LOADERS)}")
-    add("path", metavar="PATH", help="the folder or zip file as it was distributed; nothing is downloaded")
+    names = [INCLUDED, *LOADERS]
+    add("name", choices=names, metavar="NAME", help=f"which data set: {', '.join(names)}; {INCLUDED} is included")
+    add("path", nargs="?", metavar="PATH", help="the folder or zip file as it was distributed; nothing is downloaded")
     add("--out", required=True, metavar="DIR", help="folder to make")
-    add("--pairs", default="20", metavar="N", help="comparisons per person to keep, or 'all' (default: 20)")
+    add("--pairs", metavar="N", help="comparisons per person to keep, or 'all' (default: 20)")
     add("--people", type=int, metavar="N", help="people to keep (default: everybody)")
-    add("--gap", type=float, default=0.0, metavar="X", help="how far apart two ratings must be (default: 0, at all)")
+    add("--gap", type=float, metavar="X", help="how far apart two ratings must be (default: 0, at all)")
     add("--features", metavar="FILE", help="your own (CSV, Parquet, .npz: item_id, …); movielens: or genres, genome")
     add("--answers", choices=ANSWERS, help="sushi: rankings of set a or b, or scores (default: b)")
     add("--groups", action="store_true", default=None, help="sushi: also the twelve groups as features")
@@ -44,21 +47,39 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> None:
     """Run the command."""
-    told = _told(options)
+    _check(options)
+    told = {} if options.name == INCLUDED else _told(options)
     check_folder(options.out, options.overwrite)
     with show_progress("Reading", quiet=options.quiet):
-        found = LOADERS[options.name](options.path, **told)
+        included = options.name == INCLUDED
+        found = load_travel(seed=options.seed) if included else LOADERS[options.name](options.path, **told)
     found = found if options.numbers else found.named()
     found.write(options.out, format=options.format, overwrite=options.overwrite)
     print(found.summary())
     note(options, f"wrote items.{options.format}, item_names.{options.format} and comparisons.{options.format}")
 
 
+def _check(options: Namespace) -> None:
+    """Raise UsageError if a path is missing, or if anything is asked of the data set that comes with the library."""
+    if options.name != INCLUDED:
+        if options.path is None:
+            raise UsageError(
+                f"{options.name} does not come with crowdmetric, its terms forbid it; name the folder or zip file that "
+                f"you have, or begin with crowdmetric import {INCLUDED}, which is included"
+            )
+        return
+    given = [f"--{name}" for name in ("pairs", "people", "gap", "features", *OWN) if getattr(options, name) is not None]
+    for name in [options.path, *given]:
+        if name is not None:
+            raise UsageError(f"{name} has no use with {INCLUDED}, which is read whole; leave it out")
+
+
 def _told(options: Namespace) -> dict[str, Any]:
     """Return what the loader is told; an option of another data set is a usage error."""
-    told: dict[str, Any] = {"people": options.people, "gap": options.gap, "seed": options.seed}
+    told: dict[str, Any] = {"people": options.people, "gap": options.gap or 0.0, "seed": options.seed}
+    pairs = "20" if options.pairs is None else options.pairs
     try:
-        told["pairs"] = None if options.pairs == "all" else int(options.pairs)
+        told["pairs"] = None if pairs == "all" else int(pairs)
     except ValueError:
         raise UsageError(f"--pairs {options.pairs} is neither a number nor 'all'") from None
     if options.features is not None:

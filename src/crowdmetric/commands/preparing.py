@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.commands.base import UsageError, note
-from crowdmetric.preprocess import DIFFERENT_UNITS, ItemMap, scale_ratio
+from crowdmetric.preprocess import DIFFERENT_UNITS, WORTH_A_WORD, ItemMap, scale_ratio
 from crowdmetric.tables import Items
 
 __all__ = ["add_preparation", "check_preparation", "prepared"]
@@ -19,6 +19,7 @@ def add_preparation(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--standardise",
+        "--standardize",
         action=BooleanOptionalAction,
         help="divide every feature by its standard deviation first (default: if these differ by more than "
         f"{DIFFERENT_UNITS} times, and none of --pca, --whiten, --labels and --discover is given)",
@@ -57,11 +58,14 @@ def _preprocessing(options: Namespace, items: Items) -> ItemMap | None:
 def _in_different_units(options: Namespace, items: Items) -> bool:
     """Return whether features differ so much in scale that they are standardized, and say so."""
     ratio, largest, smallest = scale_ratio(items.features)
-    if ratio <= DIFFERENT_UNITS or len(items.features) < 2:
+    if ratio <= WORTH_A_WORD or len(items.features) < 2:
         return False
     names = items.feature_names
     seen = f"{names[largest]} varies {ratio:,.3g} times as much as {names[smallest]}"
     subspaces = getattr(options, "labels", None) is not None or getattr(options, "discover", False)
+    if ratio <= DIFFERENT_UNITS:
+        note(options, f"{seen}; if they are in different units, --standardise gives all features the same scale")
+        return False
     if options.pca is not None or options.whiten or subspaces:
         note(options, f"{seen}, as if in another unit; --standardise would give all features the same scale")
         return False

@@ -32,6 +32,7 @@ __all__ = [
     "items_of",
     "judgements_of",
     "names_of_answers",
+    "names_of_files",
 ]
 
 TABLE = "CSV, TSV, Excel, JSON lines or Parquet, - for standard input"
@@ -73,6 +74,11 @@ def items_of(options: Namespace) -> Items:
 def names_of_answers(options: Namespace) -> dict[str, str]:
     """Return what the columns of the answers are called, by the names that the library knows."""
     return _renamed(options, OF_ANSWERS)
+
+
+def names_of_files(options: Namespace) -> list[str]:
+    """Return what the tables of items and answers are called, without their folders."""
+    return ["standard input" if place == "-" else Path(place).name for place in (options.items, options.comparisons)]
 
 
 def columns_of(options: Namespace) -> Columns:

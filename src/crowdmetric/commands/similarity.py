@@ -6,14 +6,14 @@ import json
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
 from crowdmetric.agreement import likelihood_ratio
-from crowdmetric.commands.base import UsageError, note, print_model
+from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.item_tables import read_names
 from crowdmetric.commands.preparing import prepared
 from crowdmetric.commands.reading import columns_of, items_of, judgements_of
@@ -26,7 +26,7 @@ from crowdmetric.evaluate import SIMILARITY_MODELS, SIMILARITY_SPLITS, evaluate_
 from crowdmetric.folders import check_not_input, check_target
 from crowdmetric.identifiability.judgements import MOST_DIAGNOSED, diagnose_judgements
 from crowdmetric.judgements import KINDS, Judgements
-from crowdmetric.persist import REPORT, SavedModel, is_model, load_model, save_model
+from crowdmetric.persist import SavedModel, is_model, load_model, save_model
 from crowdmetric.progress import show_progress
 from crowdmetric.report import similarity_page
 from crowdmetric.symmetric import degrees_of_freedom
@@ -93,9 +93,7 @@ def fit_similarity(options: Namespace) -> None:
         options.out, estimator, item_ids=items.ids, feature_names=items.feature_names, comparisons=counted,
         preprocessing=preprocessing, report=page, overwrite=options.overwrite,
     )  # fmt: skip
-    print_model(options, model, options.out)
-    if page is not None:
-        note(options, f"what was learned, in words and pictures: {Path(options.out) / REPORT}")
+    print_ending(options, model)
 
 
 def _report(
@@ -132,6 +130,7 @@ def judgements_beside(options: Namespace, items: Items, estimator: str) -> dict[
     if estimator != "population" or options.memory is not None:
         other = f"--estimator {estimator}" if options.memory is None else "--memory"
         raise UsageError(f"--judgements are for a population's metric, with answers in memory; leave out {other}")
+    options.estimator = estimator  # no other model can be chosen: only this one learns from both
     return {"judgements": Judgements.read(options.judgements, items=items)}
 
 

@@ -6,7 +6,8 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
-from crowdmetric.commands.base import note, print_model
+from crowdmetric.commands.base import note
+from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.scans import scan_answers
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric
 from crowdmetric.persist import save_model
@@ -52,4 +53,4 @@ def fit_streamed(
         preprocessing=preprocessing,
         overwrite=options.overwrite,
     )
-    print_model(options, model, options.out)
+    print_ending(options, model)

@@ -7,7 +7,8 @@ The vocabulary is scikit-learn's (`fit`, `predict`, `score`, `transform`) and me
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
+from copy import copy, deepcopy
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
+from crowdmetric.estimators.summary import InMemory, summary_of
 from crowdmetric.inputs import names_of_features, read_pairs, read_rows
 from crowdmetric.losses import Loss, get_loss
 from crowdmetric.solvers.solution import Solution
@@ -87,9 +89,7 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.users_ = users
         if points is not None:
             self.pseudo_ideal_points_ = points
-            # the metric is zero in some directions, up to the solver's accuracy, and has no ideal point there: take the
-            # least norm
-            self.ideal_points_ = -0.5 * points @ np.linalg.pinv(metric, rcond=1e-6, hermitian=True)
+            self.ideal_points_ = self._ideal(points)
         self.solution_ = solution
         self.objective_ = solution.objective
         self.n_features_in_ = metric.shape[0]
@@ -101,12 +101,46 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if self._loss().needs_binary:
             self.classes_ = np.array([-1, 1])
 
+    def _ideal(self, points: Array) -> Array:
+        """Return the ideal points (K, d) of pseudo-ideal ones.
+
+        The metric is zero in some directions, up to the solver's accuracy, and has no ideal point there: take the
+        least norm.
+        """
+        return np.asarray(-0.5 * points @ np.linalg.pinv(self.metric_, rcond=1e-6, hermitian=True))
+
     def _loss(self) -> Loss:
         return get_loss(self.loss, self.beta)
 
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
+
+    def summary(self) -> str:
+        """Return what was learned and how the fit ended, and a table with a row per feature.
+
+        Examples
+        --------
+        >>> from crowdmetric import PopulationMetric
+        >>> from crowdmetric.simulate import simulate_crowd
+        >>> crowd = simulate_crowd(2, None, None, users=300, comparisons=3, seed=0)
+        >>> model = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+        >>> print(model.summary().splitlines()[0])
+        PopulationMetric: a metric in 2 dimensions
+        """
+        check_is_fitted(self)
+        return summary_of(InMemory.of(self))
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Return the class and the parameters that are not the default; arrays and tables by their shape."""
+        shapes = {name: _Shape.of(value) for name, value in self.get_params(deep=False).items()}
+        arrays = {name: shape for name, shape in shapes.items() if shape is not None}
+        if not arrays:
+            return str(super().__repr__(N_CHAR_MAX))
+        twin = copy(self)
+        for name, shape in arrays.items():
+            setattr(twin, name, shape)
+        return str(super(CrowdMetric, twin).__repr__(N_CHAR_MAX))
 
     # ------------------------------------------------------------------------------------- the metric
 
@@ -208,7 +242,11 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         known, found = self._find(people)
         if not known.any():
             return self._unknown_point()[None]
-        return np.where(known[:, None], self.pseudo_ideal_points_[found], self._unknown_point())
+        return np.where(known[:, None], self._points_at(found), self._unknown_point())
+
+    def _points_at(self, rows: Any) -> Array:
+        """Return the pseudo-ideal points of these rows of `users_`."""
+        return self.pseudo_ideal_points_[rows]
 
     def predict(self, pairs: Any, users: Any = None) -> NDArray[Any]:
         """Return the expected answer of each comparison: −1 left, +1 right (ψ itself under the squared loss)."""
@@ -235,3 +273,23 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if self._loss().needs_binary:
             return float(accuracy_score(rows.response, predicted, sample_weight=rows.weight))
         return float(r2_score(rows.response, predicted, sample_weight=rows.weight))
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Stands for an array or a table in a repr."""
+
+    shape: tuple[int, ...]
+
+    @staticmethod
+    def of(value: Any) -> _Shape | None:
+        """Return the shape of an array, a data frame or a list of lists; None for anything else."""
+        if isinstance(value, str | bytes | int | float | bool | None) or callable(value):
+            return None
+        shape = getattr(value, "shape", None)
+        if shape is None and isinstance(value, list | tuple):
+            shape = (len(value), *(np.shape(value[0]) if value else ()))
+        return _Shape(tuple(shape)) if isinstance(shape, tuple) and shape else None
+
+    def __repr__(self) -> str:
+        return f"<{' × '.join(map(str, self.shape))}>"

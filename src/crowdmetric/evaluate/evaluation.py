@@ -247,18 +247,25 @@ class Evaluation:
             "findings": self.findings(),
         }
 
-    def plot(self) -> Any:
-        """Return a matplotlib figure: log-likelihood and accuracy of every model, a column per split."""
-        figure = new_figure(3.6 * len(self.splits) + 1.6, 1.4 + 0.62 * len(self.models))
+    def plot(self, split: str | None = None) -> Any:
+        """Return a matplotlib figure: log-likelihood and accuracy of every model, a column per split.
+
+        With `split`, a narrow one with the log-likelihoods of that split alone, to be read on a phone. The saved model
+        is marked by ▸.
+        """
+        splits = self.splits if split is None else (split,)
+        measures = ("log_likelihood", "accuracy")[: 2 if split is None else 1]
+        width, line = (3.6 * len(splits) + 1.6, 0.62) if split is None else (4.4, 0.27)
+        figure = new_figure(width, 1.1 + line * len(self.models))
         values = {
-            measure: np.array([[self.mean(s, m, measure) for m in self.models] for s in self.splits])
-            for measure in ("log_likelihood", "accuracy")
+            measure: np.array([[self.mean(s, m, measure) for m in self.models] for s in splits]) for measure in measures
         }
         errors = {
-            measure: np.array([[self._error_beside_best(s, m, measure) for m in self.models] for s in self.splits])
-            for measure in values
+            measure: np.array([[self._error_beside_best(s, m, measure) for m in self.models] for s in splits])
+            for measure in measures
         }
-        draw_evaluation(figure, values, errors, [TITLES[s] for s in self.splits], self.models)
+        labels = [f"▸ {model}" if model == self.saved else model for model in self.models]
+        draw_evaluation(figure, values, errors, [TITLES[s] for s in splits], labels)
         return figure
 
     def _error_beside_best(self, split: str, model: str, measure: str) -> float:

@@ -21,7 +21,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.intervals import Intervals, intervals_from
+from crowdmetric.draw_intervals import Intervals, intervals_from
+from crowdmetric.importance import feature_weights, raw_features
 from crowdmetric.persist import SavedModel
 from crowdmetric.symmetric import smat
 
@@ -112,7 +113,7 @@ def numbers_of(model: SavedModel, items: Array, vectors: Array) -> dict[str, Cal
     W = units[:, None] * vectors  # D w_i
     C = np.cov(items / units, rowvar=False).reshape(vectors.shape)
     spread = np.einsum("di,de,ei->i", vectors, C, vectors)
-    raw, raw_spread = _raw_features(model, items)
+    raw, raw_spread = raw_features(model, items)
 
     def strengths(M: Array) -> Array:
         along = np.einsum("di,nde,ei->ni", W, M, W, optimize=True)
@@ -123,8 +124,7 @@ def numbers_of(model: SavedModel, items: Array, vectors: Array) -> dict[str, Cal
         return _over(parts, parts.sum(axis=1))
 
     def weights(M: Array) -> Array:
-        parts = np.einsum("dj,nde,ej->nj", raw, M, raw, optimize=True) * raw_spread**2
-        return _over(parts, parts.sum(axis=1))
+        return feature_weights(M, raw, raw_spread)
 
     return {"strengths": strengths, "shares": shares, "weights": weights}
 
@@ -154,17 +154,9 @@ def _over(parts: Array, size: Array) -> Array:
     return np.where(positive[:, None], parts / np.where(positive, size, 1.0)[:, None], 0.0)
 
 
-def _raw_features(model: SavedModel, items: Array) -> tuple[Array, Array]:
-    """Return how features as they came make the features of the fit, (d, features), and their spreads."""
-    if model.preprocessing is None:
-        return np.eye(items.shape[1]), items.std(axis=0)
-    T = model.preprocessing.matrix_
-    return T, (items @ np.linalg.pinv(T).T).std(axis=0)
-
-
 def _loadings(model: SavedModel, vectors: Array, items: Array) -> Array:
     """Return (d, features): coordinates w_iᵀz = w_iᵀT(x − μ) by x_j, times the spread of x_j, of unit norm."""
-    T, spread = _raw_features(model, items)
+    T, spread = raw_features(model, items)
     raw = vectors.T @ T * spread
     size = np.linalg.norm(raw, axis=1, keepdims=True)
     return raw / np.where(size > 0, size, 1.0)

@@ -6,22 +6,24 @@ import html
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric._version import __version__
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.errors import DataError, MissingExtraError
+from crowdmetric.draw_intervals import Intervals
+from crowdmetric.errors import DataError, MissingExtraError, printable
+from crowdmetric.estimators.summary import counted, fit_in_numbers
 from crowdmetric.evaluate import Evaluation
 from crowdmetric.evaluate.splits import TITLES
 from crowdmetric.evaluate.verdict import best_model, worth_of_metric
 from crowdmetric.identifiability import Diagnosis
-from crowdmetric.intervals import Intervals
+from crowdmetric.importance import FeatureImportance, feature_importance
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.changes import Moves, moved_pairs, neighbours
 from crowdmetric.report.directions import Directions, find_directions
-from crowdmetric.report.importance import FeatureImportance, feature_importance
 from crowdmetric.report.map import map_section
 from crowdmetric.report.pictures import (
     eigenvalue_picture,
@@ -30,6 +32,7 @@ from crowdmetric.report.pictures import (
     taste_map_picture,
     tastes_picture,
 )
+from crowdmetric.report.quote import quote_section
 from crowdmetric.report.style import STYLE
 from crowdmetric.report.tastes import HALF, find_tastes
 from crowdmetric.report.warnings import warnings_of, worth_using
@@ -37,6 +40,7 @@ from crowdmetric.report.warnings import warnings_of, worth_using
 __all__ = [
     "called",
     "changes_section",
+    "choices_section",
     "details_section",
     "directions_section",
     "identifiability_section",
@@ -76,6 +80,8 @@ def report_page(
     choices: Sequence[str] = (),
     suggestion: str = "",
     item_names: Sequence[str | None] | NDArray[np.object_] | None = None,
+    files: Sequence[str] = (),
+    date: str = "",
 ) -> str:
     """Return the report on a model as one HTML page.
 
@@ -96,6 +102,10 @@ def report_page(
         Another way that suits the data better.
     item_names : (N,) str or None, optional
         What to call the items; None: by their ids.
+    files : sequence of str
+        The tables that the model was fitted to, by name.
+    date : str
+        When that was.
 
     Examples
     --------
@@ -114,11 +124,12 @@ def report_page(
         raise DataError("the model was fitted to vectors and has no items; a report needs PopulationMetric(items=…)")
     careful = warnings_of(model, diagnosis, evaluation, comparisons) + ([_sentence(suggestion)] if suggestion else [])
     sections = [
-        summary_section(model, worth_using(model, evaluation), careful, choices),
-        "" if diagnosis is None else identifiability_section(diagnosis.summary()),
+        summary_section(model, worth_using(model, evaluation), careful, files, date),
+        quote_section(model, evaluation, comparisons),
         _tastes(model) if model.description["estimator"] == "TasteMetric" else _importance(model, comparisons),
-        *_metric(model, comparisons, item_names),
-        _prediction(evaluation),
+        *_metric(model, comparisons, item_names, _prediction(evaluation)),
+        "" if diagnosis is None else identifiability_section(diagnosis.summary()),
+        choices_section(choices),
         details_section(model),
     ]
     return whole_page(sections)
@@ -131,7 +142,7 @@ def whole_page(sections: Sequence[str]) -> str:
         '<meta name="color-scheme" content="light dark">'
         f"<title>crowdmetric: what was learned</title><style>{STYLE}</style>"
     )
-    footer = f'<footer class="small">crowdmetric {__version__}. This page holds everything it shows.</footer>'
+    footer = '<footer class="small">This page holds everything it shows, and asks no server for anything.</footer>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{"".join(sections)}{footer}</body></html>\n'
 
 
@@ -160,16 +171,18 @@ def list_of(texts: Sequence[str]) -> str:
     return "<ul>" + "".join(f"<li>{_text(text)}</li>" for text in texts) + "</ul>" if texts else ""
 
 
-def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
-    """Return a table of texts, escaped here; columns in `numbers` are set to the right."""
+def table_of(
+    head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = (), saved: int | None = None
+) -> str:
+    """Return a table of texts, escaped here; columns in `numbers` are set to the right, the row `saved` stands out."""
 
-    def line(cells: Sequence[str], tag: str) -> str:
+    def line(cells: Sequence[str], tag: str, stands_out: bool = False) -> str:
         marks = [' class="number"' if column in numbers else "" for column in range(len(cells))]
-        return (
-            "<tr>" + "".join(f"<{tag}{m}>{html.escape(c)}</{tag}>" for m, c in zip(marks, cells, strict=True)) + "</tr>"
-        )
+        inside = "".join(f"<{tag}{m}>{html.escape(c)}</{tag}>" for m, c in zip(marks, cells, strict=True))
+        opening = '<tr class="saved">' if stands_out else "<tr>"
+        return f"{opening}{inside}</tr>"
 
-    body = "".join(line(row, "td") for row in rows)
+    body = "".join(line(row, "td", place == saved) for place, row in enumerate(rows))
     return f'<div class="wide"><table><thead>{line(head, "th")}</thead><tbody>{body}</tbody></table></div>'
 
 
@@ -198,20 +211,41 @@ def _percent(share: float) -> str:
 # ------------------------------------------------------------------------------------------------- sections
 
 
-def summary_section(model: SavedModel, worth: Sequence[str], careful: Sequence[str], choices: Sequence[str]) -> str:
-    """Return the head of the page: whether the metric is worth using, what to beware of, and what was chosen."""
-    data = model.description["data"]
-    counted = ", ".join(f"{data[name]:,} {name}" for name in ("answers", "people", "items") if name in data)
+def summary_section(
+    model: SavedModel, worth: Sequence[str], careful: Sequence[str], files: Sequence[str] = (), date: str = ""
+) -> str:
+    """Return the head of the page: what was learned from what and when, what it is worth, what to beware of."""
+    return _header(model, files, date) + _worth(worth, careful)
+
+
+def _header(model: SavedModel, files: Sequence[str], date: str) -> str:
+    """Return the title, and what was learned from what, when, and by which version."""
+    steps = "" if model.preprocessing is None else f"Items: {model.preprocessing.summary()}."
+    facts = [
+        f"{counted(model.description['data'])}; {len(model.metric)} features; {model.description['estimator']}.",
+        steps,
+        f"From {' and '.join(map(printable, files))}." if files else "",
+        f"{date}, crowdmetric {__version__}." if date else f"crowdmetric {__version__}.",
+    ]
+    lines = "<br>".join(html.escape(fact) for fact in facts if fact)
+    return f'<header><h1>How this crowd sees similarity</h1><p class="small">{lines}</p></header>'
+
+
+def _worth(worth: Sequence[str], careful: Sequence[str]) -> str:
     warning = f'<aside class="careful"><h2>Be careful</h2>{list_of(careful)}</aside>' if careful else ""
-    steps = "" if model.preprocessing is None else f" Items: {model.preprocessing.summary()}."
-    chosen = list_of([_sentence(choice) for choice in choices])
+    first, *others = worth
+    more = f"<details><summary>For each question, in numbers</summary>{_paragraphs(others)}</details>" if others else ""
     return (
-        f"<header><h1>How this crowd sees similarity</h1>"
-        f'<p class="small">{html.escape(counted)}; {len(model.metric)} features; '
-        f"{html.escape(model.description['estimator'])}.{html.escape(steps)}</p></header>"
-        f'<section class="lead"><h2>Is a learned metric worth using here?</h2>{_paragraphs(worth)}</section>'
-        f"{warning}" + (f"<details open><summary>Choices made, and why</summary>{chosen}</details>" if choices else "")
+        '<section class="lead"><h2>Is a learned metric worth using here?</h2>'
+        f"{_paragraphs([_sentence(first.removeprefix('In short: '))])}{more}</section>{warning}"
     )
+
+
+def choices_section(choices: Sequence[str]) -> str:
+    """Return what was chosen and why, folded away."""
+    if not choices:
+        return ""
+    return f"<details><summary>Choices made, and why</summary>{list_of([_sentence(c) for c in choices])}</details>"
 
 
 def identifiability_section(summary: str) -> str:
@@ -235,7 +269,7 @@ def _importance(model: SavedModel, comparisons: Comparisons | None) -> str:
     except DataError as error:
         return f"<section><h2>What moves choices</h2><p>{_text(_sentence(str(error)))}</p></section>"
     interval = ["90 % interval"] if found.has_intervals else []
-    head = ["feature", "share", *interval, "all want more or less", "all want a middle", "people differ", "preferred"]
+    head = ["feature", "share", *interval, "preferred", "all want more or less", "all want a middle", "people differ"]
     rows = [_important(found, j) for j in found.order[:SHOWN_IMPORTANT].tolist()]
     left = found.shares[found.order[SHOWN_IMPORTANT:]]
     if left.size:
@@ -248,11 +282,12 @@ def _importance(model: SavedModel, comparisons: Comparisons | None) -> str:
         f"How much each feature moves people's choices between two items {whose}, as a share of what all of them do "
         "(mean squares); shares add up to 100 %. Three columns say how a share arises: everybody wants more of a "
         "feature, or everybody less; everybody wants a middle, which is what a metric shows; or people differ. "
-        f"The last column is about an item of the mean kind. {found.covers}"
+        f"What is preferred is said of an item of the mean kind. {found.covers}"
     )
     return (
         f"<section><h2>What moves choices</h2><p>{_text(found.sentence())}</p>"
-        f'{table_of(head, rows, range(1, len(head) - 1))}<p class="small">{html.escape(explained)}</p></section>'
+        f"{table_of(head, rows, [j for j in range(1, len(head)) if head[j] != 'preferred'])}"
+        f'<p class="small">{html.escape(explained)}</p></section>'
     )
 
 
@@ -260,7 +295,7 @@ def _important(found: FeatureImportance, j: int) -> list[str]:
     """Return a row of the table of importance."""
     interval = [f"{_percent(found.low[j])} to {_percent(found.high[j])}"] if found.has_intervals else []
     parts = [_percent(part[j]) for part in (found.steady, found.bent, found.own)]
-    return [found.names[j], _percent(found.shares[j]), *interval, *parts, found.taste(j)]
+    return [found.names[j], _percent(found.shares[j]), *interval, found.taste(j), *parts]
 
 
 def _tastes(model: SavedModel) -> str:
@@ -298,20 +333,25 @@ def _tastes(model: SavedModel) -> str:
 
 
 def _metric(
-    model: SavedModel, comparisons: Comparisons | None, names: Sequence[str | None] | NDArray[np.object_] | None
+    model: SavedModel,
+    comparisons: Comparisons | None,
+    names: Sequence[str | None] | NDArray[np.object_] | None,
+    prediction: str,
 ) -> list[str]:
-    """Return the sections about the metric, or the sentence that there is none."""
+    """Return the sections about the metric, or the sentence that there is none, and how well it predicts."""
     assert model.items is not None
     if not np.any(model.metric):
         said = (
             "There is none: the answers support no learned metric. In the saved model people have linear utilities, "
             "and no item is closer to another than its features say."
         )
-        return [f"<section><h2>How differences between items add up to a distance</h2><p>{said}</p></section>"]
+        title = "How differences between items add up to a distance"
+        return [f"<section><h2>{title}</h2><p>{said}</p></section>", prediction]
     found = find_directions(model, model.items)
     lead = METRIC_OF_TASTES if model.description["estimator"] == "TasteMetric" else METRIC_OF_PREFERENCES
     return [
         directions_section(found, model.feature_names, model.items, lead),
+        prediction,
         map_section(model.items, model.components, _shown(model, comparisons), called(model, names)),
         changes_section(model, _shown(model, comparisons), called(model, names)),
     ]
@@ -355,8 +395,9 @@ def directions_section(found: Directions, names: Sequence[str], items: Array, le
         pictures += _picture(lambda: plane_picture(found, items), caption)
     return (
         f"<section><h2>How differences between items add up to a distance</h2><p>{_text(lead)}</p>"
+        f"{_weights(found, names)}<h3>Directions</h3>"
         f'{table_of(head, rows, range(2, len(head)))}<p class="small">{html.escape(explained)}</p>'
-        f'{_weights(found, names)}<div class="pictures">{pictures}</div></section>'
+        f'<div class="pictures">{pictures}</div></section>'
     )
 
 
@@ -470,24 +511,30 @@ def _prediction(evaluation: Evaluation | None) -> str:
             for model in evaluation.models
         ]
         head = ["model", "accuracy", "log-likelihood per answer", "calibration slope"]
-        parts.append(f"<h3>{html.escape(TITLES.get(split, split))}</h3>{table_of(head, rows, (1, 2, 3))}")
+        title = TITLES.get(split, split)
+        picture = _picture(partial(evaluation_picture, evaluation, split), f"{title}: better is to the right.")
+        table = table_of(head, rows, (1, 2, 3), _row_of_saved(evaluation, evaluation.models))
+        parts.append(f'<h3>{html.escape(title)}</h3><div class="pictures"><div>{table}</div>{picture}</div>')
     saved = (
         f"The saved model is {evaluation.saved}, fitted here without what was hidden."
         if evaluation.saved in evaluation.models
         else "The saved model itself is not among those compared."
     )
-    picture = _picture(lambda: evaluation_picture(evaluation.plot()), "How well hidden answers are predicted.")
     notes = [text for text in evaluation.findings() if text.startswith("Note:")]
     return (
         "<section><h2>How well it predicts</h2><p>Answers were hidden, and every model predicted them. A calibration "
         f"slope below 1 says that a model is too sure of itself. {_text(' '.join([saved, *evaluation.scope()]))}</p>"
-        f'{"".join(parts)}{_alone(evaluation)}<div class="wide">{picture}</div>{list_of(notes)}</section>'
+        f"{''.join(parts)}{_alone(evaluation)}{list_of(notes)}</section>"
     )
 
 
 def _marked(model: str, evaluation: Evaluation, best: str | None) -> str:
     marks = [word for word, said in (("best", model == best), ("saved", model == evaluation.saved)) if said]
     return f"{model} ({', '.join(marks)})" if marks else model
+
+
+def _row_of_saved(evaluation: Evaluation, models: Sequence[str]) -> int | None:
+    return next((place for place, model in enumerate(models) if model == evaluation.saved), None)
 
 
 def _alone(evaluation: Evaluation) -> str:
@@ -503,13 +550,14 @@ def _alone(evaluation: Evaluation) -> str:
         ]
         for model, row in found.items()
     ]
-    head = ["model", "the same without a metric", *(TITLES.get(split, split) for split in evaluation.splits)]
+    head = ["model", "without it", *(TITLES.get(split, split) for split in evaluation.splits)]
+    table = table_of(head, rows, saved=_row_of_saved(evaluation, list(found)))
     return (
         "<h3>What the metric alone adds</h3><p>Each model against itself without its metric, in nats per answer: what "
-        "a model gains by other means is not the metric's.</p>" + table_of(head, rows, range(2, len(head)))
+        f"a model gains by other means is not the metric's.</p>{table}"
     )
 
 
 def details_section(model: SavedModel) -> str:
     """Return the summary of the fit, folded away."""
-    return f"<details><summary>The fit in numbers</summary><pre>{html.escape(model.summary())}</pre></details>"
+    return f"<details><summary>The fit in numbers</summary><pre>{html.escape(fit_in_numbers(model))}</pre></details>"

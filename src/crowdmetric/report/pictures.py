@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.evaluate import Evaluation
 from crowdmetric.plots import draw_ellipses, draw_strengths, draw_taste_map, draw_tastes, figure_svg, new_figure
 from crowdmetric.report.directions import Directions
 from crowdmetric.report.tastes import HALF, TasteMap, Tastes
@@ -61,9 +60,9 @@ def _equally_far(M: Array, radius: float) -> Array:
     return np.asarray(circle * (np.prod(values) ** 0.25 / np.sqrt(values)) @ vectors.T)
 
 
-def evaluation_picture(figure: Any) -> str:
-    """Return the picture of an evaluation."""
-    return figure_svg(figure, "evaluation")
+def evaluation_picture(evaluation: Evaluation, split: str) -> str:
+    """Return how well every model predicts the hidden answers of one split."""
+    return figure_svg(evaluation.plot(split), f"evaluation-{split}")
 
 
 def tastes_picture(found: Tastes) -> str:

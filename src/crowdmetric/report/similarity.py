@@ -17,6 +17,7 @@ from crowdmetric.report.page import (
     SHOWN_ITEMS,
     called,
     changes_section,
+    choices_section,
     details_section,
     directions_section,
     identifiability_section,
@@ -66,11 +67,12 @@ def similarity_page(
     shown = np.argsort(-asked, kind="stable")[:SHOWN_ITEMS].astype(np.intp)
     return whole_page(
         [
-            summary_section(model, _worth(evaluation), _careful(model, judgements, diagnosis), _choices(model)),
-            "" if diagnosis is None else identifiability_section(diagnosis.summary()),
+            summary_section(model, _worth(evaluation), _careful(model, judgements, diagnosis)),
             directions_section(find_directions(model, model.items), model.feature_names, model.items, METRIC),
             changes_section(model, shown, called(model, item_names)),
             _prediction(evaluation),
+            "" if diagnosis is None else identifiability_section(diagnosis.summary()),
+            choices_section(_choices(model)),
             details_section(model),
         ]
     )

@@ -20,12 +20,19 @@ section { margin: 2rem 0; } p { margin: .5rem 0; } ul { padding-left: 1.2rem; } 
 .small, figcaption { font-size: .875rem; opacity: .85; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .925rem; min-width: 60%; }
 td, th { padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
-td { overflow-wrap: break-word; min-width: 3rem; } .number { text-align: right; white-space: nowrap; }
-.pictures { display: flex; flex-wrap: wrap; gap: 1rem; } .pictures figure { flex: 1 1 20rem; max-width: 32rem; }
+td { overflow-wrap: break-word; min-width: 3rem; } .number { text-align: right; } td.number { white-space: nowrap; }
+tr.saved td { font-weight: 600; background: var(--soft); }
+.pictures { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start; }
+.pictures > * { flex: 1 1 20rem; min-width: 0; } .pictures > div { flex-basis: 28rem; }
+.pictures figure { max-width: 32rem; }
 code { white-space: nowrap; font-size: .92em; }
 figure { margin: .8rem 0; } svg { max-width: 100%; height: auto; } svg text { fill: currentColor; }
 pre { overflow-x: auto; font-size: .8rem; } summary { cursor: pointer; } details { margin: 1rem 0; }
 footer { margin: 2rem 0 1rem; border-top: 1px solid var(--line); padding-top: .5rem; }
+@media (max-width: 32rem) {
+  body { padding: .7rem; } table { font-size: .8rem; min-width: 100%; } td, th { padding: .25rem .45rem .25rem 0; }
+  td { min-width: 2.4rem; }
+}
 @media print {
   :root { color-scheme: light; --ink: #000; --paper: #fff; --line: #bbb; --soft: #fff; --care: #8a3f00; }
   body { max-width: none; padding: 0; font-size: 11pt; } .wide, pre { overflow: visible; }

@@ -35,7 +35,7 @@ from crowdmetric.tables.files import (
     write_columns,
     write_csv,
 )
-from crowdmetric.tables.items import Items, known_items, read_items
+from crowdmetric.tables.items import Items, index_of, known_items, read_items
 from crowdmetric.tables.judged import CodedJudgements, code_judgements, has_answers, judgement_kind, name_judgements
 from crowdmetric.tables.sampling import is_drawn
 from crowdmetric.tables.scan import ComparisonScan
@@ -65,6 +65,7 @@ __all__ = [
     "code_judgements",
     "column_names",
     "has_answers",
+    "index_of",
     "is_drawn",
     "judgement_kind",
     "known_items",

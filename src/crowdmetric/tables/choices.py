@@ -1,7 +1,7 @@
 """The column ``choice``: which coding it is written in, decided once for the whole table.
 
 ===============  =====================================================================================
-words            'left', 'right' or 'tie'; also 0 (left) and 1 (right)
+words            'left', 'right' or 'tie'; also L and R, 'first' and 'second', 0 (left) and 1 (right)
 letters          'A' (left) and 'B' (right)
 one-two          1 (left) and 2 (right)
 item             the id of the item that was chosen, the row's own left or right
@@ -29,7 +29,17 @@ Floats = NDArray[np.float64]
 
 # The left item's share of an answer, by coding and by value of the cell.
 CODINGS: dict[str, dict[str, float]] = {
-    "words": {"left": 1.0, "right": 0.0, "tie": 0.5, "0": 1.0, "1": 0.0},
+    "words": {
+        "left": 1.0,
+        "right": 0.0,
+        "tie": 0.5,
+        "0": 1.0,
+        "1": 0.0,
+        "l": 1.0,
+        "r": 0.0,
+        "first": 1.0,
+        "second": 0.0,
+    },
     "letters": {"a": 1.0, "b": 0.0, "tie": 0.5},
     "one-two": {"1": 1.0, "2": 0.0, "tie": 0.5},
 }
@@ -41,6 +51,8 @@ WORTH_A_WORD = {
 MOST_KINDS = 1000
 # If more unreadable choices than this share, and than this number, remain, the guessed coding is wrong.
 MOST_UNREADABLE, FEW = 0.2, 10
+# So many answers that all name the same side are worth a word.
+SUSPICIOUS = 30
 
 
 class ChoiceSurvey:
@@ -89,7 +101,20 @@ class ChoiceSurvey:
         self._check_ambiguous(read)
         if self.coding in WORTH_A_WORD and self.rows:
             warnings.warn(WORTH_A_WORD[self.coding], TableWarning, stacklevel=2)
+        self._warn_of_one_side()
         return self
+
+    def _warn_of_one_side(self) -> None:
+        """Say so where every answer names the same side: a column of 1s is more likely no choice at all."""
+        sides = {CODINGS[self.coding].get(kind) for kind in self._kinds} if self.coding != "item" else set()
+        if self.rows >= SUSPICIOUS and len(sides) == 1 and sides <= {0.0, 1.0}:
+            side = "left" if sides == {1.0} else "right"
+            warnings.warn(
+                f"choice is {next(iter(self._kinds))!r} in all {self.rows} rows, which is read as {side}; check that "
+                "it says which item was chosen, or call the columns winner and loser if the first item always won",
+                TableWarning,
+                stacklevel=3,
+            )
 
     def _check_ambiguous(self, read: dict[str, int]) -> None:
         """Refuse 1 and 2 that are items as well as sides, where both read every row."""
@@ -102,16 +127,19 @@ class ChoiceSurvey:
     def _refusal(self, unreadable: int, read: dict[str, int]) -> str:
         common = [kind for kind, _ in self._kinds.most_common(6)]
         best = max(read, key=lambda name: read[name])
+        holds = f"{unreadable} of {self.rows} choices cannot be read: the column holds {listed(common)}"
+        if common and set(common) <= {"-1", "1", "+1"}:
+            return f"{holds}. That is how a column called response is written, −1 for left and +1 for right: rename it"
+        if common and set(common) <= {"true", "false", "yes", "no"}:
+            return f"{holds}, which do not say left or right; write 'left' and 'right' instead"
         hint = {
             "words": "as 'left', 'right' and 'tie', or 0 and 1",
             "letters": "as A (left) and B (right)",
             "one-two": "as 1 (left) and 2 (right)",
             "item": "as the ids of the items chosen",
         }[best]
-        return (
-            f"{unreadable} of {self.rows} choices cannot be read: the column holds {listed(common)}. Most rows fit if "
-            f"they are read {hint}, but not all; {EXPECTED}, in all rows alike"
-        )
+        fits = f" {self.rows - unreadable} of them fit if they are read {hint}." if unreadable < self.rows else ""
+        return f"{holds}.{fits} Write all rows in one way: {EXPECTED}"
 
     def shares(self, choice: Column, left: Column | None = None, right: Column | None = None) -> Floats:
         """Return left's share of each row: 1, 0 or, for a tie, ½; NaN where the choice cannot be read."""

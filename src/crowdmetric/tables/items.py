@@ -20,7 +20,7 @@ from crowdmetric.tables.columns import Column, Columns, as_column, listed, plain
 from crowdmetric.tables.files import READERS, format_of, is_frame, named_columns, read_columns
 from crowdmetric.tables.stored import Stored, check_zip, stored
 
-__all__ = ["Items", "known_items", "read_items"]
+__all__ = ["Items", "index_of", "known_items", "read_items"]
 
 ID_COLUMNS = ("item_id", "item", "id")
 # Columns that hold the names of items, if they are text.
@@ -84,7 +84,7 @@ def read_items(source: Any, id_column: str | None = None, *, categorical: Collec
         return source
     columns = _columns_of_items(source)
     id_column = _id_column(list(columns), id_column)
-    ids = columns.pop(id_column) if id_column is not None else _index_of(source, columns)
+    ids = columns.pop(id_column) if id_column is not None else index_of(source)
     names = _pop_names(columns)
     indexed = ids is not None and id_column is None
     if ids is None and names is not None:
@@ -240,7 +240,7 @@ def _numbers(column: Column, name: str) -> NDArray[np.float64]:
     return column.astype(np.float64)
 
 
-def _index_of(source: Any, columns: Columns) -> Column | None:
+def index_of(source: Any) -> Column | None:
     """Return the index of a pandas data frame that is more than row numbers; None for anything else."""
     index = getattr(source, "index", None)
     if index is None or not hasattr(source, "columns") or type(index).__name__ == "RangeIndex":

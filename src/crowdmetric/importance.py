@@ -35,8 +35,9 @@ differ along each feature. The metric is drawn as well where the model brings dr
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,10 +45,10 @@ from scipy.stats import norm
 
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
-from crowdmetric.persist import SavedModel
+from crowdmetric.preprocess import ItemMap
 from crowdmetric.symmetric import project_psd, smat
 
-__all__ = ["FeatureImportance", "feature_importance"]
+__all__ = ["FeatureImportance", "LearnedModel", "feature_importance", "feature_weights", "raw_features"]
 
 Array = NDArray[np.float64]
 
@@ -58,6 +59,60 @@ DRAWS = 200
 UNSEEN = 1e-4
 # Maximum number of pairs over which means are taken.
 MOST_PAIRS = 10_000
+
+
+class LearnedModel(Protocol):
+    """What a fit left behind, whether in memory or in a folder (`crowdmetric.persist.SavedModel`)."""
+
+    @property
+    def description(self) -> Mapping[str, Any]:
+        """``estimator``, ``parameters`` and ``data``, by these names."""
+        ...
+
+    @property
+    def fitted(self) -> Mapping[str, Any]:
+        """Attributes of the fitted estimator, by name."""
+        ...
+
+    @property
+    def metric(self) -> Array:
+        """The (d, d) metric."""
+        ...
+
+    @property
+    def items(self) -> Array | None:
+        """The (N, d) items as the fit saw them."""
+        ...
+
+    @property
+    def feature_names(self) -> Sequence[str]:
+        """Names of the features before preprocessing."""
+        ...
+
+    @property
+    def preprocessing(self) -> ItemMap | None:
+        """What was done to items before the fit."""
+        ...
+
+
+def raw_features(model: LearnedModel, items: Array) -> tuple[Array, Array]:
+    """Return how features as they came make the features of the fit, (d, features), and their spreads."""
+    if model.preprocessing is None:
+        return np.eye(items.shape[1]), items.std(axis=0)
+    T = model.preprocessing.matrix_
+    return T, (items @ np.linalg.pinv(T).T).std(axis=0)
+
+
+def feature_weights(metrics: Array, raw: Array, spread: Array) -> Array:
+    """Return the weights (n, features) of features under metrics (n, d, d); each row adds up to 1.
+
+    How much items that differ in one feature alone, by its spread, differ in the squared distance::
+
+        parts[j] = (raw.T @ M @ raw)[j, j] * spread[j]**2          weights = parts / sum(parts)
+    """
+    parts = np.einsum("dj,nde,ej->nj", raw, metrics, raw, optimize=True) * spread**2
+    size = parts.sum(axis=1)
+    return np.where(size[:, None] > 0, parts / np.where(size > 0, size, 1.0)[:, None], 0.0)
 
 
 @dataclass(frozen=True)
@@ -78,6 +133,8 @@ class FeatureImportance:
     slopes, slope_errors : (f,)
         By how much ψ favors an item of the mean kind with one spread more of a feature, for the average person, and
         its standard error (NaN where nothing is known); under the logistic loss these are log-odds.
+    slope_spreads : (f,)
+        Standard deviation of the slope between people.
     prefer_more : (f,)
         Share of people who prefer more of it, to the mean item.
     covers : str
@@ -94,6 +151,7 @@ class FeatureImportance:
     item_share: float
     slopes: Array
     slope_errors: Array
+    slope_spreads: Array
     prefer_more: Array
     covers: str
 
@@ -152,13 +210,13 @@ def _percent(share: float) -> str:
 
 
 def feature_importance(
-    model: SavedModel, comparisons: Comparisons | None = None, *, draws: int = DRAWS, seed: int = 0
+    model: LearnedModel, comparisons: Comparisons | None = None, *, draws: int = DRAWS, seed: int = 0
 ) -> FeatureImportance:
     """Return what moves choices under the law of people that was saved.
 
     Parameters
     ----------
-    model : SavedModel
+    model : LearnedModel
         With its items, and with people: a population's law, or everybody's place.
     comparisons : Comparisons, optional
         The questions as asked, whose pairs count as often as they were asked; None: all pairs of items alike.
@@ -199,6 +257,7 @@ def feature_importance(
         item_share=float(shares[-1]),
         slopes=slopes * spreads,
         slope_errors=law.beta * error * spreads,
+        slope_spreads=law.beta * own_spread * spreads,
         prefer_more=norm.cdf(-(slope @ asked.back) / own_spread),
         covers=covers,
     )
@@ -220,9 +279,9 @@ class _Law:
     beta: float
 
     @staticmethod
-    def of(model: SavedModel) -> _Law:
+    def of(model: LearnedModel) -> _Law:
         """Return the law that a model was saved with; of everybody's places, their mean and covariance."""
-        fitted: dict[str, Any] = model.fitted
+        fitted = model.fitted
         points = fitted.get("pseudo_ideal_points_")
         points = None if points is None or len(points) < 2 else np.asarray(points, dtype=np.float64)
         mean, covariance = fitted.get("pseudo_ideal_mean_"), fitted.get("pseudo_ideal_covariance_")
@@ -274,7 +333,7 @@ class _Asked:
     spreads: Array
 
     @staticmethod
-    def of(model: SavedModel, comparisons: Comparisons | None, seed: int) -> _Asked:
+    def of(model: LearnedModel, comparisons: Comparisons | None, seed: int) -> _Asked:
         """Return the pairs asked about, each k-th where they are many; or any pairs of items."""
         items = model.items
         assert items is not None
@@ -350,7 +409,7 @@ def _any_pairs(n_items: int, seed: int) -> NDArray[np.intp]:
 
 
 def _uncertainty(
-    model: SavedModel, law: _Law, asked: _Asked, slope: Array, shares: Array, draws: int, seed: int
+    model: LearnedModel, law: _Law, asked: _Asked, slope: Array, shares: Array, draws: int, seed: int
 ) -> tuple[Array, Array, Array, str]:
     """Return the ends of intervals (f,), standard errors of slopes (f,), and what they cover."""
     d = slope.size

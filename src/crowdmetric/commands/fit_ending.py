@@ -1,0 +1,130 @@
+"""How crowdmetric fit ends: what moves choices, how much better than a baseline, cautions, and where to read on."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from argparse import Namespace
+from collections.abc import Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from crowdmetric.coefficients import Coefficients, coefficients_of
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.estimators.summary import fit_in_numbers
+from crowdmetric.evaluate import Evaluation
+from crowdmetric.evaluate.models import BASELINES, LEARNED
+from crowdmetric.evaluate.splits import TITLES
+from crowdmetric.evaluate.verdict import Compared, best_model
+from crowdmetric.identifiability import Diagnosis
+from crowdmetric.persist import REPORT, SavedModel
+from crowdmetric.report.warnings import warnings_of, worth_using
+
+__all__ = ["print_ending"]
+
+WIDTH = 100
+OUTCOMES = {
+    "better": "better",
+    "equal": "equally good",
+    "worse": "worse",
+    "unclear": "these answers cannot tell which is better",
+}
+
+
+def print_ending(
+    options: Namespace,
+    model: SavedModel,
+    *,
+    comparisons: Comparisons | None = None,
+    diagnosis: Diagnosis | None = None,
+    evaluation: Evaluation | None = None,
+) -> None:
+    """Print what matters about a model that was just saved, as text or as one JSON object.
+
+    Parameters
+    ----------
+    options : Namespace
+        With `out`, `json` and, where that was asked, `for`: the question that the model is for.
+    model : SavedModel
+        Of any estimator.
+    comparisons, diagnosis, evaluation : optional
+        What the model was fitted to, what that can teach, and how well hidden answers are predicted.
+    """
+    table = coefficients_of(model, comparisons) if model.items is not None else None
+    gains = [] if evaluation is None else _gains(evaluation, getattr(options, "for", None))
+    careful = warnings_of(model, diagnosis, evaluation, comparisons)
+    page = Path(options.out) / REPORT
+    report = page if page.is_file() else None
+    if options.json:
+        print(json.dumps(_record(options, model, table, gains, careful, report), ensure_ascii=False, allow_nan=False))
+        return
+    worth = worth_using(model, evaluation)[:1]
+    sections = [
+        fit_in_numbers(model),
+        "" if table is None else table.summary(),
+        _lines([*worth, *(f"- {_in_words(gain)}" for gain in gains)]),
+        _lines(["Be careful:", *(f"- {text}" for text in careful)]) if careful else "",
+        f"Model: {options.out}" if report is None else f"Report: {report}",
+    ]
+    print("\n\n".join(filter(None, sections)))
+
+
+def _gains(evaluation: Evaluation, question: str | None) -> list[Compared]:
+    """Return the saved model beside the best baseline, for the question that matters or for all."""
+    splits = [question] if question in evaluation.splits else evaluation.splits
+    found = []
+    for split in splits:
+        saved = evaluation.saved
+        model = saved if saved in evaluation.models else best_model(evaluation, split, LEARNED)
+        baseline = best_model(evaluation, split, [name for name in BASELINES if name != model])
+        if model is not None and baseline is not None:
+            found.append(Compared.of(evaluation, split, model, baseline))
+    return found
+
+
+def _in_words(gain: Compared) -> str:
+    points, nats = 100 * gain.accuracy.mean, gain.likelihood
+    title = TITLES.get(gain.split, gain.split)
+    return (
+        f"{title}: {points:+.1f} points of accuracy and {nats.mean:+.3f} ± {nats.error:.3f} nats per answer over "
+        f"{gain.other}, the best baseline ({OUTCOMES[gain.outcome]})"
+    )
+
+
+def _lines(texts: Sequence[str]) -> str:
+    """Return paragraphs and items of a list, wrapped."""
+    return "\n".join(
+        textwrap.fill(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        for text in texts
+    )
+
+
+def _record(
+    options: Namespace,
+    model: SavedModel,
+    table: Coefficients | None,
+    gains: Sequence[Compared],
+    careful: Sequence[str],
+    report: Path | None,
+) -> dict[str, Any]:
+    """Return the same for JSON."""
+    return {
+        "model": options.out,
+        **model.to_dict(),
+        "coefficients": None if table is None else table.to_list(),
+        "against_best_baseline": [
+            {
+                "question": gain.split,
+                "model": gain.model,
+                "baseline": gain.other,
+                "log_likelihood": gain.likelihood.mean,
+                "error": gain.likelihood.error if isfinite(gain.likelihood.error) else None,  # few people have none
+                "accuracy": gain.accuracy.mean,
+                "outcome": gain.outcome,
+            }
+            for gain in gains
+        ],
+        "cautions": list(careful),
+        "report": None if report is None else str(report),
+    }

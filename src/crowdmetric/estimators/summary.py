@@ -1,0 +1,131 @@
+"""What a fitted model says of itself on a terminal: the fit in numbers, then its table of coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.coefficients import coefficients_of
+from crowdmetric.importance import LearnedModel
+from crowdmetric.preprocess import ItemMap
+from crowdmetric.solvers.solution import Solution
+
+__all__ = ["InMemory", "counted", "fit_in_numbers", "summary_of"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory:
+    """A fitted estimator that was not saved; see `LearnedModel` for the attributes."""
+
+    description: Mapping[str, Any]
+    fitted: Mapping[str, Any]
+    metric: Array
+    items: Array | None
+    feature_names: list[str]
+    preprocessing: ItemMap | None = None
+
+    @staticmethod
+    def of(estimator: Any) -> InMemory:
+        """Return what a fitted estimator has learned."""
+        items = None if estimator.items is None else np.asarray(estimator.items, dtype=np.float64)
+        fitted = {name: value for name, value in vars(estimator).items() if name.endswith("_") and name[0] != "_"}
+        counts = {"people": len(estimator.users_)} if "users_" in fitted else {}
+        description = {
+            "estimator": type(estimator).__name__,
+            "parameters": estimator.get_params(deep=False),
+            "data": counts | ({} if items is None else {"items": len(items)}),
+            "left_out": [],
+        }
+        names = getattr(estimator, "feature_names_in_", [f"f{j}" for j in range(len(estimator.metric_))])
+        return InMemory(description, fitted, estimator.metric_, items, [str(name) for name in names])
+
+
+def summary_of(model: LearnedModel) -> str:
+    """Return what was learned, from what and how well, and the table of coefficients where there are items."""
+    table = "" if model.items is None else f"\n\n{coefficients_of(model).summary()}"
+    return fit_in_numbers(model) + table
+
+
+def fit_in_numbers(model: LearnedModel) -> str:
+    """Return what was learned, from what and how well, in a few lines."""
+    fitted, data = model.fitted, model.description["data"]
+    solution: Solution = fitted["solution_"]
+    lines = {
+        "learned from": counted(data),
+        "dropped rows": _dropped(data.get("dropped")),
+        "preprocessing": "" if model.preprocessing is None else model.preprocessing.summary(),
+        "subspaces": _ranks(fitted.get("bases_")) + _stability(fitted.get("stability_")),
+        "items": _item_effects(fitted),
+        "metric bound": _bound(model, "metric_bound"),
+        "ideal bound": _bound(model, "ideal_bound"),
+        "status": solution.status,
+        "mean loss": f"{solution.objective:.6f}, {_certificate(solution.gap)}",
+        "effort": f"{solution.iterations} iterations, {solution.seconds:.2f} s",
+        "eigenvalues": _leading(model.metric),
+    }
+    width = 14 if model.preprocessing is None else 15
+    title = f"{model.description['estimator']}: a metric in {len(model.metric)} dimensions"
+    return "\n".join([title, *(f"  {name:<{width}}{text}" for name, text in lines.items() if text)])
+
+
+def counted(data: Mapping[str, Any]) -> str:
+    """Return how many answers, people and items there were, as far as is known."""
+    return ", ".join(f"{data[name]:,} {name}" for name in ("answers", "people", "items") if name in data)
+
+
+def _item_effects(fitted: Mapping[str, Any]) -> str:
+    """Return what items have beside their features, in words; nothing where they have nothing."""
+    spread, known = (fitted.get(f"item_effect{name}_") for name in ("_spread", "s_determined"))
+    if spread is None:
+        return ""
+    told = "" if known is None else f", the answers determine {known:.1f} of {len(fitted['item_effects_'])}"
+    return f"have utilities of their own beside their features (spread {spread:.2g}{told})"
+
+
+def _bound(model: LearnedModel, name: str) -> str:
+    """Return a radius in words: its size, who chose it, and where it is active."""
+    bounds = np.unique(model.fitted.get(f"{name}_", np.nan))
+    if np.all(np.isnan(bounds)):
+        return ""
+    size = f"{bounds[0]:.4g}" if len(bounds) == 1 else f"{bounds[0]:.4g} … {bounds[-1]:.4g}"
+    given = model.description["parameters"].get(name) is not None or name in model.description["left_out"]
+    active = model.fitted.get("bound_is_active_") if name == "metric_bound" else None
+    where = "" if active is None else f"; active in {np.sum(active)} of {np.size(active)} subspaces"
+    return f"{size} ({'given' if given else 'chosen from the data'}{where})"
+
+
+def _dropped(dropped: Mapping[str, int] | None) -> str:
+    if not dropped:
+        return "" if dropped is None else "none"
+    return f"{sum(dropped.values()):,} (" + ", ".join(f"{n:,} × {why}" for why, n in dropped.items()) + ")"
+
+
+def _certificate(gap: float) -> str:
+    return "without a certificate" if np.isnan(gap) else f"certified within {gap:.1e} of the optimum"
+
+
+def _leading(metric: Array, most: int = 5) -> str:
+    """Return the largest eigenvalues and the rank, with rounding errors shown as the zeros they are."""
+    eigenvalues = np.linalg.eigvalsh(metric)[::-1]
+    positive = eigenvalues > 1e-8 * eigenvalues[0]
+    shown = [f"{value:.3g}" for value in np.where(positive, eigenvalues, 0.0)[:most]]
+    more = ["…"] if len(eigenvalues) > most else []
+    return f"{', '.join(shown + more)} (rank {positive.sum()} of {len(eigenvalues)})"
+
+
+def _ranks(bases: Sequence[Array] | None) -> str:
+    if not bases:
+        return ""
+    ranks = sorted({B.shape[1] for B in bases})
+    return f"{len(bases)} of dimension {' and '.join(map(str, ranks))}"
+
+
+def _stability(stability: float | None) -> str:
+    """Return how sure the subspaces are, where they were discovered."""
+    return "" if stability is None or np.isnan(stability) else f", discovered (stability {stability:.2f})"

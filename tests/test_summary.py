@@ -1,0 +1,136 @@
+"""What a person sees after a fit: the table of coefficients, the ending of the command, short reprs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdmetric import (
+    Comparisons,
+    IdealPointMetric,
+    MatchedMetric,
+    PopulationMetric,
+    SimilarityMetric,
+    StitchedMetric,
+    TasteMetric,
+)
+from crowdmetric.coefficients import coefficients_of
+from crowdmetric.estimators import __all__ as ESTIMATORS
+from crowdmetric.estimators.summary import InMemory
+from crowdmetric.importance import feature_importance
+from crowdmetric.persist import load_model, save_model
+from crowdmetric.simulate import simulate_crowd
+
+RNG = np.random.default_rng(5)
+ITEMS = RNG.normal(size=(12, 2))
+
+
+def people(count: int, answers: int) -> Comparisons:
+    """Return answers of people with a steady taste for the first feature."""
+    rng = np.random.default_rng(3)
+    users = np.repeat(np.arange(count), answers)
+    pairs = np.array([rng.choice(len(ITEMS), 2, replace=False) for _ in users])
+    drift = (ITEMS[pairs[:, 0]] - ITEMS[pairs[:, 1]]) @ [-1.5, 0.2]
+    y = np.where(rng.random(len(users)) < 1.0 / (1.0 + np.exp(-drift)), 1.0, -1.0)
+    return Comparisons.from_arrays(users, pairs, y, n_items=len(ITEMS))
+
+
+ANSWERS = people(60, 6)
+
+
+def similar() -> SimilarityMetric:
+    """Return a fit to triplets that the first feature decides."""
+    rng = np.random.default_rng(4)
+    triplets = np.array([rng.choice(len(ITEMS), 3, replace=False) for _ in range(400)])
+    gap = np.abs(ITEMS[triplets, 0] - ITEMS[triplets[:, :1], 0])
+    noisy = gap[:, 1] - gap[:, 2] + rng.logistic(scale=0.5, size=len(gap))
+    return SimilarityMetric(ITEMS).fit(triplets, np.where(noisy < 0, -1, 1))
+
+
+def matched() -> MatchedMetric:
+    """Return a fit to parallel questions."""
+    crowd = simulate_crowd(2, None, None, users=300, comparisons=3, seed=0)
+    items = np.vstack([crowd.items[:200], crowd.items[:200] + np.array([0.3, 0.1])])
+    pairs = np.repeat(np.column_stack([np.arange(100), np.arange(100, 200)]), 2, axis=0)
+    pairs[1::2] += 200
+    rng = np.random.default_rng(0)
+    return MatchedMetric(items).fit(pairs, rng.choice([-1.0, 1.0], 200), users=np.repeat(np.arange(100), 2))
+
+
+FITS: dict[str, Any] = {
+    "PopulationMetric": lambda: PopulationMetric(ITEMS).fit(ANSWERS),
+    "IdealPointMetric": lambda: IdealPointMetric(ITEMS, metric_bound=2.0, ideal_bound=2.0).fit(ANSWERS),
+    "StitchedMetric": lambda: StitchedMetric(ITEMS, subspaces=np.zeros(12, dtype=int)).fit(ANSWERS),
+    "TasteMetric": lambda: TasteMetric(ITEMS).fit(ANSWERS),
+    "MatchedMetric": matched,
+    "SimilarityMetric": similar,
+}
+
+
+def test_every_estimator_is_here() -> None:
+    assert set(ESTIMATORS) - {"CrowdMetric"} == set(FITS)
+
+
+@pytest.mark.filterwarnings("ignore::crowdmetric.errors.CrowdmetricWarning")
+@pytest.mark.parametrize("name", FITS)
+def test_every_estimator_sums_up_what_it_learned(name: str, tmp_path) -> None:
+    model = FITS[name]()
+    said = model.summary()
+    assert said.startswith(f"{name}: a metric in 2 dimensions\n")
+    table = coefficients_of(InMemory.of(model))
+    assert sorted(table.names) == ["f0", "f1"]
+    assert table.summary() in said
+    assert max(map(len, table.summary().splitlines())) <= 100
+    shares = table.columns.get("share", table.columns.get("weight"))
+    assert np.all(np.diff(shares) <= 0)
+    json.dumps(table.to_list(), allow_nan=False)
+    saved = save_model(tmp_path / "model", model)
+    assert saved.summary() == load_model(tmp_path / "model").summary()
+    assert saved.summary().splitlines()[-2:] == said.splitlines()[-2:]
+    assert len(repr(model)) < 200
+    assert "items=<" in repr(model)
+
+
+def test_the_coefficient_is_the_log_odds_of_one_spread_more() -> None:
+    """Against the probabilities that the model itself predicts for such a pair, for somebody without a taste."""
+    model = PopulationMetric(ITEMS).fit(ANSWERS)
+    found = feature_importance(InMemory.of(model))
+    table = coefficients_of(InMemory.of(model))
+    row = table.names.index("f0")
+    spread, center = ITEMS.std(axis=0), ITEMS.mean(axis=0)
+    step = np.array([spread[0], 0.0])
+    # halfway on either side of the center, so that the metric's own curvature cancels
+    left, right = center + 0.5 * step, center - 0.5 * step
+    psi = (left - right) @ (model.metric_ @ (left + right) + model.pseudo_ideal_mean_)
+    assert table.columns["coef"][row] == pytest.approx(-psi, rel=1e-9)
+    assert table.columns["coef"][row] > 0  # everybody wants more
+    assert table.columns["P>|z|"][row] < 0.01
+    half = table.columns["95 %]"][row] - table.columns["coef"][row]
+    assert half == pytest.approx(1.6449 * table.columns["std err"][row], rel=1e-4)
+    sd = np.sqrt(model.pseudo_ideal_covariance_[0, 0]) * spread[0]
+    assert table.columns["sd"][row] == pytest.approx(sd, rel=1e-6)
+    assert found.names[found.order[0]] == table.names[0] == "f0"
+
+
+def test_long_tables_are_cut_and_names_are_harmless() -> None:
+    items = np.random.default_rng(0).normal(size=(40, 20))
+    metric = np.diag(np.arange(20.0, 0.0, -1.0))
+    names = ["\x1b[31m" + "x" * 60, *(f"f{j}" for j in range(1, 20))]
+    model = InMemory({"estimator": "X", "parameters": {}, "data": {}}, {}, metric, items, names)
+    said = coefficients_of(model).summary()
+    assert "\x1b" not in said
+    assert "… and 8 more" in said
+    assert max(map(len, said.splitlines())) <= 100
+
+
+def test_items_of_a_data_frame_keep_their_names(tmp_path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(ITEMS, columns=["sweet", "hard"], index=[f"carrot {i}" for i in range(12)])
+    model = PopulationMetric(frame).fit(ANSWERS)
+    saved = save_model(tmp_path / "model", model)
+    assert saved.item_ids.tolist() == frame.index.tolist()
+    assert saved.feature_names == ["sweet", "hard"]
+    assert "sweet" in model.summary()
