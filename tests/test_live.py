@@ -288,6 +288,17 @@ def test_ask_does_not_wait_for_a_redesign_in_the_background() -> None:
     assert np.array_equal(live.wave.bundles, _first_wave().bundles)
 
 
+def test_a_redesign_that_fails_does_not_end_a_study() -> None:
+    later = Later()
+    live = new(executor=later)
+    live.ask(0)
+    later.jobs[0][0].set_exception(FloatingPointError("it overflows"))
+    later.jobs.clear()
+    assert live.ask(1).purpose == "random"
+    assert "it overflows" in live.summary()
+    assert not later.jobs  # not again at once
+
+
 @cache
 def _first_wave() -> Any:
     live = new()

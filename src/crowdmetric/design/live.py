@@ -9,9 +9,10 @@ independent of their questions, which is what `PopulationMetric` assumes, what `
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from typing import Any, Self
 
@@ -176,6 +177,8 @@ class LiveDesign:
         self._wave: Wave | None = None
         self._executor = executor
         self._running: Future[Wave] | None = None
+        # why the last re-design failed, and with how many people it is tried again
+        self._failure, self._retry = "", 0
 
     # ------------------------------------------------------------------------------------------------- ask and tell
 
@@ -247,16 +250,14 @@ class LiveDesign:
     def redesign_if_due(self) -> bool:
         """Take up a re-design that is ready, or begin one that is due; return whether the questions have changed."""
         if self._running is not None and self._running.done():
-            wave, self._running = self._running.result(), None
-            self._take_up(wave)
-            return True
+            ready, self._running = self._running, None
+            return self._take_up(ready.result)
         if self._running is not None or not self._is_due():
             return False
         order = self._order()
         self._state.fresh.clear()
         if self._executor is None:
-            self._take_up(next_wave(order))
-            return True
+            return self._take_up(partial(next_wave, order))
         self._running = self._executor.submit(next_wave, order)
         return False
 
@@ -276,7 +277,7 @@ class LiveDesign:
         return None if self._wave is None else self._wave.learned
 
     def _is_due(self) -> bool:
-        return self._wave is None or self.people >= self._next_look()
+        return self.people >= self._retry and (self._wave is None or self.people >= self._next_look())
 
     def _next_look(self) -> int:
         """Return with how many people questions are chosen again."""
@@ -307,8 +308,14 @@ class LiveDesign:
         person, pairs = table[:, 0].astype(np.intp), table[:, 1:3].astype(np.intp)
         return AnswerTable(person, pairs, table[:, 3], table[:, 4])
 
-    def _take_up(self, wave: Wave) -> None:
-        self._wave = wave
+    def _take_up(self, make: Callable[[], Wave]) -> bool:
+        """Take up a wave; one that fails must not end a study: its questions go on, and it is tried again later."""
+        try:
+            wave = make()
+        except (ArithmeticError, ValueError) as error:
+            self._failure, self._retry = str(error), ceil(GROWTH * max(self.people, FEWEST_PEOPLE))
+            return False
+        self._wave, self._failure = wave, ""
         state = self._state
         places = np.repeat(np.arange(len(wave.counts)), wave.counts)
         state.queue = np.random.default_rng([self.seed, 2, wave.number]).permutation(places)
@@ -318,6 +325,7 @@ class LiveDesign:
             state.rho = 1.0 / max(settled[1], 1e-300)
         if wave.learned is not None:
             state.forecasts.append(self._forecast(wave, wave.learned))
+        return True
 
     def _from_queue(self) -> Indices:
         assert self._wave is not None
@@ -387,6 +395,8 @@ class LiveDesign:
             f"{len(state.asked):,} people were asked {self.answers} questions each, {at_random:,} of them at random; "
             f"{self.people:,} have answered."
         ]
+        if self._failure:
+            lines.append(f"The last choice of questions failed ({self._failure}); the earlier questions go on.")
         if wave is None:
             return "\n".join([*lines, "No questions were designed yet."])
         lines.append(
