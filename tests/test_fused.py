@@ -79,6 +79,14 @@ def test_propagation_ends_where_the_compiled_loops_end(
     agree(there, here, CLOSE[dtype])
 
 
+def test_only_laws_too_wide_for_a_line_are_left_to_the_formulas(device: str) -> None:
+    a, E, S, y, weight = people(5, 2, 0.7)
+    S[[1, 4]] *= 3000.0
+    here, _ = propagated(a, E, S, y, weight, Logistic())
+    there, _ = propagated(*moved((a, E, S, y, weight), "float64", device), Logistic())
+    agree(there, here, 1e-8)
+
+
 def test_the_kernels_are_really_used(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     used = []
     module = integrals.fused_kernels(torch.zeros(1, device=device))

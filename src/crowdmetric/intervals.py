@@ -230,8 +230,8 @@ def _squares_of_factor(model: CrowdMetric, pairs: Any) -> tuple[Array, Array]:
     """
     check_is_fitted(model)
     delta = _differences(model, pairs)
-    L: Array = model.factor_  # type: ignore[attr-defined]
-    draws: Array = model.factor_draws_  # type: ignore[attr-defined]
+    L: Array = model.factor_
+    draws: Array = model.factor_draws_
     along = delta @ L
     square = np.sum(along * along, axis=1)
     moved = np.stack([2.0 * np.sum(along * (delta @ (draw - L)), axis=1) for draw in draws])

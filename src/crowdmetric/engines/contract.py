@@ -53,6 +53,8 @@ class DeviceEngine(Engine, Protocol):
 
     device: Any
     dtype: Any
+    precision: str
+    """What the engine's precision costs, where it was not asked for; an empty text where nothing is to be said."""
 
     @property
     def out_of_memory(self) -> type[BaseException]:

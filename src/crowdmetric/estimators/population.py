@@ -598,8 +598,8 @@ class PopulationMetric(CrowdMetric):
         if self.engine == "torch" and card is None:
             seconds = expected_seconds(asked, rank, loss, USUAL_GRADIENTS)
             self._say(f"no GPU was found: this machine's processor will take about {duration(seconds)}")
-        elif card is not None and getattr(card, "precision", ""):
-            self._say(card.precision)  # type: ignore[attr-defined]
+        elif card is not None and card.precision:
+            self._say(card.precision)
         told = None if self.progress is None else after_steps(Passes(self.progress, asked.n_users, USUAL_GRADIENTS))
         fit = fit_low_rank_law(
             asked, rank, loss, engine=card, max_iterations=self.max_iter,
@@ -632,7 +632,7 @@ class PopulationMetric(CrowdMetric):
     def __getattr__(self, name: str) -> Any:
         """Return (K, d) points that are made when they are asked for, from `people_coordinates_`."""
         if name in ("pseudo_ideal_points_", "ideal_points_") and "people_coordinates_" in vars(self):
-            announce_points(*self.people_coordinates_.shape[:1], len(self.pseudo_ideal_mean_), name)
+            announce_points(len(self.people_coordinates_), len(self.pseudo_ideal_mean_), name)
             points = self._points_at(slice(None))
             return points if name == "pseudo_ideal_points_" else self._ideal(points)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -144,10 +144,12 @@ def asked_on_disk(
     placed = None if engine is None else items_on_device(catalogue, engine.asarray(scan.used), engine)
     if placed is None:
         units = Units.of(catalogue, np.flatnonzero(scan.used))
-        placed = units.inside(catalogue), units
+        inside = units.inside(catalogue)
+    else:
+        inside, units = placed
     nobody = np.empty(0, dtype=np.int64)
     questions = Scanned(scan, _at_once(engine), kept)
-    return QuestionStream(*placed, questions, None, nobody, scan.n_users, scan.total_weight)
+    return QuestionStream(inside, units, questions, None, nobody, scan.n_users, scan.total_weight)
 
 
 def low_rank_plan(scan: ComparisonScan, n_items: int, d: int, rank: int, limit: int) -> MemoryPlan:

@@ -349,14 +349,15 @@ def on_line(
         Nodes of each person's line, int32, and the logarithm of the sum of ``exp(−½x²)`` over them.
     """
     xp = array_namespace(a)
-    out = [xp.empty_like(a) for _ in range(4)]
+    value, slope, bend, precision = (xp.empty_like(a) for _ in range(4))
     constants = xp.asarray(np.array([beta]), dtype=a.dtype, device=a.device)
     grid = (triton.cdiv(a.shape[0], LINE_PEOPLE),)
     arrays = [_dense(x) for x in (a, spread, y, weight, nodes, log_total)]
     _line_kernel[grid](
-        *arrays, constants, *out, a.shape[0], BLOCK=LINE_PEOPLE, HALVINGS=HALVINGS, num_warps=1
+        *arrays, constants, value, slope, bend, precision, a.shape[0],
+        BLOCK=LINE_PEOPLE, HALVINGS=HALVINGS, num_warps=1,
     )  # fmt: skip
-    return tuple(out)  # type: ignore[return-value]
+    return value, slope, bend, precision
 
 
 def propagated(

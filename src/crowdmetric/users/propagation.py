@@ -132,8 +132,8 @@ def _fused(
     wide = xp.any(level == len(CAVITY_SIZES), axis=1)
     if bool(xp.any(wide)):
         some = xp.nonzero(wide)[0]
-        own = [x[some] for x in (a, E, loadings_of(E[some], S[some]), y, weight)]
-        exact, settled[some] = propagate(*own, loss, damping, rounds)
+        H = loadings_of(E[some], S[some])
+        exact, settled[some] = propagate(a[some], E[some], H, y[some], weight[some], loss, damping, rounds)
         for field in fields(Integral):
             getattr(integral, field.name)[some] = getattr(exact, field.name)
     return integral, settled
