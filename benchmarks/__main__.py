@@ -31,6 +31,7 @@ NAMES = {
     "gpu": "ten million people and 384 features on a graphics card (needs PyTorch), against two cores",
     "design": "designed questionnaires against random pairs: promised and measured error at equal cost",
     "commands": "CPU seconds of whole commands, evaluation and report included (some minutes)",
+    "live": "questions that get better with every answer: people needed for an error, by arm (some minutes)",
     "collect": "a study under load, killed and exported (larger with python -m benchmarks.collect)",
     "streaming": "a population fit from Parquet under a memory limit, 1 and 2 million people (some minutes)",
     "real": "which model predicts real people, on eight sets of answers (takes options: real --help)",
@@ -38,6 +39,7 @@ NAMES = {
     "cluster": "a population fit on a Dask cluster of one and of two workers (needs dask.distributed)",
     "similarity": "similarity judgements: real people, time, coverage, promised error (some minutes)",
     "smooth": "smooth tastes: time and error as people grow (real people: python -m benchmarks.smooth FOLDER)",
+    "saved": "the model that fit saves, judged on hidden answers (real people: python -m benchmarks.saved FOLDER)",
     "small_problems": "random small problems through every estimator: what is impossible, unordered or slow is listed",
     "stitching": "stage 2 alone in 200 dimensions with 25,000 lines",
 }

@@ -17,6 +17,7 @@ from time import perf_counter, process_time
 import numpy as np
 
 from crowdmetric import Judgements, SimilarityMetric
+from crowdmetric.simulate import sample_metric
 from crowdmetric.simulate_judgements import SimulatedStudy, simulate_judgements
 from crowdmetric.symmetric import shape_error
 
@@ -29,8 +30,7 @@ import numpy as np
 from metric_learn import LSML
 vectors = np.load(sys.argv[1])
 clock = time.process_time()
-weights = np.full(len(vectors), float(sys.argv[3]))
-model = LSML(max_iter=1000, verbose=False).fit(vectors, weights=weights)
+model = LSML(tol=float(sys.argv[3]), max_iter=1000).fit(vectors)
 np.savez(sys.argv[2], metric=model.get_mahalanobis_matrix(), seconds=time.process_time() - clock, steps=model.n_iter_)
 """
 
@@ -52,7 +52,9 @@ def best_scale(metric: np.ndarray, items: np.ndarray, judgements: Judgements) ->
 
 
 def lsml(python: str) -> None:
-    study = simulate_judgements(200, 20, 20_000, seed=0)
+    rng = np.random.default_rng(0)
+    truth = sample_metric(20, rng) * (4.0 / 20)
+    study = simulate_judgements(rng.standard_normal((200, 20)), None, 20_000, metric=truth, beta=1.0, seed=0)
     hidden = simulate_judgements(study.items, None, HIDDEN, metric=study.metric, beta=1.0, seed=1).judgements
     answers, items = study.judgements, study.items
     clock = process_time()
@@ -68,12 +70,12 @@ def lsml(python: str) -> None:
         given, found = Path(folder) / "vectors.npy", Path(folder) / "found.npz"
         chosen = np.where(answers.counts[:, :1] >= answers.counts[:, 1:], answers.items, answers.items[:, [0, 2, 1]])
         np.save(given, items[chosen[:, [0, 1, 0, 2]]])  # closer pair, other pair
-        for weight in (1.0 / len(chosen), 1.0):  # LSML's default, which its prior outweighs; and one per answer
-            subprocess.run([python, "-c", LSML, str(given), str(found), str(weight)], check=True)
+        for tolerance in (1e-3, 1e-10):  # LSML's default, with which it stops at once; and one with which it goes on
+            subprocess.run([python, "-c", LSML, str(given), str(found), str(tolerance)], check=True)
             theirs = dict(np.load(found))
             loss = loss_of(best_scale(theirs["metric"], items, answers), items, hidden)
             print(
-                f"LSML, weights {weight:g}: {theirs['seconds']:.1f} s, {theirs['steps']} steps, hidden log-loss "
+                f"LSML, tol {tolerance:g}: {theirs['seconds']:.1f} s, {theirs['steps']} steps, hidden log-loss "
                 f"at its best scale {loss:.4f}",
                 flush=True,
             )

@@ -53,7 +53,9 @@ def main() -> None:
         for built in sorted(DIST.iterdir()):
             python = install(built, Path(folder) / built.suffix.strip("."))
             smoke(python, Path(folder) / f"use{built.suffix}")
-        write_bill(python)
+            if built.suffix == ".whl":  # what users install; the other environment has the build backend too
+                write_bill(python, Path(folder) / BILL.name)
+        shutil.copy(Path(folder) / BILL.name, BILL)
     run(sys.executable, "-m", "repo_review", str(ROOT))
     say(f"ready: {', '.join(path.name for path in sorted(DIST.iterdir()))}")
 
@@ -94,7 +96,8 @@ def install(built: Path, folder: Path) -> Path:
     venv.create(folder, with_pip=True)
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
-    run(*pip, "--constraint", str(ROOT / "constraints.txt"), "hatchling")
+    if built.suffix == ".gz":  # built with the pinned backend, not with one that is downloaded for the occasion
+        run(*pip, "--constraint", str(ROOT / "constraints.txt"), "hatchling")
     run(*pip, "--constraint", str(ROOT / "constraints.txt"), "--no-build-isolation", str(built))
     run(str(python), "-m", "pip", "check")
     return python
@@ -127,11 +130,11 @@ def smoke(python: Path, folder: Path) -> None:
     say(f"all {len(names.split())} commands work from a clean installation, or say which extra they need")
 
 
-def write_bill(python: Path) -> None:
+def write_bill(python: Path, out: Path) -> None:
     """Write what a plain installation consists of, in the format of CycloneDX."""
     tool = Path(sys.executable).with_name("cyclonedx-py")
-    run(str(tool), "environment", str(python), "--output-reproducible", "--output-file", str(BILL))
-    components = json.loads(BILL.read_text(encoding="utf-8"))["components"]
+    run(str(tool), "environment", str(python), "--output-reproducible", "--output-file", str(out))
+    components = json.loads(out.read_text(encoding="utf-8"))["components"]
     say(f"bill of materials: {', '.join(sorted(part['name'] for part in components))}")
 
 

@@ -48,8 +48,8 @@ ROW = {
     "stitch": 4,
     "theory": 4,
     "coefficients": 5,
-    "design": 5,
     "fits": 5,
+    "design": 6,
     "estimators": 6,
     "identifiability": 6,
     "__init__": 7,
@@ -77,6 +77,7 @@ HEAVY = [
     "matplotlib",
     "rich",
     "numba",
+    "triton",
     "cvxpy",
     "safetensors",
     "xlrd",
@@ -178,11 +179,15 @@ def test_a_heavy_library_is_imported_in_one_place(library: str) -> None:
     assert len(places) <= 1, f"{library} is imported in {places}; keep one and let the others ask it"
 
 
-# Numba compiles functions where they are defined, so files of compiled loops load it, at the first fit.
+# Numba and Triton compile functions where they are defined, so files of compiled loops load them, at the first fit.
 COMPILED = {
     f"crowdmetric.users.{name}"
     for name in ("compiled", "kernels", "line_kernels", "placing_kernels", "population_kernels", "propagation_kernels")
-} | {"crowdmetric.similarity.choice_kernels", "crowdmetric.smooth.site_kernels"}
+} | {
+    "crowdmetric.similarity.choice_kernels",
+    "crowdmetric.smooth.site_kernels",
+    "crowdmetric.users.fused_kernels",
+}
 # scikit-learn looks for some of them by itself; what it loads is not our doing.
 CORE = ["numpy", "scipy.special", "sklearn.base", "sklearn.metrics", "sklearn.utils.validation"]
 
@@ -207,6 +212,8 @@ def test_importing_loads_no_heavy_library(scope: str) -> None:
 def test_all_names_exist(module: str) -> None:
     if unit_of(module) == "__main__":
         pytest.skip("importing it runs the command line")
+    if module == "crowdmetric.users.fused_kernels":
+        pytest.importorskip("triton", reason="Triton is not installed; it comes with PyTorch for CUDA")
     loaded = importlib.import_module(module)
     names = getattr(loaded, "__all__", [])
     missing = [name for name in names if not hasattr(loaded, name)]

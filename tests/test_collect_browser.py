@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -9,6 +10,8 @@ import sqlite3
 import subprocess
 import sys
 import time
+import wave
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +19,8 @@ from pathlib import Path
 import pytest
 
 from collect_studies import new_study
+from crowdmetric.collect import make_study, open_study
+from crowdmetric.collect.words import WORDS
 
 selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
@@ -47,12 +52,18 @@ def study(tmp_path_factory):
     """A study that is served, with the address it is served at."""
     changes = {"undecided =": "undecided = true", "code =": 'code = "DONE1"', "repeats =": "repeats = 0.2"}
     study = new_study(tmp_path_factory.mktemp("browser"), changes, SURVEY)
+    with served(study) as address:
+        yield study, address
+
+
+@contextmanager
+def served(study):
+    """Serve a study, and yield the address for participants."""
     process = subprocess.Popen(
         [sys.executable, "-m", "crowdmetric", "collect", str(study.folder), "--port", "0", "--quiet"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
-    participants = process.stdout.readline().split()[1]
-    yield study, participants
+    yield process.stdout.readline().split()[1]
     process.terminate()
     process.wait(30)
     process.stdout.close()
@@ -219,23 +230,65 @@ def test_everything_works_without_javascript(study, browse) -> None:
     assert [row[3] for row in answers(study)] == [None] * 7
 
 
-@pytest.mark.parametrize(("width", "dark"), [(320, False), (768, True), (1280, False)])
-def test_axe_finds_no_violation(study, browse, width, dark) -> None:
+def violations(browser) -> list:
+    """What axe-core says against the page."""
     spec = find_spec("axe_selenium_python")
     if spec is None or spec.origin is None:
         pytest.skip("axe-selenium-python is not installed")
     source = next(Path(spec.origin).parent.rglob("axe.min.js")).read_text(encoding="utf-8")
+    browser.driver.execute_script(source)
+    result = browser.driver.execute_async_script(
+        "const done = arguments[0]; axe.run(document).then(r => done(r.violations), e => done([{id: String(e)}]));"
+    )
+    return [(v["id"], [n.get("html") for n in v.get("nodes", [])]) for v in result]
+
+
+def test_pictures_sounds_and_films_on_a_phone_and_from_right_to_left(tmp_path, browse) -> None:
+    items = tmp_path / "items"
+    items.mkdir()
+    with wave.open(str(items / "a.wav"), "wb") as sound:
+        sound.setparams((1, 2, 8000, 0, "NONE", ""))
+        sound.writeframes(bytes(16000))
+    (items / "a.webm").write_bytes(bytes(100))  # a player that has nothing to play has the same size
+    (items / "a.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="900" height="300"/>', encoding="utf-8")
+    rows = "".join(f"{i},{'a.svg,,' if i < 2 else ',a.wav,' if i < 4 else ',,a.webm'},{i}\n" for i in range(6))
+    (items / "items.csv").write_text(f"item_id,image,audio,video,x\n{rows}", encoding="utf-8")
+    folder = make_study(items / "items.csv", tmp_path / "study")
+    (folder / "q.csv").write_text("person,left,right\n0,0,1\n0,2,3\n0,4,5\n", encoding="utf-8")
+    text = (folder / "study.toml").read_text(encoding="utf-8")
+    for old, new in (
+        ("repeats = 0.1", "repeats = 0"), ("evaluation = 0.1", "evaluation = 0"),
+        ('language = "en"', 'language = "ar"'), ('kind = "optimal"', 'kind = "file"\nfile = "q.csv"'),
+    ):  # fmt: skip
+        text = text.replace(old, new)
+    text = re.sub(r'instructions = """.*?"""', 'instructions = ""', text, flags=re.DOTALL)
+    words = "".join(f"{name} = {json.dumps(word)}\n" for name, word in WORDS.items())
+    (folder / "study.toml").write_text(f"{text}\n[words.ar]\n{words}", encoding="utf-8")
+    with served(open_study(folder)) as address:
+        browser = browse(width=320)
+        browser.agree(address)
+        assert browser.find("html")[0].get_attribute("dir") == "rtl"
+        for number, seen in ((1, "img"), (2, "audio"), (3, "video")):
+            browser.wait(lambda number=number: browser.number() == number)
+            assert len(browser.find(seen)) == 2
+            assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= 320
+            heights = [one.size["height"] for one in browser.find(seen)]
+            assert heights[0] == heights[1] > 40
+            assert violations(browser) == []
+            browser.find("button[value=left]")[0].click()
+        browser.wait(lambda: WORDS["done"] in browser.text)
+    assert [row[2] for row in answers(open_study(folder))] == ["left"] * 3
+
+
+@pytest.mark.parametrize(("width", "dark"), [(320, False), (768, True), (1280, False)])
+def test_axe_finds_no_violation(study, browse, width, dark) -> None:
     study, address = study
     browser = browse(width=width, dark=dark)
     found = {}
 
     def look(page: str) -> None:
-        browser.driver.execute_script(source)
-        result = browser.driver.execute_async_script(
-            "const done = arguments[0]; axe.run(document).then(r => done(r.violations), e => done([{id: String(e)}]));"
-        )
-        if result:
-            found[page] = [(v["id"], [n.get("html") for n in v.get("nodes", [])]) for v in result]
+        if wrong := violations(browser):
+            found[page] = wrong
 
     browser.driver.get(address)
     look("welcome")

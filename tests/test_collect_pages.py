@@ -14,13 +14,14 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
+from zlib import crc32
 
 import numpy as np
 import pytest
 
 from collect_studies import begin, client_of, hidden, new_study, walk
 from crowdmetric import design
-from crowdmetric.collect import check_study, findings, make_study, open_study, participant, serving, writer
+from crowdmetric.collect import check_study, counting, findings, make_study, open_study, participant, serving, writer
 from crowdmetric.collect.careless import Answered, reasons
 from crowdmetric.collect.database import StoreError
 from crowdmetric.collect.exporting import csv_lines
@@ -823,6 +824,39 @@ def test_too_early_is_a_sentence(study, client) -> None:
     told = findings.learn(study, db, findings.Sample(study, db))
     db.close()
     assert told["sentence"].startswith("Too early")
+
+
+def test_counts_do_not_depend_on_pieces_and_a_fit_takes_a_sample_of_very_many_people(study, monkeypatch) -> None:
+    with client_of(study) as client:
+        for k in range(12):
+            client.cookies.clear()
+            walk(client, begin(client), "left" if k % 3 else "right", ms=str(100 * k + 50))
+    db = open_reader(study)
+
+    def found() -> tuple[dict, findings.Sample]:
+        counts, sample = counting.Counts(study.settings.careless), findings.Sample(study, db)
+        for person, answered in counting.answers_by_person(db):
+            assert len(answered) == 6
+            counts.add(db, person, answered)
+            sample.add(person, answered)
+        return counts.to_dict(), sample
+
+    whole, everybody = found()
+    monkeypatch.setattr(counting, "PIECE", 5)  # nobody's answers fit into one piece
+    monkeypatch.setattr(findings, "MOST_ANSWERS", 36)
+    pieces, some = found()
+    db.close()
+    assert whole == pieces
+    assert (whole["answers"], whole["left"], whole["right"]) == (72, 48, 24)
+    assert sum(whole["times"]) == 72
+    assert whole["median_ms"] == pytest.approx(600, abs=60)
+    assert whole["careless"] == 4  # medians below 400 ms
+    assert (everybody.people, everybody.drawn, len(everybody.choice)) == (12, 12, 72)
+    assert (some.people, some.answers) == (12, 72)
+    assert some.share == 0.5
+    people = [person for (person,) in rows(study, "SELECT id FROM person")]
+    assert some.drawn == sum(crc32(person.encode()) < 2**31 for person in people)  # the same ones at every fit
+    assert len(some.choice) == 6 * some.drawn
 
 
 def test_careless_rules() -> None:

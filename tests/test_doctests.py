@@ -29,18 +29,27 @@ WITHOUT = {
     "evaluate.plan_evaluation": "needs a scan of files",
     "identifiability.plan_diagnosis": "needs a scan of files",
 }
-# Results that only a function makes: the example of the function shows them.
+# Results that only a function makes, and variants: the example of another name shows how they are used.
 RESULTS = {
+    "agreement.OneMetric": "agreement.one_metric",
+    "agreement.likelihood_ratio": "agreement.one_metric",
     "collect.Settings": "collect.check_study",
     "collect.Study": "collect.open_study",
+    "design.Asked": "design.LiveDesign",
+    "design.Forecast": "design.LiveDesign",
+    "design.Stop": "design.LiveDesign",
     "evaluate.CrowdModel": "evaluate.evaluate",
     "evaluate.EstimatorModel": "evaluate.evaluate",
     "evaluate.Evaluation": "evaluate.evaluate",
     "evaluate.Result": "evaluate.evaluate",
     "evaluate.SimilarityEvaluation": "evaluate.evaluate_similarity",
+    "export.item_coordinates": "export.linear_head",
+    "export.write_coordinates": "export.write_head",
     "identifiability.Assignment": "identifiability.diagnose",
     "identifiability.Dependence": "identifiability.diagnose",
     "identifiability.ItemPair": "identifiability.diagnose",
+    "locate.LocatedTastes": "locate.locate",
+    "report.similarity_page": "report.report_page",
     "subspaces.Discovery": "subspaces.discover_subspaces",
 }
 

@@ -9,11 +9,12 @@ import pytest
 
 from crowdmetric import PopulationMetric
 from crowdmetric.errors import DataError
+from crowdmetric.fits.factor_uncertainty import _turns
 from crowdmetric.losses import Logistic, Probit
 from crowdmetric.solvers.quasi_newton import fit_low_rank, start_of
 from crowdmetric.symmetric import shape_error, svec
 from crowdmetric.users.blocks import Answers, arrange, padded_rows
-from crowdmetric.users.first_order import EqualQuestions, LowRank, moment_matrix, value_and_gradient
+from crowdmetric.users.first_order import EqualQuestions, LowRank, moment_matrix, scores_of_people, value_and_gradient
 from crowdmetric.users.population import STRUCTURES, blocks_of, sums_of
 
 
@@ -67,6 +68,21 @@ def test_it_is_the_likelihood_of_the_scoring_fit(m: int) -> None:
     blocks = blocks_of(arrange(answers))
     other = sum(sums_of(b, STRUCTURES["isotropic"], natural, Logistic(), largest_grid=1).value for b in blocks)
     assert value == pytest.approx(other, abs=1e-7 * P)
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_scores_of_people_add_up_to_the_gradient(m: int) -> None:
+    items, questions = crowd(m, people=40)
+    at = somewhere()
+    _, gradient = value_and_gradient(items, [questions], at, Logistic())
+    np.testing.assert_allclose(scores_of_people(items, questions, at, Logistic()).sum(axis=0), gradient, atol=1e-9)
+
+
+def test_scores_do_not_see_turns_of_the_factor() -> None:
+    items, questions = crowd(2, people=30)
+    at = somewhere()
+    scores = scores_of_people(items, questions, at, Logistic())[:, : at.factor.size]
+    np.testing.assert_allclose(scores @ _turns(at.factor), 0.0, atol=1e-9)
 
 
 def test_chunks_add_up() -> None:

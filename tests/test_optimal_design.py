@@ -13,7 +13,7 @@ from scipy.special import expit
 from crowdmetric.cli import main
 from crowdmetric.design import Questionnaire, design, plan
 from crowdmetric.design.bundles import bundle_rows, metric_covariance, population_of
-from crowdmetric.design.exchange import best_shares, exchange_people, sensitivity
+from crowdmetric.design.exchange import best_shares, exchange_people, sensitivity, weighted_information
 from crowdmetric.design.guess import guess_about_items, guess_about_space
 from crowdmetric.design.question_sources import Catalogue, NewItems
 from crowdmetric.errors import DataError, NotIdentifiedError
@@ -109,6 +109,25 @@ def test_sensitivity_is_the_derivative_and_shares_satisfy_the_equivalence_theore
     at_best = sensitivity(rows, best, 3, kappa)
     assert at_best.value < found.value
     assert at_best.bundles.max() < 1.05
+
+
+def test_a_metric_under_which_nothing_is_told_leaves_the_others_to_decide() -> None:
+    rows = RNG(0).standard_normal((2, 30, 2, 5))
+    rows[0] = 0.0
+    with np.errstate(all="raise"):
+        best = best_shares(rows, 3, 1.0)
+    np.testing.assert_allclose(best.sum(), 1.0)
+    assert np.isfinite(sensitivity(rows, best, 3, 1.0).value)
+    assert sensitivity(rows, best, 3, 1.0).bundles.max() < 0.6  # one, over the two metrics
+
+
+def test_information_that_is_there_is_counted() -> None:
+    rows = RNG(0).standard_normal((1, 30, 2, 5))
+    w = RNG(1).random(30)
+    known = weighted_information(rows, w)
+    alone, both = sensitivity(rows, 2.0 * w, 3, 1.0), sensitivity(rows, w, 3, 1.0, known=known)
+    assert both.value == pytest.approx(alone.value)
+    np.testing.assert_allclose(both.bundles, alone.bundles)
 
 
 def test_exchange_of_whole_people_helps_and_loses_nobody() -> None:

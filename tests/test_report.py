@@ -416,12 +416,12 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag, attributes) -> None:
         self.scripts += tag == "script"
         self.fetched += [v for n, v in attributes if n in ("src", "href", "xlink:href") and not v.startswith("#")]
-        if tag not in ("meta", "br", "link"):
+        if tag not in ("meta", "br", "link", "input"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attributes) -> None:
         self.handle_starttag(tag, attributes)
-        if tag not in ("meta", "br", "link"):
+        if tag not in ("meta", "br", "link", "input"):
             self.open.pop()
 
     def handle_endtag(self, tag) -> None:
@@ -483,14 +483,14 @@ def test_the_page_is_whole_fetches_nothing_and_escapes(model, crowd) -> None:
     reader.feed(page)
     assert reader.open == []
     assert reader.fetched == []
-    assert reader.scripts == 0
+    assert reader.scripts == 1  # the map's, which holds no text of the user's
     assert "<i>" not in page
     assert "<b>mine" not in page
     assert "url(" not in re.sub(r"url\(#", "", page)
     assert "@import" not in page
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
-    assert page.count("<svg") == 4  # two of the metric, one per split
+    assert page.count("<svg") == 6  # two of the metric, one per split, and the two maps
     for words in (
         "New people: linear",
         "Popularity in disguise",
@@ -530,7 +530,7 @@ def test_the_page_is_the_same_every_time_and_stays_out_of_the_way(model, fitted,
 def test_a_page_without_pictures_says_why(model, monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     page = report_page(model)
-    assert "<svg" not in page
+    assert page.count("<svg") == page.count('<svg class="map"') == 2  # the maps need no library
     assert "crowdmetric[plots]" in page
 
 

@@ -1,8 +1,8 @@
 """Real people: which model predicts what they will say, on eight sets of answers.
 
 ``python -m benchmarks real [--data PATH] [--repeats N] [set …]`` lets every model learn from some answers of a set and
-predict the others, three ways (`tasks`), prints the tables of docs/explanation/real-data.md, and with ``--out`` writes them and a
-picture (`page`, `pictures`). ``--out docs/explanation/real-data`` brings docs/explanation/real-data.md up to date.
+predict the others, three ways (`tasks`), prints the tables of docs/explanation/real-data.md, and with ``--out`` writes
+them and a picture (`page`, `pictures`). ``--out docs/explanation/real-data`` brings that page up to date.
 Data stand beside the project (`sets.DATA`) or where ``--data`` says; without them there is one sentence and no study.
 """
 

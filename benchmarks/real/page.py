@@ -1,4 +1,4 @@
-"""The study as files: one tidy table, and the tables of docs/explanation/real-data.md, which are made from it and nothing else."""
+"""The study as files: one tidy table, and the tables of docs/explanation/real-data.md, made from it alone."""
 
 from __future__ import annotations
 

@@ -157,6 +157,18 @@ def one_metric(items: Any, comparisons: Any, judgements: Any, **options: Any) ->
         About the same items.
     **options
         Of `PopulationMetric`, such as ``covariance='free'``.
+
+    Examples
+    --------
+    >>> from crowdmetric.agreement import one_metric
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> from crowdmetric.simulate_judgements import simulate_judgements
+    >>> from crowdmetric import Comparisons
+    >>> crowd = simulate_crowd(2, None, None, users=300, comparisons=3, seed=0)
+    >>> judged = simulate_judgements(crowd.items, None, 600, metric=crowd.metric, seed=1).judgements
+    >>> chosen = Comparisons.from_arrays(crowd.users, crowd.pairs, crowd.y, n_items=len(crowd.items))
+    >>> one_metric(crowd.items, chosen, judged).test.p_value > 0.001
+    True
     """
     preferences = PopulationMetric(items, **options).fit(comparisons)
     judged = SimilarityMetric(items, structure="full").fit(judgements)

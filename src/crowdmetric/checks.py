@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
 
-__all__ = ["SMALLEST", "as_array", "check_size", "one_of", "positive_number", "whole_number"]
+__all__ = [
+    "SMALLEST",
+    "as_array",
+    "check_size",
+    "is_accurate",
+    "one_of",
+    "positive_number",
+    "share_of_one",
+    "whole_number",
+]
 
 # Outside this range, squares and products overflow or underflow in double precision, and results would be wrong without
 # notice.
@@ -36,6 +45,13 @@ def positive_number(value: Any, name: str) -> float:
     return float(value)
 
 
+def share_of_one(value: Any, name: str) -> float:
+    """Return a share from 0 to 1 as a float."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= 1:
+        raise DataError(f"{name}={value!r}, but a share from 0 to 1 was expected")
+    return float(value)
+
+
 def one_of(value: Any, name: str, known: Collection[str]) -> str:
     """Return one of the known names; an array or a list is refused."""
     if not isinstance(value, str) or value not in known:
@@ -53,6 +69,8 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
         raise DataError(
             f"{name} has {int(np.sum(np.ma.getmaskarray(values)))} masked values; fill them in or drop those rows"
         )
+    if hasattr(values, "detach"):  # a tensor, perhaps on a GPU
+        values = values.detach().cpu()
     try:
         array = np.asarray(values)
     except (TypeError, ValueError) as error:  # rows of different lengths
@@ -62,10 +80,15 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
+def is_accurate(largest: float) -> bool:
+    """Return whether numbers whose largest has this absolute value can be calculated with: not so for NaN."""
+    return largest == 0.0 or SMALLEST <= largest <= LARGEST
+
+
 def check_size(array: NDArray[np.float64], name: str) -> None:
     """Refuse numbers that are finite but too large, or all too small, to calculate with."""
-    largest = float(np.abs(array).max(initial=0.0))
-    if largest > LARGEST or 0.0 < largest < SMALLEST:
+    largest = max(float(array.max(initial=0.0)), -float(array.min(initial=0.0)))
+    if not is_accurate(largest):
         raise DataError(
             f"{name} goes up to {largest:.3g}, but only sizes from {SMALLEST:g} to {LARGEST:g} are accurate; "
             "change the unit"

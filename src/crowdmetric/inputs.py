@@ -24,6 +24,7 @@ __all__ = [
     "check_options",
     "check_scan",
     "names_of_features",
+    "people_of",
     "positive_number",
     "read_pairs",
     "read_rows",
@@ -34,6 +35,10 @@ Indices = NDArray[np.intp]
 
 # What a metric may be: positive semi-definite, or any symmetric matrix.
 CONSTRAINTS = ("psd", "symmetric")
+# People's numbers are counted rather than sorted where there are at most so many times as many as answers.
+DENSE = 4
+# Comparisons that are looked at together for one of different items.
+LOOKED_AT = 4096
 # More answers than one person plausibly gives: if nobody is named, `users` was probably forgotten.
 MOST_OF_ONE = 500
 
@@ -88,8 +93,9 @@ def check_items(items: ArrayLike | None) -> Array:
         raise DataError(f"items cannot be read as numbers ({error}); give an (N, d) numeric array") from None
     if array.ndim != 2 or 0 in array.shape:
         raise DataError(f"items has shape {array.shape}, expected (N, d) with at least one item and one feature")
-    bad = ~np.isfinite(array)
-    if np.any(bad):
+    # the smallest and the largest are NaN or infinite if anything is, and need no array of their own
+    if not (np.isfinite(array.min()) and np.isfinite(array.max())):
+        bad = ~np.isfinite(array)
         row, column = np.argwhere(bad)[0]
         raise DataError(
             f"{int(bad.any(axis=1).sum())} items have features that are NaN or infinite, first "
@@ -213,7 +219,7 @@ def read_rows(
                 f"users is missing, so that all {T:,} answers would be one person's; say who gave each as users=, (T,) "
                 "ids, or give users=np.zeros(T, dtype=int) if it was one person"
             )
-        names, person = _people(users, T)
+        names, person = people_of(users, T)
         rows = Rows(catalogue, numbers, response, weight, person, names)
     _check_answers(rows, loss)
     return _weighed(rows, everybody=everybody or isinstance(pairs, Comparisons))
@@ -244,11 +250,12 @@ def _column(values: Any, T: int, name: str) -> Array:
         raise DataError(f"{name} has shape {array.shape}, but there are {T} comparisons; give one value each")
     if not np.all(np.isfinite(array)):
         raise DataError(f"{name} holds NaN or infinite values; drop those comparisons first")
-    check_size(array.astype(np.float64), name)
-    return array.astype(np.float64)
+    column = array.astype(np.float64)
+    check_size(column, name)
+    return column
 
 
-def _people(users: Any, T: int) -> tuple[NDArray[Any], Indices]:
+def people_of(users: Any, T: int) -> tuple[NDArray[Any], Indices]:
     """Return sorted people and the row of each answer's; without `users` everything was said by one person."""
     if users is None:
         return np.zeros(1, dtype=np.int64), np.zeros(T, dtype=np.intp)
@@ -263,19 +270,40 @@ def _people(users: Any, T: int) -> tuple[NDArray[Any], Indices]:
             f"users names nobody in {int(np.sum(missing))} comparisons, first in row {int(np.argmax(missing))}; drop "
             "those comparisons or name the person"
         )
-    names, person = np.unique(ids.astype(str) if ids.dtype.kind == "O" else ids, return_inverse=True)
+    if ids.dtype.kind == "i":
+        return _numbered(ids)
+    names, person = np.unique(ids.astype(str), return_inverse=True)
     return names, person.astype(np.intp)
+
+
+def _numbered(ids: NDArray[Any]) -> tuple[NDArray[Any], Indices]:
+    """Return the distinct ids, sorted, and the place of each answer's; counted where they lie close together."""
+    if not ids.size:
+        return ids, ids.astype(np.intp)
+    first, last = int(ids.min()), int(ids.max())
+    if last - first > DENSE * ids.size:
+        names, person = np.unique(ids, return_inverse=True)
+        return names, person.astype(np.intp)
+    there = np.zeros(last - first + 1, dtype=np.bool_)
+    there[ids - first] = True
+    place = np.cumsum(there, dtype=np.intp) - 1
+    return (np.flatnonzero(there) + first).astype(ids.dtype), place[ids - first]
 
 
 def _check_answers(rows: Rows, loss: Loss) -> None:
     if loss.needs_binary:
-        wrong = ~np.isin(rows.response, (-1.0, 1.0))
+        wrong = np.abs(rows.response) != 1.0
         if np.any(wrong):
             raise DataError(
                 f"y holds {rows.response[wrong][0]:g}, but loss={loss.name!r} needs −1 (left "
                 "preferred) or +1 (right preferred); "
                 "use loss='squared' for real-valued answers"
             )
-    same = np.all(rows.items[rows.pairs[:, 0]] == rows.items[rows.pairs[:, 1]], axis=1)
-    if np.all(same):
+    if not _differ(rows.items, rows.pairs):
         raise DataError("every comparison is between equal items, which says nothing; check how pairs were made")
+
+
+def _differ(items: Array, pairs: Indices) -> bool:
+    """Return whether any comparison is between items that differ; usually one of the first few is."""
+    parts = (pairs[begin : begin + LOOKED_AT] for begin in range(0, len(pairs), LOOKED_AT))
+    return any(bool(np.any(items[part[:, 0]] != items[part[:, 1]])) for part in parts)

@@ -203,24 +203,52 @@ def _draws_of(model: CrowdMetric) -> Array:
     if not hasattr(model, "metric_draws_"):
         remedy = "fit a PopulationMetric or MatchedMetric"
         if isinstance(model, PopulationMetric):
-            remedy = "fit it with uncertainty=True, and by scoring: at most 76 features, in double precision"
+            remedy = "fit it with uncertainty=True"
+            if hasattr(model, "factor_draws_"):
+                raise DataError(
+                    "a metric of low rank has intervals of distances and of their ratios only; for others reduce the "
+                    "items to 76 features (crowdmetric.preprocess)"
+                )
         raise DataError(f"{type(model).__name__} does not say how sure it is of the metric; {remedy}")
     return np.asarray(model.metric_draws_, dtype=np.float64)
 
 
 def _squares(model: CrowdMetric, pairs: Any) -> tuple[Array, Array]:
     """Return the squared distances of pairs under the metric, (T,), and under every draw, (n, T)."""
+    if hasattr(model, "factor_draws_"):
+        return _squares_of_factor(model, pairs)
     draws, forms = _draws_of(model), _forms(model, pairs)
     square, drawn = forms @ svec(model.get_mahalanobis_matrix()), draws @ forms.T
     return np.asarray(square), np.asarray(drawn)
 
 
+def _squares_of_factor(model: CrowdMetric, pairs: Any) -> tuple[Array, Array]:
+    """Return `_squares` from draws of a factor, ``M = LLᵀ``.
+
+    To first order a square moves by ``2 δᵀL ΔLᵀδ``. Its logarithm is drawn, so that it stays positive, and not the
+    square of a drawn factor, which is larger on average.
+    """
+    check_is_fitted(model)
+    delta = _differences(model, pairs)
+    L: Array = model.factor_  # type: ignore[attr-defined]
+    draws: Array = model.factor_draws_  # type: ignore[attr-defined]
+    along = delta @ L
+    square = np.sum(along * along, axis=1)
+    moved = np.stack([2.0 * np.sum(along * (delta @ (draw - L)), axis=1) for draw in draws])
+    return square, square * np.exp(moved / np.where(square > 0, square, 1.0))
+
+
 def _forms(model: CrowdMetric, pairs: Any) -> Array:
     """Return ``svec δδᵀ`` (T, p): the linear form that squares each pair's distance."""
+    delta = _differences(model, pairs)
+    return outer_difference(delta, delta)
+
+
+def _differences(model: CrowdMetric, pairs: Any) -> Array:
+    """Return ``x − x'`` (T, d) of the items of each pair."""
     items, numbers = read_pairs(pairs, model.items)
     if items.shape[1] != model.n_features_in_:
         raise DataError(
             f"pairs hold {items.shape[1]} features, but the metric has {model.n_features_in_}; use one space"
         )
-    delta = items[numbers[:, 0]] - items[numbers[:, 1]]
-    return outer_difference(delta, delta)
+    return items[numbers[:, 0]] - items[numbers[:, 1]]

@@ -129,7 +129,9 @@ class SavedModel:
 
     @property
     def pseudo_ideal_points(self) -> Array:
-        """The (K, d) points ``v = −2 M u`` of the people."""
+        """The (K, d) points ``v = −2 M u`` of the people; made from a few coordinates each where those were kept."""
+        if "people_coordinates_" in self.fitted:
+            return self._array("pseudo_ideal_mean_") + self.fitted["people_coordinates_"] @ self._array("people_axes_")
         return self._array("pseudo_ideal_points_")
 
     @property

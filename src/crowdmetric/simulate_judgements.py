@@ -125,6 +125,14 @@ def answer_questions(
         Who answers, 0 … K − 1; None: one person.
     kind, lapse, link
         As in `simulate_judgements`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.simulate_judgements import answer_questions
+    >>> items = np.array([[0.0], [1.0], [9.0]])
+    >>> answer_questions(items, [[0, 1, 2]], 50.0 * np.eye(1)).counts.tolist()  # the first option is closer
+    [[1.0, 0.0]]
     """
     rng = np.random.default_rng(seed)
     X, asked, own = np.asarray(items, dtype=np.float64), np.asarray(questions), np.asarray(metric, dtype=np.float64)
@@ -163,7 +171,15 @@ def _squares(X: Array, M: Array, pairs: NDArray[np.int64]) -> Array:
 
 
 def random_questions(N: int, width: int, T: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return T rows of distinct items of N, (T, width), all equally likely."""
+    """Return T rows of distinct items of N, (T, width), all equally likely.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.simulate_judgements import random_questions
+    >>> random_questions(10, 3, 5, np.random.default_rng(0)).shape
+    (5, 3)
+    """
     if width > N:
         raise DataError(f"{N} items are too few for questions about {width} of them; use more items")
     rows = rng.integers(0, N, (T, width))

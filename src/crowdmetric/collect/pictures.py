@@ -29,7 +29,8 @@ def _text(x: float, y: float, text: str, anchor: str = "middle") -> str:
 
 def bars(values: Sequence[float], labels: Sequence[str], title: str) -> str:
     """Return bars, each with its value in a tooltip, and a few of the labels below."""
-    top = max([*values, 1.0])
+    top = max([*values, 2.0])
+    top += top % 2  # the line in the middle is a whole number too
     step = (WIDTH - LEFT - 8) / max(len(values), 1)
     parts = [_grid(y / 2 * top, top) for y in range(3)]
     every = max(1, -(-len(values) // 8))

@@ -9,9 +9,9 @@ from typing import Any
 
 from crowdmetric.commands.base import UsageError, note
 from crowdmetric.commands.item_tables import read_labels
-from crowdmetric.commands.reading import TABLE, add_categories, add_columns, items_of
+from crowdmetric.commands.reading import TABLE, add_categories, add_columns, answers_of, items_of
 from crowdmetric.commands.similarity import design_similarity
-from crowdmetric.design import Questionnaire, design
+from crowdmetric.design import Questionnaire, design, next_questionnaire
 from crowdmetric.design.entry import KINDS
 from crowdmetric.design.exchange import CRITERIA
 from crowdmetric.errors import DataError
@@ -23,6 +23,9 @@ from crowdmetric.tables import Items
 from crowdmetric.users.population import STRUCTURES
 
 __all__ = ["add_arguments", "run", "shared_arguments", "told_by"]
+
+# Options that have no use when answers are there to learn from.
+NOT_OF_A_NEXT_WAVE = ("dimension", "guess", "doubt", "labels", "rank", "criterion", "tolerance", "reach", "items_out")
 
 
 def shared_arguments(parser: ArgumentParser) -> None:
@@ -51,6 +54,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the command."""
     shared_arguments(parser)
     add = parser.add_argument
+    add(
+        "--from", dest="comparisons", metavar="ANSWERS", help=f"{TABLE}: answers so far; design the next wave from them"
+    )
+    add("--random-share", type=float, metavar="X", help="with --from: share of people with random pairs (default: 0.1)")
     add("--people", type=int, required=True, metavar="N", help="number of people who will be asked")
     add("--kind", choices=KINDS, default="optimal", help="kind of questions (default: optimal)")
     add("--out", required=True, metavar="FILE", help="CSV or Parquet to write: person, question, left, right")
@@ -94,13 +101,39 @@ def run(options: Namespace) -> None:
     if (options.items_out is None) != (options.dimension is None):
         raise UsageError("--dimension makes new items, which go to --items-out; give both or neither")
     for out in (options.out, options.items_out):
-        check_not_input(out, options.items, options.labels)
+        check_not_input(out, options.items, options.labels, options.comparisons)
+    if options.comparisons is not None:
+        _finish(options, _next_wave(options))
+        return
+    if options.random_share is not None:
+        raise UsageError("--random-share is of a next wave; it goes with --from")
     items, told = told_by(options, [options.kind])
     with show_progress("Choosing questions", quiet=options.quiet):
         ask = design(
             None if items is None else items.features, people=options.people, answers=options.answers,
             kind=options.kind, item_ids=None if items is None else items.ids, **told,
         )  # fmt: skip
+    _finish(options, ask)
+
+
+def _next_wave(options: Namespace) -> Questionnaire:
+    """Return the questions for the next people, from the answers that are there."""
+    unused = [name for name in NOT_OF_A_NEXT_WAVE if getattr(options, name) is not None]
+    if options.kind != "optimal" or unused:
+        wrong = f"--kind {options.kind}" if options.kind != "optimal" else f"--{unused[0].replace('_', '-')}"
+        raise UsageError(f"{wrong} has no use with --from, which learns its guess from the answers; leave it out")
+    items = items_of(options)
+    answers = answers_of(options, items)
+    with show_progress("Learning from the answers and choosing questions", quiet=options.quiet):
+        return next_questionnaire(
+            items.features, answers, people=options.people, answers=options.answers, beta=options.beta,
+            random_share=0.1 if options.random_share is None else options.random_share,
+            covariance=options.covariance or "isotropic", item_ids=items.ids, seed=options.seed,
+        )  # fmt: skip
+
+
+def _finish(options: Namespace, ask: Questionnaire) -> None:
+    """Write a questionnaire and say what it is."""
     written = _write(options, ask)
     if options.json:
         print(json.dumps(ask.to_dict() | {"written": written}, ensure_ascii=False, allow_nan=False))

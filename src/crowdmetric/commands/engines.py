@@ -38,7 +38,7 @@ def open_engine(options: Namespace) -> Iterator[Any]:
         engine = TorchEngine(place or None)
         if engine.fallback:
             note(options, engine.fallback)
-        yield engine
+        yield LocalEngine() if engine.fallback else engine
     elif place:
         yield DaskEngine(place)
     else:

@@ -66,7 +66,7 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
     elif options.discover:
         parameters["subspaces"] = "discover"
     item_names = read_names(options, items)
-    if options.estimator is None and name == "population" and not beside:
+    if options.estimator is None and name == "population":
         name, reason = population_or(name, reason, options, features.shape[1], comparisons)
     diagnosis = diagnosed(options, features, names, items, comparisons)
     suggestion = suggest_matched(name, features, comparisons, diagnosis)

@@ -130,6 +130,7 @@ def judgements_beside(options: Namespace, items: Items, estimator: str) -> dict[
     if estimator != "population" or options.memory is not None:
         other = f"--estimator {estimator}" if options.memory is None else "--memory"
         raise UsageError(f"--judgements are for a population's metric, with answers in memory; leave out {other}")
+    options.estimator = estimator  # no other model can be chosen: only this one learns from both
     return {"judgements": Judgements.read(options.judgements, items=items)}
 
 

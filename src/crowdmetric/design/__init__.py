@@ -13,12 +13,35 @@
     optimal.py          questions at random, and those that tell most
     within.py           questions within subspaces
     entry.py            `design` and `plan`
+    learning.py         what the answers so far say: a law and metrics drawn from its posterior
+    doubts.py           whether that law predicts the answers that come
+    waves.py            questions for the next people, from the answers of those who came before
+    stopping.py         when enough is known, and how long it will still take
+    live.py             `LiveDesign`: ask, learn, and ask better
+    live_file.py        a live design as one file
+    next_questionnaire.py   the next wave as a questionnaire, for studies run in waves
 """
 
 from __future__ import annotations
 
 from crowdmetric.design.entry import Plan, Planned, design, plan
+from crowdmetric.design.live import Asked, LiveDesign
 from crowdmetric.design.matched import matched_from_catalogue, matched_from_generator
+from crowdmetric.design.next_questionnaire import next_questionnaire
 from crowdmetric.design.questionnaire import Questionnaire
+from crowdmetric.design.stopping import Forecast, Stop
 
-__all__ = ["Plan", "Planned", "Questionnaire", "design", "matched_from_catalogue", "matched_from_generator", "plan"]
+__all__ = [
+    "Asked",
+    "Forecast",
+    "LiveDesign",
+    "Plan",
+    "Planned",
+    "Questionnaire",
+    "Stop",
+    "design",
+    "matched_from_catalogue",
+    "matched_from_generator",
+    "next_questionnaire",
+    "plan",
+]

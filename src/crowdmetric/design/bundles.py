@@ -26,7 +26,15 @@ from crowdmetric.symmetric import svec
 from crowdmetric.users.blocks import Block
 from crowdmetric.users.population import LARGEST_GRID, STRUCTURES, PopulationBlock, blocks_of, integrate
 
-__all__ = ["Population", "bundle_rows", "expected_errors", "metric_covariance", "population_of"]
+__all__ = [
+    "Population",
+    "answered_scores",
+    "bundle_rows",
+    "expected_errors",
+    "log_chances",
+    "metric_covariance",
+    "population_of",
+]
 
 Array = NDArray[np.float64]
 
@@ -130,6 +138,29 @@ def bundle_rows(
                 break
             left, y = _some(left, ~sound), y[~sound]
     return rows
+
+
+def answered_scores(bundles: Array, y: Array, metric: Array, people: Population, beta: float) -> tuple[Array, Array]:
+    """Return the log probability (C, k) and the score (C, k, n) of the same k sets of answers (k, m) to each bundle."""
+    C, _, _, d = bundles.shape
+    structure, natural, loss = STRUCTURES[people.structure], people.natural(metric), Logistic(beta)
+    law = structure.law(natural, d)
+    logs, scores = np.zeros((C, len(y))), np.zeros((C, len(y), natural.size))
+    for part in _parts(bundles, max(1, CHUNK // len(y))):
+        asked = _repeated(part, np.broadcast_to(y, (part.person.size, *y.shape)))
+        integral = integrate(asked, law, loss, 1)
+        logs[part.person] = integral.value.reshape(-1, len(y))
+        scores[part.person] = structure.scores(asked, integral, law, natural).reshape(-1, len(y), natural.size)
+    return logs, scores
+
+
+def log_chances(bundles: Array, metric: Array, people: Population, beta: float) -> Array:
+    """Return the log probability (C, 2^m) of every set of answers to bundles (C, m, 2, d), in the order of `product`.
+
+    For at most `MOST_ANSWERS` answers per person.
+    """
+    sets = np.array(list(product((-1.0, 1.0), repeat=bundles.shape[1])))
+    return answered_scores(bundles, sets, metric, people, beta)[0]
 
 
 def _chances(log_chance: Array, listed: bool) -> tuple[Array, NDArray[np.bool_]]:

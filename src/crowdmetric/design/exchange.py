@@ -12,7 +12,13 @@ decides. The sensitivity of Φ to bundle i,
 
 averages to one over the people asked, and no design is better than w by more than max_i d_i allows: at the optimum no
 bundle has d_i > 1 (the equivalence theorem). So d says how shares must move, which new bundles are worth trying, and
-when to stop.
+when to stop. Where answers are already there, their information is added to I_b(w), and d averages to less than one:
+the rest is the part of the answers that are there.
+
+Other algorithms that were tried for shares (d = 10, 1,500 bundles, eight metrics, on one core): the multiplicative
+algorithm with its proven step takes 3.2 s; with longer steps on the bundles that are left 0.5 s, to a Φ that is lower;
+Frank–Wolfe with pairwise steps has a third of the way to go after 1.1 s, as it moves one bundle at a time and a good
+design has hundreds.
 """
 
 from __future__ import annotations
@@ -22,7 +28,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CRITERIA", "Sensitivity", "best_shares", "exchange_people", "sensitivity"]
+__all__ = [
+    "CRITERIA",
+    "Sensitivity",
+    "best_shares",
+    "criterion",
+    "exchange_people",
+    "sensitivity",
+    "weighted_information",
+]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -31,8 +45,13 @@ Indices = NDArray[np.intp]
 CRITERIA = {"A": 1.0, "D": 0.0, "E": 8.0}
 # A small prior information on every parameter: without it, the information of few bundles cannot be inverted.
 KNOWN = 1e-9
-# Smallest gain for which a swap is made.
-LEAST_GAIN = 1e-6
+NEXT_TO_NOTHING = 1e-15
+# Smallest gain for which a swap is made, and a step of shares.
+LEAST_GAIN, LEAST_STEP = 1e-6, 1e-5
+# How much longer than the proven step the first steps of shares are.
+LONGER = 3.0
+# Bundles are dropped below this part of the largest share. Arrays are copied when less than `SHRUNK` of them is left.
+DROPPED, SHRUNK = 0.02, 0.8
 
 
 @dataclass(frozen=True)
@@ -43,79 +62,139 @@ class Sensitivity:
     bundles: Array
 
 
-def sensitivity(rows: Array, weights: Array, p: int, kappa: float, others: Array | None = None) -> Sensitivity:
+def sensitivity(
+    rows: Array, weights: Array, p: int, kappa: float, others: Array | None = None, known: Array | None = None
+) -> Sensitivity:
     """Return Φ at some weights (C,) of rows (B, C, k, n), and d of each bundle.
 
     Parameters
     ----------
     others
         (B, C', k, n) bundles whose d is wanted instead.
+    known
+        (B, n, n) information from answers that are already there, per person yet to be asked.
     """
-    B, C, _, n = rows.shape
-    value, d = 0.0, np.zeros(C if others is None else others.shape[1])
-    for b in range(B):
-        used = np.flatnonzero(weights)
-        x = (np.sqrt(weights[used])[:, None, None] * rows[b, used]).reshape(-1, n)
-        K = _inverse(x.T @ x)[:, :p]
-        values, vectors = np.linalg.eigh(K[:p])
-        values = np.maximum(values, np.finfo(float).tiny)
-        relative = values / values[-1]
-        power = float(np.mean(relative**kappa))
-        value += np.log(values[-1]) + np.log(power) / kappa if kappa > 0 else float(np.mean(np.log(values)))
-        F = K @ (vectors * np.sqrt(relative ** (kappa - 1.0) / (values[-1] * p * power)))
-        asked = rows[b] if others is None else others[b]
-        d += np.sum((asked @ F) ** 2, axis=(1, 2))
-    return Sensitivity(value / B, d / B)
+    asked = rows if others is None else others
+    value, d = 0.0, np.zeros(asked.shape[1])
+    for b, information in enumerate(weighted_information(rows, weights, known)):
+        one, F = criterion(information, p, kappa)
+        value += one
+        seen = asked[b] @ F
+        d += np.einsum("ckp,ckp->c", seen, seen)
+    return Sensitivity(value / len(rows), d / len(rows))
 
 
-def best_shares(rows: Array, p: int, kappa: float, start: Array | None = None, iterations: int = 200) -> Array:
+def best_shares(
+    rows: Array,
+    p: int,
+    kappa: float,
+    start: Array | None = None,
+    iterations: int = 200,
+    known: Array | None = None,
+    enough: float = 1.01,
+) -> Array:
     """Return shares (C,) of people that make Φ small.
 
-    The multiplicative algorithm, ``w_i ← w_i d_i^λ / Σ`` with ``λ = 1/(1 + κ)``: no step leaves the simplex. It stops
-    when no bundle could gain a hundredth (d ≤ 1.01) or a step gains nothing.
+    The multiplicative algorithm, ``w_i ← w_i d_i^λ / Σ``: no step leaves the simplex. With ``λ = 1/(1 + κ)`` every step
+    lowers Φ; steps `LONGER` times as long nearly always do and need a third of the iterations, so that they are tried
+    first. Bundles whose share vanishes are dropped, and later steps do not look at them. It stops when no bundle
+    could gain a hundredth (d ≤ `enough`) or a step gains nothing.
     """
-    w = np.full(rows.shape[1], 1.0 / rows.shape[1]) if start is None else start / start.sum()
-    last = np.inf
+    shares = np.full(rows.shape[1], 1.0 / rows.shape[1]) if start is None else start / start.sum()
+    kept = np.flatnonzero(shares)
+    w, among = shares[kept], rows[:, kept]
+    step, last, before = LONGER / (1.0 + kappa), np.inf, w
     for _ in range(iterations):
-        found = sensitivity(rows, w, p, kappa)
-        if found.bundles.max() <= 1.01 or found.value > last - 1e-5:
+        found = sensitivity(among, w, p, kappa, known=known)
+        if found.value > last - LEAST_STEP:
+            w = before
+            if step <= 1.0 / (1.0 + kappa):
+                break
+            step, found = 1.0 / (1.0 + kappa), sensitivity(among, w, p, kappa, known=known)
+        usual = float(w @ found.bundles)
+        if found.bundles.max() <= enough * usual:
             break
-        last = found.value
-        w = w * found.bundles ** (1.0 / (1.0 + kappa))
-        # drop bundles whose share vanishes, or they would be kept forever
-        w[w < 1e-3 * w.max() / len(w) ** 0.5] = 0.0
+        last, before = found.value, w
+        w = w * (found.bundles / usual) ** step
+        w[w < DROPPED * w.max()] = 0.0
         w /= w.sum()
-    return w
+        lasting = np.flatnonzero(w)
+        if lasting.size < SHRUNK * w.size:
+            kept, w, among, before = (
+                kept[lasting],
+                w[lasting],
+                among[:, lasting],
+                before[lasting] / before[lasting].sum(),
+            )
+    shares = np.zeros_like(shares)
+    shares[kept] = w
+    return shares
 
 
-def exchange_people(rows: Array, counts: Indices, p: int, kappa: float, most: int = 200) -> Indices:
+def exchange_people(
+    rows: Array, counts: Indices, p: int, kappa: float, most: int = 200, known: Array | None = None
+) -> Indices:
     """Return whole numbers of people (C,), moved one by one to where they help more (Fedorov's exchange).
 
     Each move takes somebody from the bundle of smallest d among those asked, to that of the largest; the moves that
-    come next in line are tried where the first does not help, and it ends when none does.
+    come next in line are tried where the first does not help, and it ends when none does. `known` as in `sensitivity`,
+    but of everybody.
     """
     counts = counts.copy()
-    now = sensitivity(rows, counts.astype(float), p, kappa)
+    information = weighted_information(rows, counts.astype(float), known)
+    now = sensitivity(rows, counts.astype(float), p, kappa, known=known)
     for _ in range(most):
         asked = np.flatnonzero(counts)
         worst = asked[np.argsort(now.bundles[asked], kind="stable")[:3]]
         best = np.argsort(-now.bundles, kind="stable")[:3]
         for source, target in ((s, t) for t in best for s in worst if s != t):
-            moved = counts.copy()
-            moved[source] -= 1
-            moved[target] += 1
-            then = sensitivity(rows, moved.astype(float), p, kappa)
-            if then.value < now.value - LEAST_GAIN:
-                counts, now = moved, then
+            moved = information + _square(rows[:, target]) - _square(rows[:, source])
+            if np.mean([criterion(one, p, kappa)[0] for one in moved]) < now.value - LEAST_GAIN:
+                counts[source] -= 1
+                counts[target] += 1
+                information = moved
+                now = sensitivity(rows, counts.astype(float), p, kappa, known=known)
                 break
         else:
             break
     return counts
 
 
+def criterion(information: Array, p: int, kappa: float) -> tuple[float, Array]:
+    """Return ``log (tr C^κ / p)^(1/κ)`` of one information (n, n), and F (n, ·) with ``d = Σ_k ‖Fᵀ x_k‖²``."""
+    K = _inverse(information)[:, :p]
+    if kappa == 1.0:
+        trace = max(float(np.trace(K[:p])), np.finfo(float).tiny)
+        return float(np.log(trace / p)), K / np.sqrt(trace)
+    values, vectors = np.linalg.eigh(K[:p])
+    values = np.maximum(values, np.finfo(float).tiny)
+    relative = values / values[-1]
+    power = float(np.mean(relative**kappa))
+    value = np.log(values[-1]) + np.log(power) / kappa if kappa > 0 else np.mean(np.log(values))
+    return float(value), K @ (vectors * np.sqrt(relative ** (kappa - 1.0) / (values[-1] * p * power)))
+
+
+def weighted_information(rows: Array, weights: Array, known: Array | None = None) -> Array:
+    """Return ``Σ_i w_i I_i`` (B, n, n) of rows (B, C, k, n), added to what is known."""
+    used = np.flatnonzero(weights)
+    root = np.sqrt(weights[used])[:, None, None]
+    # one metric at a time: its rows fit in a cache
+    total = np.stack([_square((root * own[used])[None])[0] for own in rows])
+    return total if known is None else total + known
+
+
+def _square(rows: Array) -> Array:
+    """Return ``Σ x xᵀ`` (B, n, n) of rows (B, …, n)."""
+    x = rows.reshape(len(rows), -1, rows.shape[-1])
+    squares: Array = np.swapaxes(x, 1, 2) @ x
+    return squares
+
+
 def _inverse(information: Array) -> Array:
     """Return the inverse of an information (n, n), parameters in units of their own."""
-    unit = np.sqrt(np.maximum(np.diag(information), np.finfo(float).tiny))
+    told = np.diag(information)
+    # of a parameter that no bundle tells of, next to nothing is known, but not infinitely little
+    unit = np.sqrt(np.maximum(told, NEXT_TO_NOTHING * max(float(told.max()), 1.0)))
     scaled = information / np.outer(unit, unit)
     scaled.flat[:: len(unit) + 1] += KNOWN
     inverse: Array = np.linalg.inv(scaled) / np.outer(unit, unit)

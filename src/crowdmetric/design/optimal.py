@@ -7,6 +7,8 @@ numbers of people, moved one by one to where they help more.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,14 @@ from crowdmetric.errors import DataError
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.users.population import STRUCTURES
 
-__all__ = ["ask_population", "optimal_questions", "random_questions"]
+__all__ = [
+    "FoundBundles",
+    "ask_population",
+    "optimal_questions",
+    "random_questions",
+    "search_bundles",
+    "size_of_search",
+]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -35,6 +44,10 @@ POOL, VARIATIONS = 6000, 4000
 FEWEST = 200
 # Smallest sensitivity of variations that are kept.
 PROMISING = 1.02
+# While bundles still change, shares need not be better than this (the largest sensitivity).
+ROUGHLY = 1.05
+# The search ends when so many rounds gained less than this each (in log mean variance: half of it in log error).
+PATIENCE, WORTH_A_ROUND = 4, 0.003
 # Number of bundles that represent the questions of many people when the error of random questions is predicted.
 STANDING = 2000
 # Below this many people per parameter, first-order errors are known to be optimistic.
@@ -87,35 +100,24 @@ def optimal_questions(
         What is minimized: 'A' the mean variance of the metric, which is the error; 'D' the volume of its confidence
         region; 'E' the variance of its least certain direction.
     rounds
-        How often bundles are varied.
+        How often bundles are varied at most.
     """
     if criterion not in CRITERIA:
         raise DataError(f"criterion={criterion!r} is unknown; use {', '.join(map(repr, CRITERIA))}")
     rng = np.random.default_rng(seed)
     kappa, crowd, d = CRITERIA[criterion], _population(guess, covariance), guess.crowd.shape[1]
     p = degrees_of_freedom(d)
-    each = 2**answers if answers <= MOST_ANSWERS else DRAWS
-    pool, variations = max(FEWEST, POOL // each, 4 * p), max(FEWEST, VARIATIONS // each)
+    pool, variations = size_of_search(answers, p)
 
     def rows_of(bundles: NDArray[Any]) -> Array:
         vectors = source.vectors(bundles)
         metrics = guess.to_choose[:CHOOSERS]
         return np.stack([bundle_rows(vectors, M, crowd, guess.beta, rng) for M in metrics])
 
-    bundles = source.try_out(pool, answers, rng)
-    rows = rows_of(bundles)
-    shares = best_shares(rows, p, kappa)
-    for _ in range(rounds):
-        kept = np.flatnonzero(shares > 1e-5)
-        bundles, rows, shares = bundles[kept], rows[:, kept], shares[kept]
-        varied = source.vary(bundles[rng.choice(len(kept), size=variations, p=shares / shares.sum())], rng)
-        theirs = rows_of(varied)
-        better = np.flatnonzero(sensitivity(rows, shares, p, kappa, theirs).bundles > PROMISING)
-        if better.size:
-            bundles, rows = np.concatenate([bundles, varied[better]]), np.concatenate([rows, theirs[:, better]], axis=1)
-            # newcomers get a fifth of the people; the next shares decide who stays
-            shares = np.concatenate([0.8 * shares, np.full(better.size, 0.2 / better.size)])
-            shares = best_shares(rows, p, kappa, start=shares)
+    found = search_bundles(
+        source, rows_of, source.try_out(pool, answers, rng), p, kappa, rng, variations=variations, rounds=rounds
+    )
+    bundles, rows, shares = found.bundles, found.rows, found.shares
     counts = apportion(lasting(shares, people), people)
     counts = exchange_people(rows, counts, p, kappa)
     used = np.flatnonzero(counts)
@@ -124,6 +126,71 @@ def optimal_questions(
         f"{criterion}-optimal questions {source.name}", source, bundles[used], counts[used], guess, covariance, rng,
         (remark + ".",),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FoundBundles:
+    """Bundles that are worth asking: themselves, their rows (B, C, k, n), and the shares of people (C,) they get."""
+
+    bundles: NDArray[Any]
+    rows: Array
+    shares: Array
+
+
+def search_bundles(
+    source: ItemSource,
+    rows_of: Callable[[NDArray[Any]], Array],
+    first: NDArray[Any],
+    p: int,
+    kappa: float,
+    rng: np.random.Generator,
+    *,
+    variations: int,
+    rounds: int,
+    known: Array | None = None,
+) -> FoundBundles:
+    """Return the best shares of people among bundles and their variations.
+
+    Parameters
+    ----------
+    rows_of
+        Makes rows (B, C, k, n) of bundles.
+    first
+        Bundles with which the search begins.
+    variations, rounds
+        How many variations are tried in each round, and the number of rounds.
+    known
+        (B, n, n) information that is already there, per person to be asked.
+    """
+    bundles, rows = first, rows_of(first)
+    shares = best_shares(rows, p, kappa, known=known, enough=ROUGHLY)
+    values: list[float] = []
+    for _ in range(rounds):
+        kept = np.flatnonzero(shares > 1e-5)
+        bundles, rows, shares = bundles[kept], rows[:, kept], shares[kept]
+        now = sensitivity(rows, shares, p, kappa, known=known)
+        values.append(now.value)
+        if len(values) > PATIENCE and values[-1 - PATIENCE] - values[-1] < PATIENCE * WORTH_A_ROUND:
+            break
+        varied = source.vary(bundles[rng.choice(len(kept), size=variations, p=shares / shares.sum())], rng)
+        theirs = rows_of(varied)
+        usual = float(shares @ now.bundles)
+        worth = sensitivity(rows, shares, p, kappa, theirs, known=known).bundles
+        better = np.flatnonzero(worth > PROMISING * usual)
+        if better.size:
+            bundles, rows = np.concatenate([bundles, varied[better]]), np.concatenate([rows, theirs[:, better]], axis=1)
+            # newcomers get a fifth of the people; the next shares decide who stays
+            shares = np.concatenate([0.8 * shares, np.full(better.size, 0.2 / better.size)])
+            shares = best_shares(rows, p, kappa, start=shares, known=known, enough=ROUGHLY)
+    shares = best_shares(rows, p, kappa, start=shares, known=known)
+    kept = np.flatnonzero(shares)
+    return FoundBundles(bundles[kept], rows[:, kept], shares[kept])
+
+
+def size_of_search(answers: int, p: int) -> tuple[int, int]:
+    """Return the number of bundles to begin with and of variations in each round, for m answers per person."""
+    each = 2**answers if answers <= MOST_ANSWERS else DRAWS
+    return max(FEWEST, POOL // each, 4 * p), max(FEWEST, VARIATIONS // each)
 
 
 def ask_population(

@@ -52,9 +52,18 @@ class DeviceEngine(Engine, Protocol):
     """An engine with arrays of another library, on a GPU for example."""
 
     device: Any
+    dtype: Any
 
-    def asarray(self, array: Any) -> Any:
-        """Return an array on the device: numbers in the engine's precision, row numbers as they are."""
+    @property
+    def out_of_memory(self) -> type[BaseException]:
+        """What is raised where the device's memory is too small."""
+        ...
+
+    def asarray(self, array: Any, *, double: bool = False) -> Any:
+        """Return an array on the device: numbers in the engine's precision, row numbers as they are.
+
+        With `double`, return a copy in float64 of anything.
+        """
         ...
 
     def answers_at_once(self, numbers: int) -> int:

@@ -15,7 +15,8 @@ __all__ = ["engine_of", "summing_engine"]
 def engine_of(engine: Any) -> Engine | None:
     """Return an engine as it is, or the one named: 'local', 'torch' or 'torch:DEVICE'; None stays None.
 
-    A cluster has no name: it has a life of its own, which `DaskEngine` is given.
+    A cluster has no name: it has a life of its own, which `DaskEngine` is given. Where 'torch' finds no GPU, the
+    compiled loops of this machine are many times faster than PyTorch: the engine is then a `LocalEngine`.
     """
     if engine is None or isinstance(engine, Engine):
         return engine
@@ -27,7 +28,8 @@ def engine_of(engine: Any) -> Engine | None:
     if engine == "local":
         return LocalEngine()
     if isinstance(engine, str) and engine.partition(":")[0] == "torch":
-        return TorchEngine(engine.partition(":")[2] or None)
+        named = TorchEngine(engine.partition(":")[2] or None)
+        return LocalEngine() if named.fallback else named
     raise DataError(
         f"engine={engine!r} is unknown; use 'local', 'torch', 'torch:DEVICE', a LocalEngine, TorchEngine or DaskEngine "
         "of crowdmetric.engines"

@@ -13,6 +13,9 @@ from crowdmetric.errors import DataError, missing_extra
 
 __all__ = ["TorchEngine"]
 
+# Compute capabilities of NVIDIA's data-center GPUs: P100, V100, A100, H100 and H200, B200.
+FAST_IN_DOUBLE = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
+
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
@@ -27,28 +30,41 @@ class TorchEngine:
     ----------
     device : str, optional
         'cuda', 'cuda:1', 'cpu', …; None: the GPU if there is one, with a message in `fallback` if not.
-    dtype : {'float64', 'float32'}
-        Of items and everything computed from them; sums are kept in float64.
+    dtype : {'float64', 'float32'}, optional
+        Of items and everything computed from them; sums are kept in float64. None: float64, but float32 on GPUs that
+        are many times slower in float64, as those of desktops and laptops are; `precision` then says what that costs.
     """
 
     has_own_arrays = True
     is_remote = False
 
-    def __init__(self, device: str | None = None, dtype: str = "float64") -> None:
+    def __init__(self, device: str | None = None, dtype: str | None = None) -> None:
         self.torch = _torch()
-        if dtype not in ("float64", "float32"):
+        if dtype not in (None, "float64", "float32"):
             raise DataError(f"dtype={dtype!r} is unknown; use 'float64' or 'float32'")
         self.fallback = ""
         available = self.torch.cuda.is_available()
         if device is None:
             device = "cuda" if available else "cpu"
             if not available:
-                self.fallback = "no GPU was found; working on the CPU, where the local engine is faster"
+                self.fallback = "no GPU was found; working on the CPU"
         elif device.startswith("cuda") and not available:
             raise DataError(f"device={device!r} is not there: PyTorch sees no GPU; use device='cpu' or None")
+        self.precision = ""
+        if dtype is None:
+            dtype = "float64" if device == "cpu" or self._is_fast_in_double(device) else "float32"
+            if dtype == "float32":
+                self.precision = (
+                    "this GPU is many times slower in float64, so that float32 is used: metrics agree to about four "
+                    "digits, and only gradients are used; TorchEngine(dtype='float64') has everything, slowly"
+                )
         self.device, self.dtype = device, getattr(self.torch, dtype)
         self._jobs: Sequence[Any] = ()
         self._held: list[Any] = []
+
+    def _is_fast_in_double(self, device: str) -> bool:
+        """Return whether a GPU is one of those whose float64 is half as fast as float32, not a thirty-second."""
+        return tuple(self.torch.cuda.get_device_capability(device)) in FAST_IN_DOUBLE
 
     @property
     def xp(self) -> ModuleType:
@@ -68,19 +84,39 @@ class TorchEngine:
         """
         if not self.device.startswith("cuda"):
             return 1 << 16
-        _, memory = self.torch.cuda.mem_get_info(self.device)
-        return max(memory // (8 * numbers * self.dtype.itemsize), 1 << 16)
+        cuda = self.torch.cuda
+        free, memory = cuda.mem_get_info(self.device)
+        # what this process has taken and does not use is free, too; what other processes have is not
+        free += cuda.memory_reserved(self.device) - cuda.memory_allocated(self.device)
+        return max(min(memory // 8, free // 3) // (numbers * self.dtype.itemsize), 1 << 14)
+
+    @property
+    def out_of_memory(self) -> type[BaseException]:
+        """What is raised where the device's memory is too small."""
+        error: type[BaseException] = self.torch.OutOfMemoryError
+        return error
 
     @property
     def is_double(self) -> bool:
         """Whether arrays are of float64."""
         return bool(self.dtype == self.torch.float64)
 
-    def asarray(self, array: Any) -> Any:
-        """Return an array on the device: numbers in the engine's precision, row numbers as they are."""
+    def asarray(self, array: Any, *, double: bool = False) -> Any:
+        """Return an array on the device: numbers in the engine's precision, row numbers as they are.
+
+        A tensor that is like that already is returned as it is. With `double`, return a copy in float64 of anything.
+        """
+        torch = self.torch
+        if isinstance(array, torch.Tensor):
+            dtype = torch.float64 if double else self.dtype if array.is_floating_point() else array.dtype
+            return array.detach().to(self.device, dtype, copy=double)
         array = np.asarray(array)
-        dtype = self.dtype if array.dtype.kind == "f" else None
-        return self.torch.as_tensor(np.array(array, copy=True), dtype=dtype, device=self.device)
+        # PyTorch shares memory on this machine, and warns of what must not be written; a GPU has its own
+        shared = self.device == "cpu" or not array.flags.writeable or any(step < 0 for step in array.strides)
+        moved = torch.as_tensor(np.array(array, copy=True) if shared else array, device=self.device)
+        if double:
+            return moved.to(torch.float64)
+        return moved.to(self.dtype) if moved.is_floating_point() else moved
 
     def sum(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> Result:
         """Return the sum of the results, added in one order (`folding`)."""

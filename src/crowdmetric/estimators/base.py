@@ -89,9 +89,7 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.users_ = users
         if points is not None:
             self.pseudo_ideal_points_ = points
-            # the metric is zero in some directions, up to the solver's accuracy, and has no ideal point there: take the
-            # least norm
-            self.ideal_points_ = -0.5 * points @ np.linalg.pinv(metric, rcond=1e-6, hermitian=True)
+            self.ideal_points_ = self._ideal(points)
         self.solution_ = solution
         self.objective_ = solution.objective
         self.n_features_in_ = metric.shape[0]
@@ -102,6 +100,14 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             del self.feature_names_in_
         if self._loss().needs_binary:
             self.classes_ = np.array([-1, 1])
+
+    def _ideal(self, points: Array) -> Array:
+        """Return the ideal points (K, d) of pseudo-ideal ones.
+
+        The metric is zero in some directions, up to the solver's accuracy, and has no ideal point there: take the
+        least norm.
+        """
+        return np.asarray(-0.5 * points @ np.linalg.pinv(self.metric_, rcond=1e-6, hermitian=True))
 
     def _loss(self) -> Loss:
         return get_loss(self.loss, self.beta)
@@ -236,7 +242,11 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         known, found = self._find(people)
         if not known.any():
             return self._unknown_point()[None]
-        return np.where(known[:, None], self.pseudo_ideal_points_[found], self._unknown_point())
+        return np.where(known[:, None], self._points_at(found), self._unknown_point())
+
+    def _points_at(self, rows: Any) -> Array:
+        """Return the pseudo-ideal points of these rows of `users_`."""
+        return self.pseudo_ideal_points_[rows]
 
     def predict(self, pairs: Any, users: Any = None) -> NDArray[Any]:
         """Return the expected answer of each comparison: −1 left, +1 right (ψ itself under the squared loss)."""

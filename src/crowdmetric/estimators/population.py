@@ -22,27 +22,33 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.contract import DeviceEngine, Engine, device_of
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.named import engine_of
-from crowdmetric.errors import ConvergenceWarning, DataError
+from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.population_options import check_for_gradients, check_population_options, items_with_effects
 from crowdmetric.estimators.similarity_inputs import read_judgements
 from crowdmetric.fits.checkpoints import Checkpoint, fingerprint
 from crowdmetric.fits.crowd import ChunkCache, Crowd, crowd_in_memory, crowd_on_disk
 from crowdmetric.fits.doubts import NOT_CONVERGED, doubts_about, has_no_metric, status_of
+from crowdmetric.fits.factor_uncertainty import factor_draws, factor_errors, why_no_errors
 from crowdmetric.fits.hidden_items import personal_variance_of
 from crowdmetric.fits.integration_check import INTEGRATIONS, check_integration, largest_grid
 from crowdmetric.fits.many_features import (
     DEFAULT_RANK,
     LARGEST_SCORING,
+    NUMBERS,
     QuestionStream,
+    announce_points,
     asked_in_memory,
     asked_on_disk,
+    axes_of_people,
+    expected_seconds,
     fit_low_rank_law,
     low_rank_plan,
     places_of,
 )
 from crowdmetric.fits.memory import MemoryPlan, read_memory
-from crowdmetric.fits.passes import Passes, after_steps
+from crowdmetric.fits.on_device import asked_on_device
+from crowdmetric.fits.passes import Passes, after_steps, duration
 from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.starts import best_of_starts, start_from
 from crowdmetric.fits.uncertainty import uncertainty_of
@@ -59,6 +65,7 @@ from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan
+from crowdmetric.users.first_order import covariance_matrix
 from crowdmetric.users.integrals import mean_probability
 from crowdmetric.users.item_effects import WithItemEffects
 from crowdmetric.users.population import STRUCTURES, Law
@@ -87,6 +94,12 @@ NOT_ALWAYS_FOUND = (
     "personal_spread_",
     "determined_",
     "integration_",
+    "people_coordinates_",
+    "people_axes_",
+    "factor_",
+    "factor_draws_",
+    "pseudo_ideal_points_",
+    "ideal_points_",
 )
 # Passes over all people that a fit to many of them usually takes, to say how long it may take.
 USUAL_PASSES = 15
@@ -115,7 +128,7 @@ class PopulationMetric(CrowdMetric):
         Ideal points N(u₀, s²I) or N(u₀, Σ_u). Free when people form clusters or stretch along some features.
     rank : int, optional
         Largest rank of the metric; None: d, but at most 32 where it has more than 3,000 parameters (d > 76) or
-        precision is single: there only gradients are used, from one start, without ridge or standard errors.
+        precision is single: there only gradients are used, from one start, without a ridge.
     constraint : {'psd', 'symmetric', 'identity', 'zero'}, default 'psd'
         A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points. With 'identity' M is a
         multiple of the identity, with 'zero' there is none and people have linear utilities (only under a free
@@ -152,6 +165,9 @@ class PopulationMetric(CrowdMetric):
         Whether items have utilities of their own beside what features say, ``b_i ~ N(0, ω²)`` with ω from the evidence
         (`crowdmetric.users.item_effects`): what is popular for other reasons is then not put into the metric. For at
         most 500 items, given by row numbers, with answers in memory.
+    adaptive : bool, default False
+        Whether later questions to a person were chosen by their own earlier answers. The likelihood ignores that, and
+        may; the test for questions chosen near people's ideal points may not, and is left out (`question_bias_` NaN).
     warm_start : bool, default False
         Whether a second `fit` begins where the first ended, with its people and new ones, instead of at `starts`.
     progress : function of a str, optional
@@ -183,6 +199,13 @@ class PopulationMetric(CrowdMetric):
         u₀ and Σ_u (least norm where the metric is singular; under 'free' only MΣ_uM is well determined).
     pseudo_ideal_mean_, pseudo_ideal_covariance_ : (d,), (d, d)
         The law of ``v = −2Mu``, which is what the likelihood sees.
+    factor_, factor_draws_ : (d, k), (n, d, k) array
+        After a fit by gradients: L with ``metric_ = L @ L.T``, and draws of it (`crowdmetric.fits.factor_uncertainty`),
+        from which `crowdmetric.intervals` makes intervals of distances. There are no ``metric_draws_`` then.
+    people_coordinates_, people_axes_ : (K, k), (k, d) array
+        After a fit by gradients (see `rank`), in place of everybody's points: ``pseudo_ideal_points_`` is
+        ``pseudo_ideal_mean_ + people_coordinates_ @ people_axes_``, and like ``ideal_points_`` made anew whenever it is
+        read. Predictions need neither.
     pseudo_ideal_covariances_ : (K, d, d) array or None
         Of everybody's v given their answers, where that fits in memory; predictions take their average where not.
     ridge_, size_ridge_, people_ridge_, determined_ : float
@@ -208,8 +231,8 @@ class PopulationMetric(CrowdMetric):
     spread_ : float
         How much people differ in ψ (root mean square), in units of the noise of an answer.
     question_bias_ : float
-        z-score of the test that questions were chosen near people's ideal points; NaN where nobody can tell, or
-        without `uncertainty`.
+        z-score of the test that questions were chosen near people's ideal points; NaN where nobody can tell, where
+        questions were `adaptive`, or without `uncertainty`.
 
     Examples
     --------
@@ -243,6 +266,7 @@ class PopulationMetric(CrowdMetric):
         memory: int | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         item_effects: bool = False,
+        adaptive: bool = False,
         warm_start: bool = False,
         progress: Callable[[str], None] | None = None,
     ) -> None:
@@ -264,6 +288,7 @@ class PopulationMetric(CrowdMetric):
         self.memory = memory
         self.checkpoint = checkpoint
         self.item_effects = item_effects
+        self.adaptive = adaptive
         self.warm_start = warm_start
         self.progress = progress
 
@@ -302,6 +327,9 @@ class PopulationMetric(CrowdMetric):
         else:
             if self.memory is not None:
                 read_memory(self.memory)  # it has no use here, but it may be a mistake
+            asked = self._asked_on_device(pairs, y, users, sample_weight, loss, card)
+            if asked is not None:
+                return self._fit_by_gradients(asked, loss, clock)
             rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
             self._check(loss, rows.items.shape[1])
             if self.by_gradients_alone(rows.items.shape[1]):
@@ -336,6 +364,17 @@ class PopulationMetric(CrowdMetric):
         return self
 
     # ------------------------------------------------------------------------------------- the answers and the problem
+
+    def _asked_on_device(
+        self, pairs: Any, y: Any, users: Any, sample_weight: Any, loss: Loss, card: DeviceEngine | None
+    ) -> QuestionStream | None:
+        """Return the questions of a fit by gradients, read on the device; None where `read_rows` has to read them."""
+        shape = np.shape(self.items) if self.items is not None else ()
+        if card is None or len(shape) != 2 or not self.by_gradients_alone(shape[1]):
+            return None
+        self._check(loss, shape[1])
+        self._check_for_gradients(shape[1])
+        return asked_on_device(pairs, y, users, sample_weight, self.items, card, NUMBERS)
 
     def _check(self, loss: Loss, d: int) -> None:
         check_population_options(
@@ -495,7 +534,8 @@ class PopulationMetric(CrowdMetric):
         self.symmetric_metric_ = uncertainty.symmetric
         self.symmetric_covariance_ = uncertainty.symmetric_covariance
         self.symmetric_log_likelihood_ = uncertainty.symmetric_value
-        self.question_bias_ = problem.question_bias(fit.natural)
+        if not self.adaptive:
+            self.question_bias_ = problem.question_bias(fit.natural)
 
     def _describe_people(self, problem: PopulationProblem, fit: PopulationFit, crowd: Crowd) -> Array:
         """Set how well people are known, and return everybody's v (K, d), in the items' own units.
@@ -534,14 +574,32 @@ class PopulationMetric(CrowdMetric):
     def _rank_by_gradients(self, d: int) -> int:
         return self.rank or min(d, DEFAULT_RANK)
 
-    def _fit_by_gradients(self, asked: QuestionStream, loss: Loss, clock: float) -> Self:
-        """Fit many features, or in single precision: no ridge, no standard errors."""
-        d, units, card = asked.items.shape[1], asked.units, self._card()
+    def _say(self, words: str) -> None:
+        """Tell whoever follows the fit, or give a warning where nobody does."""
+        if self.progress is not None:
+            self.progress(words)
+        else:
+            warnings.warn(words, CrowdmetricWarning, stacklevel=4)
+
+    def _check_for_gradients(self, d: int) -> None:
         check_for_gradients(
             d, covariance=self.covariance, constraint=self.constraint, ridge=self.ridge, integration=self.integration,
             checkpoint=self.checkpoint, warm_start=self.warm_start, item_effects=self.item_effects, engine=self._engine,
         )  # fmt: skip
+
+    def _fit_by_gradients(self, asked: QuestionStream, loss: Loss, clock: float) -> Self:
+        """Fit many features, or in single precision: no ridge, no standard errors."""
+        d, units, card = asked.items.shape[1], asked.units, self._card()
+        self._check_for_gradients(d)
         rank = self._rank_by_gradients(d)
+        no_errors = why_no_errors(asked.n_users, d, rank, card) if self.uncertainty else "not asked for"
+        if no_errors and self.uncertainty:
+            warnings.warn(f"{no_errors}; uncertainty=False leaves them out", CrowdmetricWarning, stacklevel=3)
+        if self.engine == "torch" and card is None:
+            seconds = expected_seconds(asked, rank, loss, USUAL_GRADIENTS)
+            self._say(f"no GPU was found: this machine's processor will take about {duration(seconds)}")
+        elif card is not None and getattr(card, "precision", ""):
+            self._say(card.precision)  # type: ignore[attr-defined]
         told = None if self.progress is None else after_steps(Passes(self.progress, asked.n_users, USUAL_GRADIENTS))
         fit = fit_low_rank_law(
             asked, rank, loss, engine=card, max_iterations=self.max_iter,
@@ -555,14 +613,34 @@ class PopulationMetric(CrowdMetric):
         self.scale_error_ = self.question_bias_ = self.approximation_error_ = self.spread_ = float("nan")
         self.pseudo_ideal_covariances_ = None
         status = "Solved by" if result.converged else "Stopped after"
-        status += f" {result.passes} passes for a metric of rank {rank}; standard errors were not found."
+        status += f" {result.passes} passes for a metric of rank {rank}"
+        status += "; standard errors were not found." if no_errors else "."
         if not result.converged:
             warnings.warn(NOT_CONVERGED, ConvergenceWarning, stacklevel=3)
-        points = units.points_outside(places_of(asked, fit, loss, card), law.metric)
+        self.factor_ = result.at.factor / units.size
+        if not no_errors:
+            put = np.asarray if card is None else card.asarray
+            self.factor_draws_ = factor_draws(asked, result.at, loss, put(asked.items), put) / units.size
+            self.standard_errors_ = factor_errors(self.factor_, self.factor_draws_)
+        self.people_coordinates_ = places_of(asked, fit, loss, card)
+        self.people_axes_ = axes_of_people(fit) / units.size
         objective, seconds = -result.value / asked.weight, perf_counter() - clock
         solution = Solution(status, result.converged, objective, float("nan"), result.passes, seconds)
-        self._finish(self.scale_ * self.shape_, asked.users, points, solution)
+        self._finish(self.scale_ * self.shape_, asked.users, None, solution)
         return self
+
+    def __getattr__(self, name: str) -> Any:
+        """Return (K, d) points that are made when they are asked for, from `people_coordinates_`."""
+        if name in ("pseudo_ideal_points_", "ideal_points_") and "people_coordinates_" in vars(self):
+            announce_points(*self.people_coordinates_.shape[:1], len(self.pseudo_ideal_mean_), name)
+            points = self._points_at(slice(None))
+            return points if name == "pseudo_ideal_points_" else self._ideal(points)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _points_at(self, rows: Any) -> Array:
+        if "people_coordinates_" not in vars(self):
+            return super()._points_at(rows)
+        return self.pseudo_ideal_mean_ + self.people_coordinates_[rows] @ self.people_axes_
 
     # ------------------------------------------------------------------------------------- predictions
 
@@ -637,6 +715,9 @@ class PopulationMetric(CrowdMetric):
 
     def _usual_spread(self) -> Array:
         """Return what answers leave unknown of v on average, ``E[Cov(v | answers)] = Cov(v) − Cov(E[v | answers])``."""
-        told = np.atleast_2d(np.cov(self.pseudo_ideal_points_.T, ddof=0))
+        if "people_coordinates_" in vars(self):
+            told = self.people_axes_.T @ covariance_matrix(self.people_coordinates_) @ self.people_axes_
+        else:
+            told = np.atleast_2d(np.cov(self.pseudo_ideal_points_.T, ddof=0))
         values, vectors = np.linalg.eigh(self.pseudo_ideal_covariance_ - told)
         return (vectors * np.maximum(values, 0.0)) @ vectors.T

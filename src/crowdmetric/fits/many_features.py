@@ -6,17 +6,23 @@ they are read. Nothing of size (answers, d) is made, so that a scan needs room f
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from time import perf_counter
+from typing import Any, TypeVar
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.engines.contract import DeviceEngine
+from crowdmetric.errors import CrowdmetricWarning, DataError
 from crowdmetric.fits.crowd import ChunkCache
-from crowdmetric.fits.memory import MemoryPlan
+from crowdmetric.fits.memory import MemoryPlan, read_memory
+from crowdmetric.fits.on_device import items_on_device
+from crowdmetric.fits.questions import QuestionStream
 from crowdmetric.fits.scanned import answers_of
 from crowdmetric.fits.units import Units
 from crowdmetric.inputs import Rows, check_scan
@@ -24,7 +30,14 @@ from crowdmetric.losses import Loss
 from crowdmetric.solvers.quasi_newton import LowRankResult, fit_low_rank, start_of
 from crowdmetric.tables import ComparisonScan, SpoolChunk
 from crowdmetric.users.blocks import Answers, padded_rows
-from crowdmetric.users.first_order import EqualQuestions, moment_matrix, pull_of_people, value_and_gradient
+from crowdmetric.users.first_order import (
+    EqualQuestions,
+    LowRank,
+    covariance_matrix,
+    moment_matrix,
+    pull_of_people,
+    value_and_gradient,
+)
 from crowdmetric.users.population import Law
 
 __all__ = [
@@ -33,14 +46,18 @@ __all__ = [
     "NUMBERS",
     "LowRankFit",
     "QuestionStream",
+    "announce_points",
     "asked_in_memory",
     "asked_on_disk",
+    "axes_of_people",
+    "expected_seconds",
     "fit_low_rank_law",
     "low_rank_plan",
     "places_of",
 ]
 
 Array = NDArray[Any]
+Result = TypeVar("Result")
 
 # Beyond so many parameters of a metric the outer products of scores cost more than they save.
 LARGEST_SCORING = 3_000
@@ -52,33 +69,14 @@ CHUNK, NUMBERS = 1 << 16, 500
 ANSWER_BYTES, LAYOUT_COPIES = 32, 3
 # Copies of the items while their units are found, and of their rows in k dimensions during a pass.
 ITEM_COPIES, ROW_COPIES = 4, 4
+# Bytes of everybody's points from which on their cost is said.
+LARGE_POINTS = 1 << 30
+# People on whom the time of a pass is measured beforehand.
+SAMPLE = 2_000
+# Pieces of a chunk beyond which it is not the chunk that fills the memory.
+MOST_PIECES = 1 << 12
 # Vectors of parameters that L-BFGS keeps, and matrices (d, d) before and after it.
 STEPS_KEPT, SQUARES = 50, 10
-
-
-@dataclass(frozen=True)
-class QuestionStream:
-    """Everybody's questions, some people at a time.
-
-    Attributes
-    ----------
-    items : (N, d)
-        In units of their own, and those units.
-    questions
-        In NumPy's arrays; gone through once a pass.
-    people
-        The numbers of the people of each of `questions`; None for a scan, where nobody's place is kept.
-    users, weight
-        Who they are, and the weight of all answers.
-    """
-
-    items: Array
-    units: Units
-    questions: Iterable[EqualQuestions]
-    people: list[Array] | None
-    users: NDArray[Any]
-    n_users: int
-    weight: float
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ class Moved:
     put: Callable[[Array], Any]
 
     def __iter__(self) -> Iterator[EqualQuestions]:
-        return (EqualQuestions(*map(self.put, (q.left, q.right, q.response, q.weight))) for q in self.questions)
+        return (EqualQuestions(*map(self.put, _arrays(q))) for q in self.questions)
 
 
 def _questions(answers: Answers, at_once: int) -> Iterator[tuple[Array, EqualQuestions]]:
@@ -143,10 +141,13 @@ def asked_on_disk(
 ) -> QuestionStream:
     """Return the questions of a scan, of which at most `kept` stays in memory."""
     catalogue = check_scan(scan, items, loss)
-    units = Units.of(catalogue, np.flatnonzero(scan.used))
+    placed = None if engine is None else items_on_device(catalogue, engine.asarray(scan.used), engine)
+    if placed is None:
+        units = Units.of(catalogue, np.flatnonzero(scan.used))
+        placed = units.inside(catalogue), units
     nobody = np.empty(0, dtype=np.int64)
     questions = Scanned(scan, _at_once(engine), kept)
-    return QuestionStream(units.inside(catalogue), units, questions, None, nobody, scan.n_users, scan.total_weight)
+    return QuestionStream(*placed, questions, None, nobody, scan.n_users, scan.total_weight)
 
 
 def low_rank_plan(scan: ComparisonScan, n_items: int, d: int, rank: int, limit: int) -> MemoryPlan:
@@ -178,15 +179,35 @@ def fit_low_rank_law(
 ) -> LowRankFit:
     """Fit ``M = LLᵀ`` with L (d, rank) and isotropic people; NumPy without an engine."""
     d, put = asked.items.shape[1], np.asarray if engine is None else engine.asarray
-    items, chunks = put(asked.items), _on(asked.questions, engine)
-    start = start_of(moment_matrix(items, chunks), np.cov(asked.items.T, bias=True).reshape(d, d), rank)
+    items, chunks = put(asked.items), InPieces(_on(asked.questions, engine), engine)
+    start = start_of(moment_matrix(items, chunks), covariance_matrix(items), rank)
     result = fit_low_rank(
-        lambda at: value_and_gradient(items, chunks, at, loss), start, np.zeros(d), -0.5 * np.log(d),
+        lambda at: chunks.sum(lambda: value_and_gradient(items, chunks, at, loss)),
+        start, np.zeros(d), -0.5 * np.log(d),
         tolerance=tolerance, max_iterations=max_iterations, after_step=after_step,
     )  # fmt: skip
     metric = result.at.factor @ result.at.factor.T
     spread = 4.0 * np.exp(2.0 * result.at.log_spread)
     return LowRankFit(Law(metric, result.at.mean, spread * metric @ metric), result.at.log_spread, result)
+
+
+def expected_seconds(asked: QuestionStream, rank: int, loss: Loss, passes: int) -> float:
+    """Return about how long so many passes will take on this machine, from one over some of the people."""
+    d = asked.items.shape[1]
+    at = LowRank(np.eye(d, rank) / np.sqrt(rank), np.zeros(d), -0.5 * np.log(d))
+    some = next(iter(asked.questions))
+    few, many = (InPieces([EqualQuestions(*(x[:n] for x in _arrays(some)))], None) for n in (8, SAMPLE))
+    value_and_gradient(asked.items, few, at, loss)  # loads the compiled loops
+    clock = perf_counter()
+    value_and_gradient(asked.items, few, at, loss)
+    alone = perf_counter() - clock  # products with items, mostly
+    value_and_gradient(asked.items, many, at, loss)
+    more = max(perf_counter() - clock - 2.0 * alone, 0.0)
+    return passes * (alone + more * asked.n_users / min(SAMPLE, some.left.shape[0]))
+
+
+def _arrays(questions: EqualQuestions) -> tuple[Any, ...]:
+    return questions.left, questions.right, questions.response, questions.weight
 
 
 def _on(questions: Iterable[EqualQuestions], engine: DeviceEngine | None) -> Iterable[EqualQuestions]:
@@ -197,18 +218,62 @@ def _on(questions: Iterable[EqualQuestions], engine: DeviceEngine | None) -> Ite
     return list(moved) if isinstance(questions, list) else moved
 
 
-def places_of(asked: QuestionStream, fit: LowRankFit, loss: Loss, engine: DeviceEngine | None = None) -> Array:
-    """Return everybody's v (K, d) at its posterior mean, ``μ + Σ Dᵀ slope`` with ``Σ = 4s² L K Lᵀ``.
+@dataclass
+class InPieces:
+    """Questions in as many pieces as the device's memory asks for: one each, and twice as many when it runs out."""
 
-    Of a scan nobody's is returned: they may be too many to keep.
+    questions: Iterable[EqualQuestions]
+    engine: DeviceEngine | None
+    pieces: int = 1
+
+    def __iter__(self) -> Iterator[EqualQuestions]:
+        for some in self.questions:
+            people = some.left.shape[0]
+            size = -(-people // self.pieces)
+            for begin in range(0, people, size):
+                yield EqualQuestions(*(x[begin : begin + size] for x in _arrays(some)))
+
+    def sum(self, total: Callable[[], Result]) -> Result:
+        """Return a sum over these questions, begun again in smaller pieces whenever memory runs out."""
+        while self.engine is not None and self.pieces <= MOST_PIECES:
+            try:
+                return total()
+            except self.engine.out_of_memory:
+                self.pieces *= 2
+        return total()
+
+
+def places_of(asked: QuestionStream, fit: LowRankFit, loss: Loss, engine: DeviceEngine | None = None) -> Array:
+    """Return where answers pull everybody from the mean of all, (K, k) in L's coordinates (`pull_of_people`).
+
+    A person's v at its posterior mean is ``μ + 4s² L K pull``, ``K = LᵀL``. Of a scan nobody's is returned: they may be
+    too many to keep.
     """
-    at, d = fit.result.at, asked.items.shape[1]
+    at = fit.result.at
     if asked.people is None:
-        return np.empty((0, d))
+        return np.empty((0, at.factor.shape[1]))
     items = asked.items if engine is None else engine.asarray(asked.items)
-    spread = 4.0 * np.exp(2.0 * at.log_spread)
-    points = np.tile(at.mean, (asked.n_users, 1))
     questions = asked.questions if engine is None else Moved(asked.questions, engine.asarray)
+    xp = array_namespace(items)
+    pulls = xp.zeros((asked.n_users, at.factor.shape[1]), dtype=items.dtype, device=items.device)
     for chosen, some in zip(asked.people, questions, strict=True):
-        points[chosen] += spread * (pull_of_people(items, some, at, loss) @ (at.factor.T @ at.factor)) @ at.factor.T
-    return points
+        pulls[chosen] = pull_of_people(items, some, at, loss)
+    return np.asarray(pulls.cpu() if hasattr(pulls, "cpu") else pulls)
+
+
+def axes_of_people(fit: LowRankFit) -> Array:
+    """Return ``4s² K Lᵀ`` (k, d), by which what `places_of` returns is to be multiplied."""
+    at = fit.result.at
+    return 4.0 * np.exp(2.0 * at.log_spread) * (at.factor.T @ at.factor) @ at.factor.T
+
+
+def announce_points(people: int, d: int, name: str) -> None:
+    """Say what everybody's points cost where that is much, and refuse what cannot be had."""
+    size = 8 * people * d
+    if size < LARGE_POINTS:
+        return
+    cost = f"{name} of {people:,} people in {d} dimensions takes {size / 1e9:.1f} GB"
+    instead = "people_coordinates_ has the same in fewer dimensions, and predictions need neither"
+    if size > read_memory(None):
+        raise DataError(f"{cost}, more than is free; {instead}")
+    warnings.warn(f"{cost}, and is made anew whenever it is read; {instead}", CrowdmetricWarning, stacklevel=3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 
-__all__ = ["Passes", "after_steps"]
+__all__ = ["Passes", "after_steps", "duration"]
 
 
 class Passes:
@@ -31,7 +31,7 @@ class Passes:
         seconds = self._seconds / self._passes
         left = max(self._expected - self._passes, 1) * seconds
         speed = self._people / max(seconds, 1e-9)
-        self._say(f"pass {self._passes}, {speed:,.0f} people a second, about {_duration(left)} left")
+        self._say(f"pass {self._passes}, {speed:,.0f} people a second, about {duration(left)} left")
 
 
 def after_steps(passes: Passes) -> Callable[[int, float], None]:
@@ -50,7 +50,7 @@ def after_steps(passes: Passes) -> Callable[[int, float], None]:
     return tell
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Return a time in words, no more exact than it is known."""
     for unit, size in (("h", 3600.0), ("min", 60.0)):
         if seconds >= 1.5 * size:

@@ -20,7 +20,7 @@ from crowdmetric.solvers.posterior import Expansion, SizeAndShape, draw_metrics,
 from crowdmetric.solvers.priors import penalty
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
-__all__ = ["Uncertainty", "inverse_information", "uncertainty_of"]
+__all__ = ["Uncertainty", "inverse_information", "posterior_draws", "uncertainty_of"]
 
 Array = NDArray[Any]
 
@@ -98,13 +98,19 @@ def uncertainty_of(
     p = degrees_of_freedom(problem.d)
     symmetric, covariance, value = _symmetric_fit(problem, fit, free=free, **stopping)
     if psd:
-        likelihood = PopulationLikelihood(problem, fit, free=free)
-        refine = REFINED if problem.has_few_people else 0
-        draws = draw_metrics(likelihood, fit.natural[:p], likelihood.begin(), refine=refine)
+        draws = posterior_draws(problem, fit, free=free)
     else:
         rng, center = np.random.default_rng(0), fit.natural[:p]
         draws = rng.multivariate_normal(center, covariance, size=number_of_draws(problem.d), method="eigh")
     return Uncertainty(draws / size**2, smat(symmetric) / size**2, covariance / size**4, value)
+
+
+def posterior_draws(problem: PopulationProblem, fit: PopulationFit, *, free: bool) -> Array:
+    """Return svec (n, p) of metrics drawn from the posterior of a fit, in the units of the problem."""
+    likelihood = PopulationLikelihood(problem, fit, free=free)
+    refine = REFINED if problem.has_few_people else 0
+    p = degrees_of_freedom(problem.d)
+    return draw_metrics(likelihood, fit.natural[:p], likelihood.begin(), refine=refine)
 
 
 def _is_worth_differences(problem: PopulationProblem, fit: PopulationFit) -> bool:

@@ -21,6 +21,9 @@ __all__ = ["Units"]
 
 Array = NDArray[Any]
 
+# Items that are copied together while their units are found.
+AT_ONCE = 1 << 14
+
 
 @dataclass(frozen=True)
 class Units:
@@ -34,9 +37,11 @@ class Units:
         """Return the units of the items that were compared."""
         used = np.zeros(items.shape[0], dtype=np.bool_)
         used[pairs] = True
-        centre = items[used].mean(axis=0)
-        size = float(np.sqrt(np.mean(np.sum((items[used] - centre) ** 2, axis=1))))
-        return Units(centre, size if size > 0 else 1.0)
+        rows = np.flatnonzero(used)
+        parts = [rows[begin : begin + AT_ONCE] for begin in range(0, rows.size, AT_ONCE)]
+        centre = np.sum([items[part].sum(axis=0) for part in parts], axis=0) / rows.size
+        square = sum(float(np.sum((items[part] - centre) ** 2)) for part in parts) / rows.size
+        return Units(centre, float(np.sqrt(square)) if square > 0 else 1.0)
 
     def inside(self, items: Array) -> Array:
         """Return items in these units."""

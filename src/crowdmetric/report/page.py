@@ -32,6 +32,7 @@ from crowdmetric.report.pictures import (
     taste_map_picture,
     tastes_picture,
 )
+from crowdmetric.report.quote import quote_section
 from crowdmetric.report.style import STYLE
 from crowdmetric.report.tastes import HALF, find_tastes
 from crowdmetric.report.warnings import warnings_of, worth_using
@@ -124,6 +125,7 @@ def report_page(
     careful = warnings_of(model, diagnosis, evaluation, comparisons) + ([_sentence(suggestion)] if suggestion else [])
     sections = [
         summary_section(model, worth_using(model, evaluation), careful, files, date),
+        quote_section(model, evaluation, comparisons),
         _tastes(model) if model.description["estimator"] == "TasteMetric" else _importance(model, comparisons),
         *_metric(model, comparisons, item_names, _prediction(evaluation)),
         "" if diagnosis is None else identifiability_section(diagnosis.summary()),

@@ -15,9 +15,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from crowdmetric.symmetric import degrees_of_freedom
+from crowdmetric.symmetric import as_array, degrees_of_freedom
 
 __all__ = [
     "SPARE",
@@ -30,12 +31,15 @@ __all__ = [
     "join",
     "padded_rows",
     "product",
+    "rows_by_length",
     "sum_over_problems",
 ]
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
+# Odd numbers with as many ones as zeros, for hashes of 64 bits.
+HASH = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0xFF51AFD7ED558CCD))
 # Rows of padding that cost about as much as one more block, in a pass over a population.
 SPARE = 400
 # Numbers a block may hold in one (P, m, p) temporary: half a megabyte, which stays in a core's own cache.
@@ -88,6 +92,8 @@ class Answers:
         every answer a factor, and one for f² is closer to the truth than two for f. So a row of weight two is the row
         twice, whichever way people are integrated out.
         """
+        if self.has_no_repeats():
+            return self
         left, right = self.pairs.min(axis=1), self.pairs.max(axis=1)
         response = np.where(self.pairs[:, 0] > left, -self.response, self.response)
         order = np.lexsort((response, right, left, self.person))
@@ -102,6 +108,23 @@ class Answers:
         weight = np.add.reduceat(self.weight[order], starts) if starts.size else np.empty(0)
         table_order = np.argsort(rows)
         return replace(self.take(rows[table_order]), weight=weight[table_order])
+
+    def has_no_repeats(self) -> bool:
+        """Return whether all answers have a weight and nobody has plainly compared the same items twice.
+
+        By a hash of person and items: False is only a suspicion.
+        """
+        if not np.all(self.weight > 0):
+            return False
+        if np.bincount(self.person).max(initial=0) <= 1:
+            return True
+        # a pair the other way round has the same sum and product, up to overflow, which is harmless in a hash
+        with np.errstate(over="ignore"):
+            left, right = (self.pairs[:, side].astype(np.uint64) + np.uint64(1) for side in (0, 1))
+            code = (left + right) * HASH[0] ^ (left * right) * HASH[1]
+            code = (code ^ (code >> np.uint64(29))) * HASH[2] + self.person.astype(np.uint64) * HASH[0]
+        code.sort()
+        return not np.any(code[1:] == code[:-1])
 
 
 def join(several: Sequence[Answers]) -> Answers:
@@ -194,21 +217,48 @@ def padded_rows(answers: Answers, rows_at_once: int, spare: int = 0) -> Iterator
     """
     order = np.argsort(answers.person, kind="stable")
     counts = np.bincount(answers.person, minlength=answers.problem.size)
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    lengths = _padded(counts)
-    for shorter, longer in pairwise(np.unique(lengths[counts > 0])):
-        joining = (lengths == shorter) & (counts > 0)
-        if np.count_nonzero(joining) * (longer - shorter) <= spare:
-            lengths[joining] = longer
-    for m in np.unique(lengths[counts > 0]):
-        members = np.flatnonzero((lengths == m) & (counts > 0))
-        members = members[np.argsort(answers.problem[members], kind="stable")]
-        size = max(1, rows_at_once // int(m))
-        for begin in range(0, members.size, size):
+    yield from rows_by_length(order, counts, rows_at_once, answers.problem, spare)
+
+
+def rows_by_length(
+    order: Any, counts: Any, rows_at_once: int, problem: Any = None, spare: int = 0
+) -> Iterator[tuple[Any, Any]]:
+    """Yield what `padded_rows` does, in arrays of any library.
+
+    Parameters
+    ----------
+    order
+        (T,) rows of the table, those of the first person first.
+    counts
+        (K,) how many of them are each person's.
+    problem
+        (K,) by which people with equally many answers are sorted; None: by their numbers.
+    """
+    xp = array_namespace(order, counts)
+    if not counts.shape[0]:
+        return
+    padded = _padded(np.arange(int(xp.max(counts)) + 1))
+    padded[0] = 0
+    lengths = as_array(padded, counts)[counts]
+    people = {int(m): int(xp.count_nonzero(lengths == int(m))) for m in np.unique(padded[1:])}
+    sizes = [m for m, count in people.items() if count]
+    for shorter, longer in pairwise(sizes):
+        if people[shorter] * (longer - shorter) <= spare:
+            people[longer] += people[shorter]
+            lengths = xp.where(lengths == shorter, xp.full_like(lengths, longer), lengths)
+            sizes = [m for m in sizes if m != shorter]
+    offsets = xp.cumulative_sum(counts) - counts
+    for m in sizes:
+        members = xp.nonzero(lengths == m)[0]
+        if problem is not None:
+            members = members[xp.argsort(problem[members], stable=True)]
+        size = max(1, rows_at_once // m)
+        slot = xp.arange(m, dtype=counts.dtype, device=counts.device)[None, :]
+        for begin in range(0, members.shape[0], size):
             chosen = members[begin : begin + size]
-            slot = np.arange(m)[None, :]
             filled = slot < counts[chosen][:, None]
-            yield chosen, np.where(filled, order[offsets[chosen][:, None] + np.where(filled, slot, 0)], -1)
+            places = offsets[chosen][:, None] + xp.where(filled, slot, xp.zeros_like(slot))
+            yield chosen, xp.where(filled, order[places], -xp.ones_like(slot))
 
 
 def arrange(answers: Answers, width: int | None = None, block_size: int = BLOCK_SIZE, spare: int = 0) -> People:

@@ -27,12 +27,24 @@ from scipy.sparse import csc_array
 
 from crowdmetric.losses import Loss
 from crowdmetric.symmetric import as_array, as_numpy
-from crowdmetric.users.integrals import Integral, product
+from crowdmetric.users.integrals import Integral, fused_kernels, product
 from crowdmetric.users.integration import integrate_people
 
-__all__ = ["EqualQuestions", "LowRank", "moment_matrix", "pull_of_people", "value_and_gradient"]
+__all__ = [
+    "EqualQuestions",
+    "LowRank",
+    "add_rows",
+    "covariance_matrix",
+    "moment_matrix",
+    "pull_of_people",
+    "scores_of_people",
+    "value_and_gradient",
+]
 
 Array = Any
+
+# Items that enter a product together: none of their size is made.
+ITEMS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -90,8 +102,8 @@ def value_and_gradient(
         slope, bend = integral.slope[:, :, None], integral.bend
         K_bar += spread * as_numpy(xp.matrix_transpose(_flat(Z)) @ _flat(product(bend, Z)))
         Z_bar, W_bar = slope * W + (2.0 * spread) * product(bend, ZK), slope * Z
-        Y_bar = _add_rows(_add_rows(Y_bar, left, Z_bar + W_bar), right, W_bar - Z_bar)
-        offset_bar = _add_rows(_add_rows(offset_bar, left, integral.slope), right, -integral.slope)
+        Y_bar = add_rows(add_rows(Y_bar, left, Z_bar + W_bar), right, W_bar - Z_bar)
+        offset_bar = add_rows(add_rows(offset_bar, left, integral.slope), right, -integral.slope)
     factor_bar = as_numpy(items.T @ Y_bar) + 2.0 * at.factor @ K_bar
     return value, np.concatenate([factor_bar.ravel(), as_numpy(items.T @ offset_bar), [spread_bar]])
 
@@ -110,13 +122,37 @@ def _integrate(
     return Z, W, ZK, S, integrate_people(a, E, S, chunk.response, chunk.weight, loss, 1)
 
 
-def pull_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Loss) -> NDArray[np.float64]:
+def pull_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Loss) -> Array:
     """Return ``Σ_i slope_i Lᵀδ_i`` (P, k): where answers pull people from the mean of all, in L's coordinates."""
     xp = array_namespace(items)
     L = as_array(at.factor, items)
     spread = 4.0 * float(np.exp(2.0 * at.log_spread))
     Z, _, _, _, integral = _integrate(chunk, items @ L, items @ as_array(at.mean, items), L.T @ L, spread, loss)
-    return as_numpy(xp.sum(integral.slope[:, :, None] * Z, axis=1))
+    return xp.sum(integral.slope[:, :, None] * Z, axis=1)
+
+
+def scores_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Loss) -> Array:
+    """Return each person's gradient (P, n) in `LowRank.flat`: summed over people, that of `value_and_gradient`.
+
+    With ``z̄, w̄`` as in this module's docstring and ``x, x'`` the compared items::
+
+        ∂ℓ/∂L = Σ_i [x_i (z̄_i + w̄_i)ᵀ + x'_i (w̄_i − z̄_i)ᵀ] + 8s² L Zᵀ bend Z      ∂ℓ/∂μ = Σ_i slope_i δ_i
+
+    Here something of size (answers, d) is made: for some people only.
+    """
+    xp = array_namespace(items)
+    L, P = as_array(at.factor, items), chunk.left.shape[0]
+    spread = 4.0 * float(np.exp(2.0 * at.log_spread))
+    Y, offset = items @ L, items @ as_array(at.mean, items)
+    Z, W, ZK, S, integral = _integrate(chunk, Y, offset, L.T @ L, spread, loss)
+    slope, bend_Z = integral.slope[:, :, None], product(integral.bend, Z)
+    Z_bar, W_bar = slope * W + (2.0 * spread) * product(integral.bend, ZK), slope * Z
+    left, right = items[chunk.left], items[chunk.right]
+    factor_bar = xp.matrix_transpose(left) @ (Z_bar + W_bar) + xp.matrix_transpose(right) @ (W_bar - Z_bar)
+    factor_bar = factor_bar + L @ ((2.0 * spread) * xp.matrix_transpose(Z) @ bend_Z)
+    mean_bar = xp.sum(slope * (left - right), axis=1)
+    spread_bar = 2.0 * xp.sum(integral.bend * S, axis=(1, 2))
+    return xp.concat([xp.reshape(factor_bar, (P, -1)), mean_bar, spread_bar[:, None]], axis=1)
 
 
 def moment_matrix(items: Array, chunks: Iterable[EqualQuestions]) -> NDArray[np.float64]:
@@ -129,8 +165,24 @@ def moment_matrix(items: Array, chunks: Iterable[EqualQuestions]) -> NDArray[np.
     weight = xp.zeros_like(items[:, 0])
     for chunk in chunks:  # Σ y (x xᵀ − x'x'ᵀ) is a weighted sum over items
         signed = chunk.response * chunk.weight
-        weight = _add_rows(_add_rows(weight, chunk.left, signed), chunk.right, -signed)
-    return as_numpy(items.T @ (weight[:, None] * items))
+        weight = add_rows(add_rows(weight, chunk.left, signed), chunk.right, -signed)
+    return _weighted_square(items, weight)
+
+
+def covariance_matrix(items: Array) -> NDArray[np.float64]:
+    """Return the covariance (d, d) of all items, those that nobody has compared among them."""
+    xp = array_namespace(items)
+    mean = as_numpy(xp.mean(items, axis=0))
+    return _weighted_square(items, xp.ones_like(items[:, 0])) / items.shape[0] - np.outer(mean, mean)
+
+
+def _weighted_square(items: Array, weight: Array) -> NDArray[np.float64]:
+    """Return ``Xᵀ diag(w) X`` (d, d)."""
+    total = np.zeros((items.shape[1], items.shape[1]))
+    for begin in range(0, items.shape[0], ITEMS_AT_ONCE):
+        part = items[begin : begin + ITEMS_AT_ONCE]
+        total += as_numpy(part.T @ (weight[begin : begin + ITEMS_AT_ONCE, None] * part))
+    return total
 
 
 def _flat(X: Array) -> Array:
@@ -139,7 +191,7 @@ def _flat(X: Array) -> Array:
     return xp.reshape(X, (-1, X.shape[-1]))
 
 
-def _add_rows(into: Array, rows: Array, values: Array) -> Array:
+def add_rows(into: Array, rows: Array, values: Array) -> Array:
     """Return `into` (N, …) with values (P, m, …) added to its rows (P, m), in place."""
     xp = array_namespace(into)
     flat_rows = xp.reshape(rows, (-1,))
@@ -149,4 +201,8 @@ def _add_rows(into: Array, rows: Array, values: Array) -> Array:
         ones = csc_array((np.ones(place.size), place, np.arange(place.size + 1)), shape=(found.size, place.size))
         into[found] += ones @ flat_values
         return into
-    return into.index_add_(0, flat_rows, flat_values)
+    fused = fused_kernels(into) if xp.isdtype(into.dtype, "real floating") and flat_rows.shape[0] else None
+    if fused is None:
+        return into.index_add_(0, flat_rows, flat_values)
+    fused.add_rows(into, flat_rows, flat_values)
+    return into

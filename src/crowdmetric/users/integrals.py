@@ -21,6 +21,7 @@ Arrays may be NumPy's or any other library's of the array API standard.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -41,8 +42,11 @@ __all__ = [
     "Integral",
     "evaluate_nodes",
     "expected_information",
+    "fused_kernels",
     "grid_of",
+    "is_identity",
     "kernels",
+    "lengths_of_lines",
     "lines",
     "loadings_of",
     "mean_probability",
@@ -175,9 +179,44 @@ def product(X: Array, Y: Array) -> Array:
     return X @ Y
 
 
+def is_identity(E: Array) -> bool:
+    """Return whether everybody shares the identity, which is then one matrix in an array library's memory."""
+    if isinstance(E, np.ndarray) or E.shape[1] != E.shape[2] or E.stride()[0] != 0:
+        return False
+    xp = array_namespace(E)
+    return bool(xp.all(E[0] == xp.eye(E.shape[1], device=E.device)))
+
+
 def kernels(name: str) -> ModuleType:
     """Return some compiled loops; Numba takes a second to load, so it comes late."""
     return import_module(f"crowdmetric.users.{name}_kernels")
+
+
+def fused_kernels(array: Array) -> ModuleType | None:
+    """Return the kernels for people on a GPU (`users.fused_kernels`); None for other arrays, or without Triton."""
+    device = getattr(array, "device", None)
+    on_gpu = getattr(device, "type", None) == "cuda"
+    # Triton's interpreter runs the same kernels on any processor, slowly, for tests
+    interpreted = getattr(device, "type", None) == "cpu" and os.environ.get("TRITON_INTERPRET") == "1"
+    return _fused_kernels() if on_gpu or interpreted else None
+
+
+@lru_cache
+def _fused_kernels() -> ModuleType | None:
+    try:
+        return kernels("fused")
+    except ImportError:
+        return None
+
+
+def lengths_of_lines(level: Array, sizes: Sequence[int], like: Array) -> tuple[Array, Array]:
+    """Return how many nodes the lines at these places among `sizes` have, and log Σ exp(−½x²) over each one's nodes."""
+    xp = array_namespace(like)
+    nodes = xp.asarray(np.array(sizes, dtype=np.int32), device=like.device)
+    sums = np.array([-grid_of(1, size).log_weights.max() for size in sizes])
+    # the highest weight is that of the node nearest to zero
+    nearest = np.array([np.abs(grid_of(1, size).line).min() for size in sizes])
+    return nodes[level], as_array(sums - 0.5 * nearest**2, like)[level]
 
 
 @lru_cache
@@ -214,6 +253,9 @@ def on_grid(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, *
     if isinstance(a, np.ndarray) and isinstance(loss, Logistic) and q == 1 and refine == 1:
         level = _level(steepness, SIZES[q], q)
         return Integral(*kernels("line").logistic_on_line(a, E, H, y, weight, loss.beta, level, *lines()))
+    fused = fused_kernels(a) if a.shape[1] == q == 1 and refine == 1 and isinstance(loss, Logistic) else None
+    if fused is not None:
+        return _fused_line(a, E, H, y, weight, loss, _level(steepness, SIZES[1], 1), fused)
     sizes = (SIZES if a.dtype == xp.float64 else FEW_SIZES)[q]
     level = _level(steepness, sizes, q)
     value, slope, bend, precision = xp.empty_like(a[:, 0]), xp.empty_like(a), xp.empty_like(S), xp.empty_like(a)
@@ -225,6 +267,17 @@ def on_grid(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, *
             value[chosen], slope[chosen], bend[chosen] = part.value, part.slope, part.bend
             precision[chosen] = part.precision
     return Integral(value, slope, bend, precision)
+
+
+def _fused_line(
+    a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss, level: Array, fused: ModuleType
+) -> Integral:
+    """Return the integrals of people with one answer, by a kernel of a GPU."""
+    nodes, log_total = lengths_of_lines(level, SIZES[1], a)
+    value, slope, bend, precision = fused.on_line(
+        a[:, 0], H[:, 0, 0], y[:, 0], weight[:, 0], nodes, log_total, loss.beta
+    )
+    return Integral(value, slope[:, None], bend[:, None, None] * E * E, precision[:, None])
 
 
 def pieces(chosen: Array, grid: Grid, people: int) -> Iterator[Array]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.symmetric import as_array, as_numpy
-from crowdmetric.users.integrals import REACH, SIZES, Integral, grid_of, loadings_of, on_grid
+from crowdmetric.users.integrals import REACH, SIZES, Integral, grid_of, is_identity, loadings_of, on_grid, product
 from crowdmetric.users.placed import along_line, around_modes
 from crowdmetric.users.propagation import propagated
 
@@ -107,8 +107,9 @@ def _is_likely_enough(integral: Integral, a: Array, E: Array, S: Array, y: Array
     ``≤ ℓ(a_i) + βs_i/√(2π)``.
     """
     xp = array_namespace(a)
-    H, beta = loadings_of(E, S), loss.beta
-    square = beta**2 * xp.sum(H * H, axis=2)
+    beta = loss.beta
+    variance = xp.linalg.diagonal(S) if is_identity(E) else xp.sum(product(E, S) * E, axis=2)
+    square = beta**2 * xp.clip(variance, 0.0, None)
     more = 0.4 * xp.sqrt(square) if isinstance(loss, Logistic) else 0.5 * square
     least = -xp.sum(weight * (loss.value_slope_curvature(a, y)[0] + more), axis=1)
     return integral.value >= least - 1e-3 * (1.0 + xp.abs(least))

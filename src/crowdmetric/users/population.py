@@ -116,8 +116,14 @@ class PopulationBlock:
 
     def on(self, put: Callable[[Array], Any]) -> PopulationBlock:
         """Return the people with arrays of another library; who they are and what they were shown stays here."""
-        names = (field.name for field in fields(self) if field.name not in ("person", "shown"))
-        return replace(self, **{name: put(getattr(self, name)) for name in names})
+        names = (field.name for field in fields(self) if field.name not in ("person", "shown", "loadings"))
+        loadings = self.loadings
+        if isinstance(loadings, np.ndarray) and loadings.strides[0] == 0:  # one matrix that all share
+            one = put(loadings[:1])
+            loadings = array_namespace(one).broadcast_to(one, loadings.shape)
+        else:
+            loadings = put(loadings)
+        return replace(self, loadings=loadings, **{name: put(getattr(self, name)) for name in names})
 
 
 def blocks_of(people: Iterable[Block], pairs: NDArray[np.intp] | None = None) -> list[PopulationBlock]:

@@ -22,7 +22,9 @@ Unlike a Laplace approximation this stays accurate when people answer little: wh
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from math import pi
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -31,7 +33,19 @@ from array_api_compat import array_namespace
 
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.symmetric import as_array
-from crowdmetric.users.integrals import REACH, SIZES, Grid, Integral, grid_of, kernels, lines, loadings_of, pieces
+from crowdmetric.users.integrals import (
+    REACH,
+    SIZES,
+    Grid,
+    Integral,
+    fused_kernels,
+    grid_of,
+    is_identity,
+    kernels,
+    lines,
+    loadings_of,
+    pieces,
+)
 
 __all__ = ["by_propagation", "propagate", "propagated"]
 
@@ -83,8 +97,11 @@ def propagated(
 
     Damped sweeps are slower, and settle where others go round in circles.
     """
-    H = loadings_of(E, S)
     how = (DAMPED, DAMPED_ROUNDS) if damped else (1.0, ROUNDS)
+    fused = fused_kernels(a) if isinstance(loss, Logistic) else None
+    if fused is not None and a.shape[1] <= fused.LARGEST:
+        return _fused(a, E, S, y, weight, loss, how, fused)
+    H = loadings_of(E, S)
     if not (isinstance(a, np.ndarray) and isinstance(loss, Logistic)):
         return propagate(a, E, H, y, weight, loss, *how)
     sizes = np.array([*CAVITY_SIZES, 0])
@@ -94,16 +111,54 @@ def propagated(
     return Integral(*parts), settled
 
 
+def _fused(
+    a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, how: tuple[float, int], fused: ModuleType
+) -> tuple[Integral, Array]:
+    """Return `propagated` by one kernel of a GPU; laws too wide for its lines are left to `propagate`."""
+    xp = array_namespace(a)
+    same = is_identity(E)
+    C = S if same else E @ S @ xp.matrix_transpose(E)
+    level = _level_of(xp.linalg.diagonal(C), loss)
+    line = xp.astype(xp.clip(level, None, len(CAVITY_SIZES) - 1), xp.int32)
+    sizes = xp.asarray(np.array(CAVITY_SIZES, dtype=np.int32), device=a.device)
+    priors = as_array(lines()[1][: len(CAVITY_SIZES), : CAVITY_SIZES[-1]], a)
+    damping, rounds = how
+    value, slope, precision, R, settled = fused.propagated(
+        a, C, y, weight, line, sizes, priors, loss.beta, damping, _tolerance(a), rounds
+    )
+    pulled = slope if same else xp.sum(E * slope[:, :, None], axis=1)
+    inner = R if same else xp.matrix_transpose(E) @ R @ E
+    integral = Integral(value, slope, 0.5 * (pulled[:, :, None] * pulled[:, None, :] - inner), precision)
+    wide = xp.any(level == len(CAVITY_SIZES), axis=1)
+    if bool(xp.any(wide)):
+        some = xp.nonzero(wide)[0]
+        own = [x[some] for x in (a, E, loadings_of(E[some], S[some]), y, weight)]
+        exact, settled[some] = propagate(*own, loss, damping, rounds)
+        for field in fields(Integral):
+            getattr(integral, field.name)[some] = getattr(exact, field.name)
+    return integral, settled
+
+
+def _tolerance(a: Array) -> float:
+    """Return `TOLERANCE`, or what single precision can reach."""
+    return max(TOLERANCE, 4.0 * float(array_namespace(a).finfo(a.dtype).eps))
+
+
 def _level(H: Array, loss: Loss) -> Array:
     """Return the place (P, m) in `CAVITY_SIZES` of the line that is fine enough for each answer's cavity.
 
     A cavity is never wider than the law itself, √(H_iᵀH_i): a line that is fine enough for that serves in every sweep,
     and the same in every array library. One more than there are lines stands for an integral over the noise.
     """
-    xp = array_namespace(H)
-    steepness = loss.beta * xp.sqrt(xp.sum(H * H, axis=2))
+    return _level_of(array_namespace(H).sum(H * H, axis=2), loss)
+
+
+def _level_of(variance: Array, loss: Loss) -> Array:
+    """Return `_level` for these variances (P, m) of ψ under the law."""
+    xp = array_namespace(variance)
+    steepness = loss.beta * xp.sqrt(variance)
     needed = xp.clip(2.0 * REACH / CAVITY_FINENESS * steepness + 1.0, float(FEWEST_NODES), None)
-    return xp.searchsorted(as_array(np.array(CAVITY_SIZES, dtype=np.float64), H), needed)
+    return xp.searchsorted(as_array(np.array(CAVITY_SIZES, dtype=np.float64), variance), needed)
 
 
 def propagate(
@@ -122,8 +177,7 @@ def propagate(
     error, where one of all answers at once would leave an eighth. A factor is kept as its precision τ_i and its slope
     b_i at some ψ_i (`anchor`): νs and their products with offsets would be differences of large numbers.
     """
-    xp = array_namespace(a)
-    tolerance = max(TOLERANCE, 4.0 * float(xp.finfo(a.dtype).eps))  # what single precision can reach
+    xp, tolerance = array_namespace(a), _tolerance(a)
     lines_of = [_sharing(level) for level in xp.matrix_transpose(_level(H, loss))]
     precision, pull, anchor = xp.zeros_like(a), xp.zeros_like(a), a + 0.0
     center, before = xp.zeros_like(H[:, 0, :]), xp.ones_like(a[:, 0])

@@ -1,0 +1,155 @@
+"""What the answers that have come in say about the metric and its people: the guess for the next questions.
+
+A live study is fitted again and again. Every fit after the first begins where the last one ended, with its ridges, and
+finds what a design needs and no more: the law, and metrics drawn from its posterior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm, t
+
+from crowdmetric.design.bundles import Population
+from crowdmetric.engines.local import LocalEngine
+from crowdmetric.fits.crowd import crowd_in_memory
+from crowdmetric.fits.problem import PopulationProblem
+from crowdmetric.fits.starts import Start, evidence_fit
+from crowdmetric.fits.uncertainty import posterior_draws
+from crowdmetric.inputs import read_rows
+from crowdmetric.losses import Logistic
+from crowdmetric.solvers.parametrization import Parametrization
+from crowdmetric.solvers.priors import Ridges
+from crowdmetric.symmetric import smat, svec
+from crowdmetric.users.population import STRUCTURES, Law
+
+__all__ = ["AnswerTable", "Learned", "learn"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# Tolerance of a fit, in nats: far below what changes a question.
+TOLERANCE, ITERATIONS = 1e-2, 200
+
+
+@dataclass(frozen=True)
+class AnswerTable:
+    """Answers as columns (T,): person 0 … K−1, pairs (T, 2) of rows of the items, y ∈ {−1, +1}, and weights."""
+
+    person: Indices
+    pairs: Indices
+    y: Array
+    weight: Array
+
+    @property
+    def people(self) -> int:
+        """How many people have answered."""
+        return int(np.unique(self.person).size)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A fitted law, and how sure it is.
+
+    Attributes
+    ----------
+    metric
+        M (d, d), in the items' own units.
+    draws
+        (n, p) svec of metrics drawn from the posterior.
+    mean, covariance
+        μ and Σ of people's v = −2Mu, the law that the likelihood sees.
+    ideal_mean, ideal_covariance
+        u₀ and Σ_u.
+    ridges
+        With which it was fitted.
+    people, answers
+        How many it was learned from.
+    parameters
+        Number of parameters of the law.
+    structure
+        'isotropic' or 'free'.
+    """
+
+    metric: Array
+    draws: Array
+    mean: Array
+    covariance: Array
+    ideal_mean: Array
+    ideal_covariance: Array
+    ridges: Ridges
+    people: int
+    answers: int
+    parameters: int
+    structure: str
+
+    @property
+    def population(self) -> Population:
+        """The law of ideal points, as designs want it."""
+        return Population(self.ideal_mean, self.ideal_covariance, self.structure)
+
+    def some_draws(self, count: int) -> Array:
+        """Return `count` metrics (count, d, d) from all over the draws."""
+        chosen = np.linspace(0, len(self.draws) - 1, count).astype(np.intp)
+        return np.stack([smat(m) for m in self.draws[chosen]])
+
+    def errors(self, *, shape: bool = True) -> Array:
+        """Return how far (n,) draws are from the estimate, relative to its size; with `shape` after rescaling."""
+        m, draws = svec(self.metric), self.draws
+        if shape:
+            square = np.maximum(np.sum(draws * draws, axis=1), np.finfo(float).tiny)
+            draws = np.maximum(draws @ m / square, 0.0)[:, None] * draws
+        return np.asarray(np.linalg.norm(draws - m, axis=1) / np.linalg.norm(m))
+
+    def widening(self, level: float = 0.90) -> float:
+        """Return by how much intervals are widened because their width decides when to stop.
+
+        Student's quantile over the normal one, with as many degrees of freedom as there are more people than
+        parameters: the correction of sequential fixed-width intervals (Stein; Chow and Robbins), whose width is found
+        from the same answers as their center.
+        """
+        tail = 0.5 + 0.5 * level
+        return float(t.ppf(tail, max(self.people - self.parameters, 2)) / norm.ppf(tail))
+
+    def radius(self, level: float = 0.90, *, shape: bool = True) -> float:
+        """Return the relative error that the metric does not exceed with probability `level`, `widening` included."""
+        return self.widening(level) * float(np.quantile(self.errors(shape=shape), level))
+
+    def intervals(self, level: float = 0.90) -> tuple[Array, Array]:
+        """Return the lower and upper ends (d, d) of intervals for the entries of the metric, `widening` included."""
+        m, tail = svec(self.metric), 0.5 - 0.5 * level
+        around = m + self.widening(level) * (self.draws - m)
+        low, high = np.quantile(around, [tail, 1.0 - tail], axis=0)
+        return smat(low), smat(high)
+
+
+def learn(items: Array, answers: AnswerTable, structure: str, beta: float, start: Learned | None = None) -> Learned:
+    """Return the law of the answers so far, fitted from where an earlier fit ended."""
+    loss, free = Logistic(beta), structure == "free"
+    rows = read_rows(answers.pairs, answers.y, answers.person, answers.weight, items, loss)
+    crowd = crowd_in_memory(rows)
+    problem = PopulationProblem.of(crowd, STRUCTURES[structure], loss, LocalEngine(1))
+    chart = Parametrization(crowd.d, "psd", free, 0, None)
+    begin = None
+    if start is not None:
+        before = Law(start.metric, start.mean, start.covariance)
+        begin = Start(crowd.span.law_inside(crowd.units.law_inside(before)), start.ridges)
+    fit = evidence_fit(problem, chart, begin, tolerance=TOLERANCE, max_iterations=ITERATIONS)
+    draws = posterior_draws(problem, fit, free=free) / crowd.units.size**2
+    law = crowd.law_outside(problem.structure.law(fit.natural, problem.d), free=free)
+    inverse = np.linalg.pinv(law.metric, rcond=1e-6, hermitian=True)
+    if free:
+        scatter = 0.25 * inverse @ law.covariance @ inverse
+    else:
+        spread = crowd.units.size * float(np.exp(fit.natural[fit.layout.spread][0]))
+        scatter = spread**2 * np.eye(law.mean.size)
+    return Learned(
+        metric=law.metric, draws=crowd.span.draws_outside(draws, psd=True), mean=law.mean, covariance=law.covariance,
+        ideal_mean=-0.5 * inverse @ law.mean, ideal_covariance=scatter, ridges=fit.ridges, people=answers.people,
+        answers=len(answers), parameters=fit.natural.size, structure=structure,
+    )  # fmt: skip

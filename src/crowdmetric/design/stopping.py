@@ -1,0 +1,129 @@
+"""When a live study has learned enough, what it can then promise, and how long it will still take.
+
+Two reasons to stop need two kinds of care, because the same answers decide when to stop and what is then said:
+
+*The metric is known well enough* is decided by the width of intervals, not by where they are. Such intervals keep their
+coverage for many people (Chow and Robbins), and for fewer they are widened by Student's quantile
+(`learning.Learned.widening`).
+
+*A comparison of two distances is settled* is decided by where its interval is: looked at often enough, an ordinary
+90 % interval excludes zero sooner or later, also where the truth is zero. So it is a confidence sequence, which holds
+the truth at all looks together with 90 % probability (Robbins' normal mixture). With V the inverse variance of the
+estimate, α = 0.1 and any ρ > 0 that is chosen beforehand,
+
+    |estimate − truth| ≤ √((V + ρ) log((V + ρ)/(ρ α²))) / V          for all looks, with probability 1 − α
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Forecast", "Settled", "Stop", "always_valid", "log_ratios", "people_for"]
+
+Array = NDArray[np.float64]
+
+# More people than this are not forecast: a study that long will not happen.
+MOST_PEOPLE = 10_000_000
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Whether a study is over, and why. It is true where it is over."""
+
+    done: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        return self.done
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is known now, and how many more people it takes.
+
+    Attributes
+    ----------
+    people
+        How many have answered when the forecast was made.
+    error
+        Relative error that the metric does not exceed with 90 % probability, now; infinite before the first fit.
+    target
+        The one wanted.
+    more_people
+        How many more it takes; None: no number would do, or none can be said yet.
+    at_budget
+        The error to expect when the budget is used up; None without one.
+    """
+
+    people: int
+    error: float
+    target: float
+    more_people: int | None
+    at_budget: float | None = None
+
+    def summary(self) -> str:
+        """Return the forecast in one sentence or two."""
+        if not np.isfinite(self.error):
+            return "Nothing can be forecast before the first fit."
+        said = (
+            f"With 90 % probability the metric is within {self.error:.0%} of the estimate ({self.people:,} people, "
+            f"{self.target:.0%} wanted)"
+        )
+        if self.more_people is None:
+            said += "; at this rate that will not be reached."
+        elif self.more_people == 0:
+            said += "."
+        else:
+            said += f"; at this rate you need {self.more_people:,} more people."
+        if self.at_budget is not None:
+            said += f" At the end of the budget it will be about {self.at_budget:.1%}."
+        return said
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A comparison of two distances: the log of their ratio, and an interval that holds at all looks together."""
+
+    estimate: float
+    low: float
+    high: float
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known which distance is larger."""
+        return self.low > 0 or self.high < 0
+
+
+def always_valid(estimate: float, variance: float, rho: float, level: float = 0.90) -> Settled:
+    """Return the confidence sequence of this module's docstring at one look."""
+    V = 1.0 / max(variance, 1e-300)
+    half = sqrt((V + rho) * log((V + rho) / (rho * (1.0 - level) ** 2))) / V
+    return Settled(estimate, estimate - half, estimate + half)
+
+
+def log_ratios(metrics: Array, one: Array, other: Array) -> Array:
+    """Return ``log (δᵀMδ / δ'ᵀMδ')`` (n,) of metrics (n, d, d) for two differences of items."""
+    first, second = (np.einsum("d,nde,e->n", x, metrics, x) for x in (one, other))
+    tiny = np.finfo(float).tiny
+    return np.asarray(np.log(np.maximum(first, tiny)) - np.log(np.maximum(second, tiny)))
+
+
+def people_for(error: float, target: float, expected: Array, people: Array) -> int | None:
+    """Return with how many more people an error falls to the target, None if it does not.
+
+    The Fisher information says by which factor the error falls, ``expected / expected[0]`` at `people` more (rising
+    from 0); the error now is the measured one, which knows the prior too.
+    """
+    if error <= target:
+        return 0
+    if not np.isfinite(expected[0]):
+        return None
+    falling = error * expected / expected[0]
+    if falling[-1] > target:
+        return None
+    # errors fall like a power of the number of people
+    return int(np.ceil(np.exp(np.interp(-np.log(target), -np.log(falling), np.log(np.maximum(people, 1.0))))))

@@ -1,0 +1,223 @@
+"""A wave: the questions for the next people, from the answers of those who came before.
+
+Metrics are drawn from the posterior (before any answer: from the prior guess), and for each of them the answers that
+are there have an information I₀. The next n people get the bundles that make ``Φ(I₀ + n Σ_i w_i I_i)`` small
+(`exchange`), so that they are asked about what is not known yet. n is the number of people who have answered: a wave
+plans for a study that doubles.
+
+`next_wave` is a function of its arguments alone, so that a re-design can run in another thread or process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import process_time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.design.bundles import Population, bundle_rows, metric_covariance, population_of
+from crowdmetric.design.doubts import why_doubted
+from crowdmetric.design.exchange import CRITERIA, sensitivity, weighted_information
+from crowdmetric.design.guess import Guess, guess_about_items
+from crowdmetric.design.information import apportion, errors_of
+from crowdmetric.design.learning import AnswerTable, Learned, learn
+from crowdmetric.design.optimal import CHOOSERS, FoundBundles, search_bundles, size_of_search
+from crowdmetric.design.question_sources import Catalogue
+from crowdmetric.errors import NotIdentifiedError
+from crowdmetric.symmetric import degrees_of_freedom
+
+__all__ = ["QUEUE", "Wave", "WaveOrder", "information_of", "next_wave"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# Questions are searched for again when there are so many times more people; before that, they are only fitted again.
+SEARCH_AGAIN = 1.25
+# Number of places in the queue of a wave.
+QUEUE = 1000
+# How often bundles are varied: in the first wave, and in later ones, which begin with the bundles of the last.
+FIRST_ROUNDS, ROUNDS = 10, 5
+# At least this many people are planned for.
+FEWEST_AHEAD = 100
+# Largest number of different sets of questions whose information is computed; beyond it, some of them stand for all.
+STANDING = 2000
+# Random bundles from which the information of random questions is computed.
+RANDOM = 300
+
+
+@dataclass(frozen=True)
+class WaveOrder:
+    """All that a wave depends on.
+
+    Attributes
+    ----------
+    number
+        0 for the first wave.
+    items, answers, covariance, beta, random_share
+        As in `LiveDesign`.
+    told
+        Everybody's answers so far; empty before the first.
+    new
+        Which of them (T,) came after the last wave was made: on these its law is tested.
+    before
+        The last wave; None: there was none.
+    guess
+        metric, doubt and ideal_points as `crowdmetric.design.design` takes them.
+    seed
+        Random seed.
+    """
+
+    number: int
+    items: Array
+    answers: int
+    covariance: str
+    beta: float
+    random_share: float
+    told: AnswerTable
+    new: NDArray[np.bool_]
+    before: Wave | None
+    guess: dict[str, Any]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Questions for the next people.
+
+    Attributes
+    ----------
+    number, people, searched
+        Its number, how many people had answered when it was made, and when its questions were searched for.
+    bundles, counts, scores
+        (C, m, 2) rows of items, how many places (C,) of the queue each has, and the sensitivity (C,) of each.
+    learned
+        What is known from the answers; None before the first.
+    metrics
+        (B, d, d) metrics that are thought possible.
+    known, gained
+        (B, n, n) information of the answers so far, and of one more person, random shares included.
+    doubt
+        Why the law is not trusted, so that everybody is asked at random; empty where it is.
+    seconds
+        CPU seconds that it took to fit and to design.
+    """
+
+    number: int
+    people: int
+    searched: int
+    bundles: Indices
+    counts: Indices
+    scores: Array
+    learned: Learned | None
+    metrics: Array
+    known: Array
+    gained: Array
+    doubt: str
+    seconds: float
+
+    def expected_error(self, more: float, *, shape: bool = True) -> float:
+        """Return the root mean square error to expect after `more` people, by Fisher information; ∞ if undetermined."""
+        squares = []
+        for M, known, gained in zip(self.metrics, self.known, self.gained, strict=True):
+            try:
+                covariance = metric_covariance(known + more * gained, degrees_of_freedom(len(M)))
+            except NotIdentifiedError:
+                return float("inf")
+            squares.append(errors_of(covariance, M)[1 if shape else 0] ** 2)
+        return float(np.sqrt(np.mean(squares)))
+
+
+def next_wave(order: WaveOrder) -> Wave:
+    """Return the questions for the next people."""
+    clock = process_time()
+    rng = np.random.default_rng([order.seed, 1, order.number])
+    source = Catalogue(order.items, np.arange(len(order.items)))
+    p = degrees_of_freedom(order.items.shape[1])
+    learned, doubt = None, ""
+    if len(order.told):
+        earlier = order.before.learned if order.before is not None else None
+        if earlier is not None:
+            doubt = why_doubted(order.items, order.told, order.new, earlier, order.beta)
+        learned = learn(order.items, order.told, order.covariance, order.beta, earlier)
+        metrics, people = learned.some_draws(CHOOSERS), learned.population
+    else:
+        guess = _first_guess(order, rng)
+        metrics, people = guess.to_choose[:CHOOSERS], population_of(guess, order.covariance)
+
+    def rows_of(bundles: NDArray[Any]) -> Array:
+        return np.stack([bundle_rows(source.vectors(bundles), M, people, order.beta, rng) for M in metrics])
+
+    known = information_of(order, metrics, people, rng)
+    per_person = known / max(order.told.people, FEWEST_AHEAD)
+    found, searched = _questions(order, source, rows_of, per_person, rng)
+    at_random = rows_of(source.draw(RANDOM, order.answers, rng))
+    share = 1.0 if doubt else order.random_share
+    gained = (1.0 - share) * weighted_information(found.rows, found.shares)
+    gained += share * weighted_information(at_random, np.full(RANDOM, 1.0 / RANDOM))
+    return Wave(
+        number=order.number, people=order.told.people, searched=searched, bundles=found.bundles,
+        counts=apportion(found.shares, QUEUE), learned=learned, metrics=metrics, known=known, gained=gained,
+        scores=sensitivity(found.rows, found.shares, p, CRITERIA["A"], known=per_person).bundles, doubt=doubt,
+        seconds=process_time() - clock,
+    )  # fmt: skip
+
+
+def _questions(
+    order: WaveOrder,
+    source: Catalogue,
+    rows_of: Callable[[NDArray[Any]], Array],
+    known: Array,
+    rng: np.random.Generator,
+) -> tuple[FoundBundles, int]:
+    """Return the bundles to ask, and how many people had answered when they were searched for."""
+    before, people = order.before, order.told.people
+    if before is not None and before.learned is not None and people < SEARCH_AGAIN * before.searched:
+        # so few new answers hardly change what is good to ask
+        shares = before.counts / before.counts.sum()
+        return FoundBundles(before.bundles, rows_of(before.bundles), shares), before.searched
+    p = degrees_of_freedom(order.items.shape[1])
+    pool, variations = size_of_search(order.answers, p)
+    first, rounds = source.try_out(pool, order.answers, rng), FIRST_ROUNDS
+    if before is not None:
+        first, rounds = np.concatenate([before.bundles, first[: max(pool // 3, 4 * p)]]), ROUNDS
+    found = search_bundles(
+        source, rows_of, first, p, CRITERIA["A"], rng, variations=variations, rounds=rounds, known=known
+    )
+    return found, people
+
+
+def _first_guess(order: WaveOrder, rng: np.random.Generator) -> Guess:
+    told = {"metric": None, "doubt": None, "ideal_points": None} | order.guess
+    return guess_about_items(order.items, told["metric"], told["doubt"], order.beta, told["ideal_points"], rng)
+
+
+def information_of(order: WaveOrder, metrics: Array, people: Population, rng: np.random.Generator) -> Array:
+    """Return the expected information (B, n, n) of the questions that were answered, under each metric."""
+    n = people.natural(metrics[0]).size
+    total = np.zeros((len(metrics), n, n))
+    _, m = np.unique(order.told.person, return_counts=True)
+    begins = np.concatenate([[0], np.cumsum(m)])[:-1]
+    by_person = order.told.pairs[np.argsort(order.told.person, kind="stable")]
+    for answers in np.unique(m):
+        chosen = begins[m == answers]
+        asked = _sorted(by_person[chosen[:, None] + np.arange(answers)])  # (P, answers, 2)
+        different, counts = np.unique(asked.reshape(len(asked), -1), axis=0, return_counts=True)
+        if len(different) > STANDING:
+            some = rng.choice(len(different), STANDING, replace=False)
+            different, counts = different[some], counts[some] * (len(asked) / counts[some].sum())
+        vectors = order.items[different.reshape(-1, int(answers), 2)]
+        for b, M in enumerate(metrics):
+            rows = bundle_rows(vectors, M, people, order.beta, rng)
+            x = (np.sqrt(counts)[:, None, None] * rows).reshape(-1, n)
+            total[b] += x.T @ x
+    return total
+
+
+def _sorted(bundles: Indices) -> Indices:
+    """Return bundles (C, m, 2) without the order of sides and questions, which does not change what they tell."""
+    sides = np.sort(bundles, axis=2)
+    order = np.lexsort((sides[:, :, 1], sides[:, :, 0]), axis=1)
+    return np.take_along_axis(sides, order[:, :, None], axis=1)

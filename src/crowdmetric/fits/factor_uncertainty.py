@@ -1,0 +1,113 @@
+"""How sure a metric of low rank is: draws of its factor, from the scores of some of the people.
+
+The information of ``M = LLᵀ`` with L (d, k) has n = dk + d + 1 parameters, and is estimated by outer products of the
+scores of a sample of N people out of K, ``G = K/N Σ s sᵀ``. M does not change when L is turned, ``L → LQ``: along these
+directions, LΩ with Ω skew, every score is zero, and draws are kept from moving by a large precision. Elsewhere a draw
+is ``L + ΔL`` with ΔL from N(0, G⁻¹). The inverse of a sum of N outer products is larger than that of its expectation by
+N/(N − n − 1) (exactly so for Gaussian scores), which is taken out again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+from numpy.typing import NDArray
+
+from crowdmetric.engines.contract import DeviceEngine
+from crowdmetric.fits.questions import QuestionStream
+from crowdmetric.losses import Loss
+from crowdmetric.solvers.quasi_newton import SPREAD_LAW
+from crowdmetric.symmetric import as_array
+from crowdmetric.users.first_order import EqualQuestions, LowRank, scores_of_people
+
+__all__ = ["factor_draws", "factor_errors", "why_no_errors"]
+
+Array = NDArray[Any]
+
+# People in the sample, per parameter: as many as there are, at least and at most.
+FEWEST, MOST = 3, 10
+# Multiplications that the outer products may take without a GPU, and with one: some ten seconds.
+MOST_WORK, MOST_WORK_ON_DEVICE = 4e11, 2e14
+# Draws of the factor, and how much stiffer than the stiffest other direction turns of the factor are.
+DRAWS, STIFF = 400, 1e3
+# Numbers of scores that are made together.
+AT_ONCE = 1 << 26
+
+
+def why_no_errors(people: int, d: int, rank: int, engine: DeviceEngine | None) -> str:
+    """Return why there will be no standard errors, before a fit: an empty text where there will be."""
+    n = d * rank + d + 1
+    if people < FEWEST * n:
+        return (
+            f"standard errors of a metric of rank {rank} in {d} features ({n:,} parameters) need at least "
+            f"{FEWEST * n:,} people, and there are {people:,}; lower rank, or reduce the items (crowdmetric.preprocess)"
+        )
+    work = float(min(people, MOST * n)) * n * n
+    if work > (MOST_WORK if engine is None else MOST_WORK_ON_DEVICE):
+        return (
+            f"standard errors of a metric of rank {rank} in {d} features ({n:,} parameters) would take {work:.0e} "
+            "multiplications; use a GPU (engine='torch'), lower rank, or reduce the items (crowdmetric.preprocess)"
+        )
+    return ""
+
+
+def factor_draws(asked: QuestionStream, at: LowRank, loss: Loss, items: Any, put: Any, seed: int = 0) -> Array:
+    """Return draws (DRAWS, d, k) of L, in the units of the items.
+
+    Parameters
+    ----------
+    items, put
+        The items where the work is done, and what moves questions there.
+    """
+    d, k = at.factor.shape
+    n = at.flat().size
+    xp = array_namespace(items)
+    step = max(1, asked.n_users // (MOST * n))
+    G = xp.zeros((n, n), dtype=xp.float64, device=items.device)
+    counted = 0
+    for chunk in _some(asked, step, max(1, AT_ONCE // n)):
+        scores = scores_of_people(items, EqualQuestions(*map(put, chunk)), at, loss)
+        G += xp.astype(scores.T @ scores, xp.float64)
+        counted += scores.shape[0]
+    G *= asked.n_users / counted
+    G[-1, -1] += SPREAD_LAW**-2
+    turns = np.zeros((n, k * (k - 1) // 2))
+    turns[: d * k] = np.linalg.qr(_turns(at.factor))[0]
+    stiff = STIFF * float(xp.max(xp.linalg.diagonal(G)))
+    turned = xp.astype(as_array(turns, items), xp.float64)
+    G += stiff * (turned @ turned.T)
+    noise = xp.asarray(np.random.default_rng(seed).standard_normal((n, DRAWS)), dtype=xp.float64, device=items.device)
+    # with G = RRᵀ, R⁻ᵀ z has the covariance G⁻¹
+    moved = xp.linalg.solve(xp.matrix_transpose(xp.linalg.cholesky(G)), noise)[: d * k]
+    shrink = np.sqrt(max(counted - n - 1.0, 1.0) / counted)
+    steps = np.asarray(moved.cpu() if hasattr(moved, "cpu") else moved, dtype=np.float64).T.reshape(-1, d, k)
+    return np.asarray(at.factor + shrink * steps)
+
+
+def factor_errors(factor: Array, draws: Array) -> Array:
+    """Return standard errors (d, d) of the entries of ``M = LLᵀ``, to first order in the draws (n, d, k) of L."""
+    square = np.zeros((len(factor), len(factor)))
+    for draw in draws:
+        change = factor @ (draw - factor).T
+        square += (change + change.T) ** 2
+    return np.sqrt(square / len(draws))
+
+
+def _some(asked: QuestionStream, step: int, at_once: int) -> Any:
+    """Yield every `step`-th person's questions, at most so many people at a time."""
+    for some in asked.questions:
+        arrays = [x[::step] for x in (some.left, some.right, some.response, some.weight)]
+        for begin in range(0, arrays[0].shape[0], at_once):
+            yield [x[begin : begin + at_once] for x in arrays]
+
+
+def _turns(factor: Array) -> Array:
+    """Return the directions LΩ (dk, k(k−1)/2) in which L turns."""
+    d, k = factor.shape
+    rows, columns = np.triu_indices(k, 1)
+    out = np.zeros((rows.size, d, k))
+    every = np.arange(rows.size)
+    out[every, :, rows], out[every, :, columns] = factor.T[columns], -factor.T[rows]
+    return out.reshape(rows.size, d * k).T

@@ -1,0 +1,67 @@
+"""Sentences to quote without having read the report: who was asked, what counts, what it is worth."""
+
+from __future__ import annotations
+
+import html
+
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.errors import DataError
+from crowdmetric.evaluate import Evaluation
+from crowdmetric.persist import SavedModel
+from crowdmetric.report.importance import feature_importance
+
+__all__ = ["quotable", "quote_section"]
+
+# What was hidden, in the words of somebody who was not there; the first that was measured is quoted.
+HIDDEN = {
+    "pairs": "new choices of the same people",
+    "people": "choices of new people",
+    "items": "choices about new items",
+}
+POPULARITY = "bradley-terry"
+
+
+def quotable(
+    model: SavedModel, evaluation: Evaluation | None = None, comparisons: Comparisons | None = None
+) -> list[str]:
+    """Return who was asked, what counts most, and how many of 100 hidden choices the saved model predicts."""
+    data = model.description["data"]
+    texts = []
+    if "people" in data and "answers" in data:
+        about = f" about {data['items']:,} items" if "items" in data else ""
+        texts.append(f"{data['people']:,} people gave {data['answers']:,} answers{about}.")
+    texts += _what_counts(model, comparisons)
+    saved = None if evaluation is None else evaluation.saved
+    split = None if evaluation is None else next((name for name in HIDDEN if name in evaluation.splits), None)
+    if evaluation is not None and saved in evaluation.models and split is not None:
+        right = _of_100(evaluation, split, str(saved))
+        beside = "a coin gets 50"
+        if POPULARITY in evaluation.models and saved != POPULARITY:
+            beside += f", popularity alone {_of_100(evaluation, split, POPULARITY)}"
+        texts.append(f"Of 100 {HIDDEN[split]}, the model predicts {right} ({beside}).")
+    return texts
+
+
+def _of_100(evaluation: Evaluation, split: str, model: str) -> int:
+    return round(100 * evaluation.mean(split, model, "accuracy"))
+
+
+def _what_counts(model: SavedModel, comparisons: Comparisons | None) -> list[str]:
+    """Return a sentence on the two features that move choices most; none where the model cannot tell."""
+    if model.description["estimator"] == "TasteMetric" or model.items is None:
+        return []
+    try:
+        found = feature_importance(model, comparisons)
+    except DataError:
+        return []
+    first, *others = found.order[:2].tolist()
+    then = "".join(f", then {found.names[j]} ({found.shares[j]:.0%})" for j in others if found.shares[j] > 0.01)
+    return [f"What moves their choices most is {found.names[first]} ({found.shares[first]:.0%} of it){then}."]
+
+
+def quote_section(model: SavedModel, evaluation: Evaluation | None, comparisons: Comparisons | None) -> str:
+    """Return the section to quote; empty where there is nothing to say."""
+    texts = quotable(model, evaluation, comparisons)
+    return (
+        f"<section><h2>To quote</h2><blockquote>{html.escape(' '.join(texts))}</blockquote></section>" if texts else ""
+    )

@@ -1,0 +1,449 @@
+"""A design that learns while asking: whose answers decide, what is kept, what is forecast, when it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+from copy import deepcopy
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from crowdmetric.cli import main
+from crowdmetric.design import LiveDesign
+from crowdmetric.design.adaptive import best_next_pair
+from crowdmetric.design.bundles import answered_scores
+from crowdmetric.design.doubts import surprise, why_doubted
+from crowdmetric.design.learning import AnswerTable, learn
+from crowdmetric.design.question_sources import Catalogue
+from crowdmetric.design.stopping import Forecast, always_valid, log_ratios, people_for
+from crowdmetric.design.waves import next_wave
+from crowdmetric.errors import DataError
+from crowdmetric.estimators import PopulationMetric
+from crowdmetric.symmetric import shape_error
+from crowdmetric.tables import read_columns, write_columns
+
+RNG = np.random.default_rng
+D = 2
+ITEMS = RNG(0).standard_normal((120, D))
+IDS = [f"item {k}" for k in range(len(ITEMS))]
+METRIC = np.array([[1.5, 0.5], [0.5, 0.6]])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _short_searches() -> Iterator[None]:
+    """Search for questions less: what is tested here does not depend on how good they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("crowdmetric.design.optimal.POOL", 800)
+        patch.setattr("crowdmetric.design.optimal.VARIATIONS", 800)
+        patch.setattr("crowdmetric.design.waves.CHOOSERS", 3)
+        patch.setattr("crowdmetric.solvers.posterior.MOST_DRAWS", 300)
+        patch.setattr("crowdmetric.design.waves.FIRST_ROUNDS", 2)
+        patch.setattr("crowdmetric.design.waves.ROUNDS", 1)
+        yield
+
+
+def says(person: int, pairs: Any, turned: frozenset[int] = frozenset()) -> list[tuple[str, str, int]]:
+    """Return the answers of a simulated person; whoever is among `turned` says the opposite."""
+    rng = RNG([7, person])
+    u = rng.standard_normal(D)
+    out = []
+    for left, right in pairs:
+        x, x_ = ITEMS[IDS.index(left)], ITEMS[IDS.index(right)]
+        psi = (x - x_) @ METRIC @ (x + x_ - 2 * u)
+        y = 1 if rng.random() < expit(psi) else -1
+        out.append((left, right, -y if person in turned else y))
+    return out
+
+
+def new(**options: Any) -> LiveDesign:
+    return LiveDesign(ITEMS, **({"item_ids": IDS, "seed": 3} | options))
+
+
+def run(live: LiveDesign, people: range, turned: frozenset[int] = frozenset()) -> list[tuple[Any, ...]]:
+    """Ask and tell people one after another, and return what they were asked."""
+    asked = []
+    for person in people:
+        found = live.ask(person)
+        asked.append(found.pairs)
+        live.tell(person, says(person, found, turned))
+    return asked
+
+
+@cache
+def finished() -> tuple[LiveDesign, list[tuple[Any, ...]]]:
+    """Return a study of 45 people, with three fits."""
+    live = new(budget=45)
+    asked = run(live, range(45))
+    return live, asked
+
+
+# ------------------------------------------------------------------------------------------------- who decides
+
+
+def test_questions_do_not_depend_on_ones_own_answers_but_on_those_of_others() -> None:
+    _, asked = finished()
+    changed = run(new(budget=45), range(45), turned=frozenset({5}))
+    # the design learns from person 5 only after they were asked: their questions, and those until the first fit, stay
+    first_fit = 20
+    assert changed[:first_fit] == asked[:first_fit]
+    assert changed[first_fit:] != asked[first_fit:]
+    # whoever comes last may say anything: nobody's questions, their own included, are any different
+    assert run(new(budget=45), range(45), turned=frozenset({44})) == asked
+
+
+def test_a_person_who_comes_back_gets_the_same_questions() -> None:
+    live, asked = finished()
+    assert live.ask(3).pairs == asked[3]
+    assert live.ask("3").pairs == asked[3]
+
+
+def test_ideal_points_are_independent_of_questions() -> None:
+    _, asked = finished()
+    u = np.array([RNG([7, person]).standard_normal(D) for person in range(45)])
+    middle = np.array([np.mean([ITEMS[IDS.index(name)] for pair in pairs for name in pair], axis=0) for pairs in asked])
+    observed = abs(np.corrcoef(u[:, 0], middle[:, 0])[0, 1])
+    shuffled = [abs(np.corrcoef(RNG(k).permutation(u[:, 0]), middle[:, 0])[0, 1]) for k in range(200)]
+    assert np.mean(np.array(shuffled) >= observed) > 0.01
+
+
+def test_the_same_seed_and_order_give_the_same_questions_and_another_seed_others() -> None:
+    _, asked = finished()
+    assert run(new(budget=45), range(45)) == asked
+    assert run(new(budget=60, seed=4), range(5)) != asked[:5]
+
+
+def test_what_is_asked_later_teaches_more_than_random_pairs() -> None:
+    live, _ = finished()
+    wave = live.wave
+    assert wave is not None
+    assert wave.number >= 2
+    assert wave.learned is not None
+    designed, by_chance = (next_wave(replace(live._order(), random_share=share)) for share in (0.0, 1.0))
+    assert designed.expected_error(100) < by_chance.expected_error(100)
+
+
+# ------------------------------------------------------------------------------------------------- answers
+
+
+def test_answers_may_come_late_out_of_order_incomplete_and_twice() -> None:
+    live = new(answers=3)
+    asked = {person: live.ask(person) for person in range(6)}
+    live.tell(4, says(4, asked[4]))
+    live.tell(1, says(1, asked[1])[:1])
+    live.tell(2, [(*asked[2][0], "left"), (*asked[2][1], None), (*asked[2][2], "tie")])
+    live.tell(3, [(*pair, "skip") for pair in asked[3]])
+    assert live.people == 3
+    told = live.told()
+    assert told.person.tolist() == [0, 0, 0, 1, 2, 2, 2]
+    assert told.weight.tolist() == [1, 1, 1, 1, 1, 0.5, 0.5]
+    live.tell(1, says(1, asked[1]))  # the rest of them
+    assert len(live.told()) == 9
+    live.tell("a stranger", [(IDS[0], IDS[1], "right")])
+    assert live.people == 4
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ([("item 0", "item 1", "up")], "choice='up'"),
+        ([("item 0", "nothing", "left")], "'nothing', which is not in the catalogue"),
+        (["left"], "(left, right, choice) was expected"),
+    ],
+)
+def test_wrong_answers_are_named(answers: list[Any], said: str) -> None:
+    with pytest.raises(DataError) as error:
+        new().tell("ada", answers)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"random_share": 2}, "random_share=2"),
+        ({"answers": 0}, "answers"),
+        ({"covariance": "round"}, "covariance"),
+        ({"settle": (("item 0", "item 1"), ("item 0", "x"))}, "'x'"),
+        ({"within": -1}, "within"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        new(**options)
+
+
+def test_the_stated_share_is_random_and_its_chance_is_kept() -> None:
+    live, _ = finished()
+    asked = [live.ask(person) for person in range(45)]
+    at_random = [found for found in asked if found.purpose == "random"]
+    assert 1 <= len(at_random) <= 15
+    assert {found.propensity for found in at_random} == {0.1}
+    assert {found.propensity for found in asked if found.purpose == "designed"} == {0.9}
+    everybody = new(random_share=1.0)
+    assert {everybody.ask(k).purpose for k in range(10)} == {"random"}
+
+
+# ------------------------------------------------------------------------------------------------- within a person
+
+
+def test_within_a_person_the_next_question_depends_on_their_answers_and_across_people_it_does_not() -> None:
+    live, _ = finished()
+    for adapt in ("across", "within"):
+        study = new(adapt=adapt, random_share=0.0, budget=1000)
+        study._state, study._wave = deepcopy(live._state), live._wave
+        changed = 0
+        for k in range(6):
+            first = study.next_question(f"new {k}")
+            assert first == study.ask(f"new {k}")[0]
+            assert first is not None
+            nexts = []
+            for choice in ("left", "right"):
+                nexts.append(study.next_question(f"new {k}", [(*first, choice)]))
+            changed += nexts[0] != nexts[1]
+            again = study.next_question(f"new {k}", [(*first, "right")])
+            assert again is not None
+            assert again == nexts[1]
+            assert study.next_question(f"new {k}", [(*first, "right"), (*again, "left")]) is None
+        assert (changed > 0) == (adapt == "within")
+        assert ("their own answers" in study.summary()) == (adapt == "across")
+
+
+def test_who_is_asked_at_random_is_not_adapted_to() -> None:
+    live, _ = finished()
+    study = new(adapt="within", random_share=1.0, budget=1000)
+    study._state, study._wave = deepcopy(live._state), live._wave
+    asked = study.ask("new")
+    assert study.next_question("new", [(*asked[0], "left")]) == asked[1]
+
+
+def test_the_next_question_tells_more_than_the_planned_one() -> None:
+    live, _ = finished()
+    wave = live.wave
+    assert wave is not None
+    assert wave.learned is not None
+    source = Catalogue(ITEMS, np.arange(len(ITEMS)))
+    answered, planned = np.array([[0, 1]]), np.array([[2, 3]])
+    best = best_next_pair(source, wave, answered, np.array([1.0]), planned, 1.0, RNG(0))
+
+    def worth(pair: np.ndarray) -> float:
+        """Return what a pair is worth under the first judge, by the formula of `adaptive`."""
+        natural = wave.learned.population.natural(wave.metrics[0])
+        ahead = wave.known[0] / wave.people + wave.gained[0]
+        covariance = np.linalg.inv(ahead)[:, :3]
+        sets = np.array([[1.0, -1.0], [1.0, 1.0]])
+        vectors = ITEMS[np.concatenate([answered, pair[None]])][None]
+        logs, scores = answered_scores(vectors, sets, wave.metrics[0], wave.learned.population, 1.0)
+        assert scores.shape == (1, 2, natural.size)
+        chance = np.exp(logs[0]) / np.exp(logs[0]).sum()
+        return float(chance @ np.sum((scores[0] @ covariance) ** 2, axis=1))
+
+    assert worth(best) > worth(planned[0])
+
+
+def test_an_estimator_that_is_told_of_adaptive_questions_leaves_out_the_test_that_does_not_apply() -> None:
+    told = table(150)
+    for adaptive in (False, True):
+        model = PopulationMetric(ITEMS, starts=1, adaptive=adaptive).fit(told.pairs, told.y, users=told.person)
+        assert np.isnan(model.question_bias_) == adaptive
+
+
+# ------------------------------------------------------------------------------------------------- background, files
+
+
+class Later(Executor):
+    """Runs what it is given when it is told to."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Future[Any], Any, Any]] = []
+
+    def submit(self, job: Any, /, *args: Any, **_: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.jobs.append((future, job, args))
+        return future
+
+    def work(self) -> None:
+        for future, job, args in self.jobs:
+            future.set_result(job(*args))
+        self.jobs.clear()
+
+
+def test_ask_does_not_wait_for_a_redesign_in_the_background() -> None:
+    later = Later()
+    live = new(executor=later)
+    assert live.ask(0).purpose == "random"  # nothing is designed yet
+    assert live.wave is None
+    assert len(later.jobs) == 1
+    live.ask(1)
+    assert len(later.jobs) == 1  # one at a time
+    later.work()
+    live.ask(2)
+    assert live.wave is not None
+    # the same questions as without an executor: a re-design depends on its order alone
+    assert np.array_equal(live.wave.bundles, _first_wave().bundles)
+
+
+@cache
+def _first_wave() -> Any:
+    live = new()
+    live.ask(0)
+    return live.wave
+
+
+def test_a_study_that_is_saved_and_resumed_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    _, asked = finished()
+    live = new(budget=45)
+    assert run(live, range(35)) == asked[:35]
+    live.save(tmp_path / "study.npz")
+    again = LiveDesign.resume(tmp_path / "study.npz", ITEMS, item_ids=IDS)
+    assert again.people == 35
+    assert again.forecasts == live.forecasts
+    assert run(again, range(35, 45)) == asked[35:]
+    with pytest.raises(DataError, match="other items"):
+        LiveDesign.resume(tmp_path / "study.npz", ITEMS + 1.0)
+    (tmp_path / "other.npz").write_bytes(b"nothing")
+    with pytest.raises(DataError, match="no saved live design"):
+        LiveDesign.resume(tmp_path / "other.npz", ITEMS)
+
+
+# ------------------------------------------------------------------------------------------------- learning
+
+
+def table(people: int, m: int = 2, seed: int = 0, careless: float = 0.0) -> AnswerTable:
+    rng = RNG(seed)
+    pairs = rng.integers(len(ITEMS), size=(people * m, 2))
+    pairs[:, 1] = np.where(pairs[:, 0] == pairs[:, 1], (pairs[:, 1] + 1) % len(ITEMS), pairs[:, 1])
+    person = np.repeat(np.arange(people), m)
+    u = rng.standard_normal((people, D))[person]
+    x, x_ = ITEMS[pairs[:, 0]], ITEMS[pairs[:, 1]]
+    chance = expit(np.sum(((x - x_) @ METRIC) * (x + x_ - 2 * u), axis=1))
+    chance = np.where(rng.random(len(chance)) < careless, 1 - chance, chance)
+    return AnswerTable(person, pairs, np.where(rng.random(len(chance)) < chance, 1.0, -1.0), np.ones(len(chance)))
+
+
+def test_a_warm_fit_ends_where_a_cold_one_does() -> None:
+    cold = learn(ITEMS, table(300), "isotropic", 1.0)
+    warm = learn(ITEMS, table(300), "isotropic", 1.0, learn(ITEMS, table(150, seed=1), "isotropic", 1.0))
+    assert shape_error(warm.metric, cold.metric) < 0.02
+    assert warm.population.natural(warm.metric).size == cold.parameters
+
+
+def test_a_law_is_doubted_if_and_only_if_answers_are_not_its_own() -> None:
+    learned = learn(ITEMS, table(400), "isotropic", 1.0)
+    new_ones = np.ones(800, dtype=np.bool_)
+    z = [surprise(ITEMS, table(400, seed=k), new_ones, learned, 1.0)[0] for k in range(2, 6)]
+    assert min(z) > -4.0
+    assert max(z) < 4.0
+    assert why_doubted(ITEMS, table(400, seed=2), new_ones, learned, 1.0) == ""
+    assert "worse predicted" in why_doubted(ITEMS, table(400, seed=2, careless=0.5), new_ones, learned, 1.0)
+    nobody = np.zeros(800, dtype=np.bool_)
+    assert np.isnan(surprise(ITEMS, table(400), nobody, learned, 1.0)[0])
+
+
+def test_a_doubted_design_falls_back_to_random_questions_and_says_why() -> None:
+    live, _ = finished()
+    wave = live.wave
+    assert wave is not None
+    doubted = new(budget=1000)
+    doubted._state, doubted._wave = live._state, replace(wave, doubt="answers are odd", people=10**6)
+    assert {doubted.ask(f"new {k}").purpose for k in range(8)} == {"random"}
+    assert "fallen back: answers are odd" in doubted.summary()
+
+
+# ------------------------------------------------------------------------------------------------- waves
+
+
+def test_the_next_wave_is_designed_from_answers_in_a_file(tmp_path: Path, capsys: Any) -> None:
+    told = table(80)
+    write_columns({"item_id": np.array(IDS), "a": ITEMS[:, 0], "b": ITEMS[:, 1]}, tmp_path / "items.csv")
+    columns = {"user": told.person, "left": np.array(IDS)[told.pairs[:, 0]], "right": np.array(IDS)[told.pairs[:, 1]]}
+    write_columns(columns | {"choice": np.where(told.y < 0, "left", "right")}, tmp_path / "answers.csv")
+    files = [str(tmp_path / name) for name in ("items.csv", "answers.csv", "next.csv")]
+    call = ["design", files[0], "--from", files[1], "--people", "50", "--out", files[2]]
+    assert main([*call, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["people"] == 50
+    assert 0 < said["expected_shape_error"] < 1
+    assert "160 answers of 80 people" in said["remarks"][0]
+    assert "5 of the 50 people get random pairs" in said["remarks"][0]
+    written = read_columns(files[2])
+    assert len(written["person"]) == 100
+    assert set(written["left"]) <= set(IDS)
+    for wrong, told_of in ((["--doubt", "0.5"], "--doubt has no use with --from"), (["--kind", "random"], "--kind")):
+        with pytest.raises(SystemExit):
+            main([*call, *wrong])
+        assert told_of in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["design", files[0], "--people", "50", "--out", files[2], "--random-share", "0.2"])
+
+
+# ------------------------------------------------------------------------------------------------- the end
+
+
+def test_a_study_ends_with_its_budget_or_when_the_error_is_reached() -> None:
+    live, _ = finished()
+    stop = live.done()
+    assert stop
+    assert "budget of 45" in stop.reason
+    easy = new(within=5.0)
+    assert not easy.done()
+    run(easy, range(25))
+    assert "within" in easy.done().reason
+    assert easy.done()
+
+
+def test_forecasts_are_kept_and_said() -> None:
+    live, _ = finished()
+    assert len(live.forecasts) >= 2
+    assert [f.people for f in live.forecasts] == sorted({f.people for f in live.forecasts})
+    last = live.forecasts[-1]
+    assert last.more_people is not None
+    assert last.more_people > 0
+    assert f"{last.more_people:,} more people" in live.summary()
+    assert last.at_budget is not None
+    assert last.at_budget < last.error
+    assert "before the first fit" in Forecast(0, float("inf"), 0.1, None).summary()
+    assert "will not be reached" in Forecast(10, 0.5, 0.1, None).summary()
+
+
+def test_people_for_inverts_the_fall_of_the_error() -> None:
+    more = np.concatenate([[0.0], np.geomspace(1.0, 1e5, 60)])
+    expected = 0.7 / np.sqrt(100.0 + more)  # 0.07 now, in theory
+    needed = people_for(0.14, 0.10, expected, more)  # twice as large in truth: it falls at the same rate
+    assert needed == pytest.approx(100 * (1.4**2 - 1), rel=0.02)
+    assert people_for(0.05, 0.10, expected, more) == 0
+    assert people_for(0.14, 1e-9, expected, more) is None
+    assert people_for(0.14, 0.1, np.full(61, np.inf), more) is None
+
+
+def test_a_confidence_sequence_holds_at_all_looks_together_and_an_ordinary_interval_does_not() -> None:
+    rng = RNG(0)
+    looks = np.unique(np.geomspace(20, 20_000, 40).astype(int))
+    runs, sequence, ordinary = 400, 0, 0
+    for _ in range(runs):
+        sums = np.cumsum(rng.standard_normal(looks[-1]))[looks - 1]
+        found = [always_valid(s / n, 1.0 / n, rho=looks[0]) for s, n in zip(sums, looks, strict=True)]
+        sequence += any(one.is_settled for one in found)
+        ordinary += bool(np.any(np.abs(sums) / np.sqrt(looks) > 1.645))
+    assert sequence / runs <= 0.10
+    assert ordinary / runs > 0.20
+
+
+def test_a_comparison_of_distances_is_settled() -> None:
+    a, b, c = IDS[0], IDS[1], IDS[2]
+    apart = {(x, y): np.sum((ITEMS[IDS.index(x)] - ITEMS[IDS.index(y)]) ** 2) for x, y in [(a, b), (a, c)]}
+    live = new(settle=((a, b), (a, c)), budget=300)
+    assert "nothing has been learned" in live.done().reason
+    run(live, range(25))
+    found = live.settled()
+    assert found is not None
+    assert found.low < found.estimate < found.high
+    assert apart[a, b] != apart[a, c]
+    ratio = log_ratios(METRIC[None], ITEMS[0] - ITEMS[1], ITEMS[0] - ITEMS[2])[0]
+    assert found.low < ratio < found.high
+    assert ("farther apart" in live.done().reason) == found.is_settled
