@@ -447,6 +447,9 @@ class Evaluation:
     def findings(self, *, no_distance=None):
         return ["New people: linear predicts better.", "Warning: popularity in disguise.", "Note: slow."]
 
+    def scope(self):
+        return []
+
     def plot(self, split):
         figure = new_figure(3, 2)
         figure.subplots().plot([0, 1])

@@ -7,8 +7,8 @@ import html
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation
+from crowdmetric.importance import feature_importance
 from crowdmetric.persist import SavedModel
-from crowdmetric.report.importance import feature_importance
 
 __all__ = ["quotable", "quote_section"]
 
