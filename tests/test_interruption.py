@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from crowdmetric.cli import main
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import DataError
 from crowdmetric.export import LinearHead, write_head
-from crowdmetric.folders import check_not_input, new_file, write_file
+from crowdmetric.folders import check_not_input, new_file, new_folder, write_file
 from crowdmetric.interruption import Interruption
 from crowdmetric.tables import write_columns
 
@@ -315,3 +316,16 @@ def test_a_command_can_be_interrupted_at_any_moment(
             monkeypatch.chdir(tmp_path / "desk")
     assert stopped >= 0.75 * moments
     assert not multiprocessing.active_children()
+
+
+def test_racing_writers_leave_one_whole_folder_and_nothing_else(tmp_path: Path) -> None:
+    def write(name: str) -> None:
+        for _ in range(20):
+            with new_folder(tmp_path / "model", True, lambda _: True) as place:
+                for part in ("one", "two"):
+                    write_file(place / part, name)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(write, ["first", "second", "third"]))
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert len({(tmp_path / "model" / part).read_text() for part in ("one", "two")}) == 1

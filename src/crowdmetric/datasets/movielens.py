@@ -22,7 +22,7 @@ import numpy as np
 from crowdmetric.datasets.archive import Archive, Member, parsed
 from crowdmetric.datasets.dataset import Dataset
 from crowdmetric.datasets.ratings import Ratings, dataset_of, given_items, ratings_of_rows
-from crowdmetric.errors import DataError
+from crowdmetric.errors import DataError, option
 from crowdmetric.tables import Items
 
 __all__ = ["load_movielens"]
@@ -203,7 +203,9 @@ def _genres(films: Films) -> Items:
     flags = flags.reshape(len(films), len(names))
     varied = flags.std(axis=0) > 0
     if not varied.any():
-        raise DataError(f"the {len(films):,} films do not differ in genre; give features= of your own")
+        raise DataError(
+            f"the {len(films):,} films do not differ in genre; give {option('features=', '--features')} of your own"
+        )
     return Items(
         np.array(list(films), dtype=np.int64), flags[:, varied], [n for n, v in zip(names, varied, strict=True) if v]
     )
