@@ -728,7 +728,7 @@ def test_the_command_line_evaluates_within_a_memory_limit(
     arguments += ["--models", "bradley-terry,identity", "--repeats", "1", "--jobs", "1"]
     assert main([*arguments, "--memory", "4GB", "--people", "100"]) == 0
     printed = capsys.readouterr()
-    assert "of 400 people, drawn by a hash" in printed.out
+    assert "of 400 people, drawn whatever they answered" in printed.out
     assert "400 people with 2,400 answers: about" in printed.err
     with pytest.raises(SystemExit):
         main([*arguments, "--people", "100"])
