@@ -18,8 +18,8 @@ from crowdmetric.errors import DataError, DroppedRowsWarning
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.simulate import sample_subspaces, simulate_crowd
 from crowdmetric.subspaces import discover_subspaces
-from crowdmetric.subspaces.discover import NEIGHBOURS
-from crowdmetric.subspaces.neighbours import neighbour_graph, partition
+from crowdmetric.subspaces.discover import NEIGHBORS
+from crowdmetric.subspaces.neighbors import neighbor_graph, partition
 from crowdmetric.symmetric import relative_error, shape_error
 
 Array = np.ndarray
@@ -109,10 +109,10 @@ def eigenvectors() -> None:
     from scipy import sparse  # noqa: PLC0415
     from scipy.sparse.linalg import eigsh, lobpcg  # noqa: PLC0415
 
-    from crowdmetric.subspaces.neighbours import spectrum  # noqa: PLC0415
+    from crowdmetric.subspaces.neighbors import spectrum  # noqa: PLC0415
 
     items, labels = mixture(12, 20, 3, 400, 0.02)
-    graph = neighbour_graph(items, NEIGHBOURS, affine=False)
+    graph = neighbor_graph(items, NEIGHBORS, affine=False)
     root = np.sqrt(np.asarray(graph.sum(axis=1)).ravel())
     S = sparse.csr_array(sparse.diags_array(1 / root) @ graph @ sparse.diags_array(1 / root))
     start = np.random.default_rng(0).normal(size=(len(items), 101))
@@ -121,7 +121,7 @@ def eigenvectors() -> None:
         "LOBPCG": lambda: lobpcg(S, start, largest=True, maxiter=60, tol=1e-3),
         "ARPACK": lambda: eigsh(S, 101, which="LA", v0=start[:, 0], tol=1e-4),
     }
-    print("101 eigenvectors of the neighbour graph of 4,800 items, and the partition in 12 that they give:")
+    print("101 eigenvectors of the neighbor graph of 4,800 items, and the partition in 12 that they give:")
     for name, way in ways.items():
         clock = process_time()
         with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""The exact Huber minimiser against scikit-learn's HuberRegressor, on the same subspace metrics of the paper's data."""
+"""The exact Huber minimizer against scikit-learn's HuberRegressor, on the same subspace metrics of the paper's data."""
 
 from __future__ import annotations
 

@@ -125,10 +125,10 @@ def _torch(crowd: Crowd) -> tuple[str, float, Law]:
         L = (2.0**0.5 * torch.eye(10, dtype=torch.float64)).requires_grad_()
         mean, log_s = torch.zeros(10, dtype=torch.float64), torch.tensor(-1.15, dtype=torch.float64)
         parameters = [L, mean.requires_grad_(), log_s.requires_grad_()]
-        optimiser = torch.optim.LBFGS(parameters, max_iter=500, history_size=20, line_search_fn="strong_wolfe")
+        optimizer = torch.optim.LBFGS(parameters, max_iter=500, history_size=20, line_search_fn="strong_wolfe")
 
         def loss() -> Any:
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             M = L @ L.T
             a = ((delta @ M) * total).sum(1) + delta @ mean
             spread = 2.0 * log_s.exp() * (basis @ M).norm(dim=1) * along
@@ -138,7 +138,7 @@ def _torch(crowd: Crowd) -> tuple[str, float, Law]:
             value.backward()
             return value
 
-        optimiser.step(loss)
+        optimizer.step(loss)
         return L.detach().numpy(), mean.detach().numpy(), log_s.item()
 
     (L, mean, log_s), seconds = _timed(run)

@@ -86,7 +86,7 @@ def saved_model(X: Array, train: Comparisons, test: Comparisons) -> tuple[dict[s
         clock = time.process_time()
         with contextlib.redirect_stdout(io.StringIO()):
             known = _answers(train, folder / "known.csv")
-            crowdmetric(["fit", items, known, "--standardise", "--out", str(folder / "model")])
+            crowdmetric(["fit", items, known, "--standardize", "--out", str(folder / "model")])
             took = time.process_time() - clock
             asked = _answers(test, folder / "asked.csv")
             crowdmetric(["predict", str(folder / "model"), asked, "--out", str(folder / "predicted.csv")])

@@ -20,12 +20,12 @@ CASES = [
 ]  # fmt: skip
 
 
-# With a graphics card, as many people as keep it busy.
+# With a GPU, as many people as keep it busy.
 CASES_ON_A_CARD = [(10, 1, 1_000_000), (40, 1, 200_000), (76, 1, 50_000)]
 
 
 def pass_over(d: int, answers: int, people: int, jobs: int | None) -> tuple[float, float]:
-    """Return the seconds of the processor and of the clock that a pass takes; `jobs` None: on a graphics card."""
+    """Return the seconds of the processor and of the clock that a pass takes; `jobs` None: on a GPU."""
     from crowdmetric.engines.local import LocalEngine  # noqa: PLC0415
     from crowdmetric.engines.torch_engine import TorchEngine  # noqa: PLC0415
     from crowdmetric.fits.crowd import crowd_in_memory  # noqa: PLC0415

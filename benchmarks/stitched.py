@@ -1,6 +1,6 @@
 """Stages 1 and 2 at d = 10, n = 80, r = 1, K = 80, m = 8, oracle radii.
 
-Compared with what a competent user would write (one vectorised CVXPY problem a subspace, solved by Clarabel)
+Compared with what a competent user would write (one vectorized CVXPY problem a subspace, solved by Clarabel)
 and with the published formulation (one CVXPY term a comparison, solved by SCS). The last two are timed on a few
 subspaces and scaled to 80. Before that, the method for lines beside the interior point that it stands in for.
 """
@@ -76,8 +76,8 @@ def rows_of(crowd: Crowd, subspace: int) -> tuple[np.ndarray, np.ndarray, np.nda
     return X[crowd.pairs[rows, 0]], X[crowd.pairs[rows, 1]], crowd.y[rows], crowd.users[rows] - subspace * K
 
 
-def vectorised(crowd: Crowd, subspace: int, loss: str) -> tuple[float, float]:
-    """Return seconds and objective of one vectorised CVXPY problem with Clarabel."""
+def vectorized(crowd: Crowd, subspace: int, loss: str) -> tuple[float, float]:
+    """Return seconds and objective of one vectorized CVXPY problem with Clarabel."""
     zeta_metric, zeta_ideal = oracle_radii(crowd)
     left, right, y, user = rows_of(crowd, subspace)
     clock = perf_counter()
@@ -124,11 +124,11 @@ def main() -> None:
             f"{loss}: crowdmetric {seconds * 1e3:.1f} ms for {N} subspaces and Huber stitching, "
             f"relative error {runs[0][2]:.1e}"
         )
-        timed = [vectorised(crowd, i, loss) for i in range(5)]
+        timed = [vectorized(crowd, i, loss) for i in range(5)]
         other = N * median(t for t, _ in timed)
         worst = max(abs(value - runs[0][1][i]) for i, (_, value) in enumerate(timed))
         print(
-            f"  vectorised CVXPY + Clarabel: {other:.2f} s scaled, {other / seconds:.0f} times ours "
+            f"  vectorized CVXPY + Clarabel: {other:.2f} s scaled, {other / seconds:.0f} times ours "
             f"(objectives differ by {worst:.0e})"
         )
         if loss == "logistic":

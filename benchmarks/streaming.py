@@ -71,7 +71,7 @@ def measure(folder: str, memory: str) -> dict[str, float]:
 
 
 def write_lattice(people: int, folder: str) -> None:
-    """Write answers to questions about neighbours in {−1, 0, 1}⁶, in shuffled order, and the items."""
+    """Write answers to questions about neighbors in {−1, 0, 1}⁶, in shuffled order, and the items."""
     from crowdmetric.comparisons import Comparisons  # noqa: PLC0415
     from crowdmetric.simulate import answer  # noqa: PLC0415
 

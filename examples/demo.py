@@ -34,7 +34,7 @@ Integers = NDArray[np.int64]
 DIMENSIONS = 8  # principal components that stand for the 64 pixels
 RANK = 5  # of each digit's subspace: 10 · r(r + 1)/2 = 150 equations for d(d + 1)/2 = 36 unknowns
 ANSWERS, HELD_OUT = 10, 2  # a person
-EVERY = 3  # pictures whose neighbours are counted: every third
+EVERY = 3  # pictures whose neighbors are counted: every third
 SHARPNESS = 5.0  # ‖M‖: about 78 % of the answers name the closer picture
 
 
@@ -111,7 +111,7 @@ def ask_crowd(items: Digits, metric: Array, people: int, seed: int) -> Answers:
     return Answers(pairs, responses(psi, 1.0, rng), users, held_out)
 
 
-def neighbours(items: Digits, metric: Array, number: int, count: int) -> Integers:
+def neighbors(items: Digits, metric: Array, number: int, count: int) -> Integers:
     """Return the `count` pictures, of whatever digit, that are nearest to a picture, nearest first."""
     step = items.whole - items.whole[number]
     order = np.argsort(np.einsum("nd,nd->n", step @ metric, step), kind="stable")
@@ -121,12 +121,12 @@ def neighbours(items: Digits, metric: Array, number: int, count: int) -> Integer
 def shared(items: Digits, metric: Array, truth: Array, numbers: Sequence[int], count: int) -> Array:
     """Return the share of the `count` truly nearest pictures that `metric` finds, for each of these pictures."""
     return np.array(
-        [np.isin(neighbours(items, metric, i, count), neighbours(items, truth, i, count)).mean() for i in numbers]
+        [np.isin(neighbors(items, metric, i, count), neighbors(items, truth, i, count)).mean() for i in numbers]
     )
 
 
 def draw(path: Path, items: Digits, truth: Array, learned: Array, plain: Array) -> None:
-    """Write the picture: where the crowd looks, the metrics, and the neighbours of one digit."""
+    """Write the picture: where the crowd looks, the metrics, and the neighbors of one digit."""
     figure = new_figure(10.5, 7.2)
     top, bottom = figure.subfigures(2, 1, height_ratios=[1.0, 1.12])
     scaled = np.sum(learned * truth) / np.sum(learned**2) * learned
@@ -140,11 +140,11 @@ def draw(path: Path, items: Digits, truth: Array, learned: Array, plain: Array) 
     for ax, M, title in zip(axes[2:], (truth, scaled), ("true metric", "learned metric, rescaled"), strict=True):
         image = draw_metric(ax, M, title, limit=limit)
     top.colorbar(image, ax=list(axes[2:]), shrink=0.6, label="entry of M", location="bottom")
-    draw_neighbours(bottom, items, {"the crowd": truth, "learned": learned, "Euclidean": plain})
+    draw_neighbors(bottom, items, {"the crowd": truth, "learned": learned, "Euclidean": plain})
     save_figure(figure, path)
 
 
-def draw_neighbours(figure: Any, items: Digits, metrics: dict[str, Array], count: int = 8) -> None:
+def draw_neighbors(figure: Any, items: Digits, metrics: dict[str, Array], count: int = 8) -> None:
     """Draw the pictures nearest to one picture under each metric; those that the crowd finds too are framed.
 
     It is the first of those for which Euclidean distance and the crowd agree least: where it matters which one is used.
@@ -152,10 +152,10 @@ def draw_neighbours(figure: Any, items: Digits, metrics: dict[str, Array], count
     truth, *_, plain = metrics.values()
     some = range(0, len(items.digits), EVERY)
     number = some[int(np.argmin(shared(items, plain, truth, some, count)))]
-    nearest_truly = neighbours(items, truth, number, count)
+    nearest_truly = neighbors(items, truth, number, count)
     axes = figure.subplots(len(metrics), count + 1)
     for row, (name, metric) in zip(axes, metrics.items(), strict=True):
-        near = neighbours(items, metric, number, count)
+        near = neighbors(items, metric, number, count)
         marks = np.r_[False, np.isin(near, nearest_truly)]
         draw_strip(row, items.pictures[np.r_[number, near]], f"{name} ", marks)
     axes[0, 0].set_title("this picture", fontsize=9)
@@ -202,12 +202,12 @@ def run(people: int = 6000, seed: int = 0, folder: Path = Path("demo-output")) -
 
 
 def measure(model: Any, items: Digits, truth: Array, answers: Answers) -> dict[str, float]:
-    """Return how well a model knows the metric, the answers that were held out, and the neighbours."""
+    """Return how well a model knows the metric, the answers that were held out, and the neighbors."""
     return {
         "error": relative_error(model.metric_, truth),
         "shape": shape_error(model.metric_, truth),
         "accuracy": model.score(**answers.part(held_out=True)),
-        "neighbours": float(shared(items, model.metric_, truth, range(0, len(items.digits), EVERY), 10).mean()),
+        "neighbors": float(shared(items, model.metric_, truth, range(0, len(items.digits), EVERY), 10).mean()),
     }
 
 
@@ -218,7 +218,7 @@ def report(numbers: dict[str, dict[str, float]], learned: PopulationMetric) -> N
         "error": ("relative error of the metric", ".3f"),
         "shape": ("the same after the best rescaling (shape)", ".3f"),
         "accuracy": ("held-out answers predicted", ".1%"),
-        "neighbours": ("ten nearest neighbours found", ".1%"),
+        "neighbors": ("ten nearest neighbors found", ".1%"),
     }
     for key, (name, form) in rows.items():
         print(f"{name:<44}" + "".join(f"{of_model[key]:>12{form}}" for of_model in numbers.values()))

@@ -24,7 +24,7 @@ from crowdmetric.simulate import answer
 
 measured, grower = load_wine(return_X_y=True)
 rng = np.random.default_rng(0)
-tasted = ItemMap(standardise=True, components=3, whiten=True).fit_transform(measured)
+tasted = ItemMap(standardize=True, components=3, whiten=True).fit_transform(measured)
 wines = np.hstack([tasted, 3.0 * rng.normal(size=(len(tasted), 2))])
 
 truth = np.diag([0.8, 0.8, 0.8, 0.003, 0.003])

@@ -343,7 +343,7 @@ def test_compiled_people_out_of_focus_are_left_alone(loss: Loss) -> None:
     dA = np.tile(0.05 * np.eye(2), (4, 1, 1))
     sums = [BarrierSums.zeros(4, 2), BarrierSums.zeros(4, 2)]
     for twin, into in zip((full, part), sums, strict=True):
-        twin.first = twin.linearise(A, mu)
+        twin.first = twin.linearize(A, mu)
         twin.eliminate(into)
         twin.second = twin.direction(dA)[0], twin.merit(np.full(8, 0.1))
         twin.advance(np.full(8, 0.1))
@@ -376,7 +376,7 @@ def everything_at(
 ) -> dict[str, np.ndarray]:
     """All that a block says at (A, w), and of the step that goes with dA."""
     sums = BarrierSums.zeros(2, r)
-    merit, gap = block.linearise(A, mu)
+    merit, gap = block.linearize(A, mu)
     block.eliminate(sums)
     slope, longest = block.direction(dA)
     return vars(sums) | {"merit": merit, "gap": gap, "psi": block.psi(A), "slope": slope, "longest": longest}

@@ -104,8 +104,8 @@ def test_items_have_utilities_of_their_own_where_they_have(spread, expected, rng
 
 def test_people_in_clusters_are_not_taken_for_popular_items(rng) -> None:
     X = rng.standard_normal((30, 3)) / 1.7
-    centres = np.array([[1.0, 0.0, 0.0], [-1.0, 0.2, 0.0], [0.0, -0.2, 0.1]])
-    ideal = centres[rng.integers(3, size=500)] + 0.1 * rng.standard_normal((500, 3))
+    centers = np.array([[1.0, 0.0, 0.0], [-1.0, 0.2, 0.0], [0.0, -0.2, 0.1]])
+    ideal = centers[rng.integers(3, size=500)] + 0.1 * rng.standard_normal((500, 3))
     answers = asked(X, ideal, 8)
     trials = Trials(X, answers, {"jobs": 1})
     assert choose_covariance(trials).value == "free"

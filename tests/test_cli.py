@@ -255,7 +255,7 @@ def test_fit_discovers_subspaces_and_says_what_it_found(run, crowd, tmp_path) ->
 
 
 def test_fit_preprocesses_and_the_model_remembers(run, crowd, tmp_path) -> None:
-    options = ["--standardise", "--pca", "2", "--whiten", *BOUNDS, "--out", tmp_path / "model"]
+    options = ["--standardize", "--pca", "2", "--whiten", *BOUNDS, "--out", tmp_path / "model"]
     result = run("fit", *tables(crowd), *options)
     assert result.code == 0
     assert "preprocessing  standardized, 2 of 3 principal directions" in result.out

@@ -34,7 +34,7 @@ def test_numbers_are_shares_and_errors(result) -> None:
     assert list(numbers) == ["learned", "stitched", "Euclidean"]
     for found in numbers.values():
         assert 0.3 < found["accuracy"] < 1.0
-        assert 0.3 < found["neighbours"] < 1.0
+        assert 0.3 < found["neighbors"] < 1.0
         assert 0.0 < found["shape"] <= found["error"] + 1e-12
     assert numbers["learned"]["shape"] < numbers["stitched"]["shape"] < numbers["Euclidean"]["shape"] < 1.0
 
@@ -59,13 +59,13 @@ def test_the_set_up_is_what_it_says(demo) -> None:
     np.testing.assert_array_equal(np.bincount(answers.users[answers.held_out]), np.full(50, demo.HELD_OUT))
 
 
-def test_the_neighbours_show_a_difference(demo) -> None:
+def test_the_neighbors_show_a_difference(demo) -> None:
     """Under the crowd's metric and under Euclid's, the picture that is shown has neighbors of different digits."""
     items = demo.read_digits()
     truth, plain = demo.true_metric(items.components), np.eye(demo.DIMENSIONS)
     some = range(0, len(items.digits), demo.EVERY)
     number = some[int(np.argmin(demo.shared(items, plain, truth, some, 8)))]
-    near, nearest_plainly = (items.digits[demo.neighbours(items, M, number, 8)] for M in (truth, plain))
+    near, nearest_plainly = (items.digits[demo.neighbors(items, M, number, 8)] for M in (truth, plain))
     assert set(near) != set(nearest_plainly)
     assert demo.shared(items, plain, truth, [number], 8)[0] == 0
     np.testing.assert_array_equal(demo.shared(items, truth, truth, some[:5], 8), 1.0)

@@ -72,9 +72,9 @@ def test_a_guess_helps_and_a_wrong_one_does_not_ruin() -> None:
 
 def test_information_and_score_are_expectations() -> None:
     rng = np.random.default_rng(0)
-    M, beta, centre, people = sample_metric(3, rng), 0.8, rng.standard_normal(3), rng.standard_normal((40, 3))
+    M, beta, center, people = sample_metric(3, rng), 0.8, rng.standard_normal(3), rng.standard_normal((40, 3))
     quads = rng.standard_normal((5, 2, 2, 3))  # not parallel at all: the formulas must hold anyway
-    known = MatchedCandidates(quads, beta, centre)
+    known = MatchedCandidates(quads, beta, center)
     plus, minus, eta = known.chances(M, people)
     for c, (first, second) in enumerate(quads):
         chances = np.zeros(2)
@@ -82,7 +82,7 @@ def test_information_and_score_are_expectations() -> None:
             p1, p2 = (expit(beta * ((x - u) @ M @ (x - u) - (x_ - u) @ M @ (x_ - u))) for x, x_ in (first, second))
             chances += np.array([p1 * (1 - p2), p2 * (1 - p1)]) / len(people)
         np.testing.assert_allclose([plus[c], minus[c]], chances)
-        x, x_, z, z_ = (point - centre for point in (*first, *second))
+        x, x_, z, z_ = (point - center for point in (*first, *second))
         D = np.outer(x, x) - np.outer(x_, x_) - np.outer(z, z) + np.outer(z_, z_)
         np.testing.assert_allclose(known.D[c], beta * svec(D), atol=1e-12)
         assert eta[c] == pytest.approx(beta * np.sum(D * M))

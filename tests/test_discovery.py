@@ -21,7 +21,7 @@ from crowdmetric.subspaces.flats import (
     merge_flats,
     refine_flats,
 )
-from crowdmetric.subspaces.neighbours import neighbour_graph, spectrum
+from crowdmetric.subspaces.neighbors import neighbor_graph, spectrum
 from crowdmetric.symmetric import relative_error
 
 BOUNDS = {"metric_bound": 10.0, "ideal_bound": 10.0, "tol": 1e-6}
@@ -98,9 +98,9 @@ def test_a_rank_is_chosen_again_where_a_later_start_finds_the_subspaces() -> Non
     assert adjusted_rand_score(labels, discovery.labels) > 0.95
 
 
-def test_the_spectrum_is_that_of_the_normalised_graph() -> None:
+def test_the_spectrum_is_that_of_the_normalized_graph() -> None:
     X, _, _ = mixture(3, 6, 2, 40, 0.3)
-    graph = neighbour_graph(X, 10, affine=False)
+    graph = neighbor_graph(X, 10, affine=False)
     dense = graph.toarray()
     np.testing.assert_allclose(dense, dense.T)
     root = np.sqrt(dense.sum(axis=1))
@@ -113,14 +113,14 @@ def test_the_spectrum_is_that_of_the_normalised_graph() -> None:
 def test_copies_of_the_eigenvalue_one_are_all_found() -> None:
     """Twelve parts that do not touch: ARPACK from one vector finds five or six of the twelve."""
     X, _, _ = mixture(12, 20, 3, 50, 0.0)
-    values, _ = spectrum(neighbour_graph(X, 5, affine=False), 20, 0)
+    values, _ = spectrum(neighbor_graph(X, 5, affine=False), 20, 0)
     assert np.sum(values > 0.98) >= 12
 
 
 @pytest.mark.parametrize("affine", [False, True])
-def test_neighbours_are_the_nearest(affine) -> None:
+def test_neighbors_are_the_nearest(affine) -> None:
     X = np.random.default_rng(0).normal(size=(60, 4))
-    graph = neighbour_graph(X, 3, affine=affine).toarray()
+    graph = neighbor_graph(X, 3, affine=affine).toarray()
     U = X / np.linalg.norm(X, axis=1, keepdims=True)
     near = -np.linalg.norm(X[:, None] - X[None], axis=2) if affine else np.abs(U @ U.T)
     np.fill_diagonal(near, -np.inf)
@@ -312,7 +312,7 @@ def test_centring_loses_nothing() -> None:
     np.testing.assert_allclose(model.predict(pairs, users=users), psi, atol=1e-6)
 
 
-def test_without_centring_a_plane_off_the_origin_cannot_be_learnt_as_three_dimensions() -> None:
+def test_without_centring_a_plane_off_the_origin_cannot_be_learned_as_three_dimensions() -> None:
     """Its items span one dimension more, which no comparison ever runs along: 3 of 6 degrees of freedom are lost."""
     X, labels, pairs, users, _, _ = affine_crowd()
     linear = given_subspaces(X, labels, 3)

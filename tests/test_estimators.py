@@ -191,7 +191,7 @@ def test_pandas_output(make) -> None:
 
 
 @each_model
-def test_neighbours_in_a_pipeline(make) -> None:
+def test_neighbors_in_a_pipeline(make) -> None:
     model = fitted(make)
     kind = (CROWD.items[:, 0] > 0).astype(int)
     pipeline = make_pipeline(FrozenEstimator(model), KNeighborsClassifier(3)).fit(CROWD.items, kind)
@@ -681,8 +681,8 @@ def test_bad_input_gets_a_sentence(kind: str, name: str) -> None:
 
 
 @each_model
-def test_what_cannot_be_learnt_is_refused(make) -> None:
-    """As many answers a person as dimensions, on generic items: nothing is learnt of M (thm:negative-result)."""
+def test_what_cannot_be_learned_is_refused(make) -> None:
+    """As many answers a person as dimensions, on generic items: nothing is learned of M (thm:negative-result)."""
     crowd = simulate_crowd(3, None, None, users=40, comparisons=3, seed=0)
     crowd_in_planes = simulate_crowd(3, 6, 2, users=40, comparisons=2, seed=0)
     crowd = crowd if make is MODELS["joint"] else crowd_in_planes
@@ -729,8 +729,8 @@ def test_names_of_features_are_kept() -> None:
     assert list(named.feature_names_in_) == list(frame.columns)
     assert not hasattr(plain, "feature_names_in_")
     assert len(named.get_feature_names_out()) == frame.shape[1]
-    assert list(named.labelled_metric().columns) == list(named.labelled_metric().index) == list(frame.columns)
-    assert list(plain.labelled_metric().columns)[:2] == ["f0", "f1"]
+    assert list(named.labeled_metric().columns) == list(named.labeled_metric().index) == list(frame.columns)
+    assert list(plain.labeled_metric().columns)[:2] == ["f0", "f1"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(named.transform(frame), plain.transform(CROWD.items))

@@ -220,7 +220,7 @@ def test_clustered_errors_cover() -> None:
 # ---------------------------------------------------------------------------------------------- baselines
 
 
-def test_bradley_terry_is_the_penalised_optimum() -> None:
+def test_bradley_terry_is_the_penalized_optimum() -> None:
     _, table = crowd_of(np.diag([0.5, 0.5]), people=30, n_items=8, popularity=1.0)
     found = BradleyTerry(precision=0.7).fit(np.zeros((8, 1)), table)
 
@@ -255,7 +255,7 @@ def test_where_there_is_nothing_to_learn_everything_is_a_coin_flip() -> None:
         np.testing.assert_array_equal(found.probability(noise, noise), 0.5)
 
 
-def test_the_quadratic_is_the_penalised_optimum() -> None:
+def test_the_quadratic_is_the_penalized_optimum() -> None:
     items, table = crowd_of(np.diag([0.5, -0.3]), people=40, n_items=9, spread=0.3)
     items = items * [1.0, 50.0] + [0.0, 7.0]
     found = PooledQuadratic(precision=2.0).fit(items, table)

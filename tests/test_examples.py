@@ -34,7 +34,7 @@ def test_discovering_subspaces_costs_little(capsys) -> None:
 
 
 def test_the_learned_index_finds_the_crowds_neighbors(capsys) -> None:
-    shared = run("neighbours_by_metric")["shared"]
+    shared = run("neighbors_by_metric")["shared"]
     assert shared["learned"] > shared["plain"] + 0.05
     assert "6 of 64 principal directions" in capsys.readouterr().out
 

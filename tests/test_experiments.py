@@ -17,7 +17,7 @@ from crowdmetric.experiments.learners import LEARNERS, run_cell
 from crowdmetric.experiments.page import write_page
 from crowdmetric.experiments.runner import Progress, run_cells
 from crowdmetric.experiments.settings import FIGURES, Cell, cells_of, figure_named, least_subspaces
-from crowdmetric.experiments.summary import rows_of_figure, summarise
+from crowdmetric.experiments.summary import rows_of_figure, summarize
 from crowdmetric.symmetric import degrees_of_freedom
 
 CELL = Cell(1, d=4, n=14, r=1, K=8, m=4, beta=1.0, sigma=0.0, counts=(14,), loss="logistic")
@@ -208,7 +208,7 @@ def test_progress_says_how_long(progress: Progress, text: str) -> None:
 
 def test_summary_is_mean_and_deviation_over_runs() -> None:
     rows = [row | {"run": i, "relative_error": error} for i, error in enumerate((0.1, 0.2, 0.6)) for row in BASE[:1]]
-    (line,) = summarise(rows)
+    (line,) = summarize(rows)
     assert line["runs"] == 3
     assert line["relative_error_mean"] == pytest.approx(0.3)
     assert line["relative_error_sd"] == pytest.approx(np.std([0.1, 0.2, 0.6], ddof=1))
@@ -221,7 +221,7 @@ def test_the_page_counts_runs_and_a_single_run_has_no_deviation(tmp_path) -> Non
     few = [row | {"run": run} for run in range(3) for row in BASE if row["learner"] != "population" or run == 0]
     (tmp_path / f"{figure.name}.png").write_bytes(b"")
     for rows, told in ((few, "3 runs per cell (1 of population)"), (BASE, "1 run per cell,")):
-        summary = summarise(rows)
+        summary = summarize(rows)
         page = write_page([figure], summary, tmp_path, command="", seconds=1.0).read_text(encoding="utf-8")
         assert told in page
         lines = re.findall(r"<tr><td>.*?</tr>", page)

@@ -1,4 +1,4 @@
-"""Neighbours by an index of exported coordinates are neighbours by the metric, whatever the index."""
+"""Neighbors by an index of exported coordinates are neighbors by the metric, whatever the index."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def by_hnswlib(vectors, queries):
 
 
 @pytest.mark.parametrize("index", [by_scikit_learn, by_faiss, by_hnswlib])
-def test_neighbours_by_index_are_neighbours_by_the_metric(index, model) -> None:
+def test_neighbors_by_index_are_neighbors_by_the_metric(index, model) -> None:
     head = linear_head(model)
     found = index(head(ITEMS), head(CROWD.items[300:340]))
     expected = by_metric(model.metric_, CROWD.items[300:340], ITEMS)

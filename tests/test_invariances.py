@@ -233,7 +233,7 @@ def test_unquantized_answers_in_subspaces_recover_the_metric(d: int, n: int, r: 
 
 
 # Labels find the same subspaces as bases, whatever the labels are and whoever is nowhere.
-LABELLINGS: dict[str, Callable[[np.ndarray], Any]] = {
+LABELINGS: dict[str, Callable[[np.ndarray], Any]] = {
     "integers": lambda labels: labels,
     "text": lambda labels: np.array([f"shelf {x}" for x in labels]),
     "objects": lambda labels: np.array([f"shelf {x}" for x in labels], dtype=object),
@@ -241,13 +241,13 @@ LABELLINGS: dict[str, Callable[[np.ndarray], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", LABELLINGS)
+@pytest.mark.parametrize("name", LABELINGS)
 def test_labels_and_bases_give_the_same(name: str) -> None:
     crowd = simulate_crowd(3, 6, 2, users=6, comparisons=4, seed=1)
     given = {"stitch": "ols", "metric_bound": 3.0, "ideal_bound": 4.0}
     by_bases, by_labels = (
         StitchedMetric(crowd.items, subspaces=where, **given).fit(crowd.pairs, crowd.y, users=crowd.users)
-        for where in (crowd.bases, LABELLINGS[name](crowd.labels))
+        for where in (crowd.bases, LABELINGS[name](crowd.labels))
     )
     np.testing.assert_array_equal(by_bases.labels_, crowd.labels)
     np.testing.assert_array_equal(by_labels.labels_, crowd.labels)

@@ -98,15 +98,15 @@ def test_two_parallel_questions_are_the_formula_of_the_design() -> None:
     assert np.exp(-model.value(svec(M))) == pytest.approx(expit(2 * 2.0 * (a - a_) @ M @ delta), rel=1e-12)
 
 
-def test_the_centre_matters_only_where_sides_do_not_match() -> None:
+def test_the_center_matters_only_where_sides_do_not_match() -> None:
     items, pairs, users, y, M = parallel_crowd(3, 50, mismatch=0.1)
     for tolerance, matters in ((0.5, True), (1e-6, False)):
         if not matters:
             items, pairs, users, y, M = parallel_crowd(3, 50)
         sets = find_sets(items, pairs, users, tolerance=tolerance)
         one, other = (
-            ConditionalLikelihood(items, pairs, sets, y.astype(float), np.ones(len(y)), 1.0, centre).value(svec(M))
-            for centre in (np.zeros(3), np.ones(3))
+            ConditionalLikelihood(items, pairs, sets, y.astype(float), np.ones(len(y)), 1.0, center).value(svec(M))
+            for center in (np.zeros(3), np.ones(3))
         )
         assert (abs(one - other) > 1e-6) == matters
 
@@ -313,7 +313,7 @@ def test_every_option_changes_something() -> None:
     items, pairs, users, y, _ = parallel_crowd(3, 400, answers=3, mismatch=0.02)
     base = {"max_mismatch": 0.1, "constraint": "symmetric"}
     reference = MatchedMetric(items, **base).fit(pairs, y, users=users).metric_
-    for option in ({"beta": 2.0}, {"max_mismatch": 0.03}, {"ridge": 10.0}, {"centre": np.ones(3)}):
+    for option in ({"beta": 2.0}, {"max_mismatch": 0.03}, {"ridge": 10.0}, {"center": np.ones(3)}):
         other = MatchedMetric(items, **(base | option)).fit(pairs, y, users=users).metric_
         assert np.linalg.norm(other - reference) > 1e-4, option
     weighted = MatchedMetric(items, **base).fit(pairs, y, users=users, sample_weight=np.linspace(0.1, 2, len(y)))
@@ -398,7 +398,7 @@ def test_the_old_name_of_a_mismatch_still_works_and_says_so() -> None:
         ({"max_mismatch": -1.0}, "max_mismatch=-1.0 is not a positive"),
         ({"max_mismatch": 1.0}, "accepts any two questions"),
         ({"ridge": -1.0}, "ridge=-1.0 is not a positive"),
-        ({"centre": [0.0]}, r"centre has shape \(1,\)"),
+        ({"center": [0.0]}, r"center has shape \(1,\)"),
         ({"max_iter": 0}, "max_iter=0"),
     ],
 )

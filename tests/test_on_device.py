@@ -61,7 +61,7 @@ def test_the_device_reads_what_read_rows_reads(kind: str, m: int) -> None:
     assert there.n_users == here.n_users
     if kind != "names":
         np.testing.assert_array_equal(there.users, here.users)
-    np.testing.assert_allclose(there.units.centre, here.units.centre, rtol=1e-12)
+    np.testing.assert_allclose(there.units.center, here.units.center, rtol=1e-12)
     assert there.units.size == pytest.approx(here.units.size, rel=1e-12)
     (value, gradient), (expected, slope) = likelihood(there), likelihood(here)
     assert value == pytest.approx(expected, abs=1e-7)

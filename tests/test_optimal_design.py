@@ -154,7 +154,7 @@ def test_sources_draw_and_vary_pairs_of_different_items() -> None:
     made = new.try_out(200, 2, rng)
     for _ in range(5):
         made = new.vary(made, rng)
-    assert np.linalg.norm(made - new.centre, axis=-1).max() <= 0.8 + 1e-9
+    assert np.linalg.norm(made - new.center, axis=-1).max() <= 0.8 + 1e-9
 
 
 # ------------------------------------------------------------------------------------------------- promises
@@ -272,7 +272,7 @@ def test_a_plan_says_what_cannot_be() -> None:
         ({"criterion": "G"}, "criterion='G' is unknown"),
         ({"covariance": "diagonal"}, "covariance='diagonal' is unknown"),
         ({"kind": "random", "criterion": "A"}, "criterion='A' has no use with kind='random'"),
-        ({"colour": 1}, "colour=1 is unknown"),
+        ({"color": 1}, "color=1 is unknown"),
         ({"dimension": 3}, "give either items"),
         ({"reach": 1.0}, "reach=1.0 has no use with a catalogue"),
         ({"kind": "within"}, "needs items and subspaces="),

@@ -28,7 +28,7 @@ from crowdmetric.solvers.law_fit import (
 )
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges, penalty, shape_penalty
-from crowdmetric.solvers.scoring import Quadratic, minimise_by_scoring
+from crowdmetric.solvers.scoring import Quadratic, minimize_by_scoring
 from crowdmetric.symmetric import degrees_of_freedom, relative_error, shape_error, smat, svec
 from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.expected import Information, expected_information
@@ -294,7 +294,7 @@ def regression(seed: int = 0) -> tuple[np.ndarray, np.ndarray, Callable[[np.ndar
 def test_scoring_reaches_the_optimum_of_a_logistic_regression() -> None:
     A, y, function = regression()
     steps: list[float] = []
-    result = minimise_by_scoring(
+    result = minimize_by_scoring(
         function, np.zeros(4), tolerance=1e-10, after_step=lambda _, value: steps.append(value)
     )
     reference = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-12, max_iter=10_000).fit(A, y)
@@ -317,13 +317,13 @@ def test_steps_that_were_taken_correct_a_wrong_curvature() -> None:
         return Quadratic(at.value, at.gradient, root @ wrong @ root.T)
 
     plain, corrected = (
-        minimise_by_scoring(noisy, np.zeros(4), tolerance=1e-10, secants=k, after_step=lambda s, _: seen.append(s))
+        minimize_by_scoring(noisy, np.zeros(4), tolerance=1e-10, secants=k, after_step=lambda s, _: seen.append(s))
         for k in (0, 4)
     )
-    exact = minimise_by_scoring(function, np.zeros(4), tolerance=1e-12)
+    exact = minimize_by_scoring(function, np.zeros(4), tolerance=1e-12)
     np.testing.assert_allclose(corrected.point, exact.point, atol=1e-4)
     assert corrected.iterations < 0.7 * plain.iterations
-    resumed = minimise_by_scoring(noisy, seen[-3], tolerance=1e-10, secants=4)
+    resumed = minimize_by_scoring(noisy, seen[-3], tolerance=1e-10, secants=4)
     np.testing.assert_array_equal(resumed.point, corrected.point)
 
 
@@ -344,7 +344,7 @@ def test_sums_are_not_asked_for_twice_at_one_point() -> None:
 
 def test_scoring_says_when_it_has_not_arrived() -> None:
     _, _, function = regression()
-    result = minimise_by_scoring(function, 50.0 * np.ones(4), tolerance=1e-10, max_iterations=2)
+    result = minimize_by_scoring(function, 50.0 * np.ones(4), tolerance=1e-10, max_iterations=2)
     assert not result.converged
     assert result.decrease > 1e-10
     assert result.at.value == function(result.point).value
@@ -352,7 +352,7 @@ def test_scoring_says_when_it_has_not_arrived() -> None:
 
 def test_scoring_refuses_to_begin_where_there_is_no_value() -> None:
     with pytest.raises(DataError, match="no finite value at the start"):
-        minimise_by_scoring(lambda theta: Quadratic(np.inf, 0 * theta, np.eye(2)), np.zeros(2), tolerance=1e-6)
+        minimize_by_scoring(lambda theta: Quadratic(np.inf, 0 * theta, np.eye(2)), np.zeros(2), tolerance=1e-6)
 
 
 def test_scoring_steps_over_places_without_a_value() -> None:
@@ -363,7 +363,7 @@ def test_scoring_steps_over_places_without_a_value() -> None:
             return Quadratic(np.inf, np.zeros(1), np.eye(1))
         return Quadratic(float(x[0] - np.log(x[0])), 1.0 - 1.0 / x, np.full((1, 1), 1e-3))
 
-    result = minimise_by_scoring(function, np.array([0.1]), tolerance=1e-12, max_iterations=500)
+    result = minimize_by_scoring(function, np.array([0.1]), tolerance=1e-12, max_iterations=500)
     assert result.point[0] == pytest.approx(1.0, abs=1e-3)
 
 

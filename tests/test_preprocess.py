@@ -20,12 +20,12 @@ from crowdmetric.simulate import simulate_crowd
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(80, 6)) @ GENERATOR.normal(size=(6, 6)) * [1, 2, 5, 10, 0.1, 1] + 3.0
 MAPS = {
-    "centred": {},
-    "standardised": {"standardise": True},
+    "centerd": {},
+    "standardized": {"standardize": True},
     "reduced": {"components": 3},
     "by share": {"components": 0.9},
     "whitened": {"whiten": True},
-    "everything": {"standardise": True, "components": 4, "whiten": True},
+    "everything": {"standardize": True, "components": 4, "whiten": True},
 }
 each_map = pytest.mark.parametrize("options", MAPS.values(), ids=MAPS)
 
@@ -59,7 +59,7 @@ def test_answers_agree(options) -> None:
 
 
 def test_it_is_what_scikit_learn_does() -> None:
-    item_map = ItemMap(standardise=True, components=4, whiten=True).fit(X)
+    item_map = ItemMap(standardize=True, components=4, whiten=True).fit(X)
     scaled = StandardScaler().fit_transform(X)
     expected = PCA(4, whiten=True).fit_transform(scaled)
     np.testing.assert_allclose(np.abs(item_map.transform(X)), np.abs(expected), atol=1e-9)
@@ -75,7 +75,7 @@ def test_features_without_variance_are_no_trouble() -> None:
 
 
 def test_the_summary_says_what_was_done() -> None:
-    text = ItemMap(standardise=True, components=4, whiten=True).fit(X).summary()
+    text = ItemMap(standardize=True, components=4, whiten=True).fit(X).summary()
     assert text.startswith("standardized, 4 of 6 principal directions (")
     assert text.endswith("whitened")
     assert ItemMap().fit(X).summary() == "centered"
@@ -103,7 +103,7 @@ def test_wrong_shapes_get_a_sentence() -> None:
 @pytest.fixture
 def fitted():
     crowd = simulate_crowd(4, None, None, users=20, comparisons=8, seed=0)
-    item_map = ItemMap(standardise=True, components=3)
+    item_map = ItemMap(standardize=True, components=3)
     items = item_map.fit_transform(crowd.items)
     model = IdealPointMetric(items, metric_bound=5.0, ideal_bound=5.0, tol=1e-4)
     return model.fit(crowd.pairs, crowd.y, users=crowd.users), item_map, crowd

@@ -106,12 +106,12 @@ def test_the_choice_is_the_best_of_what_was_tried(loss: str) -> None:
     chosen = choose(answers, found)
     losses = {row[:2]: row[2] for row in chosen.tried}
     assert all(np.isfinite(value) for value in losses.values())
-    assert len(losses) >= 5  # the start and its neighbours, at least
+    assert len(losses) >= 5  # the start and its neighbors, at least
     assert losses[chosen.metric, chosen.ideal] <= min(losses.values()) + radii.WORTH_A_MOVE
 
 
 def loss_of_newcomers(crowd: Crowd, new: Crowd, metric_bound: float, ideal_bound: float) -> float:
-    """Mean loss on the second half of new people's answers, placed by the first half under the learnt metric."""
+    """Mean loss on the second half of new people's answers, placed by the first half under the learned metric."""
     bounds = {"metric_bound": metric_bound, "ideal_bound": ideal_bound, "tol": 1e-5}
     M = IdealPointMetric(crowd.items, **bounds).fit(crowd.pairs, crowd.y, users=crowd.users).metric_
     first = np.arange(len(new.y)) % 2 == 0

@@ -312,13 +312,13 @@ def test_diagnose_takes_names_of_columns_and_standardizes(tables: Any, capsys: p
         assert main(["diagnose", *tables(), "--columns", COLUMNS]) == 0
         told = capsys.readouterr().err
         assert "f1 varies" in told
-        assert "all features are standardized (--no-standardise leaves them)" in told
+        assert "all features are standardized (--no-standardize leaves them)" in told
         assert "--categorical color" in told
-        assert main(["diagnose", *tables(), "--columns", COLUMNS, "--no-standardise", "--categorical", "color"]) == 0
+        assert main(["diagnose", *tables(), "--columns", COLUMNS, "--no-standardize", "--categorical", "color"]) == 0
         assert "standardized" not in capsys.readouterr().err
         assert main(["diagnose", *tables(DIFFERENT_UNITS / 2), "--columns", COLUMNS]) == 0
         told = capsys.readouterr().err
-        assert "if they are in different units, --standardise gives" in told
+        assert "if they are in different units, --standardize gives" in told
         assert "standardized" not in told
         assert main(["diagnose", *tables(1.0), "--columns", COLUMNS]) == 0
         assert "unit" not in capsys.readouterr().err
@@ -333,7 +333,7 @@ def test_a_standardized_model_is_used_on_items_as_they_are(
     fitted = {}
     for factor in (1.0, 1000.0):
         place = str(tmp_path / f"model{factor:g}")
-        more = ["--standardise"] if factor == 1.0 else []
+        more = ["--standardize"] if factor == 1.0 else []
         assert main(["fit", *tables(factor), *options, *more, "--out", place]) == 0
         capsys.readouterr()
         assert main(["predict", place, str(tmp_path / "answers.csv"), "--columns", COLUMNS, "--quiet"]) == 0

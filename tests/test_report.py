@@ -20,7 +20,7 @@ from crowdmetric.persist import is_model, load_model, save_model
 from crowdmetric.plots import new_figure
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.report import report_page
-from crowdmetric.report.changes import moved_pairs, neighbours
+from crowdmetric.report.changes import moved_pairs, neighbors
 from crowdmetric.report.directions import find_directions
 from crowdmetric.report.warnings import not_ideal_points, shape_test, warnings_of, worth_using
 from crowdmetric.simulate import answer, simulate_crowd
@@ -54,10 +54,10 @@ def rng():
 # ------------------------------------------------------------------------------------------------- changes
 
 
-def test_neighbours_are_those_of_all_distances(rng) -> None:
+def test_neighbors_are_those_of_all_distances(rng) -> None:
     X, L = rng.standard_normal((30, 3)), rng.standard_normal((3, 3))
-    X[7] = X[3]  # equal items: neither is its own neighbour
-    found = neighbours(X, L, np.array([3, 7, 12]), k=4)
+    X[7] = X[3]  # equal items: neither is its own neighbor
+    found = neighbors(X, L, np.array([3, 7, 12]), k=4)
     for item, before, after in zip(found.items, found.before, found.after, strict=True):
         for near, M in ((before, np.eye(3)), (after, L.T @ L)):
             step = X - X[item]
@@ -65,7 +65,7 @@ def test_neighbours_are_those_of_all_distances(rng) -> None:
             distance[item] = np.inf
             assert set(near) == set(np.argsort(distance)[:4])
             assert item not in near
-    assert neighbours(X, 2.0 * np.eye(3), np.arange(2)).kept == 1.0
+    assert neighbors(X, 2.0 * np.eye(3), np.arange(2)).kept == 1.0
     assert found.kept < 1.0
 
 
@@ -312,7 +312,7 @@ def test_steady_tastes_move_choices_though_a_metric_does_not_show_them(rng, tmp_
 
 
 @pytest.mark.parametrize(
-    "steps", [{"standardise": True}, {"components": 3}, {"components": 3, "whiten": True, "standardise": True}]
+    "steps", [{"standardize": True}, {"components": 3}, {"components": 3, "whiten": True, "standardize": True}]
 )
 def test_importance_is_that_of_the_features_as_they_came(steps, rng, tmp_path) -> None:
     """Preprocessing that loses nothing changes no share, no slope and no name."""

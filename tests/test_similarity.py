@@ -374,7 +374,7 @@ def test_evaluation_tells_a_learned_metric_from_none() -> None:
     assert result.to_dict()["results"]
 
 
-def test_rankings_are_recognised() -> None:
+def test_rankings_are_recognized() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal(12)
     rows = [(a, b, c) for a in range(12) for b in range(12) for c in range(b) if len({a, b, c}) == 3]

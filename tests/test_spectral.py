@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdmetric.solvers.bounds import BOUNDS
-from crowdmetric.solvers.spectral import EvaluatedPoint, minimise_over_set
+from crowdmetric.solvers.spectral import EvaluatedPoint, minimize_over_set
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
 
@@ -33,7 +33,7 @@ def test_a_projection_is_the_nearest_point_of_the_set(norm: str, seed: int, d: i
 
 
 @pytest.mark.parametrize("norm", BOUNDS)
-def test_a_quadratic_is_minimised_to_its_certificate(norm: str) -> None:
+def test_a_quadratic_is_minimized_to_its_certificate(norm: str) -> None:
     bound, rng = BOUNDS[norm], np.random.default_rng(1)
     scale, target = 10.0 ** rng.uniform(-1.5, 0.5, 10), 2.0 * rng.standard_normal(10)
 
@@ -41,7 +41,7 @@ def test_a_quadratic_is_minimised_to_its_certificate(norm: str) -> None:
         return EvaluatedPoint(float(0.5 * scale @ (a - target) ** 2), scale * (a - target))
 
     radius = 1.5
-    found = minimise_over_set(
+    found = minimize_over_set(
         function, np.zeros(10), lambda a: bound.nearest(a, radius), lambda g: float(bound.support(g, radius)),
         tolerance=1e-9, max_passes=2_000,
     )  # fmt: skip
@@ -50,7 +50,7 @@ def test_a_quadratic_is_minimised_to_its_certificate(norm: str) -> None:
     # the optimum of a convex problem is a fixed point of every projected step
     step = bound.nearest(found.point - found.at.gradient, radius)
     assert step == pytest.approx(found.point, abs=1e-3)
-    short = minimise_over_set(
+    short = minimize_over_set(
         function, np.zeros(10), lambda a: bound.nearest(a, radius), lambda g: float(bound.support(g, radius)),
         tolerance=1e-9, max_passes=3,
     )  # fmt: skip

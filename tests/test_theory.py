@@ -264,7 +264,7 @@ def test_quadratic_spanning_suffices(r: int) -> None:
         assert revealed(X, np.delete(designs, left_out, axis=1)) == 0
 
 
-def test_constructive_design_in_a_subspace_and_off_centre() -> None:
+def test_constructive_design_in_a_subspace_and_off_center() -> None:
     B = subspace(6, 2)
     z = 0.01 * normal(20, 2) + [3.0, -1.0]
     designs = constructive_design(z @ B.T, B)

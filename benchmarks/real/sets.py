@@ -34,10 +34,10 @@ class RealSet:
         Answers a person to learn from.
     repeats
         How often something else is hidden.
-    standardise
+    standardize
         Features in units of their own are divided by their standard deviation; principal components are not.
     components
-        Where there are nearly as many features as items, which would leave nothing to generalise from: the share of
+        Where there are nearly as many features as items, which would leave nothing to generalize from: the share of
         the variance that is kept, in principal directions. None: the features as they are.
     left_out
         Models that are not fitted, for the time they would take, or because there are too many items for them.
@@ -49,7 +49,7 @@ class RealSet:
     few: int = 5
     many: int = 20
     repeats: int = 4
-    standardise: bool = True
+    standardize: bool = True
     components: float | None = None
     left_out: tuple[str, ...] = ()
     first: int | None = None
@@ -63,7 +63,7 @@ class RealSet:
         """Return items (N, d) and answers."""
         items = read_items(data / self.folder / "items.csv")
         answers: Any = Comparisons.read(data / self.folder / "comparisons.csv", items=items)
-        prepared = ItemMap(standardise=self.standardise, components=self.components)
+        prepared = ItemMap(standardize=self.standardize, components=self.components)
         return prepared.fit_transform(items.features[:, : self.first]), answers
 
 
@@ -78,7 +78,7 @@ SETS = {
         RealSet("train", many=8, left_out=FOR_FEW_ITEMS),
         RealSet("electricity"),
         # 199,370 answers: one repeat predicts more of them than four of any other set
-        RealSet("jester", repeats=1, standardise=False, left_out=("symmetric",)),
-        RealSet("jester, 5 features", repeats=1, standardise=False, left_out=("symmetric",), first=5),
+        RealSet("jester", repeats=1, standardize=False, left_out=("symmetric",)),
+        RealSet("jester, 5 features", repeats=1, standardize=False, left_out=("symmetric",), first=5),
     )
 }

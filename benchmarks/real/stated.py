@@ -88,10 +88,10 @@ def _weights(features: Array, response: Array, ridge: float, d: int) -> Array:
     places = np.flatnonzero(svec(np.eye(d)))
     objective, tau = StatedObjective(features[:, places], response, d), ridge * response.size
 
-    def penalised(w: Array) -> tuple[float, Array]:
+    def penalized(w: Array) -> tuple[float, Array]:
         return objective.value(w) + 0.5 * tau * float(w @ w), objective.gradient(w) + tau * w
 
-    found = minimize(penalised, np.full(d, 1e-2), jac=True, bounds=[(0.0, None)] * d, method="L-BFGS-B")
+    found = minimize(penalized, np.full(d, 1e-2), jac=True, bounds=[(0.0, None)] * d, method="L-BFGS-B")
     out = np.zeros(features.shape[1])
     out[places] = found.x
     return out

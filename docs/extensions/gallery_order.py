@@ -21,7 +21,7 @@ ORDER = (
     "embedding_aligned",
     "one_metric",
     "new_person",
-    "neighbours_by_metric",
+    "neighbors_by_metric",
     "knn_pipeline",
     "embedding_head",
 )

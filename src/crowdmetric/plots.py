@@ -35,10 +35,10 @@ __all__ = [
 ]
 
 # Readable on white and on black.
-LEARNT, PLAIN, FAINT = "#d9730d", "#3b82c4", "#8a8a8a"
-DOTS = (LEARNT, "#8a63c9")
+LEARNED, PLAIN, FAINT = "#d9730d", "#3b82c4", "#8a8a8a"
+DOTS = (LEARNED, "#8a63c9")
 # Markers for several series in one panel, which then differ by shape too.
-SERIES = (FAINT, PLAIN, "#2a9d6f", LEARNT, "#8a63c9", "#b8446a", "#a58a12")
+SERIES = (FAINT, PLAIN, "#2a9d6f", LEARNED, "#8a63c9", "#b8446a", "#a58a12")
 MARKERS = "sv^oDXP"
 
 
@@ -125,11 +125,11 @@ def draw_evaluation(
     """
     panels = figure.subplots(len(values), len(splits), sharey=True, squeeze=False)
     place = np.arange(len(models))[::-1]
-    for row, (measure, colour) in enumerate(zip(values, DOTS, strict=False)):
+    for row, (measure, color) in enumerate(zip(values, DOTS, strict=False)):
         for column, name in enumerate(splits):
             axes, value = panels[row, column], values[measure][column]
             axes.axvline(value.max(), color="#999999", linewidth=0.8, linestyle=":")
-            axes.errorbar(value, place, xerr=2.0 * errors[measure][column], fmt="o", color=colour, capsize=3)
+            axes.errorbar(value, place, xerr=2.0 * errors[measure][column], fmt="o", color=color, capsize=3)
             axes.set_yticks(place, labels=models)
             axes.set_xlabel(f"{measure.replace('_', '-')} per answer" if measure != "accuracy" else "accuracy")
             axes.locator_params(axis="x", nbins=4)
@@ -170,14 +170,14 @@ def draw_gains(
     for column, (axes, task) in enumerate(zip(panels, tasks, strict=True)):
         axes.axvline(0.0, color="#999999", linewidth=0.8, linestyle=":")
         for j, model in enumerate(models):
-            colour, value = SERIES[j % len(SERIES)], gain[column, :, j]
+            color, value = SERIES[j % len(SERIES)], gain[column, :, j]
             shown = ~(value < worst)  # a gain that was not computed (NaN) stays in, and nothing is drawn for it
             axes.errorbar(
                 value[shown], (place + shift[j])[shown], xerr=2.0 * error[column, shown, j], capsize=2, markersize=4,
-                fmt=MARKERS[j % len(MARKERS)], color=colour, elinewidth=1, label=model,
+                fmt=MARKERS[j % len(MARKERS)], color=color, elinewidth=1, label=model,
             )  # fmt: skip
             for x, y in zip(value[~shown], (place + shift[j])[~shown], strict=True):
-                axes.text(worst, y, f"◂ {x:.1f}".replace("-", "−"), color=colour, fontsize=8, va="center")
+                axes.text(worst, y, f"◂ {x:.1f}".replace("-", "−"), color=color, fontsize=8, va="center")
         for line in place[1:] + 0.5:
             axes.axhline(line, color="#dddddd", linewidth=0.6)
         axes.set_xlim(left=worst - 0.5)
@@ -215,8 +215,8 @@ def draw_strengths(axes: Any, strengths: ArrayLike, intervals: tuple[ArrayLike, 
     value = np.asarray(strengths, dtype=np.float64)
     place = np.arange(1, len(value) + 1)
     if intervals is not None:
-        axes.vlines(place, *intervals, color=LEARNT, linewidth=2.2, alpha=0.55, label="90 % interval")
-    axes.plot(place, value, "o", color=LEARNT, markersize=5, label="learned")
+        axes.vlines(place, *intervals, color=LEARNED, linewidth=2.2, alpha=0.55, label="90 % interval")
+    axes.plot(place, value, "o", color=LEARNED, markersize=5, label="learned")
     axes.axhline(1.0, color=PLAIN, linestyle="--", linewidth=1.2, label="all directions alike")
     axes.axhline(0.0, color=FAINT, linewidth=0.8)
     axes.set_xticks(place[:: max(1, len(place) // 12)])
@@ -231,10 +231,10 @@ def draw_ellipses(
     """Draw points (n, 2), and closed curves (m, 2) of what is equally far: before, after, and what else is possible."""
     axes.plot(*points.T, ".", color=FAINT, markersize=3, alpha=0.6, label="items")
     for curve in others:
-        axes.plot(*curve.T, color=LEARNT, linewidth=0.6, alpha=0.3)
+        axes.plot(*curve.T, color=LEARNED, linewidth=0.6, alpha=0.3)
     axes.plot(*circle.T, color=PLAIN, linestyle="--", linewidth=1.4, label="equally far before")
     if ellipse is not None:
-        axes.plot(*ellipse.T, color=LEARNT, linewidth=2.2, label="equally far as learned")
+        axes.plot(*ellipse.T, color=LEARNED, linewidth=2.2, label="equally far as learned")
     # the frame is that of the curves and most of the items, whatever a stray draw does
     reach = max(np.abs(circle).max(), 0.0 if ellipse is None else np.abs(ellipse).max())
     reach = max(1.15 * reach, float(np.quantile(np.abs(points), 0.98)))
@@ -254,8 +254,8 @@ def draw_tastes(figure: Any, lines: Sequence[Sequence[NDArray[Any]]]) -> None:
     panels = figure.subplots(-(-len(lines) // columns), columns, sharey=True, squeeze=False).ravel()
     for number, (axes, (values, mean, band, people)) in enumerate(zip(panels, lines, strict=False), start=1):
         axes.fill_between(values, mean - people, mean + people, color=FAINT, alpha=0.18, linewidth=0, label="people")
-        axes.fill_between(values, mean - band, mean + band, color=LEARNT, alpha=0.35, linewidth=0, label="90 % band")
-        axes.plot(values, mean, color=LEARNT, linewidth=2.0, label="the crowd")
+        axes.fill_between(values, mean - band, mean + band, color=LEARNED, alpha=0.35, linewidth=0, label="90 % band")
+        axes.plot(values, mean, color=LEARNED, linewidth=2.0, label="the crowd")
         axes.axhline(0.0, color=FAINT, linewidth=0.8)
         axes.set_title(f"feature {number}", fontsize=9)
         axes.tick_params(labelsize=8)

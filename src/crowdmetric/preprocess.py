@@ -57,7 +57,7 @@ class ItemMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    standardise : bool
+    standardize : bool
         Divide every feature by its standard deviation: for features in different units, not for embeddings.
     components : int, float or None
         Number of principal directions to keep, or the share (between 0 and 1) of the variance that they explain.
@@ -95,12 +95,12 @@ class ItemMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        standardise: bool = False,
+        standardize: bool = False,
         components: int | float | None = None,
         whiten: bool = False,
         random_state: int = 0,
     ) -> None:
-        self.standardise = standardise
+        self.standardize = standardize
         self.components = components
         self.whiten = whiten
         self.random_state = random_state
@@ -110,8 +110,8 @@ class ItemMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         items: Array = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         d = items.shape[1]
         components = _check_components(self.components, items.shape)
-        scaler = StandardScaler(with_std=self.standardise).fit(items)
-        scale = scaler.scale_ if self.standardise else np.ones(d)
+        scaler = StandardScaler(with_std=self.standardize).fit(items)
+        scale = scaler.scale_ if self.standardize else np.ones(d)
         self.mean_ = np.asarray(scaler.mean_)
         self.explained_variance_ratio_ = 1.0
         self.matrix_ = np.diag(1.0 / scale)
@@ -159,7 +159,7 @@ class ItemMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Return what is done to items, in one line."""
         check_is_fitted(self)
         k, d = self.matrix_.shape
-        steps = ["standardized"] if self.standardise else []
+        steps = ["standardized"] if self.standardize else []
         if self.components is not None or self.whiten:
             steps.append(f"{k} of {d} principal directions ({self.explained_variance_ratio_:.1%} of the variance)")
         steps += ["whitened"] if self.whiten else []

@@ -308,8 +308,8 @@ def _gaussian(count: int, d: int, rng: Generator) -> Array:
 
 def _clusters(count: int, d: int, rng: Generator) -> Array:
     """Return three equally likely clusters, centers N(0, I/d), covariance 0.1 I/d within."""
-    centres = _gaussian(3, d, rng)
-    return centres[rng.integers(3, size=count)] + sqrt(0.1) * _gaussian(count, d, rng)
+    centers = _gaussian(3, d, rng)
+    return centers[rng.integers(3, size=count)] + sqrt(0.1) * _gaussian(count, d, rng)
 
 
 def _heavy(count: int, d: int, rng: Generator) -> Array:

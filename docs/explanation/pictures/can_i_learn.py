@@ -15,8 +15,8 @@ from crowdmetric.identifiability import diagnose
 from crowdmetric.plots import new_figure, save_figure
 from crowdmetric.simulate import simulate_crowd
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart.
-BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#666666"
+# Okabe and Ito's colors, which color-blind readers can tell apart.
+BLUE, ORANGE, GREEN, PURPLE, GRAY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#666666"
 METRIC = np.array([[0.55, 0.45], [0.45, 1.6]])
 ANGLES = (20.0, 75.0, 140.0)
 
@@ -46,7 +46,7 @@ def draw_slices() -> Any:
     titles = ("items on one line", "on two lines", "on three lines")
     for k, (ax, title) in enumerate(zip(figure.subplots(1, 3), titles, strict=True), start=1):
         for M in metrics_that_agree(directions[:k]) if k < 3 else []:
-            ax.plot(*ellipse(M), color=GREY, linewidth=1.2, linestyle="--")
+            ax.plot(*ellipse(M), color=GRAY, linewidth=1.2, linestyle="--")
         ax.plot(*ellipse(METRIC), color=BLUE, linewidth=2.4)
         for x in directions[:k]:
             ax.plot(*np.outer(x, [-2.6, 2.6]), color=ORANGE, linewidth=1.2, zorder=1)
@@ -62,15 +62,15 @@ def draw_parallelogram() -> Any:
     figure = new_figure(6.6, 3.6)
     ax = figure.subplots()
     delta = np.array([1.6, 0.5])
-    for middle, colour, name in (((-1.0, -0.9), BLUE, "first question"), ((0.5, 0.9), ORANGE, "second question")):
+    for middle, color, name in (((-1.0, -0.9), BLUE, "first question"), ((0.5, 0.9), ORANGE, "second question")):
         left, right = np.array(middle) - delta / 2, np.array(middle) + delta / 2
-        ax.annotate("", right, left, arrowprops={"arrowstyle": "<->", "color": colour, "linewidth": 2.2})
-        ax.plot(*np.column_stack([left, right]), "o", color=colour, markersize=9)
-        ax.plot(*middle, "o", color="white", markeredgecolor=colour, markersize=7)
-        ax.text(right[0] + 0.12, right[1], name, color=colour, va="center", fontsize=11)
+        ax.annotate("", right, left, arrowprops={"arrowstyle": "<->", "color": color, "linewidth": 2.2})
+        ax.plot(*np.column_stack([left, right]), "o", color=color, markersize=9)
+        ax.plot(*middle, "o", color="white", markeredgecolor=color, markersize=7)
+        ax.text(right[0] + 0.12, right[1], name, color=color, va="center", fontsize=11)
     corners = [np.array((-1.0, -0.9)), np.array((0.5, 0.9))]
     for sign in (-0.5, 0.5):
-        ax.plot(*np.column_stack([c + sign * delta for c in corners]), color=GREY, linestyle=":", linewidth=1.2)
+        ax.plot(*np.column_stack([c + sign * delta for c in corners]), color=GRAY, linestyle=":", linewidth=1.2)
     ax.annotate("", corners[1], corners[0], arrowprops={"arrowstyle": "->", "color": GREEN, "linewidth": 2.2})
     where = {"fontsize": 11, "ha": "left", "va": "center"}
     ax.text(0.6, 0.0, "how the two questions differ", color=GREEN, **where)
@@ -93,30 +93,30 @@ def draw_ranks(d: int = 6) -> Any:
     figure = new_figure(9.6, 4.0)
     left, right = figure.subplots(1, 2, sharey=True)
     p = d * (d + 1) // 2
-    for r, colour, mark in ((1, BLUE, "o"), (2, ORANGE, "s"), (3, GREEN, "^")):
+    for r, color, mark in ((1, BLUE, "o"), (2, ORANGE, "s"), (3, GREEN, "^")):
         numbers = np.arange(1, 25)
         ranks = [revealed(d, int(n), r, r * (r + 1) // 2, r + 1).rank for n in numbers]
         kind = {1: "lines, 2 answers per person", 2: "planes, 3 answers", 3: "3 dimensions, 4 answers"}[r]
-        left.plot(numbers, ranks, color=colour, marker=mark, markersize=4, label=kind)
+        left.plot(numbers, ranks, color=color, marker=mark, markersize=4, label=kind)
     left.set(xlabel="number of subspaces", ylabel="degrees of freedom revealed")
     left.set_title("items in subspaces", fontsize=11)
     numbers = np.arange(1, 13)
-    for users, colour, mark in ((1, BLUE, "o"), (4, ORANGE, "s"), (100, GREEN, "^")):
+    for users, color, mark in ((1, BLUE, "o"), (4, ORANGE, "s"), (100, GREEN, "^")):
         ranks = [revealed(d, None, None, users, int(m)).rank for m in numbers]
-        right.plot(numbers, ranks, color=colour, marker=mark, markersize=4,
+        right.plot(numbers, ranks, color=color, marker=mark, markersize=4,
                    label="1 person" if users == 1 else f"{users} people")  # fmt: skip
     ranks = [revealed(d, None, None, 100, int(m)).population_rank for m in numbers]
     right.plot(numbers, ranks, color=PURPLE, marker="D", markersize=4, linestyle="--", label="100 of one population")
-    right.axvline(d, color=GREY, linewidth=1.0, linestyle=":")
-    right.text(d - 0.15, 3.0, f"as many answers as\ndimensions ({d})", color=GREY, ha="right", va="center", fontsize=9)
+    right.axvline(d, color=GRAY, linewidth=1.0, linestyle=":")
+    right.text(d - 0.15, 3.0, f"as many answers as\ndimensions ({d})", color=GRAY, ha="right", va="center", fontsize=9)
     right.set(xlabel="answers per person", xticks=numbers)
     right.set_title("items in general position", fontsize=11)
     for ax in (left, right):
-        ax.axhline(p, color=GREY, linewidth=1.0)
+        ax.axhline(p, color=GRAY, linewidth=1.0)
         ax.set_ylim(-0.8, p + 2.0)
         ax.grid(alpha=0.25)
         ax.spines[["top", "right"]].set_visible(False)
-    left.text(24, p + 0.3, f"all {p} of a metric in {d} dimensions", color=GREY, ha="right", va="bottom", fontsize=9)
+    left.text(24, p + 0.3, f"all {p} of a metric in {d} dimensions", color=GRAY, ha="right", va="bottom", fontsize=9)
     left.legend(frameon=False, fontsize=9, loc="lower right")
     right.legend(
         frameon=True, framealpha=1.0, edgecolor="white", fontsize=9, loc="upper left", bbox_to_anchor=(0.0, 0.9)

@@ -13,7 +13,7 @@ from benchmarks.population import decay
 
 from crowdmetric.plots import new_figure, save_figure
 
-BLUE, GREY = "#0072B2", "#666666"
+BLUE, GRAY = "#0072B2", "#666666"
 
 
 def draw(folder: Path) -> Path:
@@ -21,9 +21,9 @@ def draw(folder: Path) -> Path:
     people, error, doubt, bound = np.array(decay()).T
     picture = new_figure(5.6, 4.0)
     ax = picture.subplots()
-    ax.plot(people, bound, color=GREY, linestyle="--", linewidth=1.6, label="Cramér–Rao bound")
+    ax.plot(people, bound, color=GRAY, linestyle="--", linewidth=1.6, label="Cramér–Rao bound")
     ax.errorbar(people, error, 2.0 * doubt, color=BLUE, marker="o", capsize=3, label="PopulationMetric, ± 2 s.e.")
-    ax.plot(people, error[2] * np.sqrt(people[2] / people), color=GREY, linestyle=":", label="1/√people")
+    ax.plot(people, error[2] * np.sqrt(people[2] / people), color=GRAY, linestyle=":", label="1/√people")
     ax.set(xscale="log", yscale="log", xlabel="people, two answers each", ylabel="relative error of the metric (d = 5)")
     ax.grid(alpha=0.25, which="both")
     ax.legend(fontsize=9)

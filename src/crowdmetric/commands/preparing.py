@@ -18,8 +18,8 @@ def add_preparation(parser: ArgumentParser) -> None:
     """Add the options of preprocessing."""
     add = parser.add_argument
     add(
-        "--standardise",
         "--standardize",
+        "--standardise",  # the British spelling
         action=BooleanOptionalAction,
         help="divide every feature by its standard deviation first (default: if these differ by more than "
         f"{DIFFERENT_UNITS} times, and none of --pca, --whiten, --labels and --discover is given)",
@@ -47,12 +47,12 @@ def prepared(options: Namespace, items: Items) -> tuple[NDArray[np.float64], lis
 
 def _preprocessing(options: Namespace, items: Items) -> ItemMap | None:
     """Return what is to be done to items; None for nothing."""
-    standardise = options.standardise
-    if standardise is None:
-        standardise = _in_different_units(options, items)
-    if not (standardise or options.whiten or options.pca is not None):
+    standardize = options.standardize
+    if standardize is None:
+        standardize = _in_different_units(options, items)
+    if not (standardize or options.whiten or options.pca is not None):
         return None
-    return ItemMap(standardise=standardise, components=_components(options.pca), whiten=options.whiten)
+    return ItemMap(standardize=standardize, components=_components(options.pca), whiten=options.whiten)
 
 
 def _in_different_units(options: Namespace, items: Items) -> bool:
@@ -64,12 +64,12 @@ def _in_different_units(options: Namespace, items: Items) -> bool:
     seen = f"{names[largest]} varies {ratio:,.3g} times as much as {names[smallest]}"
     subspaces = getattr(options, "labels", None) is not None or getattr(options, "discover", False)
     if ratio <= DIFFERENT_UNITS:
-        note(options, f"{seen}; if they are in different units, --standardise gives all features the same scale")
+        note(options, f"{seen}; if they are in different units, --standardize gives all features the same scale")
         return False
     if options.pca is not None or options.whiten or subspaces:
-        note(options, f"{seen}, as if in another unit; --standardise would give all features the same scale")
+        note(options, f"{seen}, as if in another unit; --standardize would give all features the same scale")
         return False
-    note(options, f"{seen}, as if in another unit: all features are standardized (--no-standardise leaves them)")
+    note(options, f"{seen}, as if in another unit: all features are standardized (--no-standardize leaves them)")
     return True
 
 

@@ -12,7 +12,7 @@ from crowdmetric.experiments.page import write_page
 from crowdmetric.experiments.pictures import draw_figures
 from crowdmetric.experiments.runner import run_cells
 from crowdmetric.experiments.settings import FIGURES, Figure, cells_of, figure_named
-from crowdmetric.experiments.summary import summarise, write_tables
+from crowdmetric.experiments.summary import summarize, write_tables
 from crowdmetric.plots import new_figure
 from crowdmetric.progress import show_progress
 
@@ -48,7 +48,7 @@ def run(options: Namespace) -> None:
     with show_progress("Reproducing", quiet=options.quiet) as say:
         rows = run_cells(cells, runs, out, jobs=options.jobs, report=lambda progress: say(str(progress)))
         say("drawing")
-        summary = summarise(rows)
+        summary = summarize(rows)
         tables = write_tables(rows, out)
         draw_figures(figures, summary, out, jobs=options.jobs)
         page = write_page(figures, summary, out, command=_command(options), seconds=perf_counter() - clock)

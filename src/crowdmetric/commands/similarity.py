@@ -56,7 +56,7 @@ PASSED = {
     "max_iter": "max_iter", "seed": "random_state",
 }  # fmt: skip
 OTHERS = {"items", "comparisons", "out", "overwrite", "no_report", "no_evaluate", "json", "quiet", "command", "own",
-          "standardise", "pca", "whiten", "names", "columns", "categorical", "standard_input"}  # fmt: skip
+          "standardize", "pca", "whiten", "names", "columns", "categorical", "standard_input"}  # fmt: skip
 
 # Models that a report compares, and groups of items or questions that are hidden in turn.
 REPORTED, FOLDS = ("euclid", "diagonal", "full", "chosen", "own"), 5

@@ -59,15 +59,15 @@ class Guess:
         return self.metrics[-METRICS:]
 
     @property
-    def centre(self) -> Array:
+    def center(self) -> Array:
         """Where people are on average, (d,)."""
-        centre: Array = self.crowd.mean(axis=0)
-        return centre
+        center: Array = self.crowd.mean(axis=0)
+        return center
 
     @property
     def spread(self) -> float:
         """Root mean square distance of people from their center; 1 if they are all in one place."""
-        return sqrt(float(np.mean(np.sum((self.crowd - self.centre) ** 2, axis=1)))) or 1.0
+        return sqrt(float(np.mean(np.sum((self.crowd - self.center) ** 2, axis=1)))) or 1.0
 
 
 def guess_about_space(

@@ -37,13 +37,13 @@ class MatchedCandidates:
     Attributes
     ----------
     D
-        (C, p) ``β svec(D)``, with `centre` as the origin of the items.
+        (C, p) ``β svec(D)``, with `center` as the origin of the items.
     """
 
-    def __init__(self, quads: Array, beta: float, centre: Array) -> None:
-        self.beta, self.centre = beta, centre
+    def __init__(self, quads: Array, beta: float, center: Array) -> None:
+        self.beta, self.center = beta, center
         self.delta = quads[:, :, 0] - quads[:, :, 1]
-        self.total = quads[:, :, 0] + quads[:, :, 1] - 2.0 * centre
+        self.total = quads[:, :, 0] + quads[:, :, 1] - 2.0 * center
         signs = np.array([1.0, -1.0])[None, :, None]
         self.D: Array = beta * outer_difference(signs * self.delta, self.total).sum(axis=1)
 
@@ -51,7 +51,7 @@ class MatchedCandidates:
         """Return p₊, p₋ and η (C,) for people at `ideal_points` (S, d)."""
         seen = self.delta @ metric  # (C, 2, d)
         fixed = np.sum(seen * self.total, axis=2)
-        people = 2.0 * (ideal_points - self.centre)
+        people = 2.0 * (ideal_points - self.center)
         plus, minus = np.empty((2, len(self.D)))
         size = max(1, CHUNK // max(1, len(people)))
         for start in range(0, len(self.D), size):

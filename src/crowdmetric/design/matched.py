@@ -80,12 +80,12 @@ def matched_from_generator(
     d = whole_number(dimension, "dimension", 1)
     rng = np.random.default_rng(seed)
     guess = guess_about_space(d, metric, doubt, beta, ideal_points, rng)
-    centre, spread = guess.centre, guess.spread
-    quads = centre + _parallelograms(max(4000, 8 * degrees_of_freedom(d)), d, spread, rng)
+    center, spread = guess.center, guess.spread
+    quads = center + _parallelograms(max(4000, 8 * degrees_of_freedom(d)), d, spread, rng)
     if reach is not None:
-        furthest = np.linalg.norm(quads - centre, axis=3).max(axis=(1, 2), keepdims=True)[..., None]
+        furthest = np.linalg.norm(quads - center, axis=3).max(axis=(1, 2), keepdims=True)[..., None]
         shrink = np.minimum(1.0, positive_number(reach, "reach") / furthest)
-        quads = centre + shrink * (quads - centre)
+        quads = center + shrink * (quads - center)
     sides = np.arange(4 * len(quads)).reshape(-1, 2, 2)
     return _hand_out(
         "Matched questions on new items", quads, sides, quads.reshape(-1, d), None, np.zeros(len(quads)), people,
@@ -185,8 +185,8 @@ def _hand_out(
     counts = apportion(lasting(optimal_weights(rows), asked), asked)
     used = np.flatnonzero(counts)
     # the origin that MatchedMetric will use is the mean of the items asked about
-    centre = np.average(quads[used].mean(axis=(1, 2)), axis=0, weights=counts[used])
-    asking = MatchedCandidates(quads[used], guess.beta, centre)
+    center = np.average(quads[used].mean(axis=(1, 2)), axis=0, weights=counts[used])
+    asking = MatchedCandidates(quads[used], guess.beta, center)
     promises = [asking.expected_error(counts[used].astype(float), M, guess.crowd) for M in guess.to_promise]
     error, shape, bias = np.sqrt(np.mean(np.square(promises), axis=0)).tolist()
     remark = f"{used.size:,} different parallelograms, each asked {asked / used.size:.3g} times on average"

@@ -68,7 +68,7 @@ def find_parallelograms(
     coordinates = seen[pairs[:, 0]] - seen[pairs[:, 1]]
     turned = coordinates[:, 0] < 0
     pairs[turned], coordinates[turned] = pairs[turned, ::-1], -coordinates[turned]
-    near = _neighbours(coordinates, tolerance, rng)
+    near = _neighbors(coordinates, tolerance, rng)
     corners = pairs[near]  # (C, 2, 2)
     # the sides δ and a − a' change places: the same D, other answers to expect
     corners = np.concatenate([corners, np.swapaxes(corners, 1, 2)])
@@ -78,7 +78,7 @@ def find_parallelograms(
     return Parallelograms(corners[kept], mismatch[kept], float(mismatch.min()) if mismatch.size else float("nan"))
 
 
-def _neighbours(points: Array, tolerance: float, rng: np.random.Generator) -> Indices:
+def _neighbors(points: Array, tolerance: float, rng: np.random.Generator) -> Indices:
     """Return pairs of rows (C, 2) of `points` (R, q) that are within `tolerance` of their length; most, not all."""
     length = np.linalg.norm(points, axis=1)
     width = WIDTH * tolerance * max(float(np.median(length)), np.finfo(float).tiny)

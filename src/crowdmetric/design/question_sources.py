@@ -22,7 +22,7 @@ Indices = NDArray[np.intp]
 Bundles = NDArray[Any]
 
 # Number of random items of which the nearest one serves as a neighbor.
-NEIGHBOURS = 64
+NEIGHBORS = 64
 # Sizes of new pairs and shifts of their midpoints to try, relative to the spread of people.
 SIZES = 2.0 ** np.arange(-2.0, 2.5, 0.5)
 
@@ -78,7 +78,7 @@ class Catalogue:
             guide = (pair + rng.integers(1, m, size=C)) % m
             guided = self.items[opposite] + self.items[new[row, guide, side]] - self.items[new[row, guide, 1 - side]]
             target = np.where(rng.random((C, 1)) < 0.25, guided, target)
-        tried = rng.integers(len(self.items), size=(C, NEIGHBOURS))
+        tried = rng.integers(len(self.items), size=(C, NEIGHBORS))
         apart = np.sum((self.items[tried] - target[:, None]) ** 2, axis=2)
         apart[tried == old[:, None]] = np.inf
         chosen = np.where(rng.random(C) < 0.3, tried[:, 0], tried[row, np.argmin(apart, axis=1)])
@@ -105,8 +105,8 @@ class NewItems:
     name = "on new items"
 
     def __init__(self, guess: Guess, reach: float | None) -> None:
-        self.centre, self.reach = guess.centre, reach
-        d = self.centre.size
+        self.center, self.reach = guess.center, reach
+        d = self.center.size
         values, vectors = np.linalg.eigh(np.cov(guess.crowd, rowvar=False).reshape(d, d))
         floor = 1e-6 * max(float(values[-1]), guess.spread**2 / d)
         self.root = vectors * np.sqrt(np.maximum(values, floor))
@@ -126,18 +126,18 @@ class NewItems:
         """Return bundles in which a pair was moved, stretched or exchanged."""
         C, m = bundles.shape[:2]
         row, pair = np.arange(C), rng.integers(m, size=C)
-        x = bundles[row, pair] - self.centre
+        x = bundles[row, pair] - self.center
         kind = rng.integers(4, size=(C, 1, 1))
         step = rng.choice([0.05, 0.2, 0.6], size=(C, 1, 1))
         moved = x + step * self._scatter((C, 2), rng)
         shifted = x + step * self._scatter((C, 1), rng)
         stretched = x * np.exp(step * rng.standard_normal((C, 1, 1)))
         new = np.where(kind == 0, moved, np.where(kind == 1, shifted, np.where(kind == 2, stretched, x)))
-        fresh = self.try_out(C, 1, rng)[:, 0] - self.centre
+        fresh = self.try_out(C, 1, rng)[:, 0] - self.center
         new = np.where(kind == 3, fresh, new)
         varied = bundles.copy()
-        varied[row, pair] = self.centre + new
-        return self._within(varied - self.centre)
+        varied[row, pair] = self.center + new
+        return self._within(varied - self.center)
 
     def vectors(self, bundles: Bundles) -> Array:
         """Return bundles as they are."""
@@ -150,12 +150,12 @@ class NewItems:
 
     def _scatter(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         """Return vectors that scatter around 0 as people do around their center."""
-        scattered: Array = rng.standard_normal((*shape, self.centre.size)) @ self.root.T
+        scattered: Array = rng.standard_normal((*shape, self.center.size)) @ self.root.T
         return scattered
 
     def _within(self, x: Array) -> Array:
         """Return items (…, d), given from the center, drawn in to where they can be made."""
         if self.reach is None:
-            return self.centre + x
+            return self.center + x
         length = np.linalg.norm(x, axis=-1, keepdims=True)
-        return self.centre + x * np.minimum(1.0, self.reach / np.maximum(length, np.finfo(float).tiny))
+        return self.center + x * np.minimum(1.0, self.reach / np.maximum(length, np.finfo(float).tiny))

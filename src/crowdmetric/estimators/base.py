@@ -24,7 +24,7 @@ from crowdmetric.inputs import names_of_features, read_pairs, read_rows
 from crowdmetric.losses import Loss, get_loss
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import components_of
-from crowdmetric.tables import labelled_matrix
+from crowdmetric.tables import labeled_matrix
 
 __all__ = ["CrowdMetric"]
 
@@ -149,14 +149,14 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_is_fitted(self)
         return self.metric_.copy()
 
-    def labelled_metric(self) -> Any:
+    def labeled_metric(self) -> Any:
         """Return the metric as a ``pandas.DataFrame`` with the names of the features on both sides.
 
         They are those of the data frame that was given as `items`, else f0, f1, ….
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", [f"f{j}" for j in range(len(self.metric_))])
-        return labelled_matrix(self.metric_, names)
+        return labeled_matrix(self.metric_, names)
 
     def transform(self, X: ArrayLike) -> Array:
         """Return ``X @ components_.T``: Euclidean distance there is the learned distance here."""

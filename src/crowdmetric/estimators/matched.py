@@ -70,7 +70,7 @@ class MatchedMetric(CrowdMetric):
         "symmetric" lets M have negative eigenvalues: what the answers say, whether or not it is a metric.
     ridge : float
         τ of a penalty ½τ‖M‖² beside the log-likelihood. Zero: maximum likelihood.
-    centre : (d,) array or None
+    center : (d,) array or None
         Where people are thought to be on average; matters for near-parallelograms only. None: the mean of the items
         that were asked about.
     tol : float
@@ -132,7 +132,7 @@ class MatchedMetric(CrowdMetric):
         largest_set: int = 4,
         constraint: str = "psd",
         ridge: float = 0.0,
-        centre: ArrayLike | None = None,
+        center: ArrayLike | None = None,
         tol: float = 1e-8,
         max_iter: int = 200,
         memory: int | str | None = None,
@@ -146,7 +146,7 @@ class MatchedMetric(CrowdMetric):
         self.largest_set = largest_set
         self.constraint = constraint
         self.ridge = ridge
-        self.centre = centre
+        self.center = center
         self.tol = tol
         self.max_iter = max_iter
         self.memory = memory
@@ -217,11 +217,11 @@ class MatchedMetric(CrowdMetric):
         engine = summing_engine(self.engine, "MatchedMetric")
         if isinstance(pairs, ComparisonScan):
             check_nothing_beside_scan(y, users, sample_weight)
-            centre = self._centre(check_items(self.items).shape[1])
+            center = self._center(check_items(self.items).shape[1])
             room = ChunkCache(self.memory_plan(pairs).room)
-            return matched_on_disk(pairs, self.items, loss, options, centre, room, engine)
+            return matched_on_disk(pairs, self.items, loss, options, center, room, engine)
         rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
-        return matched_in_memory(rows, options, self._centre(rows.items.shape[1]), engine)
+        return matched_in_memory(rows, options, self._center(rows.items.shape[1]), engine)
 
     def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
         """Return how much memory a fit to a scan will take, before it starts; a limit that is too low is an error."""
@@ -279,13 +279,13 @@ class MatchedMetric(CrowdMetric):
         """Return the largest mismatch of a set, by whichever of its two names it was given."""
         return self.max_mismatch if self.tolerance is None else self.tolerance
 
-    def _centre(self, d: int) -> Array | None:
-        if self.centre is None:
+    def _center(self, d: int) -> Array | None:
+        if self.center is None:
             return None
-        centre = np.asarray(self.centre, dtype=np.float64)
-        if centre.shape != (d,) or not np.all(np.isfinite(centre)):
-            raise DataError(f"centre has shape {centre.shape}, expected ({d},) finite numbers, a point among the items")
-        return centre
+        center = np.asarray(self.center, dtype=np.float64)
+        if center.shape != (d,) or not np.all(np.isfinite(center)):
+            raise DataError(f"center has shape {center.shape}, expected ({d},) finite numbers, a point among the items")
+        return center
 
     def _why_nothing(self, sets: Found) -> str:
         if sets.sets:

@@ -152,7 +152,7 @@ class PopulationMetric(CrowdMetric):
         Threads; None: one a core. Results do not depend on it. A fit by gradients (see `rank`) has one.
     engine : optional
         Where sums over people are taken: None for this machine, `crowdmetric.engines.dask_engine.DaskEngine` for a
-        cluster, 'torch' or `crowdmetric.engines.torch_engine.TorchEngine` for a graphics card.
+        cluster, 'torch' or `crowdmetric.engines.torch_engine.TorchEngine` for a GPU.
     random_state : int, default 0
         Of the starts after the first.
     memory : int or str, optional

@@ -189,9 +189,9 @@ class SimilarityMetric(CrowdMetric):
         self._check()
         items, tables = read_judgements(judgements, y, users, self.items, merge=True)
         questions = questions_of(tables)
-        centre = items[np.unique(questions.pairs)].mean(axis=0)
-        size = float(np.sqrt(np.mean(np.sum((items[np.unique(questions.pairs)] - centre) ** 2, axis=1)))) or 1.0
-        inside = (items - centre) / size
+        center = items[np.unique(questions.pairs)].mean(axis=0)
+        size = float(np.sqrt(np.mean(np.sum((items[np.unique(questions.pairs)] - center) ** 2, axis=1)))) or 1.0
+        inside = (items - center) / size
         for name in NOT_ALWAYS_FOUND:
             self.__dict__.pop(name, None)
         if self.rank is not None or degrees_of_freedom(items.shape[1]) > LARGEST_NEWTON:

@@ -55,7 +55,7 @@ class _Data:
 
 
 @dataclass(frozen=True)
-class _Learnt:
+class _Learned:
     """What a learner says: a metric for each number of subspaces and method, and facts about the fit.
 
     A learner that does not stitch names its method "".
@@ -85,7 +85,7 @@ def _prepare(cell: Cell, run: int) -> _Data:
     return _Data(crowd, bases, answers, cell.counts)
 
 
-def _stitched(runs: Sequence[_Data], loss: Loss, metric_radius: Array, ideal_radius: Array) -> list[_Learnt]:
+def _stitched(runs: Sequence[_Data], loss: Loss, metric_radius: Array, ideal_radius: Array) -> list[_Learned]:
     """Both stages of Algorithm 2 with radii (runs, n); stage 1 is shared by all numbers of subspaces."""
     clock = perf_counter()
     people = arrange(join([data.answers for data in runs]))
@@ -94,7 +94,7 @@ def _stitched(runs: Sequence[_Data], loss: Loss, metric_radius: Array, ideal_rad
     metrics = result.metrics.reshape(len(runs), -1, *result.metrics.shape[1:])
     gaps = result.gap.reshape(len(runs), -1)
     stitched, stitching_gaps = _stitch_all(runs, metrics)
-    learnt = []
+    learned = []
     for i in range(len(runs)):
         size = np.linalg.norm(metrics[i], axis=(1, 2))
         facts = {
@@ -105,8 +105,8 @@ def _stitched(runs: Sequence[_Data], loss: Loss, metric_radius: Array, ideal_rad
             "stitching_gap": float(stitching_gaps[i]),
             "stage1_seconds": seconds,
         }
-        learnt.append(_Learnt({key: found[i] for key, found in stitched.items()}, facts))
-    return learnt
+        learned.append(_Learned({key: found[i] for key, found in stitched.items()}, facts))
+    return learned
 
 
 def _stitch_all(runs: Sequence[_Data], metrics: Array) -> tuple[dict[tuple[int, str], Array], Array]:
@@ -129,7 +129,7 @@ def _oracle_radii(runs: Sequence[_Data]) -> tuple[Array, Array]:
     return np.array(metric), np.array(ideal)
 
 
-def oracle(runs: Sequence[_Data], loss: Loss) -> list[_Learnt]:
+def oracle(runs: Sequence[_Data], loss: Loss) -> list[_Learned]:
     """Return what the paper's radii give."""
     return _stitched(runs, loss, *_oracle_radii(runs))
 
@@ -144,7 +144,7 @@ def oracle_stage1(cell: Cell, numbers: Sequence[int]) -> list[tuple[Array, Array
     return [(data.bases, Q, data.crowd.metric) for data, Q in zip(runs, metrics, strict=True)]
 
 
-def honest(runs: Sequence[_Data], loss: Loss) -> list[_Learnt]:
+def honest(runs: Sequence[_Data], loss: Loss) -> list[_Learned]:
     """Return what radii chosen from the answers of each run give."""
     n = runs[0].answers.n_problems
     radii = choose_radii_of_many([data.answers for data in runs], loss, max_people=PEOPLE_FOR_RADII)
@@ -152,12 +152,12 @@ def honest(runs: Sequence[_Data], loss: Loss) -> list[_Learnt]:
     return _stitched(runs, loss, np.repeat(metric[:, None], n, axis=1), np.repeat(ideal[:, None], n, axis=1))
 
 
-def population(runs: Sequence[_Data], loss: Loss) -> list[_Learnt]:
+def population(runs: Sequence[_Data], loss: Loss) -> list[_Learned]:
     """Return what integrating people out gives; in Experiment 2, for six of the numbers of subspaces.
 
     It takes the items as they are: unlike the stitched metric, it has no use for their projections on subspaces.
     """
-    learnt = []
+    learned = []
     for data in runs:
         some = np.unique(np.linspace(0, len(data.counts) - 1, MOST_COUNTS).round().astype(int))
         counts = [data.counts[i] for i in some]
@@ -170,12 +170,12 @@ def population(runs: Sequence[_Data], loss: Loss) -> list[_Learnt]:
                 warnings.simplefilter("ignore", CrowdmetricWarning)
                 model.fit(data.crowd.pairs[answered], data.crowd.y[answered], users=data.crowd.users[answered])
             metrics[count, ""] = model.metric_
-        learnt.append(_Learnt(metrics, {"seconds": (perf_counter() - clock) / len(counts)}))
-    return learnt
+        learned.append(_Learned(metrics, {"seconds": (perf_counter() - clock) / len(counts)}))
+    return learned
 
 
 # Adding a learner is one line.
-LEARNERS: dict[str, Callable[[Sequence[_Data], Loss], list[_Learnt]]] = {
+LEARNERS: dict[str, Callable[[Sequence[_Data], Loss], list[_Learned]]] = {
     "oracle": oracle,
     "honest": honest,
     "population": population,
@@ -199,17 +199,17 @@ def run_cell(job: Job) -> list[Row]:
     loss = get_loss(cell.loss)  # the learner assumes β = 1 whatever the crowd's
     rows = []
     for name in learners:
-        for number, data, learnt in zip(numbers, runs, LEARNERS[name](runs, loss), strict=True):
-            rows += _rows(cell, number, name, data.crowd.metric, learnt)
+        for number, data, learned in zip(numbers, runs, LEARNERS[name](runs, loss), strict=True):
+            rows += _rows(cell, number, name, data.crowd.metric, learned)
     return rows
 
 
-def _rows(cell: Cell, run: int, learner: str, truth: Array, learnt: _Learnt) -> list[Row]:
+def _rows(cell: Cell, run: int, learner: str, truth: Array, learned: _Learned) -> list[Row]:
     facts = {
         "experiment": cell.experiment, "rank": cell.r, "beta": cell.beta, "loss": cell.loss, "learner": learner,
         "d": cell.d, "K": cell.K, "m": cell.m, "sigma": cell.sigma, "run": run,
         "identity_error": shape_error(np.eye(cell.d), truth),
-    } | learnt.facts  # fmt: skip
+    } | learned.facts  # fmt: skip
     return [
         facts
         | {
@@ -218,5 +218,5 @@ def _rows(cell: Cell, run: int, learner: str, truth: Array, learnt: _Learnt) -> 
             "relative_error": relative_error(metric, truth),
             "shape_error": shape_error(metric, truth),
         }
-        for (count, method), metric in learnt.metrics.items()
+        for (count, method), metric in learned.metrics.items()
     ]

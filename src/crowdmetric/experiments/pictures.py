@@ -17,7 +17,7 @@ from crowdmetric.plots import new_figure, save_figure
 __all__ = ["draw_figure", "draw_figures"]
 
 # Okabe and Ito's colors, which color-blind readers can tell apart, then two grays.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#777777")
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#777777")
 MARKERS = "osD^vPX*"
 # Errors beyond this are given as text: drawn, they would flatten everything else.
 TALLEST = 1.6
@@ -77,8 +77,8 @@ def _lines(picture: Any, ax: Any, figure: Figure, rows: list[Row], measure: str)
         at = np.array([row[x] for row in points])
         mean = np.array([row[f"{measure}_mean"] for row in points])
         spread = np.array([row[f"{measure}_sd"] for row in points])
-        ax.plot(at, mean, color=COLOURS[i], marker=MARKERS[i], markersize=4, linewidth=1.4, label=f"{label} = {value}")
-        ax.fill_between(at, np.maximum(mean - spread, 0.0), mean + spread, color=COLOURS[i], alpha=0.15, linewidth=0)
+        ax.plot(at, mean, color=COLORS[i], marker=MARKERS[i], markersize=4, linewidth=1.4, label=f"{label} = {value}")
+        ax.fill_between(at, np.maximum(mean - spread, 0.0), mean + spread, color=COLORS[i], alpha=0.15, linewidth=0)
     nothing = float(np.mean([row["identity_error_mean"] for row in rows]))
     ax.axhline(nothing, color="#444444", linestyle=":", linewidth=1.2, label="best multiple of I")
     people, noise = "people per subspace, K", "distance of items from their subspace, σ"

@@ -13,7 +13,7 @@ from crowdmetric.experiments.learners import Row
 from crowdmetric.experiments.settings import Figure
 from crowdmetric.tables import write_columns
 
-__all__ = ["columns_of", "rows_of_figure", "summarise", "write_tables"]
+__all__ = ["columns_of", "rows_of_figure", "summarize", "write_tables"]
 
 CELL = ("experiment", "rank", "beta", "loss", "learner", "stitch", "d", "n", "K", "m", "sigma")
 MEASURES = ("relative_error", "shape_error", "identity_error", "active_share", "metric_radius", "ideal_radius")
@@ -37,7 +37,7 @@ def rows_of_figure(figure: Figure, rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def summarise(rows: Sequence[Row]) -> list[Row]:
+def summarize(rows: Sequence[Row]) -> list[Row]:
     """Return one row per cell, learner and method: means and standard deviations over runs (NaN for a single run)."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
@@ -59,7 +59,7 @@ def write_tables(rows: Sequence[Row], out: Path) -> list[Path]:
 
     suffixes = [".csv", ".parquet"] if find_spec("pyarrow") else [".csv"]
     written = []
-    for name, table in (("results", list(rows)), ("summary", summarise(rows))):
+    for name, table in (("results", list(rows)), ("summary", summarize(rows))):
         for suffix in suffixes:
             path = out / f"{name}{suffix}"
             write_columns(columns_of(table), path)

@@ -25,7 +25,7 @@ from crowdmetric.losses import Loss
 from crowdmetric.solvers.barrier import solve_barrier
 from crowdmetric.solvers.bounds import get_bound
 from crowdmetric.solvers.placing import place_people
-from crowdmetric.solvers.spectral import EvaluatedPoint, ProjectedResult, minimise_over_set
+from crowdmetric.solvers.spectral import EvaluatedPoint, ProjectedResult, minimize_over_set
 from crowdmetric.symmetric import smat, svec
 from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
 from crowdmetric.users.blocks import Answers, arrange, bilinear
@@ -133,7 +133,7 @@ def fit_streamed_bounded(
             after_pass(perf_counter() - begin)
         return EvaluatedPoint(sums.loss / sums.weight, sums.gradient / sums.weight, sums.gap / sums.weight)
 
-    result = minimise_over_set(
+    result = minimize_over_set(
         function, svec(start.metrics[0]), partial(bound.nearest, radius=metric_bound),
         partial(bound.support, radius=metric_bound), tolerance=tolerance, max_passes=max_passes,
     )  # fmt: skip

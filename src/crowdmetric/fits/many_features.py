@@ -1,4 +1,4 @@
-"""The low-rank population fit on its way from answers to a law: for items of many features, or a graphics card.
+"""The low-rank population fit on its way from answers to a law: for items of many features, or a GPU.
 
 A pass goes through everybody's questions once, some people at a time: those in memory, or those of a scan's chunks as
 they are read. Nothing of size (answers, d) is made, so that a scan needs room for the items and for one chunk.

@@ -114,7 +114,7 @@ class SetsOnDisk:
     number: int
     chunk: SpoolChunk
     items: Array
-    centre: Array
+    center: Array
     options: MatchedOptions
     kept: ChunkCache
 
@@ -126,12 +126,12 @@ class SetsOnDisk:
         pairs = np.column_stack([rows["left"], rows["right"]]).astype(np.intp)
         person = rows["person"].astype(np.intp) + self.chunk.first_person
         return _terms(
-            self.items, pairs, person, rows["response"].copy(), rows["weight"].copy(), self.options, self.centre
+            self.items, pairs, person, rows["response"].copy(), rows["weight"].copy(), self.options, self.center
         )
 
 
 def _terms(
-    items: Array, pairs: Array, person: Array, response: Array, weight: Array, options: MatchedOptions, centre: Array
+    items: Array, pairs: Array, person: Array, response: Array, weight: Array, options: MatchedOptions, center: Array
 ) -> tuple[Sets, ConditionalLikelihood]:
     """Return a person's sets and their likelihood; an answer given twice is one of twice the weight, not a set."""
     nobody = np.zeros(int(person.max(initial=-1)) + 1, dtype=np.intp)
@@ -140,7 +140,7 @@ def _terms(
     sets = find_sets(
         items, own.pairs, own.person, tolerance=options.max_mismatch, largest=options.largest, usable=usable
     )
-    return sets, ConditionalLikelihood(items, own.pairs, sets, own.response, own.weight, options.beta, centre)
+    return sets, ConditionalLikelihood(items, own.pairs, sets, own.response, own.weight, options.beta, center)
 
 
 def _bytes(part: Any) -> int:
@@ -215,15 +215,15 @@ def _quantity(chunk: MatchedChunk, quantity: str, a: Array) -> Any:
     return getattr(chunk.terms()[1], quantity)(a)
 
 
-def matched_in_memory(rows: Rows, options: MatchedOptions, centre: Array | None, engine: Engine) -> MatchedCrowd:
-    """Return the crowd of validated rows; without a centre, the mean of the items asked about is taken."""
+def matched_in_memory(rows: Rows, options: MatchedOptions, center: Array | None, engine: Engine) -> MatchedCrowd:
+    """Return the crowd of validated rows; without a center, the mean of the items asked about is taken."""
     d = rows.items.shape[1]
-    if centre is None:
+    if center is None:
         weight = np.repeat(rows.weight, 2)
-        centre = _middle(rows.items, np.bincount(rows.pairs.ravel(), weight, minlength=rows.items.shape[0]))
+        center = _middle(rows.items, np.bincount(rows.pairs.ravel(), weight, minlength=rows.items.shape[0]))
     chunks = [
         HeldSets(*_terms(
-            rows.items, rows.pairs[some], rows.person[some], rows.response[some], rows.weight[some], options, centre
+            rows.items, rows.pairs[some], rows.person[some], rows.response[some], rows.weight[some], options, center
         ))
         for some in _whole_people(rows.person)
     ]  # fmt: skip
@@ -244,20 +244,20 @@ def matched_on_disk(
     items: ArrayLike | None,
     loss: Loss,
     options: MatchedOptions,
-    centre: Array | None,
+    center: Array | None,
     kept: ChunkCache,
     engine: Engine,
 ) -> MatchedCrowd:
     """Return the crowd of a scan, of which at most `kept` stays in memory."""
     catalogue = check_scan(scan, items, loss)
-    if centre is None:
+    if center is None:
         asked = np.zeros(len(catalogue))
         for chunk in scan.chunks:
             rows = chunk.load()
             for side in ("left", "right"):
                 asked += np.bincount(rows[side], rows["weight"], minlength=len(catalogue))
-        centre = _middle(catalogue, asked)
-    chunks = [SetsOnDisk(i, chunk, catalogue, centre, options, kept) for i, chunk in enumerate(scan.chunks)]
+        center = _middle(catalogue, asked)
+    chunks = [SetsOnDisk(i, chunk, catalogue, center, options, kept) for i, chunk in enumerate(scan.chunks)]
     return MatchedCrowd.of(chunks, catalogue.shape[1], scan.n_users, np.empty(0, dtype=np.int64), engine)
 
 

@@ -1,4 +1,4 @@
-"""Items in units of their own: centred, and of root mean square length one.
+"""Items in units of their own: centerd, and of root mean square length one.
 
 The model does not change when items are shifted or scaled, only its parameters do; solvers start and stop better
 where everything is of size one. With ``x = c + a x̃``::
@@ -27,9 +27,9 @@ AT_ONCE = 1 << 14
 
 @dataclass(frozen=True)
 class Units:
-    """The centre c (d,) and the size a of some items."""
+    """The center c (d,) and the size a of some items."""
 
-    centre: Array
+    center: Array
     size: float
 
     @staticmethod
@@ -39,35 +39,35 @@ class Units:
         used[pairs] = True
         rows = np.flatnonzero(used)
         parts = [rows[begin : begin + AT_ONCE] for begin in range(0, rows.size, AT_ONCE)]
-        centre = np.sum([items[part].sum(axis=0) for part in parts], axis=0) / rows.size
-        square = sum(float(np.sum((items[part] - centre) ** 2)) for part in parts) / rows.size
-        return Units(centre, float(np.sqrt(square)) if square > 0 else 1.0)
+        center = np.sum([items[part].sum(axis=0) for part in parts], axis=0) / rows.size
+        square = sum(float(np.sum((items[part] - center) ** 2)) for part in parts) / rows.size
+        return Units(center, float(np.sqrt(square)) if square > 0 else 1.0)
 
     def inside(self, items: Array) -> Array:
         """Return items in these units."""
-        return (items - self.centre) / self.size
+        return (items - self.center) / self.size
 
     def law_outside(self, law: Law) -> Law:
         """Return the law in the items' own units."""
         metric = law.metric / self.size**2
-        mean = law.mean / self.size - 2.0 * metric @ self.centre
+        mean = law.mean / self.size - 2.0 * metric @ self.center
         return Law(metric, mean, law.covariance / self.size**2, law.effects)
 
     def points_outside(self, points: Array, metric: Array) -> Array:
         """Return people's v (K, d) in the items' own units, the metric being in those."""
-        return points / self.size - 2.0 * self.centre @ metric
+        return points / self.size - 2.0 * self.center @ metric
 
     def law_inside(self, law: Law) -> Law:
         """Return a law of the items' own units in these."""
-        mean = (law.mean + 2.0 * law.metric @ self.centre) * self.size
+        mean = (law.mean + 2.0 * law.metric @ self.center) * self.size
         return Law(law.metric * self.size**2, mean, law.covariance * self.size**2, law.effects)
 
     def offsets_outside(self, covariance: Array) -> Array:
         """Return the covariance (n, n) of (svec M, μ, b) in the items' own units from that in these."""
-        d = self.centre.size
+        d = self.center.size
         p = degrees_of_freedom(d)
         out = np.eye(covariance.shape[0])
         out[:p, :p] /= self.size**2
-        out[p : p + d, :p] = -2.0 * (smat(np.eye(p)) @ self.centre).T / self.size**2
+        out[p : p + d, :p] = -2.0 * (smat(np.eye(p)) @ self.center).T / self.size**2
         out[p : p + d, p : p + d] /= self.size
         return np.asarray(out @ covariance @ out.T)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata, spearmanr
 from sklearn.neighbors import NearestNeighbors
 
-__all__ = ["Moves", "Neighbours", "moved_pairs", "neighbours"]
+__all__ = ["Moves", "Neighbors", "moved_pairs", "neighbors"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -19,7 +19,7 @@ MOST_ITEMS, MOST_PAIRS = 400, 100_000
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class Neighbors:
     """Nearest items before and after.
 
     Attributes
@@ -59,7 +59,7 @@ class Moves:
     agreement: float
 
 
-def neighbours(items: Array, components: Array, shown: Indices, k: int = 5) -> Neighbours:
+def neighbors(items: Array, components: Array, shown: Indices, k: int = 5) -> Neighbors:
     """Return the `k` nearest items of those `shown`, and how many stay over a sample.
 
     Parameters
@@ -75,7 +75,7 @@ def neighbours(items: Array, components: Array, shown: Indices, k: int = 5) -> N
     found = [_nearest(X, np.concatenate([shown, sample]), k) for X in (items, coordinates)]
     before, after = (near[len(shown) :] for near in found)
     kept = np.mean([np.isin(b, a).mean() for b, a in zip(before, after, strict=True)]) if k else 1.0
-    return Neighbours(shown, found[0][: len(shown)], found[1][: len(shown)], float(kept))
+    return Neighbors(shown, found[0][: len(shown)], found[1][: len(shown)], float(kept))
 
 
 def _nearest(X: Array, rows: Indices, k: int) -> Indices:

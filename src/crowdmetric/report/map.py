@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import orthogonal_procrustes
 
-from crowdmetric.report.changes import neighbours
+from crowdmetric.report.changes import neighbors
 
 __all__ = ["ItemMaps", "map_section", "place_items"]
 
@@ -64,7 +64,7 @@ def place_items(items: Array, components: Array, rows: Indices) -> ItemMaps:
     X = items[rows]
     (before, kept_before), (after, kept_after) = _plane(X), _plane(X @ components.T)
     turn, _ = orthogonal_procrustes(after, before)
-    near = neighbours(X, components, np.arange(len(rows)))
+    near = neighbors(X, components, np.arange(len(rows)))
     places = _onto_unit_square(np.stack([before, after @ turn]))
     return ItemMaps(rows, places[0], places[1], np.array([kept_before, kept_after]), near.before, near.after)
 

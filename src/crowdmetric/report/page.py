@@ -22,7 +22,7 @@ from crowdmetric.evaluate.verdict import best_model, worth_of_metric
 from crowdmetric.identifiability import Diagnosis
 from crowdmetric.importance import FeatureImportance, feature_importance
 from crowdmetric.persist import SavedModel
-from crowdmetric.report.changes import Moves, moved_pairs, neighbours
+from crowdmetric.report.changes import Moves, moved_pairs, neighbors
 from crowdmetric.report.directions import Directions, find_directions
 from crowdmetric.report.map import map_section
 from crowdmetric.report.pictures import (
@@ -458,7 +458,7 @@ def changes_section(model: SavedModel, shown: NDArray[np.intp], ids: Sequence[st
     items = model.items
     if items is None or len(items) < 3:
         return ""
-    near, moves = neighbours(items, model.components, shown), moved_pairs(items, model.components)
+    near, moves = neighbors(items, model.components, shown), moved_pairs(items, model.components)
     rows = []
     for item, before, after in zip(near.items, near.before, near.after, strict=True):
         new = set(after.tolist()) - set(before.tolist())

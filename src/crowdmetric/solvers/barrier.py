@@ -112,7 +112,7 @@ def solve_barrier(
     state = _State(people, loss, metric_radius, ideal_radius, norm, tolerance, start, only)
     iteration = 0
     for iteration in range(1, max_iterations + 1):  # noqa: B007 - the count is reported
-        state.linearise()
+        state.linearize()
         if not np.any(state.still_active()):
             break
         state.step()
@@ -176,16 +176,16 @@ class _State:
         """Return the blocks with a problem that is not finished."""
         return [block for block in self.blocks if np.any(self.active[block.block.problems])]
 
-    def linearise(self) -> None:
+    def linearize(self) -> None:
         """Sum over people: merit, certificate and eliminated Newton system at the current point."""
         self.sums = sums = BarrierSums.zeros(self.people.n_problems, self.people.rank)
         self.merit, gap = np.zeros((2, self.people.n_problems))
         for block in self.working():
-            merit, person_gap = block.linearise(self.A, self.mu[block.block.problem])
+            merit, person_gap = block.linearize(self.A, self.mu[block.block.problem])
             block.eliminate(sums)
             sum_over_problems(block.block, merit, self.merit)
             sum_over_problems(block.block, person_gap, gap)
-        self.cone.linearise(self.mu[self.alive])
+        self.cone.linearize(self.mu[self.alive])
         self.merit[self.alive] += self.cone.merit()
         gap[self.alive] += self.cone.gap(sums.gradient[self.alive])
         self.gap = np.where(self.active, np.maximum(gap / self.weight, 0.0), self.gap)

@@ -65,7 +65,7 @@ class NuclearBound:
     def size(a: Array) -> Array:
         return a @ svec(np.eye(dimension(a.shape[-1])))
 
-    def linearise(self, mu: Array) -> None:
+    def linearize(self, mu: Array) -> None:
         self.mu = mu
         self.gradient = (mu / self.slack)[:, None] * self.trace
 
@@ -118,7 +118,7 @@ class NoBound:
     def size(a: Array) -> Array:
         return np.zeros(a.shape[:-1])
 
-    def linearise(self, mu: Array) -> None:
+    def linearize(self, mu: Array) -> None:
         self.gradient = np.zeros_like(self.x)
 
     def curvature(self) -> Array:

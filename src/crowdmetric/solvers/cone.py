@@ -45,13 +45,13 @@ class MetricCone:
         self.A, self.Z = self.A[problems], self.Z[problems]
         for name in ("radius", *self.bound.STATE):
             setattr(self.bound, name, getattr(self.bound, name)[problems])
-        self.linearise(mu)
+        self.linearize(mu)
 
-    def linearise(self, mu: Array) -> None:
+    def linearize(self, mu: Array) -> None:
         """Prepare the barrier's part of the step at the current point."""
         self.mu = mu
         self.inverse = _inverse(self.A)
-        self.bound.linearise(mu)
+        self.bound.linearize(mu)
 
     def merit(self, alpha: Array | None = None) -> Array:
         """Return ``−μ log det A`` plus the bound's barrier, (n,), here or after a step alpha."""

@@ -33,7 +33,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges, penalty, shape_penalty
-from crowdmetric.solvers.scoring import Quadratic, ScoringResult, ScoringState, Underlying, minimise_by_scoring
+from crowdmetric.solvers.scoring import Quadratic, ScoringResult, ScoringState, Underlying, minimize_by_scoring
 from crowdmetric.symmetric import svec
 from crowdmetric.users.layout import Layout
 from crowdmetric.users.population import Sums
@@ -177,7 +177,7 @@ def fit_law(
         pull = partial(_pulled, chart, theta, gradient)
         return replace(pulled, underlying=Underlying(natural, gradient, curvature, pull))
 
-    result = minimise_by_scoring(
+    result = minimize_by_scoring(
         function,
         start,
         tolerance=tolerance,

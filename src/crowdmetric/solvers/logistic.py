@@ -218,7 +218,7 @@ def _interior(problem: _Problem, start: Array | None, max_iterations: int) -> _P
             best = _Point(a, gap, iteration)
         if gap <= problem.tolerance:
             break
-        cone.linearise(mu)
+        cone.linearize(mu)
         slope = gradient + problem.tau * a
         cone.solve(problem.system(a)[None], -slope[None])
         barrier_slope, primal, dual = cone.direction()

@@ -134,7 +134,7 @@ def _place_block(
     gap, w = np.where(active, np.inf, 0.0), np.zeros_like(state.w)
     iteration = 0
     for iteration in range(1, max_iterations + 1):  # noqa: B007 - the count is reported
-        merit, now = state.linearise(None, mu)
+        merit, now = state.linearize(None, mu)
         now = np.maximum(now, 0.0)
         better = active & (now < gap)  # the point returned is the one that its gap belongs to
         gap, w[better] = np.where(better, now, gap), state.w[better]

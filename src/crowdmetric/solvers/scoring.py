@@ -25,7 +25,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from crowdmetric.errors import DataError
 
-__all__ = ["Quadratic", "ScoringResult", "ScoringState", "Underlying", "minimise_by_scoring"]
+__all__ = ["Quadratic", "ScoringResult", "ScoringState", "Underlying", "minimize_by_scoring"]
 
 Array = NDArray[Any]
 
@@ -135,7 +135,7 @@ class ScoringResult:
     state: ScoringState
 
 
-def minimise_by_scoring(
+def minimize_by_scoring(
     function: Callable[[Array], Quadratic],
     start: Array | ScoringState,
     *,

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EvaluatedPoint", "ProjectedResult", "minimise_over_set"]
+__all__ = ["EvaluatedPoint", "ProjectedResult", "minimize_over_set"]
 
 Array = NDArray[Any]
 
@@ -64,7 +64,7 @@ class ProjectedResult:
     passes: int
 
 
-def minimise_over_set(
+def minimize_over_set(
     function: Callable[[Array], EvaluatedPoint],
     start: Array,
     nearest: Callable[[Array], Array],

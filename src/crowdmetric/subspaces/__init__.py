@@ -5,7 +5,7 @@
     assign.py       what a set of subspaces is; comparisons → subspaces
     given.py        subspaces named as labels or bases
     discover.py     subspaces found among the items
-    neighbours.py   … a partition of a neighbor graph to start from
+    neighbors.py   … a partition of a neighbor graph to start from
     flats.py        … k-subspaces, with a likelihood that says how many and of which dimension
 """
 

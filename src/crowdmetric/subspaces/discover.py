@@ -30,14 +30,14 @@ from crowdmetric.subspaces.flats import (
     merge_flats,
     refine_flats,
 )
-from crowdmetric.subspaces.neighbours import neighbour_graph, partition, spectrum
+from crowdmetric.subspaces.neighbors import neighbor_graph, partition, spectrum
 
 __all__ = ["Discovery", "Trial", "discover_subspaces"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-NEIGHBOURS = 10
+NEIGHBORS = 10
 # Ranks are tried from one upward until this many in a row are no better. Ranks at which most items are outliers do not
 # count: below the true rank the background can explain everything better, and ranks would look alike.
 PATIENCE = 2
@@ -269,9 +269,7 @@ class _Search:
         most = max(1, len(X) // 5)
         wanted = self.n_subspaces
         limit = min(self.max_subspaces if wanted is None else 2 * wanted, most)
-        values, vectors = spectrum(
-            neighbour_graph(X, NEIGHBOURS, affine=self.affine), min(limit + 1, len(X)), self.seed
-        )
+        values, vectors = spectrum(neighbor_graph(X, NEIGHBORS, affine=self.affine), min(limit + 1, len(X)), self.seed)
         if wanted is None:
             gaps = np.argsort(-(values[:-1] - values[1:]), kind="stable") + 1
             likely = int(gaps[0])

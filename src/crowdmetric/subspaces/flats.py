@@ -78,11 +78,11 @@ def background_density(X: Array, *, affine: bool) -> Array:
 
     A thousandth of the mean variance is added to every direction: a background that is flat itself would hide flats.
     """
-    centred = X - X.mean(axis=0) if affine else X
-    C = centred.T @ centred / len(X)
+    centerd = X - X.mean(axis=0) if affine else X
+    C = centerd.T @ centerd / len(X)
     C[np.diag_indices_from(C)] += 1e-3 * np.trace(C) / len(C)
     triangle = np.linalg.cholesky(C)
-    white = solve_triangular(triangle, centred.T, lower=True, check_finite=False)
+    white = solve_triangular(triangle, centerd.T, lower=True, check_finite=False)
     return -0.5 * np.einsum("ij,ij->j", white, white) - float(np.sum(np.log(np.diag(triangle))))
 
 
@@ -194,7 +194,7 @@ def merge_flats(flats: Flats, n_items: int, *, affine: bool, least: int = 1, for
     n, d, r = flats.bases.shape
     saved = np.log(n_items) * parameters_of(flats, affine)
     count = flats.weights * n_items
-    centre = flats.offsets.copy()
+    center = flats.offsets.copy()
     volume = np.log(flats.variances).sum(axis=1)
     # rows whose scatter is that of the flat's items inside it, count · B diag(ℓ) Bᵀ
     parts = np.swapaxes(flats.bases, 1, 2) * np.sqrt(flats.variances * count[:, None])[:, :, None]
@@ -203,7 +203,7 @@ def merge_flats(flats: Flats, n_items: int, *, affine: bool, least: int = 1, for
     def join(a: int, others: Indices) -> tuple[Array, Array, Array, Array]:
         """Return the change of the BIC, and parts, center and volume, of a joined with each of the others."""
         both = count[a] + count[others]
-        gap = (centre[a] - centre[others]) * np.sqrt(count[a] * count[others] / both)[:, None]
+        gap = (center[a] - center[others]) * np.sqrt(count[a] * count[others] / both)[:, None]
         first = np.broadcast_to(parts[a], (others.size, r, d))
         rows = np.concatenate([first, parts[others], gap[:, None]], axis=1)
         values, vectors = np.linalg.eigh(rows @ np.swapaxes(rows, 1, 2))
@@ -212,7 +212,7 @@ def merge_flats(flats: Flats, n_items: int, *, affine: bool, least: int = 1, for
         left_over = values[:, r:].sum(axis=1) / flats.noise
         filled = both * spread - count[a] * volume[a] - count[others] * volume[others]
         mixing = both * np.log(both) - count[a] * np.log(count[a]) - count[others] * np.log(count[others])
-        middle = (count[a] * centre[a] + count[others, None] * centre[others]) / both[:, None]
+        middle = (count[a] * center[a] + count[others, None] * center[others]) / both[:, None]
         return left_over + filled - 2.0 * mixing - saved, np.swapaxes(vectors[:, :, :r], 1, 2) @ rows, middle, spread
 
     change = np.full((n, n), np.inf)
@@ -223,7 +223,7 @@ def merge_flats(flats: Flats, n_items: int, *, affine: bool, least: int = 1, for
         if change[a, b] == np.inf or (change[a, b] >= 0 and not forced):
             break
         _, joint, middle, spread = join(a, np.array([b]))
-        parts[a], centre[a], volume[a] = joint[0], middle[0], spread[0]
+        parts[a], center[a], volume[a] = joint[0], middle[0], spread[0]
         count[a] += count[b]
         group[group == b] = a
         change[b, :] = change[:, b] = np.inf

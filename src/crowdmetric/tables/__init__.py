@@ -25,7 +25,7 @@ from crowdmetric.tables.answers import CodedAnswers, OnBad, canonical_columns, c
 from crowdmetric.tables.columns import Column, Columns, as_ids, unique_ids
 from crowdmetric.tables.files import (
     column_names,
-    labelled_matrix,
+    labeled_matrix,
     read_columns,
     safe_columns,
     to_arrow,
@@ -69,7 +69,7 @@ __all__ = [
     "is_drawn",
     "judgement_kind",
     "known_items",
-    "labelled_matrix",
+    "labeled_matrix",
     "matching_files",
     "name_judgements",
     "read_columns",

@@ -28,7 +28,7 @@ from crowdmetric.tables.text import csv_columns, csv_pieces, explained, read_jso
 
 __all__ = [
     "column_names",
-    "labelled_matrix",
+    "labeled_matrix",
     "read_columns",
     "safe_cell",
     "safe_columns",
@@ -343,7 +343,7 @@ def to_arrow(columns: Mapping[str, Any]) -> Any:
     return _library("pyarrow", "an Arrow table").table(_lists_for_text(columns))
 
 
-def labelled_matrix(matrix: Any, names: Iterable[str]) -> Any:
+def labeled_matrix(matrix: Any, names: Iterable[str]) -> Any:
     """Return a square matrix as a ``pandas.DataFrame`` with the same names for its rows and columns."""
     labels = list(names)
     return _library("pandas", "a labeled matrix").DataFrame(matrix, index=labels, columns=labels)

@@ -113,9 +113,9 @@ def constructive_design(items: ArrayLike, basis: ArrayLike | None = None) -> Ind
     r = x.shape[1]
     _require_span(span_rank(x), r)
     z = whitened(x)
-    centre = int(np.argmin(np.sum(z * z, axis=1)))
-    others = np.delete(np.arange(len(z)), centre)
-    star = np.column_stack([others, np.full_like(others, centre)])
+    center = int(np.argmin(np.sum(z * z, axis=1)))
+    others = np.delete(np.arange(len(z)), center)
+    star = np.column_stack([others, np.full_like(others, center)])
     D = pair_rows(z, star)
     shared = _pivots(D[:, -r:], r)
     Q = np.linalg.qr(D[shared].T)[0]

@@ -4,7 +4,7 @@ Both classes hold the answers of one block and speak in per-answer arrays (P, m)
 
 - `SmoothTerms` adds ``c ℓ(ψ, y)``;
 - `SlackTerms` writes the hinge as ``min ξ  s.t.  ξ ≥ 0, t = ξ + yψ − 1 ≥ 0`` and adds ``c ξ − μ log ξ − μ log t``.
-  Its multipliers are a (of t) and b = c − a (of ξ); eliminating dξ, da and db from the linearised
+  Its multipliers are a (of t) and b = c − a (of ξ); eliminating dξ, da and db from the linearized
   ``a t = μ, b ξ = μ`` leaves an effective slope and curvature in ψ, as if the hinge were smooth.
 """
 
@@ -26,7 +26,7 @@ Array = NDArray[Any]
 class Terms(Protocol):
     """Answers of one block as the barrier solver sees them; arrays are (P, m), mu is (P, 1)."""
 
-    def linearise(self, psi: Array, mu: Array) -> tuple[Array, Array, Array]:
+    def linearize(self, psi: Array, mu: Array) -> tuple[Array, Array, Array]:
         """Return merit, effective slope and curvature at ψ."""
 
     def minorant(self, psi: Array) -> tuple[Array, Array]:
@@ -46,12 +46,12 @@ class Terms(Protocol):
 
 
 class SmoothTerms:
-    """Answers under a twice differentiable loss: nothing to keep but the slope of the last linearisation."""
+    """Answers under a twice differentiable loss: nothing to keep but the slope of the last linearization."""
 
     def __init__(self, loss: Loss, response: Array, weight: Array) -> None:
         self.loss, self.response, self.weight = loss, response, weight
 
-    def linearise(self, psi: Array, mu: Array) -> tuple[Array, Array, Array]:
+    def linearize(self, psi: Array, mu: Array) -> tuple[Array, Array, Array]:
         value, slope, curvature = self.loss.value_slope_curvature(psi, self.response)
         self.slope = self.weight * slope
         return self.weight * value, self.slope, self.weight * curvature
@@ -84,7 +84,7 @@ class SlackTerms:
         self.c = np.where(self.filled, weight, 1.0)
         self.started = False
 
-    def _centre(self, z: Array, mu: Array) -> tuple[Array, Array]:
+    def _center(self, z: Array, mu: Array) -> tuple[Array, Array]:
         """Return (ξ, t) on the central path: t > 0 solves ``c t² + (c q − 2μ) t − μ q = 0``, q = 1 − z, ξ = t + q."""
         c, q = self.c, 1.0 - z
         B = c * q - 2.0 * mu
@@ -93,10 +93,10 @@ class SlackTerms:
         t = np.where(B > 0, 2.0 * mu * q / np.where(B > 0, B + root, 1.0), (root - B) / (2.0 * c))
         return t + q, t
 
-    def linearise(self, psi: Array, mu: Array) -> tuple[Array, Array, Array]:
+    def linearize(self, psi: Array, mu: Array) -> tuple[Array, Array, Array]:
         if not self.started:
             self.started = True
-            self.xi, self.t = self._centre(self.response * psi, mu)
+            self.xi, self.t = self._center(self.response * psi, mu)
             self.a = mu / self.t
         # t is kept, not recomputed from ψ: where it is tiny, rounding in ξ + yψ − 1 could turn its sign
         c, a, xi, t = self.c, self.a, self.xi, self.t

@@ -37,7 +37,7 @@ class Balls:
 
     With `curved`, a step follows the sphere: along a tangent a straight step leaves the ball after a length of
     √det, however right its direction, so where it would come too close to the sphere it is bent back to a share
-    of the slack that the linearised constraint promises, ``det − 2 step ⟨x, dx⟩``.
+    of the slack that the linearized constraint promises, ``det − 2 step ⟨x, dx⟩``.
     """
 
     STATE = ("x", "det", "z0", "z1")
@@ -48,7 +48,7 @@ class Balls:
         self.z0 = mu * radius / self.det
         self.z1 = -(mu / self.det)[:, None] * x
 
-    def linearise(self, mu: Array) -> None:
+    def linearize(self, mu: Array) -> None:
         """Compute scaling (κ, v) and barrier gradient ``(μ/det) x`` at the current point."""
         self.mu = mu
         root_s, root_z = np.sqrt(self.det), np.sqrt(_determinant(self.z0, self.z1))

@@ -1,8 +1,8 @@
-"""Bounded people: minimise each person's answers over ``‖w_k‖ ≤ ζ_v`` (Algorithm 5, Canal et al. 2022).
+"""Bounded people: minimize each person's answers over ``‖w_k‖ ≤ ζ_v`` (Algorithm 5, Canal et al. 2022).
 
 One Newton step of a primal–dual interior-point method, seen from the people's side. Person k keeps inside their ball
 by a barrier (`ball.py`) with curvature ``κ(I + 2vvᵀ)`` and gradient ``(μ/det) w``. With per-answer slopes g and
-curvatures h (`answer_terms.py`), linearising gives an arrow::
+curvatures h (`answer_terms.py`), linearizing gives an arrow::
 
     [ Σ h ΔΔᵀ   Σ h Δδᵀ ] [ da ]   [ −Σ g Δ             ]
     [ Σ h δΔᵀ   H_k     ] [ dw ] = [ −Σ g δ − (μ/det) w ]      H_k = Σ h δδᵀ + κ(I + 2vvᵀ)    (r, r)
@@ -113,7 +113,7 @@ class BoundedBlock:
         problems = self.block.problems
         return A[problems[0]] if problems.size == 1 else A[self.block.problem]
 
-    def linearise(self, A: Array | None, mu: Array) -> tuple[Array, Array]:
+    def linearize(self, A: Array | None, mu: Array) -> tuple[Array, Array]:
         """Form everybody's own Newton system at (A, w) for the barrier parameters mu (P,).
 
         Returns
@@ -122,9 +122,9 @@ class BoundedBlock:
             (P,) each: the barrier function, and the person's part of the certificate (total loss, not mean).
         """
         balls = self.balls
-        balls.linearise(mu)
+        balls.linearize(mu)
         self.at = self.psi(A)
-        merit, self.g, self.h = self.terms.linearise(self.at, mu[:, None])
+        merit, self.g, self.h = self.terms.linearize(self.at, mu[:, None])
         excess, self.tangent = self.terms.minorant(self.at)
         barrier = np.eye(self.own.shape[2]) + 2.0 * balls.v1[:, :, None] * balls.v1[:, None, :]
         H = contract(self.own, self.h[:, :, None] * self.own) + balls.kappa[:, None, None] * barrier

@@ -251,11 +251,11 @@ def _informative(
 
 
 def _sides(
-    items: Array, pairs: Indices, rows: Indices, signs: NDArray[np.int8], centre: Array | float
+    items: Array, pairs: Indices, rows: Indices, signs: NDArray[np.int8], center: Array | float
 ) -> tuple[Array, Array]:
     """Return ``s_i δ_i`` and ``x_i + x'_i − 2c`` of the answers of sets, (n, k, d) each."""
     left, right = items[pairs[rows, 0]], items[pairs[rows, 1]]
-    return signs[:, :, None] * (left - right), left + right - 2.0 * centre
+    return signs[:, :, None] * (left - right), left + right - 2.0 * center
 
 
 def _parts(n: int, width: int) -> Iterator[slice]:
@@ -285,12 +285,12 @@ class ConditionalLikelihood:
         (T,) answers and their weights; a set weighs as much as its lightest answer.
     beta
         Sharpness of the answers.
-    centre
+    center
         (d,) origin of the items, where people are thought to be on average; matters only for near-parallelograms.
     """
 
     def __init__(
-        self, items: Array, pairs: Indices, sets: Sets, response: Array, weight: Array, beta: float, centre: Array
+        self, items: Array, pairs: Indices, sets: Sets, response: Array, weight: Array, beta: float, center: Array
     ) -> None:
         agreement = response[sets.rows] * sets.signs
         size = np.sum(sets.signs != 0, axis=1)
@@ -298,7 +298,7 @@ class ConditionalLikelihood:
         happened = (np.abs(total) == size) & (size > 0)
         # weights come from the design alone, not from what was answered, or the score would be biased
         lightest = np.min(np.where(sets.signs != 0, weight[sets.rows], np.inf), axis=1, initial=np.inf)
-        self.items, self.pairs, self.beta, self.centre = items, pairs, beta, centre
+        self.items, self.pairs, self.beta, self.center = items, pairs, beta, center
         self.rows, self.signs, self.person = sets.rows[happened], sets.signs[happened], sets.person[happened]
         self.outcome = np.sign(total[happened])
         self.weight = lightest[happened] / sets.overlap()[happened]
@@ -317,7 +317,7 @@ class ConditionalLikelihood:
     def _chunks(self, width: int) -> Iterator[tuple[slice, Array, Array]]:
         """Yield ``(s, βz s_i δ_i, x_i + x'_i − 2c)``, a moderate number of sets at a time."""
         for part in _parts(len(self.outcome), max(1, self.rows.shape[1]) * width):
-            delta, total = _sides(self.items, self.pairs, self.rows[part], self.signs[part], self.centre)
+            delta, total = _sides(self.items, self.pairs, self.rows[part], self.signs[part], self.center)
             yield part, self.beta * self.outcome[part, None, None] * delta, total
 
     def margins(self, a: Array) -> Array:

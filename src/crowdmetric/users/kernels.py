@@ -6,7 +6,7 @@ faster. The formulas are those of `bounded.py`, `ball.py` and `answer_terms.py`,
 `tests/test_barrier.py` checks that both agree at every step.
 
 Two things save time beyond that. Sweeps visit only the people in `focus`, and what the accepted trial of a line
-search has computed (exponentials, logarithms) is kept for the linearisation at the point it leads to.
+search has computed (exponentials, logarithms) is kept for the linearization at the point it leads to.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class CompiledBlock:
         self.z = _central(self.w, radius, mu)
         rows = (P, m) if not self.smooth else (0, 0)
         self.xi, self.t, self.a, self.dxi, self.dt, self.da = (np.zeros(rows) for _ in range(6))
-        self.a[:] = -1.0  # not started: the first linearisation puts the slacks on the central path
+        self.a[:] = -1.0  # not started: the first linearization puts the slacks on the central path
         self.at, self.g, self.h, self.along = (np.zeros((P, m)) for _ in range(4))
         self.who = np.arange(P)
         # of the last trial: e^−|margin|, merit = linear − μ logs, and the step it was tried at
@@ -96,15 +96,15 @@ class CompiledBlock:
         """Return ``⟨Δ, M⟩`` of the known metric, or nothing where A is given."""
         return np.zeros((0, 0)) if A is not None or self.offset is None else self.offset
 
-    def linearise(self, A: Array | None, mu: Array) -> tuple[Array, Array]:
-        """Return merit and gap (P,); see `bounded.BoundedBlock.linearise`.
+    def linearize(self, A: Array | None, mu: Array) -> tuple[Array, Array]:
+        """Return merit and gap (P,); see `bounded.BoundedBlock.linearize`.
 
         After `advance`, A must be where the step led that the metric took with it.
         """
         b = self.block
         self.mu = mu
         self._write_psi(A, self.at)
-        return _linearise(
+        return _linearize(
             self.axes, self.who, self.own, b.response, b.weight, self.at, self.w, self.radius, self.z, mu, self.smooth,
             self.beta, self.xi, self.t, self.a, self.g, self.h, self.tangent, self.scaling, self.inverse, self.rhs,
             self.e, self.linear, self.logs, self.known,
@@ -203,7 +203,7 @@ def _invert(axes: Any, H: Any) -> None:
 
 
 @compiled
-def _centre(c: Any, z: Any, mu: Any) -> Any:
+def _center(c: Any, z: Any, mu: Any) -> Any:
     """Return ξ and t of one hinge answer on the central path (`terms.SlackTerms`)."""
     q = 1.0 - z
     B = c * q - 2.0 * mu
@@ -247,7 +247,7 @@ def _slack(c: Any, xi: Any, t: Any, dxi: Any, dt: Any, step: Any) -> Any:
 
 
 @compiled
-def _linearise(
+def _linearize(
     axes: Any, who: Any, own: Any, y: Any, c: Any, at: Any, w: Any, radius: Any, z: Any, mu: Any, smooth: Any,
     beta: Any, xi: Any, t: Any, a: Any, g: Any, h: Any, tangent: Any, scaling: Any, inverse: Any, rhs: Any,
     kept: Any, linear: Any, logs: Any, known: Any,
@@ -292,7 +292,7 @@ def _linearise(
             else:
                 margin = answer * at[k, i]
                 if a[k, i] < 0.0:
-                    xi[k, i], t[k, i] = _centre(weight, margin, mu[k])
+                    xi[k, i], t[k, i] = _center(weight, margin, mu[k])
                     a[k, i] = mu[k] / t[k, i]
                 # divisions are the most expensive operation here: each reciprocal is computed once
                 by_t, by_xi = 1.0 / t[k, i], 1.0 / xi[k, i]

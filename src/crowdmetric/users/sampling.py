@@ -42,8 +42,8 @@ def by_sampling(
     z = ndtri(np.clip(u, 1e-12, 1.0 - 1e-12))
     value, slope, bend, precision = np.empty(P), np.empty((P, m)), np.empty((P, q, q)), np.empty((P, m))
     for k in range(P):
-        centre, root = _posterior_root(E[k], H[k], guess.slope[k], guess.bend[k])
-        t = centre + WIDER * z @ root.T
+        center, root = _posterior_root(E[k], H[k], guess.slope[k], guess.bend[k])
+        t = center + WIDER * z @ root.T
         volume = q * np.log(WIDER) + np.sum(np.log(np.diag(root))) - np.log(points)
         log_weight = 0.5 * np.sum(z * z, axis=1) + volume
         own = (a[k], E[k], H[k], y[k], weight[k])

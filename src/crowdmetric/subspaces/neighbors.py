@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["neighbour_graph", "partition", "spectrum"]
+__all__ = ["neighbor_graph", "partition", "spectrum"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -20,14 +20,14 @@ BLOCK = 1_024
 ROUNDS, DEGREE = 4, 15
 
 
-def neighbour_graph(X: Array, neighbours: int, *, affine: bool) -> sparse.csr_array:
-    """Return the symmetric (N, N) affinity of each item with its nearest `neighbours`.
+def neighbor_graph(X: Array, neighbors: int, *, affine: bool) -> sparse.csr_array:
+    """Return the symmetric (N, N) affinity of each item with its nearest `neighbors`.
 
     ``exp(−2 angle)`` of the lines through the items (thresholded subspace clustering), or, for affine flats,
     ``exp(−distance / median distance of the furthest neighbor)``. Exact, block by block, in single precision.
     """
     N = len(X)
-    q = min(neighbours, N - 1)
+    q = min(neighbors, N - 1)
     points = X.astype(np.float32)
     if affine:
         points -= points.mean(axis=0)
@@ -82,10 +82,10 @@ def spectrum(graph: sparse.csr_array, count: int, seed: int) -> tuple[Array, Arr
 
 def _filtered(S: sparse.csr_array, V: NDArray[np.float32], edge: float) -> NDArray[np.float32]:
     """Return the Chebyshev polynomial of S that damps eigenvalues in [−1, edge], times V."""
-    centre, half = np.float32(0.5 * (edge - 1.0)), np.float32(0.5 * (edge + 1.0))
-    before, now = V, (S @ V - centre * V) / half
+    center, half = np.float32(0.5 * (edge - 1.0)), np.float32(0.5 * (edge + 1.0))
+    before, now = V, (S @ V - center * V) / half
     for _ in range(DEGREE - 1):
-        before, now = now, 2.0 * (S @ now - centre * now) / half - before
+        before, now = now, 2.0 * (S @ now - center * now) / half - before
     return now
 
 
