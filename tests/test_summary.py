@@ -18,8 +18,10 @@ from crowdmetric import (
     TasteMetric,
 )
 from crowdmetric.coefficients import coefficients_of
+from crowdmetric.commands.fit_ending import gains_of
 from crowdmetric.estimators import __all__ as ESTIMATORS
 from crowdmetric.estimators.summary import InMemory
+from crowdmetric.evaluate import evaluate
 from crowdmetric.importance import feature_importance
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.simulate import simulate_crowd
@@ -134,3 +136,9 @@ def test_items_of_a_data_frame_keep_their_names(tmp_path) -> None:
     assert saved.item_ids.tolist() == frame.index.tolist()
     assert saved.feature_names == ["sweet", "hard"]
     assert "sweet" in model.summary()
+
+
+def test_the_ending_is_about_the_question_that_was_asked() -> None:
+    found = evaluate(ITEMS, ANSWERS, ["population", "linear"], repeats=1).of_saved("population")
+    assert [gain.split for gain in gains_of(found, None)] == ["pairs", "people", "items"]
+    assert [gain.split for gain in gains_of(found, "new-items")] == ["items"]

@@ -57,7 +57,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(
         "--from", dest="comparisons", metavar="ANSWERS", help=f"{TABLE}: answers so far; design the next wave from them"
     )
-    add("--random-share", type=float, metavar="X", help="with --from: share of people with random pairs (default: 0.1)")
+    add("--random-share", type=float, metavar="X", help="share of people with random pairs, with --from (default: 0.1)")
     add("--people", type=int, required=True, metavar="N", help="number of people who will be asked")
     add("--kind", choices=KINDS, default="optimal", help="kind of questions (default: optimal)")
     add("--out", required=True, metavar="FILE", help="CSV or Parquet to write: person, question, left, right")

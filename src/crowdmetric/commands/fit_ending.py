@@ -10,6 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from crowdmetric.choice import QUESTIONS
 from crowdmetric.coefficients import Coefficients, coefficients_of
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.estimators.summary import fit_in_numbers
@@ -21,7 +22,7 @@ from crowdmetric.identifiability import Diagnosis
 from crowdmetric.persist import REPORT, SavedModel
 from crowdmetric.report.warnings import warnings_of, worth_using
 
-__all__ = ["print_ending"]
+__all__ = ["gains_of", "print_ending"]
 
 WIDTH = 100
 OUTCOMES = {
@@ -52,7 +53,7 @@ def print_ending(
         What the model was fitted to, what that can teach, and how well hidden answers are predicted.
     """
     table = coefficients_of(model, comparisons) if model.items is not None else None
-    gains = [] if evaluation is None else _gains(evaluation, getattr(options, "for", None))
+    gains = [] if evaluation is None else gains_of(evaluation, getattr(options, "for", None))
     careful = warnings_of(model, diagnosis, evaluation, comparisons)
     page = Path(options.out) / REPORT
     report = page if page.is_file() else None
@@ -70,12 +71,10 @@ def print_ending(
     print("\n\n".join(filter(None, sections)))
 
 
-def _gains(evaluation: Evaluation, question: str | None) -> list[Compared]:
+def gains_of(evaluation: Evaluation, question: str | None) -> list[Compared]:
     """Return the saved model beside the best baseline, for the question that matters or for all."""
-    splits = [question] if question in evaluation.splits else evaluation.splits
-    found = []
-    for split in splits:
-        saved = evaluation.saved
+    found, saved = [], evaluation.saved
+    for split in (split for split in QUESTIONS[question or "all"] if split in evaluation.splits):
         model = saved if saved in evaluation.models else best_model(evaluation, split, LEARNED)
         baseline = best_model(evaluation, split, [name for name in BASELINES if name != model])
         if model is not None and baseline is not None:
