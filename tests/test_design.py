@@ -175,7 +175,7 @@ def test_a_catalogue_keeps_its_names() -> None:
     np.testing.assert_array_equal(ask.columns()["left"], names[ask.left])
     assert ask.items is not None
     assert not ask.new_items
-    assert "tolerance=0.2" in ask.advice
+    assert "max_mismatch=0.2" in ask.advice
     assert "of 400 items" in ask.summary()
 
 

@@ -456,7 +456,7 @@ def fingerprint(name: str, options: dict[str, Any]) -> list[Any]:
 
 
 # What a fit to a scan may take and whom it tells (tests/test_scan.py); a fit in memory has no use for them.
-ONLY_FOR_SCANS = {"memory", "progress"}
+ONLY_FOR_SCANS = {"memory", "progress", "engine"}
 
 
 @pytest.mark.parametrize("name", MODELS)

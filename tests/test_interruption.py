@@ -295,8 +295,10 @@ def test_a_command_can_be_interrupted_at_any_moment(
         capsys.readouterr()
         code, _ = interrupted_after(moment, arguments)
         told = capsys.readouterr().err
-        if code == 0:  # a little fewer calls were made than before
-            assert moment > 0.8 * calls
+        # fewer calls were made than before, or the interrupt fell into a destructor and the command ended before it
+        # could be raised again: then all of its work is there
+        if code == 0:
+            assert set(everything_in(tmp_path / "desk")) == set(everything_in(tmp_path / "second"))
             shutil.rmtree(tmp_path / "desk")
             shutil.copytree(study, tmp_path / "desk")
             monkeypatch.chdir(tmp_path / "desk")

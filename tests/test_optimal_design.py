@@ -161,7 +161,7 @@ def test_sources_draw_and_vary_pairs_of_different_items() -> None:
 
 
 @cache
-def measured(ask: Questionnaire, runs: int = 24) -> tuple[float, float]:
+def measured(ask: Questionnaire, runs: int = 48) -> tuple[float, float]:
     """Return root mean square errors of PopulationMetric over fresh crowds, raw and of the shape."""
     errors = []
     for seed in range(runs):

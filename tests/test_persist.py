@@ -11,9 +11,9 @@ import pytest
 
 from crowdmetric import Comparisons, IdealPointMetric, StitchedMetric, persist
 from crowdmetric.errors import DataError, ModelFileError
-from crowdmetric.folders import new_folder
+from crowdmetric.folders import check_target, new_folder
 from crowdmetric.losses import Probit
-from crowdmetric.persist import FORMAT_VERSION, load_model, save_model
+from crowdmetric.persist import FORMAT_VERSION, is_model, load_model, save_model
 from crowdmetric.simulate import simulate_crowd
 
 CROWD = simulate_crowd(3, 8, 2, users=10, comparisons=6, seed=0)
@@ -200,6 +200,12 @@ def test_only_models_are_overwritten_and_only_when_asked(copy) -> None:
         save_model(copy, estimator, overwrite=True)
     assert (copy / "notes.txt").read_text() == "mine"
     assert [path.name for path in copy.parent.iterdir()] == ["model"]
+
+
+def test_the_folder_one_is_in_is_not_replaced(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelFileError, match="is the folder that you are in, which cannot be replaced; name a new"):
+        check_target(".", True, is_model)
 
 
 def test_an_empty_folder_is_filled_and_a_missing_parent_is_named(tmp_path) -> None:

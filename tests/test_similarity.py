@@ -212,6 +212,7 @@ def test_beta_only_scales_the_metric() -> None:
     np.testing.assert_allclose(one.metric_, 2.0 * two.metric_, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore:choice is '1' in all:crowdmetric.errors.TableWarning")  # as it is meant here
 def test_vectors_row_numbers_and_tables_mean_the_same() -> None:
     found = study(questions=800)
     rows = found.judgements.items[found.judgements.counts[:, 0] == 1][:300]

@@ -65,6 +65,19 @@ class Coefficients:
         By their names in the table.
     headline, explained : str
         What matters most; what the columns are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.coefficients import Coefficients
+    >>> weights = {"weight": np.array([0.7, 0.3])}
+    >>> table = Coefficients(("sweet", "hard"), weights, "Sweet counts most.", "weight: share.")
+    >>> print(table.summary())
+    Sweet counts most.
+      feature  weight
+      sweet      70 %
+      hard       30 %
+      weight: share.
     """
 
     names: tuple[str, ...]
@@ -109,6 +122,19 @@ def coefficients_of(model: LearnedModel, comparisons: Comparisons | None = None)
     model : a fitted model with its items
     comparisons : Comparisons, optional
         The questions as asked; None: all pairs of items alike.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.coefficients import coefficients_of
+    >>> from crowdmetric.persist import save_model
+    >>> from crowdmetric.simulate import simulate_crowd
+    >>> crowd = simulate_crowd(2, None, None, users=300, comparisons=3, seed=0)
+    >>> fitted = PopulationMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+    >>> table = coefficients_of(save_model(tempfile.mkdtemp(), fitted))
+    >>> sorted(table.names)
+    ['f0', 'f1']
     """
     try:
         return _of_choices(feature_importance(model, comparisons))

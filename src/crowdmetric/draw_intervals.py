@@ -26,6 +26,14 @@ class Intervals:
         Standard deviation over the draws.
     level : float
         The share of draws inside; over many crowds, about the share of intervals that hold the truth.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.intervals import intervals_from
+    >>> found = intervals_from(np.arange(101.0)[:, None], [50.0])
+    >>> found.contains([10.0]).tolist()
+    [True]
     """
 
     estimate: Array
@@ -52,6 +60,14 @@ def intervals_from(draws: Array, estimate: ArrayLike, level: float = 0.9) -> Int
 
     With F the share of draws below the estimate, an interval runs from the quantile α to the quantile α + level, where
     α is ``(1 − level)/2`` moved as little as needed for ``α ≤ F ≤ α + level``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.intervals import intervals_from
+    >>> found = intervals_from(np.arange(101.0)[:, None], [50.0])
+    >>> found.low.round(6).tolist(), found.high.round(6).tolist()
+    ([5.0], [95.0])
     """
     if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < float(level) < 1:
         raise DataError(f"level={level!r} is not between 0 and 1; 0.9 gives 90 % intervals")

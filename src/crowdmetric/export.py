@@ -158,8 +158,10 @@ FORMATS: dict[str, Callable[[LinearHead, BinaryIO], None]] = {
 
 
 def write_head(head: LinearHead, path: Place, kind: str = "npz") -> None:
-    """Write a head as ``npz`` (arrays `weight`, `bias`), ``safetensors`` (`linear.weight`, `linear.bias`) or ``csv``.
+    """Write a head as ``npz``, ``safetensors`` or ``csv``.
 
+    The arrays of an npz file are `weight`, `bias` and `feature_names`, those of safetensors `linear.weight` and
+    `linear.bias`.
     The file appears whole or not at all.
 
     Examples
@@ -171,7 +173,7 @@ def write_head(head: LinearHead, path: Place, kind: str = "npz") -> None:
     >>> path = Path(tempfile.mkdtemp()) / 'head.npz'
     >>> write_head(LinearHead(np.eye(2), np.zeros(2)), path)
     >>> sorted(np.load(path).files)
-    ['bias', 'weight']
+    ['bias', 'feature_names', 'weight']
     """
     if kind not in FORMATS:
         raise DataError(f"format {kind!r} is not known; choose one of {', '.join(map(repr, FORMATS))}")

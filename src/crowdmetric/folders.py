@@ -105,6 +105,10 @@ def check_target(folder: Place, overwrite: bool, is_ours: Callable[[Path], bool]
         return
     if not folder.is_dir():
         raise ModelFileError(f"{folder} is a file, but a folder should be written there; choose another name")
+    if folder.resolve() == Path.cwd():
+        raise ModelFileError(
+            f"{folder} is the folder that you are in, which cannot be replaced; name a new folder inside it"
+        )
     if _is_free(folder):
         return
     if not _is_ours_now(folder, is_ours):

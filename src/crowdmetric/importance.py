@@ -227,6 +227,7 @@ def feature_importance(
     --------
     >>> import tempfile
     >>> from crowdmetric import PopulationMetric
+    >>> from crowdmetric.importance import feature_importance
     >>> from crowdmetric.persist import save_model
     >>> from crowdmetric.simulate import simulate_crowd
     >>> crowd = simulate_crowd(2, None, None, users=300, comparisons=3, seed=0)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.errors import DataError
 from crowdmetric.estimators import TasteMetric
 from crowdmetric.persist import SavedModel
 from crowdmetric.smooth.effects import Effect
@@ -113,8 +114,8 @@ class Tastes:
 def find_tastes(model: SavedModel) -> Tastes:
     """Return the tastes of a saved `TasteMetric` with items."""
     estimator = model.estimator()
-    assert isinstance(estimator, TasteMetric)
-    assert model.items is not None
+    if not isinstance(estimator, TasteMetric) or model.items is None:
+        raise DataError(f"{type(estimator).__name__} has no smooth tastes; give a TasteMetric that was fitted to items")
     scale, center, names = _units(model)
     d = model.items.shape[1]
     effects = [estimator.effect_of(j) for j in range(min(d, MOST_FEATURES))]

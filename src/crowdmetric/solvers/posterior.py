@@ -228,7 +228,8 @@ def _shape_moves(
 ) -> Move:
     """Return moves of points (t, L) along ellipses of a Gaussian in (t, T), with a mean (p,) and a covariance (p, p).
 
-    `log_likelihood` takes t (C,) and svec(I + T) (C, p). The length of L, which M does not depend on, stays.
+    `log_likelihood` takes t (C,) and svec(I + T) (C, p). The length of L and the signs of its columns, on which M does
+    not depend, stay: a factor that was always made positive would have another law than the one that moves of L keep.
     """
     reference, basis, lower = Reference.of(mean, covariance), space.basis, space.lower
 
@@ -247,7 +248,8 @@ def _shape_moves(
         y = slice_step(log_density, reference, y, rng)
         L = np.linalg.cholesky(smat(shapes(y)))[:, *lower]
         size = np.linalg.norm(x[:, 1:], axis=1) / np.sqrt(space.d)
-        return np.column_stack([y[:, 0], L * size[:, None]])
+        signs = np.where(x[:, 1:][:, lower[0] == lower[1]] < 0.0, -1.0, 1.0)  # of the columns of L
+        return np.column_stack([y[:, 0], L * size[:, None] * signs[:, lower[1]]])
 
     return move
 
