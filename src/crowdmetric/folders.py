@@ -11,6 +11,7 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -101,9 +102,11 @@ def check_target(folder: Place, overwrite: bool, is_ours: Callable[[Path], bool]
     folder = Path(folder)
     if not folder.absolute().parent.is_dir():
         raise ModelFileError(f"there is no folder {folder.parent} to write {folder.name} in; create it first")
-    if not folder.exists():
+    try:
+        mode = folder.stat().st_mode  # one look: another process may be replacing it
+    except FileNotFoundError:
         return
-    if not folder.is_dir():
+    if not stat.S_ISDIR(mode):
         raise ModelFileError(f"{folder} is a file, but a folder should be written there; choose another name")
     if folder.resolve() == Path.cwd():
         raise ModelFileError(
