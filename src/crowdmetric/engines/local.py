@@ -100,11 +100,10 @@ def _completed(
         for future in as_completed(futures):
             yield futures.pop(future), future.result()
     except (KeyboardInterrupt, GeneratorExit):
-        processes = list((getattr(pool, "_processes", None) or {}).values())
-        for process in processes:
+        for process in list((getattr(pool, "_processes", None) or {}).values()):
             process.terminate()  # their results are no longer needed
-        for process in processes:
-            process.join()
+        # the pool's own thread waits for its processes; waiting for them here as well, the two would race
+        pool.shutdown(wait=True, cancel_futures=True)
         raise
     except BrokenProcessPool:
         raise SolverError(
