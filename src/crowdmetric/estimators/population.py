@@ -369,7 +369,7 @@ class PopulationMetric(CrowdMetric):
         self, pairs: Any, y: Any, users: Any, sample_weight: Any, loss: Loss, card: DeviceEngine | None
     ) -> QuestionStream | None:
         """Return the questions of a fit by gradients, read on the device; None where `read_rows` has to read them."""
-        shape = getattr(self.items, "shape", ())
+        shape: tuple[int, ...] = getattr(self.items, "shape", ())
         if card is None or len(shape) != 2 or not self.by_gradients_alone(shape[1]):
             return None
         self._check(loss, shape[1])
