@@ -19,10 +19,10 @@ from crowdmetric.cli import main
 from crowdmetric.design import LiveDesign
 from crowdmetric.design.adaptive import best_next_pair
 from crowdmetric.design.bundles import answered_scores
-from crowdmetric.design.doubts import surprise, why_doubted
 from crowdmetric.design.learning import AnswerTable, learn
 from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.stopping import Forecast, always_valid, log_ratios, people_for
+from crowdmetric.design.surprise import surprise, why_doubted
 from crowdmetric.design.waves import next_wave
 from crowdmetric.errors import DataError
 from crowdmetric.estimators import PopulationMetric

@@ -34,7 +34,7 @@ from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.expected import Information, expected_information
 from crowdmetric.users.integrals import kernels
 from crowdmetric.users.people import places_of, posteriors
-from crowdmetric.users.population import STRUCTURES, Law, PopulationBlock, Sums, blocks_of, integrate, sums_of
+from crowdmetric.users.population_sums import STRUCTURES, Law, PopulationBlock, Sums, blocks_of, integrate, sums_of
 
 each_structure = pytest.mark.parametrize("structure", STRUCTURES)
 LOSSES: dict[str, Loss] = {"logistic": Logistic(1.2), "probit": Probit(0.7)}

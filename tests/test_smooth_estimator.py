@@ -12,7 +12,7 @@ from sklearn.base import clone
 from crowdmetric import Comparisons, TasteMetric
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.evaluate import evaluate
-from crowdmetric.evaluate.smooth import TasteModel
+from crowdmetric.evaluate.taste_model import TasteModel
 from crowdmetric.persist import load_model, save_model
 
 

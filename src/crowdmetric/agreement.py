@@ -9,7 +9,7 @@ its own, so that metrics can agree only up to a scale s > 0, and ::
 is χ² with p − 1 degrees of freedom if ``M_2 = s M_1`` (Wald; the two kinds of answers being independent).
 
 `one_metric` asks the same of the likelihood: with ℓ_1 and ℓ_2 of two separate fits over all symmetric matrices and ℓ of
-one fit to both kinds (`crowdmetric.similarity.beside`), ``W = 2 (ℓ_1 + ℓ_2 − ℓ)`` has the same law.
+one fit to both kinds (`crowdmetric.similarity.judgement_term`), ``W = 2 (ℓ_1 + ℓ_2 − ℓ)`` has the same law.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.judgements import KINDS, Judgements
 from crowdmetric.simulate import sample_metric
 from crowdmetric.symmetric import check_metric
-from crowdmetric.tables.judged import ALTERNATIVES
+from crowdmetric.tables.judgement_columns import ALTERNATIVES
 
 __all__ = ["SimulatedStudy", "answer_questions", "random_questions", "simulate_judgements"]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from crowdmetric.collect.items import StudyItems
 from crowdmetric.collect.places import DESIGN, fingerprint, questionnaire_file, random_places
 from crowdmetric.collect.settings import Settings
 from crowdmetric.collect.sheets import Place
+from crowdmetric.collect.study_items import StudyItems
 from crowdmetric.design import Questionnaire, design
 
 __all__ = ["Pool", "make_pool"]

@@ -22,7 +22,7 @@ A command's file is imported when the command is called, so that ``crowdmetric -
 
 from __future__ import annotations
 
-from crowdmetric.commands.base import Command, UsageError
+from crowdmetric.commands.command import Command, UsageError
 
 __all__ = ["COMMANDS", "Command", "UsageError"]
 

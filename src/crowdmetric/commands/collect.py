@@ -13,7 +13,7 @@ from crowdmetric.collect.logs import set_up_logs
 from crowdmetric.collect.operations import erase, people_named
 from crowdmetric.collect.serving import Links, listen, prepare, serve
 from crowdmetric.collect.sqlite_database import erase_from_copies
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.command import UsageError, note
 from crowdmetric.errors import DataError
 from crowdmetric.tables import write_batches
 

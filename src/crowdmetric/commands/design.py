@@ -7,10 +7,10 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.command import UsageError, note
 from crowdmetric.commands.item_tables import read_labels
 from crowdmetric.commands.reading import TABLE, add_categories, add_columns, answers_of, items_of
-from crowdmetric.commands.similarity import design_similarity
+from crowdmetric.commands.similarity_commands import design_similarity
 from crowdmetric.design import Questionnaire, design, next_questionnaire
 from crowdmetric.design.entry import KINDS
 from crowdmetric.design.exchange import CRITERIA
@@ -20,7 +20,7 @@ from crowdmetric.judgements import KINDS as JUDGED
 from crowdmetric.persist import load_model
 from crowdmetric.progress import show_progress
 from crowdmetric.tables import Items
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["add_arguments", "run", "shared_arguments", "told_by"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.command import UsageError, note
 from crowdmetric.engines.dask_engine import DaskEngine
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.torch_engine import TorchEngine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.command import UsageError, note
 from crowdmetric.export import FORMATS, item_coordinates, linear_head, write_coordinates, write_head
 from crowdmetric.persist import load_model
 

@@ -18,7 +18,7 @@ from crowdmetric.choice import (
     choose_item_effects,
     matched_share,
 )
-from crowdmetric.commands.base import note
+from crowdmetric.commands.command import note
 from crowdmetric.commands.fit_options import ESTIMATORS, refused_by
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.choice import LAWS, UNLEARNED
-from crowdmetric.commands.base import note
+from crowdmetric.commands.command import note
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation, evaluate

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from typing import Any
 
 from crowdmetric.choice import QUESTIONS
-from crowdmetric.commands.base import UsageError, add_time_limit
+from crowdmetric.commands.command import UsageError, add_time_limit
 from crowdmetric.commands.preparing import add_preparation
 from crowdmetric.commands.reading import TABLE, add_categories, add_columns
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric, TasteMetric
@@ -18,7 +18,7 @@ from crowdmetric.similarity.likelihood import LINKS
 from crowdmetric.similarity.structures import STRUCTURES as STRUCTURES_OF_A_METRIC
 from crowdmetric.solvers.bounds import BOUNDS
 from crowdmetric.stitch import METHODS
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["ESTIMATORS", "add_arguments", "parameters_of", "refused_by", "ridge_of"]
 

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import Any
 
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.command import UsageError, note
 from crowdmetric.datasets import Dataset, load_jester, load_movielens, load_sushi, load_travel
 from crowdmetric.datasets.dataset import FORMATS, check_folder
 from crowdmetric.datasets.sushi import ANSWERS

@@ -6,7 +6,7 @@ import json
 from argparse import ArgumentParser, Namespace
 
 from crowdmetric.commands.design import shared_arguments, told_by
-from crowdmetric.commands.similarity import plan_similarity
+from crowdmetric.commands.similarity_commands import plan_similarity
 from crowdmetric.design import plan
 from crowdmetric.design.entry import KINDS
 from crowdmetric.progress import show_progress

@@ -7,12 +7,12 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from time import perf_counter
 
-from crowdmetric.commands.base import UsageError, note
-from crowdmetric.experiments.page import write_page
-from crowdmetric.experiments.pictures import draw_figures
+from crowdmetric.commands.command import UsageError, note
+from crowdmetric.experiments.cells import FIGURES, Figure, cells_of, figure_named
+from crowdmetric.experiments.figures import draw_figures
+from crowdmetric.experiments.reproduction_page import write_page
+from crowdmetric.experiments.result_tables import summarize, write_tables
 from crowdmetric.experiments.runner import run_cells
-from crowdmetric.experiments.settings import FIGURES, Figure, cells_of, figure_named
-from crowdmetric.experiments.summary import summarize, write_tables
 from crowdmetric.plots import new_figure
 from crowdmetric.progress import show_progress
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from crowdmetric.commands.base import UsageError
+from crowdmetric.commands.command import UsageError
 from crowdmetric.commands.reading import names_of_answers
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.progress import show_progress

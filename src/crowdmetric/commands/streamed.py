@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
-from crowdmetric.commands.base import note
+from crowdmetric.commands.command import note
 from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.scans import scan_answers
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric

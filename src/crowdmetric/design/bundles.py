@@ -24,7 +24,7 @@ from crowdmetric.errors import NotIdentifiedError
 from crowdmetric.losses import Logistic
 from crowdmetric.symmetric import svec
 from crowdmetric.users.blocks import Block
-from crowdmetric.users.population import LARGEST_GRID, STRUCTURES, PopulationBlock, blocks_of, integrate
+from crowdmetric.users.population_sums import LARGEST_GRID, STRUCTURES, PopulationBlock, blocks_of, integrate
 
 __all__ = [
     "Population",

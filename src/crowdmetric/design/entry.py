@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from crowdmetric.checks import positive_number, whole_number
 from crowdmetric.design.guess import guess_about_items, guess_about_space
-from crowdmetric.design.matched import matched_from_catalogue, matched_from_generator
+from crowdmetric.design.matched_questions import matched_from_catalogue, matched_from_generator
 from crowdmetric.design.optimal import optimal_questions, random_questions
 from crowdmetric.design.question_sources import Catalogue, ItemSource, NewItems
 from crowdmetric.design.questionnaire import Questionnaire, names_of

@@ -30,7 +30,7 @@ from crowdmetric.design.waves import Wave, WaveOrder, next_wave
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
 from crowdmetric.symmetric import smat
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["Asked", "LiveDesign"]
 

@@ -22,7 +22,7 @@ from crowdmetric.design.question_sources import ItemSource
 from crowdmetric.design.questionnaire import Questionnaire, hand_out
 from crowdmetric.errors import DataError
 from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = [
     "FoundBundles",

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.design.bundles import Population, bundle_rows, metric_covariance, population_of
-from crowdmetric.design.doubts import why_doubted
 from crowdmetric.design.exchange import CRITERIA, sensitivity, weighted_information
 from crowdmetric.design.guess import Guess, guess_about_items
 from crowdmetric.design.information import apportion, errors_of
 from crowdmetric.design.learning import AnswerTable, Learned, learn
 from crowdmetric.design.optimal import CHOOSERS, FoundBundles, search_bundles, size_of_search
 from crowdmetric.design.question_sources import Catalogue
+from crowdmetric.design.surprise import why_doubted
 from crowdmetric.errors import NotIdentifiedError
 from crowdmetric.symmetric import degrees_of_freedom
 

@@ -55,10 +55,10 @@ from crowdmetric.fits.uncertainty import uncertainty_of
 from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns, unknowns_of
 from crowdmetric.inputs import CONSTRAINTS, Rows, check_items, check_nothing_beside_scan, read_rows
 from crowdmetric.losses import Loss
-from crowdmetric.similarity.beside import JudgementsBeside
+from crowdmetric.similarity.judgement_term import JudgementsBeside
 from crowdmetric.similarity.likelihood import AnswerModel
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.similarity.questions import questions_of
+from crowdmetric.similarity.pair_choices import questions_of
 from crowdmetric.similarity.structures import Full
 from crowdmetric.solvers.law_fit import PopulationFit, items_determined
 from crowdmetric.solvers.parametrization import Parametrization
@@ -68,7 +68,7 @@ from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.first_order import covariance_matrix
 from crowdmetric.users.integrals import mean_probability
 from crowdmetric.users.item_effects import WithItemEffects
-from crowdmetric.users.population import STRUCTURES, Law
+from crowdmetric.users.population_sums import STRUCTURES, Law
 
 __all__ = ["INTEGRATIONS", "PopulationMetric"]
 
@@ -114,7 +114,7 @@ class PopulationMetric(CrowdMetric):
 
     Everybody's ideal point is drawn from one Gaussian law and integrated out, so that a few answers per person, even
     one, teach the metric: no bound on people, no subspaces, nothing taken from the truth. See
-    `crowdmetric.users.population` for the likelihood and docs/explanation/algorithms.md for the reasoning.
+    `crowdmetric.users.population_sums` for the likelihood and docs/explanation/algorithms.md for the reasoning.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ class PopulationMetric(CrowdMetric):
             How often an answer counts; a tie is two opposite answers of half a weight.
         judgements : Judgements or sequence of Judgements, optional
             Similarity judgements about the same items, by the same metric up to a scale: one metric from both kinds
-            (`crowdmetric.similarity.beside`; `crowdmetric.agreement.one_metric` tests whether they share it).
+            (`crowdmetric.similarity.judgement_term`; `crowdmetric.agreement.one_metric` tests whether they share it).
         """
         clock = perf_counter()
         loss, card = self._loss(), self._card()

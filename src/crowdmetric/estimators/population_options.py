@@ -15,7 +15,7 @@ from crowdmetric.inputs import CONSTRAINTS, check_options
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.item_effects import check_item_effects
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["POPULATION_CONSTRAINTS", "check_for_gradients", "check_population_options", "items_with_effects"]
 

@@ -20,12 +20,12 @@ from crowdmetric.losses import Loss
 from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.effects import Effect, effects_along, utilities_over
-from crowdmetric.smooth.fit import SmoothFit, curvature, fit_evidence, go_on, log_evidence, revived
+from crowdmetric.smooth.evidence import SmoothFit, curvature, fit_evidence, go_on, log_evidence, revived
+from crowdmetric.smooth.joint_propagation import Propagation
 from crowdmetric.smooth.kernel import SHAPES
-from crowdmetric.smooth.people import Answers, PeopleBlock, arrange, merged, some_people
-from crowdmetric.smooth.prediction import Field, field_of, kernel_coordinates
-from crowdmetric.smooth.propagation import Propagation
-from crowdmetric.smooth.structures import STRUCTURES
+from crowdmetric.smooth.kernel_metrics import STRUCTURES
+from crowdmetric.smooth.people_blocks import DistinctAnswers, PeopleBlock, arrange, merged, some_people
+from crowdmetric.smooth.prediction import UtilityField, field_of, kernel_coordinates
 from crowdmetric.solvers.posterior import number_of_draws
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import svec
@@ -176,7 +176,7 @@ class TasteMetric(CrowdMetric):
         self.utility_errors_ = np.sqrt(np.maximum(np.diag(field.crowd)[number], 0.0))
         return self
 
-    def _prepare(self, rows: Rows) -> Answers:
+    def _prepare(self, rows: Rows) -> DistinctAnswers:
         """Set which items were shown, their units and the answers about them; return these."""
         shown = np.unique(rows.pairs)
         if shown.size > MOST_SHOWN:
@@ -207,13 +207,15 @@ class TasteMetric(CrowdMetric):
                     "again after loading it"
                 )
             person, low, high = self.answers_[:, :3].T.astype(np.intp)
-            blocks = arrange(Answers(person, low, high, self.answers_[:, 3], self.answers_[:, 4]), len(self.shown_))
+            blocks = arrange(
+                DistinctAnswers(person, low, high, self.answers_[:, 3], self.answers_[:, 4]), len(self.shown_)
+            )
             family = Covariances.of(str(self.structure_), self.shown_items_.shape[1], self.shape)
             fit = revived(family, self.theta_, self._inside(self.shown_items_), blocks, self.factors_)
             self._tastes = self._of_fit(fit, self.shown_items_ if self.items is None else check_items(self.items))
         return self._tastes
 
-    def _search(self, Z: Array, answers: Answers) -> SmoothFit:
+    def _search(self, Z: Array, answers: DistinctAnswers) -> SmoothFit:
         """Return the fit to everybody, of the structure of the highest evidence among some people.
 
         Each fit goes on from that to a quarter of its people.
@@ -264,7 +266,7 @@ class TasteMetric(CrowdMetric):
         nothing = Propagation([], len(Z))
         return SmoothFit(family, self.theta_, nothing, Z, 0.0, 0.0, self._inverse, 0, converged=True)
 
-    def _curvature(self, fit: SmoothFit, answers: Answers) -> Array:
+    def _curvature(self, fit: SmoothFit, answers: DistinctAnswers) -> Array:
         """Return the curvature (p, p) at the fit, that of some people where everybody would take too long."""
         some = some_people(answers, CURVATURE_WORK)
         more = np.unique(answers.person).size / some.size
@@ -438,7 +440,7 @@ class _Tastes:
     """What predictions need: the fit, utilities of the catalog, and where its items (N,) stand in them."""
 
     fit: SmoothFit
-    field: Field
+    field: UtilityField
     number: Indices
 
 

@@ -1,7 +1,7 @@
 """Crowds with a law: a metric of some kind and people drawn from a Gaussian, integrated out.
 
-All members of one family, ``ψ = ⟨Δ, M⟩ + ⟨δ, v⟩`` with v ~ N(μ, Σ) (`crowdmetric.users.population`), which differ in
-what M may be and in how people spread, so that a difference between two of them says what that freedom is worth:
+All are members of one family, ``ψ = ⟨Δ, M⟩ + ⟨δ, v⟩`` with v ~ N(μ, Σ) (`crowdmetric.users.population_sums`). They
+differ in what M may be and in how people spread, so the difference between two of them measures what that freedom adds:
 
 ===========  ==============  =====================================================================================
 metric       M               the model
@@ -42,7 +42,7 @@ from crowdmetric.losses import Logistic, Loss
 from crowdmetric.solvers.parametrization import KINDS, Parametrization
 from crowdmetric.users.blocks import Answers
 from crowdmetric.users.item_effects import WithItemEffects, check_item_effects
-from crowdmetric.users.population import STRUCTURES, Law
+from crowdmetric.users.population_sums import STRUCTURES, Law
 
 __all__ = ["METRICS", "CrowdModel", "FittedCrowd"]
 

@@ -13,7 +13,7 @@ from crowdmetric.evaluate.estimated import EstimatorModel
 from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.popularity import BradleyTerry
 from crowdmetric.evaluate.quadratic import PooledQuadratic
-from crowdmetric.evaluate.smooth import TasteModel
+from crowdmetric.evaluate.taste_model import TasteModel
 from crowdmetric.users.item_effects import MOST_ITEMS
 
 __all__ = [

@@ -22,8 +22,8 @@ from crowdmetric.evaluate.evaluation import Evaluation, Result
 from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.models import BEGINS_AT, choose_models
 from crowdmetric.evaluate.scores import measures, per_answer
-from crowdmetric.evaluate.smooth import FittedTastes, TasteModel
 from crowdmetric.evaluate.splits import SPLITS, TITLES, Split, SplitPlan, split
+from crowdmetric.evaluate.taste_model import FittedTastes, TasteModel
 from crowdmetric.fits.memory import RUNTIME, MemoryPlan, bytes_to_lay_out, read_memory
 from crowdmetric.fits.starts import Start
 from crowdmetric.inputs import check_items

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from crowdmetric.errors import CrowdmetricWarning
 from crowdmetric.estimators import PopulationMetric
-from crowdmetric.experiments.settings import Cell
+from crowdmetric.experiments.cells import Cell
 from crowdmetric.losses import Loss, get_loss
 from crowdmetric.radii import choose_radii_of_many
-from crowdmetric.simulate import Crowd, simulate_crowd
+from crowdmetric.simulate import SimulatedCrowd, simulate_crowd
 from crowdmetric.solvers.line_subspaces import solve_bounded
 from crowdmetric.stitch import stitch_prefixes
 from crowdmetric.symmetric import orthonormal_basis, relative_error, restrict, shape_error
@@ -48,7 +48,7 @@ POPULATION_EVERY = {1: 6, 2: 6, 3: 10}
 class _Data:
     """A crowd in the coordinates of its (possibly estimated) subspaces."""
 
-    crowd: Crowd
+    crowd: SimulatedCrowd
     bases: Array
     answers: Answers
     counts: tuple[int, ...]

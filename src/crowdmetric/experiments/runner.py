@@ -16,8 +16,8 @@ from typing import Any
 
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import DataError
+from crowdmetric.experiments.cells import Cell
 from crowdmetric.experiments.learners import MOST_COUNTS, Job, Row, learners_of, run_cell
-from crowdmetric.experiments.settings import Cell
 from crowdmetric.folders import write_file
 
 __all__ = ["Progress", "jobs_for", "run_cells"]

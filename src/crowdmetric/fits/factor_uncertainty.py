@@ -16,7 +16,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from crowdmetric.engines.contract import DeviceEngine
-from crowdmetric.fits.questions import QuestionStream
+from crowdmetric.fits.question_stream import QuestionStream
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.quasi_newton import SPREAD_LAW
 from crowdmetric.symmetric import as_array

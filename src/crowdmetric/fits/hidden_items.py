@@ -15,7 +15,7 @@ from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.unknowns import Unknowns, personal_variance, thinned, unknowns_of
 from crowdmetric.solvers.law_fit import PopulationFit, fit_law
 from crowdmetric.users.blocks import SPARE, Answers, arrange
-from crowdmetric.users.population import Law, blocks_of
+from crowdmetric.users.population_sums import Law, blocks_of
 
 __all__ = ["personal_variance_of"]
 

@@ -12,7 +12,7 @@ from crowdmetric.fits.uncertainty import inverse_information
 from crowdmetric.solvers.law_fit import PopulationFit, with_ridges
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.users.population import LARGEST_GRID
+from crowdmetric.users.population_sums import LARGEST_GRID
 
 __all__ = ["INTEGRATIONS", "Integrated", "check_integration", "largest_grid", "largest_grid_after"]
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 from crowdmetric.symmetric import degrees_of_freedom, orthonormal_basis, restrict, smat, svec
-from crowdmetric.users.population import Law
+from crowdmetric.users.population_sums import Law
 
 __all__ = ["ItemSpan"]
 

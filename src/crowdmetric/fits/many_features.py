@@ -22,7 +22,7 @@ from crowdmetric.errors import CrowdmetricWarning, DataError
 from crowdmetric.fits.crowd import ChunkCache
 from crowdmetric.fits.memory import MemoryPlan, read_memory
 from crowdmetric.fits.on_device import items_on_device
-from crowdmetric.fits.questions import QuestionStream
+from crowdmetric.fits.question_stream import QuestionStream
 from crowdmetric.fits.scanned import answers_of
 from crowdmetric.fits.units import Units
 from crowdmetric.inputs import Rows, check_scan
@@ -38,7 +38,7 @@ from crowdmetric.users.first_order import (
     pull_of_people,
     value_and_gradient,
 )
-from crowdmetric.users.population import Law
+from crowdmetric.users.population_sums import Law
 
 __all__ = [
     "DEFAULT_RANK",

@@ -15,7 +15,7 @@ from array_api_compat import array_namespace, is_torch_array
 
 from crowdmetric.checks import is_accurate
 from crowdmetric.engines.contract import DeviceEngine
-from crowdmetric.fits.questions import QuestionStream
+from crowdmetric.fits.question_stream import QuestionStream
 from crowdmetric.fits.units import Units
 from crowdmetric.inputs import people_of
 from crowdmetric.users.blocks import rows_by_length

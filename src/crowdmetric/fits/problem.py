@@ -18,14 +18,14 @@ from crowdmetric.errors import DataError
 from crowdmetric.fits.checkpoints import Checkpoint, fingerprint
 from crowdmetric.fits.crowd import Chunk, ChunkInMemory, Crowd, Sample, sample_of
 from crowdmetric.losses import Loss
-from crowdmetric.similarity.beside import JudgementsBeside
+from crowdmetric.similarity.judgement_term import JudgementsBeside
 from crowdmetric.solvers.law_fit import PopulationFit, fit_law
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.scoring import ScoringState
 from crowdmetric.users.expected import expected_information
 from crowdmetric.users.item_effects import WithItemEffects
 from crowdmetric.users.people import bias_sums, places_of
-from crowdmetric.users.population import Law, PopulationBlock, Structure, Sums, method_shift, sums_of
+from crowdmetric.users.population_sums import Law, PopulationBlock, Structure, Sums, method_shift, sums_of
 
 __all__ = ["PopulationProblem"]
 

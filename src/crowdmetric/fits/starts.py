@@ -18,7 +18,7 @@ from crowdmetric.solvers.law_fit import ROUGH, SHAPE_RIDGE, PopulationFit, first
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges, penalty
 from crowdmetric.solvers.scoring import ScoringState
-from crowdmetric.users.population import Law
+from crowdmetric.users.population_sums import Law
 
 __all__ = ["BestOfStarts", "Start", "a_start", "best_of_starts", "evidence_fit", "finished", "start_from"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.symmetric import degrees_of_freedom, smat
-from crowdmetric.users.population import Law
+from crowdmetric.users.population_sums import Law
 
 __all__ = ["Units"]
 

@@ -36,7 +36,7 @@ from crowdmetric.users.blocks import SPARE, Answers, arrange
 from crowdmetric.users.integrals import mean_probability
 from crowdmetric.users.item_effects import variance_of_differences
 from crowdmetric.users.people import posteriors
-from crowdmetric.users.population import Law, blocks_of
+from crowdmetric.users.population_sums import Law, blocks_of
 
 __all__ = [
     "MOST_PEOPLE",

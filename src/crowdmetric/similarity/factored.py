@@ -27,7 +27,7 @@ from scipy.linalg.blas import dsyrk
 from scipy.optimize import minimize
 
 from crowdmetric.similarity.likelihood import AnswerModel
-from crowdmetric.similarity.questions import PairChoices
+from crowdmetric.similarity.pair_choices import PairChoices
 
 __all__ = ["FactoredFit", "FactoredObjective", "fit_factored"]
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from crowdmetric.similarity.questions import Alternatives, PairChoices
+from crowdmetric.similarity.pair_choices import Alternatives, PairChoices
 
 __all__ = ["LINKS", "AnswerModel"]
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.similarity.likelihood import AnswerModel
-from crowdmetric.similarity.questions import PairChoices
+from crowdmetric.similarity.pair_choices import PairChoices
 from crowdmetric.similarity.structures import MetricStructure
 
 __all__ = ["SimilarityObjective"]

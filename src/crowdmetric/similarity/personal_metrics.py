@@ -23,7 +23,7 @@ from scipy.linalg import cho_factor, cho_solve
 from crowdmetric.similarity.cone_step import ConeStep
 from crowdmetric.similarity.newton import SimilarityFit, minimize
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.similarity.questions import PairChoices
+from crowdmetric.similarity.pair_choices import PairChoices
 
 __all__ = ["OwnMetrics", "fit_people"]
 

@@ -35,9 +35,9 @@ from scipy.special import expit, log_expit, logit
 
 from crowdmetric.losses import Logistic
 from crowdmetric.smooth.covariances import Grams
-from crowdmetric.smooth.fit import SmoothFit
-from crowdmetric.smooth.people import PeopleBlock
-from crowdmetric.smooth.propagation import Propagation, Sites
+from crowdmetric.smooth.evidence import SmoothFit
+from crowdmetric.smooth.joint_propagation import Propagation, Sites
+from crowdmetric.smooth.people_blocks import PeopleBlock
 from crowdmetric.users.integrals import mean_probability
 
 __all__ = ["KINDS", "find_sharpness", "probability_of", "sharpness_of"]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.smooth.kernel import SHAPES
-from crowdmetric.smooth.structures import STRUCTURES, Structure, log_prior
+from crowdmetric.smooth.kernel_metrics import STRUCTURES, KernelStructure, log_prior
 
 __all__ = ["SCALES", "Covariances", "Grams"]
 
@@ -46,12 +46,12 @@ class Covariances:
 
     Attributes
     ----------
-    structure : Structure
+    structure : KernelStructure
     shape : str
         A key of `kernel.SHAPES`.
     """
 
-    structure: Structure
+    structure: KernelStructure
     shape: str
 
     @staticmethod

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.smooth.fit import SmoothFit
+from crowdmetric.smooth.evidence import SmoothFit
 from crowdmetric.smooth.prediction import field_of
 
 __all__ = ["Effect", "effects_along", "utilities_over"]

@@ -36,7 +36,7 @@ from crowdmetric.solvers.priors import Ridges, penalty, shape_penalty
 from crowdmetric.solvers.scoring import Quadratic, ScoringResult, ScoringState, Underlying, minimize_by_scoring
 from crowdmetric.symmetric import svec
 from crowdmetric.users.layout import Layout
-from crowdmetric.users.population import Sums
+from crowdmetric.users.population_sums import Sums
 
 __all__ = [
     "NO_METRIC",

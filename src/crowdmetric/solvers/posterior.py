@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
-from crowdmetric.solvers.draws import Move, Reference, draw_from, slice_step
+from crowdmetric.solvers.draws import EllipseReference, Move, draw_from, slice_step
 from crowdmetric.symmetric import degrees_of_freedom, dimension, factor_jacobian, smat, svec
 
 __all__ = ["Expansion", "LikelihoodExpander", "SizeAndShape", "draw_around", "draw_metrics", "number_of_draws"]
@@ -231,7 +231,7 @@ def _shape_moves(
     `log_likelihood` takes t (C,) and svec(I + T) (C, p). The length of L and the signs of its columns, on which M does
     not depend, stay: a factor that was always made positive would have another law than the one that moves of L keep.
     """
-    reference, basis, lower = Reference.of(mean, covariance), space.basis, space.lower
+    reference, basis, lower = EllipseReference.of(mean, covariance), space.basis, space.lower
 
     def shapes(y: Array) -> Array:
         return np.asarray(space.identity + y[:, 1:] @ basis.T)

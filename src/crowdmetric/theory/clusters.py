@@ -11,7 +11,7 @@ from crowdmetric.errors import DataError, NotIdentifiedError
 from crowdmetric.solvers.linear_maps import DENSE_UNKNOWNS
 from crowdmetric.subspace_map import Matrices, SubspaceMap
 from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.theory.checks import check_items, check_labels, distance, positive
+from crowdmetric.theory.arguments import check_items, check_labels, distance, positive
 from crowdmetric.theory.rows import singular_values
 from crowdmetric.theory.spanning import quadratically_spans
 from crowdmetric.users.projected import RANK_TOLERANCE

@@ -8,7 +8,7 @@ from scipy.linalg import qr
 
 from crowdmetric.errors import DataError, NotIdentifiedError
 from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.theory.checks import check_items, check_pairs, coordinates, positive
+from crowdmetric.theory.arguments import check_items, check_pairs, coordinates, positive
 from crowdmetric.theory.rows import design_rows, pair_rows, singular_values, whitened
 from crowdmetric.theory.spanning import span_rank
 from crowdmetric.users.projected import RANK_TOLERANCE

@@ -10,7 +10,7 @@ from math import comb
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.theory.checks import check_items, positive
+from crowdmetric.theory.arguments import check_items, positive
 
 __all__ = ["GenericRelations", "has_generic_pairwise_relations", "is_in_general_linear_position"]
 

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.symmetric import as_numpy, degrees_of_freedom, svec, svec_indices
 from crowdmetric.users.integrals import Integral, kernels, loadings_of
-from crowdmetric.users.population import Law, PopulationBlock, Structure
+from crowdmetric.users.population_sums import Law, PopulationBlock, Structure
 
 __all__ = ["Information", "expected_information"]
 

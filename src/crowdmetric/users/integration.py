@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.symmetric import as_array, as_numpy
+from crowdmetric.users.adaptive_quadrature import along_line, around_modes
 from crowdmetric.users.integrals import REACH, SIZES, Integral, grid_of, is_identity, loadings_of, on_grid, product
-from crowdmetric.users.placed import along_line, around_modes
 from crowdmetric.users.propagation import propagated
 
 __all__ = ["Way", "checked", "integrate_people", "is_possible"]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from crowdmetric.errors import DataError
 from crowdmetric.users.integrals import Integral
 from crowdmetric.users.layout import Layout
-from crowdmetric.users.population import Law, PopulationBlock, Structure
+from crowdmetric.users.population_sums import Law, PopulationBlock, Structure
 
 __all__ = ["MOST_ITEMS", "WithItemEffects", "check_item_effects", "variance_of_differences"]
 

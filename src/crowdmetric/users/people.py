@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from crowdmetric.losses import Loss
 from crowdmetric.symmetric import as_array, as_numpy
 from crowdmetric.users.integrals import posterior_of
-from crowdmetric.users.population import Law, PopulationBlock, Structure, integrate, pull_of
+from crowdmetric.users.population_sums import Law, PopulationBlock, Structure, integrate, pull_of
 
 __all__ = ["BiasSums", "Places", "bias_sums", "places_of", "posteriors"]
 

@@ -24,13 +24,13 @@ from crowdmetric.errors import DataError
 from crowdmetric.judgements import KINDS, Judgements
 from crowdmetric.similarity.likelihood import AnswerModel
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.similarity.questions import questions_of
+from crowdmetric.similarity.pair_choices import questions_of
 from crowdmetric.similarity.structures import Full
 from crowdmetric.simulate import sample_metric
 from crowdmetric.simulate_judgements import random_questions
 from crowdmetric.symmetric import check_metric, degrees_of_freedom, svec
 from crowdmetric.tables import Column, Columns, write_columns
-from crowdmetric.tables.judged import ALTERNATIVES
+from crowdmetric.tables.judgement_columns import ALTERNATIVES
 
 __all__ = [
     "WAYS",
@@ -235,7 +235,7 @@ def design_judgements(
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdmetric.design.judgements import design_judgements
+    >>> from crowdmetric.design.judgement_plan import design_judgements
     >>> items = np.random.default_rng(0).standard_normal((40, 3))
     >>> best, random = (design_judgements(items, 500, way=way) for way in ("optimal", "random"))
     >>> best.expected.error < random.expected.error

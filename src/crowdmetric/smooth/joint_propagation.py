@@ -30,11 +30,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.smooth.people import PeopleBlock
+from crowdmetric.smooth.people_blocks import PeopleBlock
 from crowdmetric.users.integrals import REACH, lines
 from crowdmetric.users.propagation import CAVITY_FINENESS, CAVITY_SIZES, FEWEST_NODES
 
-__all__ = ["Evidence", "Propagation", "Sites", "Told"]
+__all__ = ["Evidence", "PeopleMessage", "Propagation", "Sites"]
 
 Array = NDArray[Any]
 
@@ -45,7 +45,7 @@ SLOW, DAMPING, LEAST_DAMPING = 0.7, 0.7, 0.2
 
 
 @dataclass(frozen=True)
-class Told:
+class PeopleMessage:
     """What the people of a block tell the crowd: W (P, n, n), c (P, n); and B, P, r and K of theirs."""
 
     W: Array
@@ -86,7 +86,7 @@ class Propagation:
         People and their factors.
     mean, covariance : (N,), (N, N)
         Of the crowd's utilities h, after `sweep` or `evidence`.
-    told : list of Told
+    told : list of PeopleMessage
     precision, pull : (N, N), (N,)
         Σ W and Σ c.
     """
@@ -221,13 +221,13 @@ class Propagation:
             self._levels.append(np.searchsorted(places, needed))
 
 
-def _tell(block: PeopleBlock, site: Sites, K: Array) -> Told:
+def _tell(block: PeopleBlock, site: Sites, K: Array) -> PeopleMessage:
     P, r, own = block.precisions(site.tau), block.pulls(site.nu), block.take(K)
     B = np.linalg.inv(np.eye(own.shape[1]) + own @ P)
-    return Told(P @ B, np.einsum("pij,pi->pj", B, r), B, P, r, own)
+    return PeopleMessage(P @ B, np.einsum("pij,pi->pj", B, r), B, P, r, own)
 
 
-def _posterior(block: PeopleBlock, told: Told, mean: Array, covariance: Array) -> tuple[Array, Array]:
+def _posterior(block: PeopleBlock, told: PeopleMessage, mean: Array, covariance: Array) -> tuple[Array, Array]:
     before = block.take_vector(mean) + np.einsum("pij,pj->pi", told.K, told.r)
     both = told.B @ (told.K + block.take(covariance) @ told.B.transpose(0, 2, 1))
     return np.einsum("pij,pj->pi", told.B, before), both

@@ -12,19 +12,19 @@ import numpy as np
 from sklearn.base import clone
 
 from crowdmetric.agreement import likelihood_ratio
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.command import UsageError, note
 from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.item_tables import read_names
 from crowdmetric.commands.preparing import prepared
 from crowdmetric.commands.reading import columns_of, items_of, judgements_of
 from crowdmetric.commands.writing import write_table
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.design.judgements import WAYS, JudgementPlan, answers_needed, design_judgements
+from crowdmetric.design.judgement_plan import WAYS, JudgementPlan, answers_needed, design_judgements
 from crowdmetric.errors import DataError
 from crowdmetric.estimators import SimilarityMetric
 from crowdmetric.evaluate import SIMILARITY_MODELS, SIMILARITY_SPLITS, evaluate_similarity
 from crowdmetric.folders import check_not_input, check_target
-from crowdmetric.identifiability.judgements import MOST_DIAGNOSED, diagnose_judgements
+from crowdmetric.identifiability.judgement_diagnosis import MOST_DIAGNOSED, diagnose_judgements
 from crowdmetric.judgements import KINDS, Judgements
 from crowdmetric.persist import SavedModel, is_model, load_model, save_model
 from crowdmetric.progress import show_progress

@@ -23,10 +23,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
 
-from crowdmetric.collect.items import StudyItems
 from crowdmetric.collect.places import DESIGN, EVALUATION
 from crowdmetric.collect.settings import Settings
 from crowdmetric.collect.sheets import Place
+from crowdmetric.collect.study_items import StudyItems
 from crowdmetric.errors import DataError
 
 __all__ = ["Hook", "LiveQuestions", "open_live"]

@@ -35,8 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.smooth.covariances import Covariances
-from crowdmetric.smooth.people import PeopleBlock
-from crowdmetric.smooth.propagation import Propagation
+from crowdmetric.smooth.joint_propagation import Propagation
+from crowdmetric.smooth.people_blocks import PeopleBlock
 
 __all__ = ["SmoothFit", "curvature", "fit_evidence", "go_on", "log_evidence", "revived"]
 

@@ -13,8 +13,8 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from crowdmetric.losses import Loss
+from crowdmetric.users.adaptive_quadrature import at_nodes
 from crowdmetric.users.integrals import Integral
-from crowdmetric.users.placed import at_nodes
 
 __all__ = ["by_sampling"]
 

@@ -46,7 +46,7 @@ from crowdmetric.users.blocks import Block
 from crowdmetric.users.integrals import Integral, kernels, loadings_of, product
 from crowdmetric.users.integration import integrate_people
 from crowdmetric.users.layout import Layout
-from crowdmetric.users.sampling import by_sampling
+from crowdmetric.users.monte_carlo import by_sampling
 
 __all__ = [
     "STRUCTURES",

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
-from crowdmetric.evaluate.similarity import SIMILARITY_SPLITS, SimilarityEvaluation, looks_ranked
-from crowdmetric.identifiability.judgements import JudgementDiagnosis
+from crowdmetric.evaluate.similarity_evaluation import SIMILARITY_SPLITS, SimilarityEvaluation, looks_ranked
+from crowdmetric.identifiability.judgement_diagnosis import JudgementDiagnosis
 from crowdmetric.judgements import Judgements
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.directions import find_directions
