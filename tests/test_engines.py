@@ -183,7 +183,7 @@ def test_every_engine_fits_bounded_people_on_disk(name: str, request: pytest.Fix
         return
     here = clone(model).set_params(engine=None).fit(scan)
     np.testing.assert_allclose(model.fit(scan).metric_, here.metric_, rtol=1e-9)
-    with pytest.raises(DataError, match="has no use here: answers in memory are solved by one interior point"):
+    with pytest.raises(DataError, match="has no effect here: answers in memory are solved by one interior point"):
         model.fit(crowd.pairs, crowd.y, users=crowd.users)
 
 

@@ -652,7 +652,7 @@ BAD_STITCHED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         changed(),
         r"rank=1 contradicts bases of dimension \[2\]; leave rank=None",
     ),
-    "n_subspaces": ({"n_subspaces": 6}, changed(), r"n_subspaces=6 has no use with subspaces given.*leave it out"),
+    "n_subspaces": ({"n_subspaces": 6}, changed(), r"n_subspaces=6 has no effect with subspaces given.*leave it out"),
     "unknown stitch": (
         {"stitch": "glue"},
         changed(),
@@ -739,5 +739,5 @@ def test_names_of_features_are_kept() -> None:
 
 def test_forgotten_users_are_said_at_once() -> None:
     pairs, y = np.tile(CROWD.pairs, (50, 1)), np.tile(CROWD.y, 50)
-    with pytest.raises(DataError, match=r"users is missing, so that all .* answers would be one person's"):
+    with pytest.raises(DataError, match=r"users is missing, so all .* answers would be one person's"):
         PopulationMetric(CROWD.items).fit(pairs, y)

@@ -385,7 +385,7 @@ def test_the_next_wave_is_designed_from_answers_in_a_file(tmp_path: Path, capsys
     written = read_columns(files[2])
     assert len(written["person"]) == 100
     assert set(written["left"]) <= set(IDS)
-    for wrong, told_of in ((["--doubt", "0.5"], "--doubt has no use with --from"), (["--kind", "random"], "--kind")):
+    for wrong, told_of in ((["--doubt", "0.5"], "--doubt has no effect with --from"), (["--kind", "random"], "--kind")):
         with pytest.raises(SystemExit):
             main([*call, *wrong])
         assert told_of in capsys.readouterr().err

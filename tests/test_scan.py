@@ -327,7 +327,7 @@ def test_the_memory_of_a_diagnosis_is_planned(
 ) -> None:
     monkeypatch.setattr("crowdmetric.fits.memory._in_use", lambda: 10**8)
     scan = scan_of(table, tmp_path)
-    with pytest.raises(DataError, match=r"is too little: this diagnosis takes .* at the least; raise memory"):
+    with pytest.raises(DataError, match=r"is too little: this diagnosis takes .* or more; raise memory"):
         diagnose(crowd.items, scan, memory="1MB")
     assert "answers are read from disk, a chunk at a time" in plan_diagnosis(crowd.items, scan, "4GB").sentence
     with pytest.raises(DataError, match="memory='2GB' is a limit for scanned comparisons"):
@@ -425,7 +425,7 @@ def test_many_features_of_a_scan_are_fitted_as_in_memory(
         here = PopulationMetric(items, **options).fit(table)
     there = PopulationMetric(items, **options)
     plan = there.set_params(memory="9GB").memory_plan(scan)
-    with pytest.raises(DataError, match=r"is too little: this fit takes .* at the least; raise memory"):
+    with pytest.raises(DataError, match=r"is too little: this fit takes .* or more; raise memory"):
         there.set_params(memory=plan.needed - 10**6).fit(scan)
     with pytest.warns(ConvergenceWarning):
         there.set_params(memory=plan.needed + int(kept * plan.everything)).fit(scan)
@@ -465,7 +465,7 @@ def test_an_interrupted_fit_is_taken_up_exactly(
     assert np.array_equal(model.metric_, whole.metric_)
     assert np.array_equal(model.standard_errors_, whole.standard_errors_)
     assert model.solution_.iterations == whole.solution_.iterations
-    assert "people a second, about" in said[0]
+    assert "people per second, about" in said[0]
     model.fit(table)  # and once more, from the end
     assert np.array_equal(model.metric_, whole.metric_)
 
@@ -627,7 +627,7 @@ def test_bounded_people_of_a_scan_are_fitted_as_in_memory(
     assert there.objective_ == pytest.approx(here.objective_, abs=2e-8)
     assert there.metric_ == pytest.approx(here.metric_, abs=2e-3)
     assert get_bound(norm).size(svec(there.metric_)) <= bound * (1.0 + 1e-12)
-    assert "people a second, about" in told[0]
+    assert "people per second, about" in told[0]
     # nobody's place is kept: the mean of everybody's is expected
     assert there.users_.size == 0
     assert there.pseudo_ideal_mean_ == pytest.approx(here.pseudo_ideal_points_.mean(axis=0), abs=2e-3)

@@ -14,7 +14,7 @@ not the answers.
 
 The metric, the subspaces, the people, the items and the answers each have a random stream of their own.
 With one seed, more people or more comparisons leave the metric and the subspaces as they were, and a
-different `beta` changes only the answers, so that experiments can vary one thing at a time.
+different `beta` changes only the answers, so experiments can vary one thing at a time.
 """
 
 from __future__ import annotations

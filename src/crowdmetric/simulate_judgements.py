@@ -71,7 +71,7 @@ def simulate_judgements(
     people, spread : int, float
         How many people, and how much their metrics differ: ``M_k = L (I + spread·E_k)² Lᵀ`` with M = LLᵀ.
     beta, lapse, link
-        As in `crowdmetric.SimilarityMetric`; M is the metric for β = 1, so that it is multiplied by `beta`.
+        As in `crowdmetric.SimilarityMetric`; M is the metric for β = 1, so it is multiplied by `beta`.
 
     Examples
     --------

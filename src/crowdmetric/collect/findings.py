@@ -42,7 +42,7 @@ USED = ("design", "evaluation", "repeat")
 class StudySample:
     """The answers that a metric is fitted to: of everybody, or of people drawn at random if there are very many.
 
-    Ids are random, so that people whose hash is small are a random sample, and the same ones at every fit.
+    Ids are random, so people whose hash is small are a random sample, and the same ones at every fit.
     """
 
     def __init__(self, study: Study, db: Database) -> None:

@@ -38,7 +38,7 @@ DATABASE = "CROWDMETRIC_DATABASE"  # an address with a password is better kept o
 
 @dataclass(frozen=True, repr=False)
 class Secret:
-    """What only the server knows. It has no repr, so that it does not end up in a log."""
+    """What only the server knows. It has no repr, so it does not end up in a log."""
 
     study: str
     researcher: str

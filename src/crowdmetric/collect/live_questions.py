@@ -49,7 +49,7 @@ def open_live(settings: Settings, folder: Path, items: StudyItems) -> LiveQuesti
     name, questions = settings.design.hook, settings.study.questions
     if name:
         return LiveQuestions(load_hook(name, folder, items, questions), items.ids)
-    # the fit and the choice of questions run in a process of their own, so that nobody waits for them
+    # the fit and the choice of questions run in a separate process, so nobody waits for them
     helper = HelperProcess()
     make: Any = import_module("crowdmetric.design").LiveDesign  # takes a while to load
     design: Hook = make(
@@ -76,7 +76,7 @@ def load_hook(name: str, folder: Path, items: StudyItems, questions: int) -> Hoo
 
 
 class HelperProcess(Executor):
-    """One process of low priority that can be ended in the middle of its work, so that the server stops at once."""
+    """One process of low priority that can be ended in the middle of its work, so the server stops at once."""
 
     def __init__(self) -> None:
         self._pool = get_context("spawn").Pool(1, os.nice if os.name == "posix" else None, (15,))

@@ -316,7 +316,7 @@ class Participants:
         rows = await self.writer.run(lambda db: db.run(sql, person))
         try:
             await live.tell(person, [(a, b, c) for a, b, c in rows])
-        except Exception:  # a hook's mistake must not cost anybody their last page
+        except Exception:  # an error in a hook must not keep people from their last page
             log.exception("hook_failed")
 
     # ------------------------------------------------------------------------------------------------------ pages

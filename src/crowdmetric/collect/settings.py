@@ -1,7 +1,7 @@
 """`study.toml`: what a study is, read with `tomllib`, every key checked.
 
 Each section of the file is a frozen dataclass below, and each of its fields carries the rule that its value must
-follow. A wrong or unknown key is one sentence that names it; all of them are collected, so that one look at the list
+follow. A wrong or unknown key is one sentence that names it; all of them are collected, so one look at the list
 is enough to mend the file.
 """
 

@@ -180,7 +180,7 @@ async def _body(receive: Any, length: bytes) -> bytes:
             raise TooLarge  # cut off: nobody waits for the reply
         body += part.get("body", b"")
         more = part.get("more_body", False)
-        if len(body) > LARGEST_BODY:  # whatever its length was said to be
+        if len(body) > LARGEST_BODY:  # regardless of its Content-Length
             raise TooLarge
     return body
 

@@ -41,7 +41,7 @@ def run(options: Namespace) -> None:
     runs = options.runs if options.runs is not None else QUICK_RUNS if options.quick else FULL_RUNS
     if runs < 1:
         raise UsageError(f"--runs {runs} is not a number of runs; give 1 or more")
-    new_figure(1.0, 1.0)  # without matplotlib an hour's work would have nothing to show: say so now
+    new_figure(1.0, 1.0)  # fail now, not after an hour of work, if matplotlib is missing
     out = Path(options.out)
     clock = perf_counter()
     cells = cells_of(figures, quick=options.quick)

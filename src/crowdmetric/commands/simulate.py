@@ -55,7 +55,7 @@ def run(options: Namespace) -> None:
     for name in other:
         if getattr(options, name) is not None:
             raise UsageError(
-                f"--{name} has no use with {kind}; leave it out{'' if judged else ', or add --judgements'}"
+                f"--{name} has no effect with {kind}; leave it out{'' if judged else ', or add --judgements'}"
             )
     for name, default in (OF_JUDGEMENTS if judged else OF_COMPARISONS).items():
         if getattr(options, name) is None:

@@ -29,7 +29,7 @@ def fit_telling(estimator: Any, answers: Any, say: Callable[[str], None], **more
     if "progress" in known:
         estimator.set_params(progress=say)
     estimator.fit(answers, **more)
-    # a saved model has no use for them
+    # they are not part of a saved model
     estimator.set_params(**{name: None for name in ("progress", "engine") if name in known})
 
 

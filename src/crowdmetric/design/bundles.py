@@ -106,7 +106,7 @@ def bundle_rows(
     ----------
     careful
         Whether those bundles are then integrated on a grid, if they span up to three dimensions. Otherwise, and beyond,
-        they are taken to be worth nothing, so that they are not chosen.
+        they are taken to be worth nothing, so they are not chosen.
     largest_grid
         Dimensions up to which grids are used at once, which is exact, and slower.
     draws

@@ -62,7 +62,7 @@ class SimilarityMetric(CrowdMetric):
 
     Of the pairs that a question offers, the one of the smallest distance is the most likely to be called the closest:
     ``Pr[j] ∝ exp(−β d²_M(pair j))``, a logistic model for two pairs and a softmax for three. The log-likelihood is
-    concave in M, so that the optimum over positive semi-definite matrices is found and certified.
+    concave in M, so the optimum over positive semi-definite matrices is found and certified.
 
     Parameters
     ----------

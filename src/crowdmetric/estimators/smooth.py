@@ -1,4 +1,4 @@
-"""One metric from tastes that bend: nobody needs an ideal point, and items are close if the same people like them."""
+"""One metric from smooth tastes: nobody needs an ideal point, and items are close if the same people like them."""
 
 from __future__ import annotations
 
@@ -35,18 +35,19 @@ __all__ = ["MOST_SHOWN", "TasteMetric"]
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Items that may be compared: the work grows with their cube.
+# Maximum number of different items in the answers: the work grows with their cube.
 MOST_SHOWN = 2_000
-# Features up to which 'auto' tries a full metric: it has d(d+1)/2 parameters, and a fit takes that much longer.
+# Maximum number of features for which 'auto' tries a full metric: it has d(d+1)/2 parameters, and a fit takes that much
+# longer.
 MOST_FEATURES_IF_FULL = 8
-# Pairs of vectors that are predicted at once.
+# Number of pairs of vectors predicted at once.
 PAIRS_AT_ONCE = 500
-# Work (the cube of the items shown, added over people) of the crowd in which scales and structure are searched, the
-# nats that the steps of this search may leave, and the work of a crowd whose curvature is taken.
+# Scales and structure are searched on part of the crowd: its work (the cube of the items shown, summed over people),
+# the tolerance of the search in nats, and the work of the part from which the curvature is computed.
 SEARCH_WORK, SEARCH_TOLERANCE, CURVATURE_WORK = 2e6, 0.2, 6e6
-# The farthest that a draw of a parameter, most of which are logarithms, lies from its estimate.
+# Draws of a parameter (mostly logarithms) are kept within this distance of the estimate.
 LONGEST_DRAW = 4.0
-# How much the work grows from one crowd to the next, until it is everybody.
+# Factor between the sizes of the parts of the crowd that are fitted in turn, up to the whole crowd.
 GROWTH = 4.0
 
 
@@ -373,7 +374,7 @@ class TasteMetric(CrowdMetric):
         answers = merged(rows.person, tastes.number[rows.pairs], rows.response, rows.weight)
         placed = copy(self)
         placed.users_ = rows.users
-        placed.__dict__.pop("answers_", None)  # those of other people: a saved model must not take them for these
+        placed.__dict__.pop("answers_", None)  # other people: a saved model must not confuse them
         placed._tastes = _Tastes(tastes.fit, tastes.field.told_by(answers), tastes.number)
         return placed
 
@@ -384,7 +385,7 @@ class TasteMetric(CrowdMetric):
         for who, mean, covariance in tastes.field.utilities():
             met[who] = True
             yield who, mean[:, tastes.number], covariance[:, tastes.number[:, None], tastes.number]
-        for person in np.flatnonzero(~met):  # of whom no answer is known
+        for person in np.flatnonzero(~met):  # people without a known answer
             anybody = (tastes.field.person + tastes.field.crowd)[tastes.number[:, None], tastes.number]
             yield np.array([person]), tastes.field.mean[tastes.number][None], anybody[None]
 

@@ -155,7 +155,7 @@ def honest(runs: Sequence[_Data], loss: Loss) -> list[_Learned]:
 def population(runs: Sequence[_Data], loss: Loss) -> list[_Learned]:
     """Return what integrating people out gives; in Experiment 2, for six of the numbers of subspaces.
 
-    It takes the items as they are: unlike the stitched metric, it has no use for their projections on subspaces.
+    It takes the items as they are: unlike the stitched metric, it does not need their projections on subspaces.
     """
     learned = []
     for data in runs:

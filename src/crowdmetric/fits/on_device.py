@@ -25,7 +25,7 @@ __all__ = ["asked_on_device", "items_on_device"]
 
 Array = Any
 
-# Items and comparisons that are looked at together.
+# Number of items or comparisons checked at once.
 AT_ONCE = 1 << 18
 
 
@@ -106,7 +106,7 @@ def items_on_device(items: Any, used: Array, engine: DeviceEngine) -> tuple[Arra
     for begin in range(0, N, AT_ONCE):
         part = slice(begin, begin + AT_ONCE)
         rows = engine.asarray(items[part], double=True)
-        largest = float(np.maximum(largest, float(xp.max(xp.abs(rows)))))  # NaN if anything is
+        largest = float(np.maximum(largest, float(xp.max(xp.abs(rows)))))  # NaN if any value is
         if not is_accurate(largest):
             return None
         rows -= guess

@@ -24,7 +24,7 @@ __all__ = ["BestOfStarts", "Start", "a_start", "best_of_starts", "evidence_fit",
 
 Array = NDArray[Any]
 
-# How far a warm start is drawn to the identity.
+# Share by which a warm start is moved toward the identity.
 LIFT = 0.05
 # Tolerance, in nats, to which a later start is fitted before it is compared with the others.
 AGREEMENT_KNOWN = 0.005

@@ -21,7 +21,7 @@ __all__ = ["Units"]
 
 Array = NDArray[Any]
 
-# Items that are copied together while their units are found.
+# Number of items copied at once while their units are computed.
 AT_ONCE = 1 << 14
 
 

@@ -11,9 +11,9 @@ and δ_iᵀ X δ_j = 0 for all questions i, j of one person. What this means for
 free
     Σ is a parameter of its own (X = 0 is always allowed), so M is known through offsets alone. A is out of reach
     exactly if some b has ⟨Δ_i, A⟩ = −⟨δ_i, b⟩ for all questions: the null space of P (`spectrum`). For a yes/no
-    feature, x_j² = x_j, so that M_jj is confounded with μ_j.
+    feature, x_j² = x_j, so M_jj is confounded with μ_j.
 isotropic
-    Σ = 4s²M², so that X = 4s²(AM + MA + 2tM²) with t the change of log s, and M is known through spreads too. Where the
+    Σ = 4s²M², so X = 4s²(AM + MA + 2tM²) with t the change of log s, and M is known through spreads too. Where the
     δ's of people span all pairs of directions, X must be zero. As M is positive definite, AM + MA = −2tM² has one
     solution, A = −tM. So everything is known except, possibly, the overall size of M, which a change of s undoes in the
     spreads. It is out of reach only if offsets do not tell it either: if M itself is in the null space of P, that is,
@@ -153,7 +153,7 @@ def most_revealed(questions: QuestionSource, covariance: str, span: int, common:
     """Return an upper bound of the rank under a law of people, which takes no integrals.
 
     Under the free law that is what offsets reveal, rank P. Under the isotropic law at the reference metric, M ∝ I,
-    spreads show δᵀAδ' and offsets δᵀAs, so that only A on the `span` of the δ's counts, r(r+1)/2 numbers; and one less
+    spreads show δᵀAδ' and offsets δᵀAs, so only A on the `span` of the δ's counts, r(r+1)/2 numbers; and one less
     where offsets do not show the size of M, ``mᵀPm = 0`` with m = svec M.
 
     Parameters

@@ -1,6 +1,6 @@
 """Minus the log-likelihood of judgements as a function of a metric's parameters θ, with gradient and curvature.
 
-Squared distances are linear in θ, ``D = F θ`` with one row of F (P, n) per distinct pair, so that ::
+Squared distances are linear in θ, ``D = F θ`` with one row of F (P, n) per distinct pair, so ::
 
     gradient  = Fᵀ g                 g (P,) the derivative in D
     curvature = Fᵀ Lap F             Lap (P, P) the sparse Laplacian of `likelihood`

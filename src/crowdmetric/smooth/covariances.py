@@ -7,7 +7,7 @@ With items Z (N, d) in standardized features, q the squared distances ``(z − z
     C = s² [ a² κ(ρq) + c² G + b² G∘G + ω² I ]              the crowd: smooth, linear, quadratic, and item effects
 
 Parameters are θ = log (s, t, e, ω, a, c, b, ρ), followed by those of the metric (`structures`). All scales but s are
-relative to s, so that sharper answers change one parameter alone. Each has a Gaussian prior in θ, wide enough that
+relative to s, so sharper answers change one parameter alone. Each has a Gaussian prior in θ, wide enough that
 the answers decide wherever they say anything.
 """
 

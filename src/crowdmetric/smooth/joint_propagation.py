@@ -38,9 +38,9 @@ __all__ = ["Evidence", "PeopleMessage", "Propagation", "Sites"]
 
 Array = NDArray[Any]
 
-# Rounds over a person's answers between two looks at the crowd, and looks at most.
+# Sweeps over a person's answers between two updates of the crowd, and the maximum number of updates.
 ROUNDS, MOST_SWEEPS = 2, 60
-# Factors are damped further, down to the least, while the change does not fall below this share of the one before.
+# Factors are damped further, down to LEAST_DAMPING, while the change shrinks by less than this factor.
 SLOW, DAMPING, LEAST_DAMPING = 0.7, 0.7, 0.2
 
 
@@ -94,7 +94,7 @@ class Propagation:
     def __init__(self, blocks: list[PeopleBlock], n_items: int, center: Array | None = None) -> None:
         self.blocks, self.n_items = blocks, n_items
         self.center = np.zeros(n_items) if center is None else center
-        # a weak factor that points the way of the answer
+        # a weak factor in favor of the answer given
         self.sites = [Sites(0.05 * b.weight, 0.3 * b.weight * b.sign) for b in blocks]
         self._levels = [np.zeros(b.weight.shape, dtype=np.intp) for b in blocks]
         self.sweeps = 0

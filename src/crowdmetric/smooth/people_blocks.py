@@ -18,11 +18,11 @@ __all__ = ["DistinctAnswers", "PeopleBlock", "arrange", "merged", "some_people"]
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Blocks differ in n by this factor, so that padding costs little and blocks are few.
+# Factor between the sizes n of blocks: padding costs little, and there are few blocks.
 GROWTH = 1.2
 # Numbers in the covariances of one block.
 MOST_NUMBERS = 4_000_000
-# People among whom a search is made at least, and the golden ratio, whose multiples spread evenly.
+# Minimum number of people in a search, and the golden ratio, whose multiples spread evenly.
 FEWEST, GOLDEN = 30, 0.6180339887498949
 
 

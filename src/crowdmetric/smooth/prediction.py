@@ -30,9 +30,9 @@ __all__ = ["UtilityField", "field_of", "kernel_coordinates"]
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Numbers in people's matrices that are held at once.
+# Maximum size of people's matrices held at once, in numbers.
 MOST_NUMBERS = 4_000_000
-# Directions with less than this share of the largest variance have no coordinate.
+# Directions with a variance below this share of the largest get no coordinate.
 UNSEEN = 1e-10
 
 

@@ -1,6 +1,6 @@
 """The population fit: penalized maximum likelihood over a metric and a law of people, with ridges from the evidence.
 
-The objective is a sum over people that the caller provides (`Total`), so that this module neither knows where people
+The objective is a sum over people that the caller provides (`Total`), so this module neither knows where people
 are kept nor how they are integrated out, plus the negative log prior of `crowdmetric.solvers.priors`::
 
     f(θ) = −ℓ(M, μ, Σ, b) + prior(M, μ, Σ, b; ridges)

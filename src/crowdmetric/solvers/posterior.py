@@ -16,7 +16,7 @@ sizes t_k = log c_k, and interpolated between them by cubic splines w_k(t)::
 
 so that a skewed size, and a shape that is known the better the larger the size, come out as they are. Draws of (t, L)
 come from `crowdmetric.solvers.draws`; in these coordinates there is no boundary. Where the answers know a metric well
-that is nearly singular, the density is far from Gaussian in L but close to it in T, so that every move in (t, L) is
+that is nearly singular, the density is far from Gaussian in L but close to it in T, so every move in (t, L) is
 followed by one in (t, T), where the prior is ``−½ log det(I + T)`` inside the cone (`_shape_moves`).
 """
 
@@ -321,7 +321,7 @@ def _interpolated(space: SizeAndShape, sizes: list[Expansion], T: Array) -> Call
     gradients, curvatures = np.stack([at.gradient for at in sizes]), [at.curvature for at in sizes]
     if T.size > MOST_CURVED:
         curvatures = [sizes[len(sizes) // 2].curvature]
-    side_by_side = np.concatenate(curvatures, axis=1)  # (p − 1, K (p − 1)), so that one product serves for all
+    side_by_side = np.concatenate(curvatures, axis=1)  # (p − 1, K (p − 1)), so one product serves for all
     basis = space.basis
     weights_at: Callable[[Array], Array] = (
         CubicSpline(ts, np.eye(len(ts))) if len(ts) > 1 else lambda t: np.ones((t.size, 1))

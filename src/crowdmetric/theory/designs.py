@@ -25,7 +25,7 @@ CHUNK = 1 << 20
 def design_matrix(items: ArrayLike, pairs: ArrayLike) -> Array:
     """Return the rows ``svec(Δ) ⊕ δ  (..., m, p + d)`` of pairs (..., m, 2) (`def:design`).
 
-    ``D(A, w)_i = ⟨Δ_i, A⟩ + ⟨δ_i, w⟩``, so that ``D @ concatenate([svec(M), v])`` are a person's unquantized answers.
+    ``D(A, w)_i = ⟨Δ_i, A⟩ + ⟨δ_i, w⟩``, so ``D @ concatenate([svec(M), v])`` are a person's unquantized answers.
 
     Parameters
     ----------

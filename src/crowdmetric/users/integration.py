@@ -34,7 +34,7 @@ Array = Any
 
 # By default people whose answers span at most this many dimensions are integrated on a grid.
 LARGEST_GRID = 3
-# Nodes per axis of a grid around a person's own posterior. It is narrower than the law, so that fewer are enough.
+# Nodes per axis of a grid around a person's own posterior. It is narrower than the law, so fewer are enough.
 PLACED_NODES = {2: 81, 3: 33}
 # By how many nats rounding may push a log-likelihood above zero, by the bytes of a number (double, single).
 ROUNDING = {8: 1e-7, 4: 1e-3}

@@ -28,7 +28,7 @@ __all__ = ["MOST_ITEMS", "WithItemEffects", "check_item_effects", "variance_of_d
 
 Array = NDArray[Any]
 
-# Outer products of everybody's scores are (n, n) with a row for each item.
+# Maximum number of items: outer products of scores are (n, n) with one row per item.
 MOST_ITEMS = 500
 
 

@@ -20,7 +20,7 @@ __all__ = ["by_sampling"]
 
 Array = NDArray[np.float64]
 
-# The placing law is this much wider than the posterior, so that weights stay bounded in the tails.
+# The placing law is this much wider than the posterior, so weights stay bounded in the tails.
 WIDER = 1.3
 
 
