@@ -161,13 +161,13 @@ class Located:
             for person, out in enumerate(new):
                 out[:] = self.seen.new_items(np.full(len(numbers), person), rows)
         beside = law + self.unknowns.personal * new
-        return self._sweep(
+        return self._for_all_people(
             pairs, lambda psi, variance, some: 1.0 - mean_probability(psi, variance + beside[some], self.loss)
         )
 
     def information(self, pairs: Any) -> Array:
         """Return how much (K, T) each person's answer to each question would tell about them, in nats."""
-        return self._sweep(pairs, lambda psi, variance, _: expected_information(psi, variance, self.loss))
+        return self._for_all_people(pairs, lambda psi, variance, _: expected_information(psi, variance, self.loss))
 
     def rank_items(self, items: ArrayLike | None = None, top: int | None = None) -> Indices:
         """Return the rows of the items (K, N) in the order of each person's preference, best first.
@@ -258,7 +258,7 @@ class Located:
         if items.shape[1] != d:
             raise DataError(f"items have {items.shape[1]} features, but the metric has {d}; use one space")
 
-    def _sweep(self, pairs: Any, function: Any) -> Array:
+    def _for_all_people(self, pairs: Any, function: Any) -> Array:
         """Return a function of the mean and the variance of ψ for every person and pair, some people at a time."""
         delta, own = self._questions(pairs)
         out = np.empty((len(self), len(delta)))

@@ -47,7 +47,7 @@ class Uncertainty:
     symmetric, symmetric_covariance : (d, d), (p, p)
         The fit S over all symmetric matrices, and the covariance of svec S.
     symmetric_value
-        The log-likelihood of S; NaN where a ridge had to hold it.
+        The log-likelihood of S; NaN if a ridge had to hold it.
     """
 
     draws: Array
@@ -77,7 +77,7 @@ class Uncertainty:
 
     @property
     def scale_error(self) -> float:
-        """The standard error of the logarithm of the scale tr M / d; infinite where that may be negative.
+        """The standard error of the logarithm of the scale tr M / d; infinite if that may be negative.
 
         Half the width of the middle 68 % of the draws: a long tail of small scales does not count twice.
         """

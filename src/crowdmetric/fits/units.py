@@ -1,4 +1,4 @@
-"""Items in units of their own: centerd, and of root mean square length one.
+"""Units of the items: centered, with root mean square length one.
 
 The model does not change when items are shifted or scaled, only its parameters do; solvers start and stop better
 where everything is of size one. With ``x = c + a x̃``::

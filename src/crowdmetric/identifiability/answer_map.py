@@ -223,13 +223,13 @@ def read_rows(questions: Questions, tally: SpanTally) -> tuple[AnswerMap | None,
         span=None,
         most=min(p, len(questions.pairs) - tally.span),
     )
-    loud = [b for b in blocks if b.loud.size]
-    if not loud:
+    informative = [b for b in blocks if b.informative.size]
+    if not informative:
         return None, everybody
     own = AnswerMap(
-        delta=[b.delta[b.loud] for b in loud],
-        total=[b.block.total[b.loud] for b in loud],
-        span=[b.span for b in loud],
+        delta=[b.delta[b.informative] for b in informative],
+        total=[b.block.total[b.informative] for b in informative],
+        span=[b.span for b in informative],
         most=min(p, tally.spare),
     )
     return own, everybody

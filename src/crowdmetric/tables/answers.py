@@ -337,7 +337,7 @@ def read_response(column: Column, sieve: Sieve) -> Floats:
 def read_choice(
     column: Column, sieve: Sieve, survey: ChoiceSurvey, left: Column | None = None, right: Column | None = None
 ) -> Floats:
-    """Return left's share of each row: 1, 0 or, for a tie, ½; NaN where the choice cannot be read."""
+    """Return left's share of each row: 1, 0 or, for a tie, ½; NaN if the choice cannot be read."""
     missing = np.fromiter((not cell for cell in tokens(column)), bool, len(column))
     share = survey.shares(column, left, right)
     sieve.reject(missing, "missing value", expected="choice is empty there")

@@ -100,7 +100,7 @@ class CodedJudgements(NamedTuple):
 
 
 def judgement_kind(columns: Collection[str]) -> str | None:
-    """Return which kind of judgements a table with these columns holds; None where it holds none."""
+    """Return which kind of judgements a table with these columns holds; None if it holds none."""
     if any(name in columns for name in ("anchor", *ALIASES["anchor"])):
         return "triplet"
     if all(name in columns for name in ("a", "b", "c", "d")):
@@ -204,7 +204,7 @@ def _people(columns: Columns, person_ids: Any, sieve: Sieve) -> tuple[Ints, Colu
 
 
 def _read_time(column: Column | None) -> Floats | None:
-    """Return response times, NaN where they are missing; nothing is rejected for its time."""
+    """Return response times, NaN if they are missing; nothing is rejected for its time."""
     return None if column is None else numbers_of(column, "response_time", "response times are numbers")
 
 
