@@ -34,10 +34,10 @@ from crowdmetric.tables.answers import (
     OnBad,
     Sieve,
     code_known,
+    codes_of,
     distinct,
     found_items,
     numbers_of,
-    places_of,
     present_ids,
     read_choice,
     read_probability,
@@ -200,7 +200,7 @@ def _people(columns: Columns, person_ids: Any, sieve: Sieve) -> tuple[Ints, Colu
         people = unique_ids(person_ids, "person_ids")
         return code_known(person, people, "person", sieve), people
     people = distinct(person[sieve.keep])
-    return places_of(person, people), people
+    return codes_of(person, people), people
 
 
 def _read_time(column: Column | None) -> Floats | None:
