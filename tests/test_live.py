@@ -140,11 +140,11 @@ def test_answers_may_come_late_out_of_order_incomplete_and_twice() -> None:
     live.tell(2, [(*asked[2][0], "left"), (*asked[2][1], None), (*asked[2][2], "tie")])
     live.tell(3, [(*pair, "skip") for pair in asked[3]])
     assert live.people == 3
-    told = live.told()
+    told = live.answers_so_far()
     assert told.person.tolist() == [0, 0, 0, 1, 2, 2, 2]
     assert told.weight.tolist() == [1, 1, 1, 1, 1, 0.5, 0.5]
     live.tell(1, says(1, asked[1]))  # the rest of them
-    assert len(live.told()) == 9
+    assert len(live.answers_so_far()) == 9
     live.tell("a stranger", [(IDS[0], IDS[1], "right")])
     assert live.people == 4
 

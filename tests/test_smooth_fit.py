@@ -131,7 +131,7 @@ def test_a_new_person_learns_from_their_answers(some_fit) -> None:
     field = a_field(some_fit)
     one = np.array([7])
     before = field.moments(np.array([0]), np.array([1]), np.array([-1]))
-    told = field.told_by(DistinctAnswers(one, np.array([0]), np.array([1]), np.array([1.0]), np.array([5.0])))
+    told = field.after_answers(DistinctAnswers(one, np.array([0]), np.array([1]), np.array([1.0]), np.array([5.0])))
     after = told.moments(np.array([0]), np.array([1]), one)
     assert after[0][0] > before[0][0]
     assert after[1][0] < before[1][0]
@@ -142,7 +142,7 @@ def test_a_new_person_is_integrated_like_any_other(some_fit) -> None:
     """One answer about a pair leaves its mean and variance where quadrature has them."""
     field = a_field(some_fit)
     m, v = (float(x[0]) for x in field.moments(np.array([2]), np.array([5]), np.array([-1])))
-    told = field.told_by(
+    told = field.after_answers(
         DistinctAnswers(np.array([0]), np.array([2]), np.array([5]), np.array([-1.0]), np.array([1.0]))
     )
     line = np.linspace(m - 12 * np.sqrt(v), m + 12 * np.sqrt(v), 20001)

@@ -1,4 +1,4 @@
-"""The model, the law of people and items, and how free: what `crowdmetric fit` decides, each time with its reason.
+"""Which model `crowdmetric fit` chooses, and its reason: the estimator, the law of people, and per-item effects.
 
 Nothing here is hidden: a choice is a value and the clause that follows "because", and every rule is stated.
 

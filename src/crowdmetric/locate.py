@@ -37,7 +37,7 @@ from crowdmetric.inputs import check_items, read_pairs, read_rows
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.symmetric import outer_difference, svec
 from crowdmetric.users.blocks import arrange
-from crowdmetric.users.integrals import expected_information, mean_probability, roughly_expected_information
+from crowdmetric.users.integrals import information_of_answer, mean_probability, rough_information_of_answer
 from crowdmetric.users.people import posteriors
 from crowdmetric.users.population_sums import Law, blocks_of
 
@@ -161,13 +161,13 @@ class Located:
             for person, out in enumerate(new):
                 out[:] = self.seen.new_items(np.full(len(numbers), person), rows)
         beside = law + self.unknowns.personal * new
-        return self._sweep(
+        return self._for_all_people(
             pairs, lambda psi, variance, some: 1.0 - mean_probability(psi, variance + beside[some], self.loss)
         )
 
     def information(self, pairs: Any) -> Array:
         """Return how much (K, T) each person's answer to each question would tell about them, in nats."""
-        return self._sweep(pairs, lambda psi, variance, _: expected_information(psi, variance, self.loss))
+        return self._for_all_people(pairs, lambda psi, variance, _: information_of_answer(psi, variance, self.loss))
 
     def rank_items(self, items: ArrayLike | None = None, top: int | None = None) -> Indices:
         """Return the rows of the items (K, N) in the order of each person's preference, best first.
@@ -205,7 +205,7 @@ class Located:
 
         Notes
         -----
-        All candidates are ranked by a formula that is right to 0.025 nats (`roughly_expected_information`), and
+        All candidates are ranked by a formula that is right to 0.025 nats (`rough_information_of_answer`), and
         the 32 best of each person are weighed exactly; the question returned is the best of those.
         """
         pairs = self._all_pairs(seed) if candidates is None else read_pairs(candidates, self.items)[1]
@@ -221,9 +221,9 @@ class Located:
             some = slice(begin, begin + step)
             psi = own + self.pseudo_ideal_points[some] @ delta.T
             variance = np.maximum(spreads[some] @ outer.T, 0.0)
-            rough = roughly_expected_information(psi, variance, self.loss)
+            rough = rough_information_of_answer(psi, variance, self.loss)
             likely = np.argpartition(-rough, few - 1, axis=1)[:, :few]
-            exact = expected_information(
+            exact = information_of_answer(
                 np.take_along_axis(psi, likely, axis=1), np.take_along_axis(variance, likely, axis=1), self.loss
             )
             place = np.argmax(exact, axis=1)[:, None]
@@ -258,7 +258,7 @@ class Located:
         if items.shape[1] != d:
             raise DataError(f"items have {items.shape[1]} features, but the metric has {d}; use one space")
 
-    def _sweep(self, pairs: Any, function: Any) -> Array:
+    def _for_all_people(self, pairs: Any, function: Any) -> Array:
         """Return a function of the mean and the variance of ψ for every person and pair, some people at a time."""
         delta, own = self._questions(pairs)
         out = np.empty((len(self), len(delta)))
@@ -325,8 +325,8 @@ class LocatedTastes:
             for person, mean, S in zip(who, utilities, covariance, strict=True):
                 own = np.diag(S)
                 psi, variance = mean[right] - mean[left], np.maximum(own[left] + own[right] - 2.0 * S[left, right], 0.0)
-                likely = np.argpartition(-roughly_expected_information(psi, variance, loss), few - 1)[:few]
-                exact = expected_information(psi[likely], variance[likely], loss)
+                likely = np.argpartition(-rough_information_of_answer(psi, variance, loss), few - 1)[:few]
+                exact = information_of_answer(psi[likely], variance[likely], loss)
                 best[person], most[person] = likely[int(np.argmax(exact))], float(np.max(exact))
         return NextQuestion(self.users, pairs[best], most)
 

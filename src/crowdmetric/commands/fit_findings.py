@@ -61,7 +61,7 @@ def diagnosed(
 def evaluated(
     options: Namespace, features: NDArray[np.float64], answers: Comparisons, parameters: Mapping[str, Any]
 ) -> Evaluation | None:
-    """Return how well models predict hidden answers of at most 2,000 of the people; None where that is not asked.
+    """Return how well models predict hidden answers of at most 2,000 of the people; None if that is not asked.
 
     Among them are all laws of people and items that may be chosen, but for free covariances of many features.
     """

@@ -251,13 +251,13 @@ class LiveDesign:
         """Take up a re-design that is ready, or begin one that is due; return whether the questions have changed."""
         if self._running is not None and self._running.done():
             ready, self._running = self._running, None
-            return self._take_up(ready.result)
+            return self._start_wave(ready.result)
         if self._running is not None or not self._is_due():
             return False
         order = self._order()
         self._state.fresh.clear()
         if self._executor is None:
-            return self._take_up(partial(next_wave, order))
+            return self._start_wave(partial(next_wave, order))
         self._running = self._executor.submit(next_wave, order)
         return False
 
@@ -291,7 +291,7 @@ class LiveDesign:
         return usual if more is None else min(usual, max(looked + more, looked + ceil(0.05 * looked)))
 
     def _order(self) -> WaveOrder:
-        told = self.told()
+        told = self.answers_so_far()
         names = list(self._state.told)
         fresh = np.array([name in self._state.fresh for name in names], dtype=np.bool_)
         return WaveOrder(
@@ -301,15 +301,15 @@ class LiveDesign:
             seed=self.seed,
         )  # fmt: skip
 
-    def told(self) -> AnswerTable:
+    def answers_so_far(self) -> AnswerTable:
         """Return all answers so far, people in the order in which they were told of first."""
         rows = [(k, *row) for k, rows in enumerate(self._state.told.values()) for row in rows]
         table = np.array(rows, dtype=float).reshape(-1, 5)
         person, pairs = table[:, 0].astype(np.intp), table[:, 1:3].astype(np.intp)
         return AnswerTable(person, pairs, table[:, 3], table[:, 4])
 
-    def _take_up(self, make: Callable[[], Wave]) -> bool:
-        """Take up a wave; one that fails must not end a study: its questions go on, and it is tried again later."""
+    def _start_wave(self, make: Callable[[], Wave]) -> bool:
+        """Start a new wave. If it fails, the study goes on with the questions it has and tries again later."""
         try:
             wave = make()
         except (ArithmeticError, ValueError) as error:

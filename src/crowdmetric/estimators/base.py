@@ -83,7 +83,7 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return tags
 
     def _finish(self, metric: Array, users: NDArray[Any], points: Array | None, solution: Solution) -> None:
-        """Set what every fit leaves behind; `points` is None where nobody was located."""
+        """Set what every fit leaves behind; `points` is None if nobody was located."""
         self.metric_ = metric
         self.components_ = components_of(metric)
         self.users_ = users

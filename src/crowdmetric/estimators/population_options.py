@@ -1,4 +1,4 @@
-"""What may be asked of a population fit, and what goes with what."""
+"""The options of a population fit: their values, and which can be combined."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class SimilarityMetric(CrowdMetric):
         Log-likelihood of all answers at the metric found.
     ridge_ : float
         Strength τ of the ridge ``½τ‖M/c − I‖²``, c = tr M / d, on the metric's diagonal (its off-diagonal entries
-        have a strength of their own); zero where there is none.
+        have a strength of their own); zero if there is none.
     determined_ : float
         How many shape parameters the answers determine; not where the fit is by gradients alone.
     rank_ : int
@@ -119,7 +119,7 @@ class SimilarityMetric(CrowdMetric):
     symmetric_metric_, symmetric_covariance_ : (d, d), (p, p) arrays
         The fit without the cone, and the covariance of its svec.
     symmetric_log_likelihood_ : float
-        Of all answers at that fit; NaN where a ridge had to hold it.
+        Of all answers at that fit; NaN if a ridge had to hold it.
     person_metrics_ : (K, d, d) array
         With people='own': everybody's metric.
     people_spread_, people_spread_interval_, people_differ_ : float, (2,) array, bool
@@ -248,7 +248,7 @@ class SimilarityMetric(CrowdMetric):
         return max(fits, key=lambda pair: pair[0].fit.log_evidence)
 
     def _given_lapse(self, tables: tuple[Judgements, ...]) -> float | None:
-        """Return the lapse rate, or None where it is to be estimated."""
+        """Return the lapse rate, or None if it is to be estimated."""
         if self.lapse == "estimate":
             return None
         if self.lapse != "checks":

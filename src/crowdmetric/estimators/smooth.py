@@ -81,7 +81,7 @@ class TasteMetric(CrowdMetric):
     metric_, components_, users_, objective_, solution_
         See `CrowdMetric`. A distance of one is one length of the kernel.
     standard_errors_ : (d, d) array
-        Of the entries of M, from the curvature of the evidence; zero where the structure leaves no freedom. The law of
+        Of the entries of M, from the curvature of the evidence; zero if the structure leaves no freedom. The law of
         an entry is skewed: intervals of its logarithm, with the error ``standard_errors_ / metric_``, hold better.
     metric_draws_ : (n, p) array
         svec of metrics drawn from the posterior, from which intervals are made (`crowdmetric.intervals`).
@@ -255,7 +255,7 @@ class TasteMetric(CrowdMetric):
         return tried[self.structure_]
 
     def _earlier_end(self, Z: Array) -> SmoothFit | None:
-        """Return the end of an earlier fit to go on from; None where it is not to be used."""
+        """Return the end of an earlier fit to go on from; None if it is not to be used."""
         if not (self.warm_start and hasattr(self, "_inverse")):
             return None
         family = Covariances.of(str(self.structure_), Z.shape[1], self.shape)
@@ -375,7 +375,7 @@ class TasteMetric(CrowdMetric):
         placed = copy(self)
         placed.users_ = rows.users
         placed.__dict__.pop("answers_", None)  # other people: a saved model must not confuse them
-        placed._tastes = _Tastes(tastes.fit, tastes.field.told_by(answers), tastes.number)
+        placed._tastes = _Tastes(tastes.fit, tastes.field.after_answers(answers), tastes.number)
         return placed
 
     def people(self) -> Iterator[tuple[Indices, Array, Array]]:

@@ -1,4 +1,4 @@
-"""What is hidden from a model, three ways, so it cannot have been learned by heart.
+"""Three ways to hide answers from a model: new questions, new people, new items.
 
 A *question* is a person and two items, in either order: the same two items shown again, or the other way round, or a
 tie written as two rows, are one question and stay together. Every split hides whole questions:

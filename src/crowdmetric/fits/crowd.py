@@ -99,7 +99,7 @@ class ChunkCache:
         return ChunkCache, (0,)  # another process has its own memory, and was not promised any of it
 
     def get_or_make(self, number: int, make: Callable[[], Made], bytes_of: Callable[[Made], int]) -> Made:
-        """Return what was made of a chunk; it is made where it was not kept, and kept if there is room."""
+        """Return the cached value of a chunk, or make it, and cache it if there is room."""
         if number in self.made:
             kept: Made = self.made[number]
             return kept

@@ -50,7 +50,7 @@ LEAST_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Information:
-    """What people's answers say of natural parameters through offsets and through spreads, (n, n) each.
+    """Information of people's answers about natural parameters, through offsets and through spreads, (n, n) each.
 
     Attributes
     ----------

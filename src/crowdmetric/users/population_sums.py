@@ -286,14 +286,15 @@ class Isotropic:
 
     def law(self, natural: Array, d: int) -> Law:
         at = self.layout(d)
-        M = smat(natural[at.metric])
-        return Law(M, natural[at.mean], 4.0 * np.exp(2.0 * natural[-1]) * (M @ M))
+        M, log_s = smat(natural[at.metric]), natural[at.spread][0]
+        return Law(M, natural[at.mean], 4.0 * np.exp(2.0 * log_s) * (M @ M))
 
     def spread_jacobian(self, natural: Array, d: int) -> Array:
         at, law = self.layout(d), self.law(natural, d)
         out = np.zeros((at.p, at.size))
         # dΣ = 4s²(dM M + M dM) + 2Σ d log s
-        out[:, at.metric] = 8.0 * np.exp(2.0 * natural[-1]) * symmetric_kronecker(law.metric, np.eye(d))
+        s_squared = np.exp(2.0 * natural[at.spread][0])
+        out[:, at.metric] = 8.0 * s_squared * symmetric_kronecker(law.metric, np.eye(d))
         out[:, at.spread] = 2.0 * svec(law.covariance)[:, None]
         return out
 
@@ -304,7 +305,8 @@ class Isotropic:
         and one that they do not has none, yet ``Σ = A²`` grows with its square.
         """
         d = len(spread_score)
-        at, spread = self.layout(d), 2.0 * float(np.exp(natural[-1]))
+        at = self.layout(d)
+        spread = 2.0 * float(np.exp(natural[at.spread][0]))
         J = np.zeros((at.p, at.size))  # of svec A
         J[:, at.metric], J[:, at.spread] = spread * np.eye(at.p), spread * natural[at.metric][:, None]
         return 2.0 * J.T @ symmetric_kronecker(project_psd(-spread_score), np.eye(d)) @ J
@@ -315,14 +317,14 @@ class Isotropic:
         at = self.layout(B.shape[2])
         scores: Array = xp.empty((B.shape[0], at.size), dtype=B.dtype, device=B.device)
         # Σ = 4s²M²: dΣ = 4s²(dM M + M dM), which meets the metric's own score in the same outer product
-        spread = 8.0 * float(np.exp(2.0 * natural[-1]))
+        spread = 8.0 * float(np.exp(2.0 * natural[at.spread][0]))
         tilt = _rows_times(B, law.metric)
         beside = _beside(block, integral)
         beside += product(spread * bend, tilt)
-        _outer_sums(B, beside, scores, 0)
+        _outer_sums(B, beside, scores, at.metric.start)
         scores[:, at.mean] = pull_of(block, integral)
         # S = 4s² B M² Bᵀ
-        scores[:, -1] = spread * xp.sum(bend * product(tilt, xp.matrix_transpose(tilt)), axis=(1, 2))
+        scores[:, at.spread.start] = spread * xp.sum(bend * product(tilt, xp.matrix_transpose(tilt)), axis=(1, 2))
         return scores
 
 
