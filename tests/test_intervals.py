@@ -29,7 +29,7 @@ from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.posterior import draw_around
 from crowdmetric.solvers.priors import Ridges, penalty
 from crowdmetric.symmetric import smat, svec
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 D = 3
 CROWD = simulate_crowd(D, None, None, users=1500, comparisons=2, seed=0)
