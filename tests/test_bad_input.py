@@ -38,7 +38,7 @@ from crowdmetric.cli import main
 from crowdmetric.coefficients import coefficients_of
 from crowdmetric.datasets import load_jester, load_movielens, load_sushi
 from crowdmetric.design import LiveDesign, design, next_questionnaire, plan
-from crowdmetric.design.judgements import design_judgements, plan_judgements
+from crowdmetric.design.judgement_plan import design_judgements, plan_judgements
 from crowdmetric.errors import CrowdmetricError, CrowdmetricWarning
 from crowdmetric.evaluate import evaluate, evaluate_similarity
 from crowdmetric.export import item_coordinates, linear_head

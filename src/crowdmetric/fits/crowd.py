@@ -24,7 +24,7 @@ from crowdmetric.losses import Loss
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
 from crowdmetric.users.blocks import SPARE, Answers, arrange
-from crowdmetric.users.population import Law, PopulationBlock, blocks_of
+from crowdmetric.users.population_sums import Law, PopulationBlock, blocks_of
 
 __all__ = [
     "BLOCK_SIZE",
@@ -182,7 +182,7 @@ def crowd_in_memory(
     A block's outer products are a matrix as wide as there are parameters: with many features a block has at least
     `FEWEST_PEOPLE`, because otherwise adding matrices up would cost more than making them. With `shown` people remember
     the items that they were asked about. `reduced` crowds are in coordinates of the span of the items. `join_above` as
-    for `crowdmetric.users.population.blocks_of`.
+    for `crowdmetric.users.population_sums.blocks_of`.
     """
     units = Units.of(rows.items, rows.pairs)
     items, span = _in_span(units.inside(rows.items), np.unique(rows.pairs), reduced=reduced)
