@@ -48,7 +48,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.symmetric import project_psd, smat
 
-__all__ = ["FeatureImportance", "LearnedModel", "feature_importance", "feature_weights", "raw_features"]
+__all__ = ["FeatureImportance", "LearnedModel", "check_saved", "feature_importance", "feature_weights", "raw_features"]
 
 Array = NDArray[np.float64]
 
@@ -209,6 +209,15 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %".replace("-0 %", "0 %").replace("-", "−")
 
 
+def check_saved(model: Any) -> None:
+    """Refuse what is no saved model, such as an estimator."""
+    if not hasattr(model, "fitted"):
+        raise DataError(
+            f"model is of type {type(model).__name__}, but a saved model was expected; save the fit with "
+            "crowdmetric.persist.save_model, or read one with load_model"
+        )
+
+
 def feature_importance(
     model: LearnedModel, comparisons: Comparisons | None = None, *, draws: int = DRAWS, seed: int = 0
 ) -> FeatureImportance:
@@ -236,6 +245,7 @@ def feature_importance(
     >>> round(float(found.shares.sum() + found.item_share), 6)
     1.0
     """
+    check_saved(model)
     if model.items is None:
         raise DataError("the model was fitted to vectors and has no items; importance needs PopulationMetric(items=…)")
     law = _Law.of(model)

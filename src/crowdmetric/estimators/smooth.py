@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.checks import as_array, one_of, true_or_false
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.inputs import Rows, check_items, check_options, read_rows
@@ -326,11 +327,10 @@ class TasteMetric(CrowdMetric):
         return np.asarray(matrix / np.outer(self._units(), self._units()))
 
     def _check_parameters(self) -> None:
-        if self.structure not in ("auto", *STRUCTURES):
-            names = ", ".join(map(repr, ("auto", *STRUCTURES)))
-            raise DataError(f"structure={self.structure!r} is not known; choose one of {names}")
-        if self.shape not in SHAPES:
-            raise DataError(f"shape={self.shape!r} is not known; choose one of {', '.join(map(repr, SHAPES))}")
+        one_of(self.structure, "structure", ("auto", *STRUCTURES))
+        one_of(self.shape, "shape", SHAPES)
+        for name in ("uncertainty", "warm_start"):
+            true_or_false(getattr(self, name), name)
         check_options(self.tol, self.max_iter, 2, 0)
 
     # ------------------------------------------------------------------------------------- what tastes look like
@@ -446,7 +446,7 @@ class _Tastes:
 
 
 def _by_row(pairs: Any) -> bool:
-    return hasattr(pairs, "pairs") or np.ndim(pairs) == 2
+    return hasattr(pairs, "pairs") or as_array(pairs, "pairs").ndim == 2
 
 
 def _candidates(structure: str, d: int) -> tuple[str, ...]:
