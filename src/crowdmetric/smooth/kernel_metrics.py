@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
-__all__ = ["STRUCTURES", "Diagonal", "Full", "Isotropic", "Shrunk", "Structure"]
+__all__ = ["STRUCTURES", "DiagonalKernel", "FullKernel", "IsotropicKernel", "KernelStructure", "ShrunkKernel"]
 
 Array = NDArray[Any]
 
@@ -30,7 +30,7 @@ Array = NDArray[Any]
 LOG_SIZE, LOG_WEIGHT, SMALL_LOG_WEIGHT = 1.0, 1.0, 0.4
 
 
-class Structure(Protocol):
+class KernelStructure(Protocol):
     """A family of metrics (d, d)."""
 
     @property
@@ -57,7 +57,7 @@ class Structure(Protocol):
 
 
 @dataclass(frozen=True)
-class Isotropic:
+class IsotropicKernel:
     """One length for all features."""
 
     d: int
@@ -86,7 +86,7 @@ class Isotropic:
 
 
 @dataclass(frozen=True)
-class Diagonal:
+class DiagonalKernel:
     """One length per feature."""
 
     d: int
@@ -118,7 +118,7 @@ class Diagonal:
 
 
 @dataclass(frozen=True)
-class Full:
+class FullKernel:
     """Any positive definite matrix, by its logarithm."""
 
     d: int
@@ -162,18 +162,18 @@ class Full:
         return np.concatenate([[log(trace)], svec((U * np.log(values)) @ U.T)])
 
 
-class Shrunk(Full):
+class ShrunkKernel(FullKernel):
     """Any positive semi-definite matrix, the isotropic one by far the likeliest."""
 
     weight: ClassVar[float] = SMALL_LOG_WEIGHT
 
 
 # A new structure is one line here; the property tests go through the list.
-STRUCTURES: dict[str, type[Isotropic] | type[Diagonal] | type[Full]] = {
-    "isotropic": Isotropic,
-    "diagonal": Diagonal,
-    "shrunk": Shrunk,
-    "full": Full,
+STRUCTURES: dict[str, type[IsotropicKernel] | type[DiagonalKernel] | type[FullKernel]] = {
+    "isotropic": IsotropicKernel,
+    "diagonal": DiagonalKernel,
+    "shrunk": ShrunkKernel,
+    "full": FullKernel,
 }
 
 
