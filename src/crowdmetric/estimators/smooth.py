@@ -65,8 +65,9 @@ class TasteMetric(CrowdMetric):
     ----------
     items : (N, d) array
         Shared, not copied, by `clone`. May be None if pairs are given as vectors. At most 2,000 may be compared.
-    structure : {"auto", "isotropic", "diagonal", "full"}
-        What M may be, for standardized features. "auto": by the evidence, "full" for at most 8 features.
+    structure : {"auto", "isotropic", "diagonal", "shrunk", "full"}
+        What M may be, for standardized features; "shrunk" is any matrix, but held close to the isotropic one. "auto":
+        by the evidence, with "shrunk" and "full" for at most 8 features.
     shape : {"matern52", "matern32", "squared-exponential"}
         How covariances fall with distance, that is, how smooth tastes are.
     tol : float
@@ -455,7 +456,7 @@ def _candidates(structure: str, d: int) -> tuple[str, ...]:
         return (structure,)
     if d == 1:
         return ("isotropic",)
-    return ("isotropic", "diagonal", "full") if d <= MOST_FEATURES_IF_FULL else ("isotropic", "diagonal")
+    return tuple(STRUCTURES) if d <= MOST_FEATURES_IF_FULL else ("isotropic", "diagonal")
 
 
 def _distinct(rows: Rows, pairs: Any) -> Rows:
