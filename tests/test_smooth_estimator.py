@@ -14,6 +14,8 @@ from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.evaluate import evaluate
 from crowdmetric.evaluate.smooth import TasteModel
 from crowdmetric.persist import load_model, save_model
+from crowdmetric.smooth.kernel import SHAPES
+from crowdmetric.symmetric import smat
 
 
 def bent_crowd(people: int = 60, each: int = 14, n_items: int = 12, seed: int = 0) -> tuple:
@@ -137,6 +139,32 @@ def test_auto_takes_the_structure_of_the_highest_evidence() -> None:
     assert line.structure_ == "isotropic"
 
 
+def test_a_low_rank_is_asked_for_by_name(tmp_path: Path) -> None:
+    line = TasteMetric(ITEMS, structure="rank-1").fit(PAIRS, Y, users=USERS)
+    assert np.linalg.matrix_rank(line.metric_) == 1
+    in_spreads = line.metric_ * np.outer(ITEMS.std(axis=0), ITEMS.std(axis=0))
+    assert in_spreads[0, 0] > 4.0 * in_spreads[1, 1]
+    assert line.structure_ == "rank-1"
+    assert set(line.evidence_) == {"rank-1"}
+    # draws are of the same rank and about as far as standard errors say, although turning the factor changes nothing
+    drawn = smat(line.metric_draws_)
+    assert np.linalg.matrix_rank(drawn[0], tol=1e-9) == 1
+    assert np.std(drawn[:, 0, 0]) < 3.0 * line.standard_errors_[0, 0]
+    save_model(tmp_path / "model", line)
+    again = load_model(tmp_path / "model").estimator()
+    np.testing.assert_allclose(again.predict_proba(PAIRS, USERS), line.predict_proba(PAIRS, USERS), atol=1e-12)
+
+
+def test_how_smooth_tastes_are_is_decided_by_the_evidence(model: TasteMetric) -> None:
+    assert set(model.shape_evidence_) == set(SHAPES)
+    assert model.shape_evidence_[model.shape_] == max(model.shape_evidence_.values())
+    asked = TasteMetric(ITEMS, structure="diagonal", shape="matern32").fit(PAIRS, Y, users=USERS)
+    assert asked.shape_ == "matern32"
+    assert set(asked.shape_evidence_) == {"matern32"}
+    # a search that began elsewhere ends at about the same evidence
+    assert asked.shape_evidence_["matern32"] == pytest.approx(model.shape_evidence_["matern32"], abs=0.3)
+
+
 def test_every_option_changes_something(model: TasteMetric) -> None:
     for options in ({"structure": "isotropic"}, {"shape": "matern32"}, {"tol": 30.0}):
         other = TasteMetric(ITEMS, **({"structure": "diagonal"} | options)).fit(PAIRS, Y, users=USERS)
@@ -150,6 +178,7 @@ def test_every_option_changes_something(model: TasteMetric) -> None:
     ("options", "message"),
     [
         ({"structure": "round"}, "structure='round' is not known"),
+        ({"structure": "rank-3"}, "structure='rank-3' is not known.*from 1 to 2"),
         ({"shape": "flat"}, "shape='flat' is not known"),
         ({"tol": -1.0}, "tol=-1.0 is not a positive"),
         ({"max_iter": 0}, "max_iter=0 is not a whole number"),

@@ -63,17 +63,18 @@ class TasteMetric(CrowdMetric):
     ----------
     items : (N, d) array
         Shared, not copied, by `clone`. May be None if pairs are given as vectors. At most 2,000 may be compared.
-    structure : {"auto", "isotropic", "diagonal", "full"}
-        What M may be, for standardized features. "auto": by the evidence, "full" for at most 8 features.
-    shape : {"matern52", "matern32", "squared-exponential"}
-        How covariances fall with distance, that is, how smooth tastes are.
+    structure : {"auto", "isotropic", "diagonal", "full", "rank-1", "rank-2", …}
+        What M may be, for standardized features. "auto": by the evidence among the first three, "full" for at most 8
+        features. "rank-r": of rank r, any number up to d.
+    shape : {"auto", "matern52", "matern32", "squared-exponential"}
+        How covariances fall with distance, that is, how smooth tastes are. "auto": by the evidence.
     tol : float
         Nats of evidence: the fit ends when several steps in a row gain less than this each.
     max_iter : int
     uncertainty : bool
         Whether to find standard errors of M, which takes about as long as the rest.
     warm_start : bool
-        Whether a second `fit` begins where the first ended, with its structure.
+        Whether a second `fit` begins where the first ended, with its structure and shape.
 
     Attributes
     ----------
@@ -84,9 +85,9 @@ class TasteMetric(CrowdMetric):
         an entry is skewed: intervals of its logarithm, with the error ``standard_errors_ / metric_``, hold better.
     metric_draws_ : (n, p) array
         svec of metrics drawn from the posterior, from which intervals are made (`crowdmetric.intervals`).
-    structure_ : str
-    evidence_ : dict
-        Log evidence of every structure that was tried.
+    structure_, shape_ : str
+    evidence_, shape_evidence_ : dict
+        Log evidence of every structure that was tried, and of every shape with the structure chosen.
     log_likelihood_ : float
         Of all answers, people and the crowd integrated out; never positive.
     scales_ : dict
@@ -126,7 +127,7 @@ class TasteMetric(CrowdMetric):
         items: ArrayLike | None = None,
         *,
         structure: str = "auto",
-        shape: str = "matern52",
+        shape: str = "auto",
         tol: float = 0.05,
         max_iter: int = 60,
         uncertainty: bool = True,
@@ -208,7 +209,7 @@ class TasteMetric(CrowdMetric):
                 )
             person, low, high = self.answers_[:, :3].T.astype(np.intp)
             blocks = arrange(Answers(person, low, high, self.answers_[:, 3], self.answers_[:, 4]), len(self.shown_))
-            family = Covariances.of(str(self.structure_), self.shown_items_.shape[1], self.shape)
+            family = Covariances.of(str(self.structure_), self.shown_items_.shape[1], str(self.shape_))
             fit = revived(family, self.theta_, self._inside(self.shown_items_), blocks, self.factors_)
             self._tastes = self._of_fit(fit, self.shown_items_ if self.items is None else check_items(self.items))
         return self._tastes
@@ -238,24 +239,33 @@ class TasteMetric(CrowdMetric):
         return go_on(fit, Z, everybody, n_people / size, tolerance=self.tol, max_steps=self.max_iter)
 
     def _choose(self, Z: Array, blocks: list[PeopleBlock], more: float) -> SmoothFit:
-        """Return the fit of the structure of the highest evidence of `more` times as many people."""
-        tried: dict[str, SmoothFit] = {}
-        before: SmoothFit | None = None
+        """Return the fit of the structure, then of the shape, of the highest evidence of `more` times as many people."""
         tolerance = self.tol if more == 1.0 else max(self.tol, SEARCH_TOLERANCE)
-        for name in _candidates(self.structure, Z.shape[1]):
-            family = Covariances.of(name, Z.shape[1], self.shape)
+
+        def fitted(structure: str, shape: str, before: SmoothFit | None) -> SmoothFit:
+            family = Covariances.of(structure, Z.shape[1], shape)
             start = None if before is None else family.like(before.family, before.theta)
-            before = fit_evidence(family, Z, blocks, start=start, tolerance=tolerance, max_steps=self.max_iter)
-            tried[name] = before
-        self.evidence_ = {name: log_evidence(fit, more) for name, fit in tried.items()}
+            return fit_evidence(family, Z, blocks, start=start, tolerance=tolerance, max_steps=self.max_iter)
+
+        shapes = list(SHAPES) if self.shape == "auto" else [self.shape]
+        structures: dict[str, SmoothFit] = {}
+        fit = None
+        for name in _path(self.structure, Z.shape[1]):
+            fit = structures[name] = fitted(name, shapes[0], fit)
+        candidates = _candidates(self.structure, Z.shape[1])
+        self.evidence_ = {name: log_evidence(structures[name], more) for name in candidates}
         self.structure_ = max(self.evidence_, key=lambda name: self.evidence_[name])
-        return tried[self.structure_]
+        found = {shapes[0]: structures[self.structure_]}
+        found |= {shape: fitted(self.structure_, shape, found[shapes[0]]) for shape in shapes[1:]}
+        self.shape_evidence_ = {shape: log_evidence(fit, more) for shape, fit in found.items()}
+        self.shape_ = max(self.shape_evidence_, key=lambda shape: self.shape_evidence_[shape])
+        return found[self.shape_]
 
     def _earlier_end(self, Z: Array) -> SmoothFit | None:
         """Return the end of an earlier fit to go on from; None where it is not to be used."""
         if not (self.warm_start and hasattr(self, "_inverse")):
             return None
-        family = Covariances.of(str(self.structure_), Z.shape[1], self.shape)
+        family = Covariances.of(str(self.structure_), Z.shape[1], str(self.shape_))
         if family.start.size != self.theta_.size:
             raise DataError(
                 f"warm_start has {self.theta_.size} parameters to go on from, but items of {Z.shape[1]} features have "
@@ -286,7 +296,7 @@ class TasteMetric(CrowdMetric):
         self.standard_errors_ = self._errors(fit, H)
         d, rng = fit.Z.shape[1], np.random.default_rng(0)
         steps = rng.standard_normal((number_of_draws(d), H.shape[0])) @ np.linalg.cholesky(np.linalg.inv(H)).T
-        drawn = fit.theta + np.clip(steps, -LONGEST_DRAW, LONGEST_DRAW)
+        drawn = fit.theta + np.clip(steps @ fit.family.moving(fit.theta), -LONGEST_DRAW, LONGEST_DRAW)
         self.metric_draws_ = np.array([svec(self._outside(fit.family.metric(theta))) for theta in drawn])
 
     def _errors(self, fit: SmoothFit, H: Array) -> Array:
@@ -323,11 +333,9 @@ class TasteMetric(CrowdMetric):
         return np.asarray(matrix / np.outer(self._units(), self._units()))
 
     def _check_parameters(self) -> None:
-        if self.structure not in ("auto", *STRUCTURES):
-            names = ", ".join(map(repr, ("auto", *STRUCTURES)))
-            raise DataError(f"structure={self.structure!r} is not known; choose one of {names}")
-        if self.shape not in SHAPES:
-            raise DataError(f"shape={self.shape!r} is not known; choose one of {', '.join(map(repr, SHAPES))}")
+        if self.shape not in ("auto", *SHAPES):
+            names = ", ".join(map(repr, ("auto", *SHAPES)))
+            raise DataError(f"shape={self.shape!r} is not known; choose one of {names}")
         check_options(self.tol, self.max_iter, 2, 0)
 
     # ------------------------------------------------------------------------------------- what tastes look like
@@ -444,6 +452,12 @@ class _Tastes:
 
 def _by_row(pairs: Any) -> bool:
     return hasattr(pairs, "pairs") or np.ndim(pairs) == 2
+
+
+def _path(structure: str, d: int) -> tuple[str, ...]:
+    """Return the structures to fit, each from the end of the one before: candidates, or the way to a low rank."""
+    candidates = _candidates(structure, d)
+    return candidates if structure == "auto" or structure in STRUCTURES else ("diagonal", *candidates)
 
 
 def _candidates(structure: str, d: int) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.smooth.kernel import SHAPES
-from crowdmetric.smooth.structures import STRUCTURES, Structure, log_prior
+from crowdmetric.smooth.structures import Structure, log_prior, structure_of
 
 __all__ = ["SCALES", "Covariances", "Grams"]
 
@@ -38,6 +38,8 @@ SCALES = (
     ("crowd_quadratic", 0.2, 1.5),
     ("crowd_sharpness", 1.0, 0.7),
 )
+# Steps of θ along which M changes by less than this share of the most do not count as changing it.
+IDLE = 1e-8
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Covariances:
     @staticmethod
     def of(structure: str, d: int, shape: str) -> Covariances:
         """Return the family for items of d features."""
-        return Covariances(STRUCTURES[structure](d), shape)
+        return Covariances(structure_of(structure, d), shape)
 
     @property
     def start(self) -> Array:
@@ -76,6 +78,15 @@ class Covariances:
     def metric(self, theta: Array) -> Array:
         """Return M (d, d), for standardized features."""
         return self.structure.metric(theta[len(SCALES) :])
+
+    def moving(self, theta: Array) -> Array:
+        """Return the projection (p, p) onto steps of θ that change M: turning its factor, for one, does not."""
+        tangents = self.structure.tangents(theta[len(SCALES) :])
+        vectors, sizes, _ = np.linalg.svd(tangents.reshape(len(tangents), -1), full_matrices=False)
+        vectors = vectors[:, sizes > IDLE * sizes[0]]
+        projection = np.eye(theta.size)
+        projection[len(SCALES) :, len(SCALES) :] = vectors @ vectors.T
+        return projection
 
     def item_variances(self, theta: Array) -> tuple[float, float]:
         """Return the variances of the effects of single items: of a person, s²e², and of the crowd, s²ω²."""
