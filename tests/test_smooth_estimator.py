@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+import crowdmetric.estimators.smooth as smooth_estimator
 from crowdmetric import Comparisons, TasteMetric
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.evaluate import evaluate
 from crowdmetric.evaluate.smooth import TasteModel
+from crowdmetric.locate import locate
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.smooth.kernel import SHAPES
 from crowdmetric.symmetric import smat
@@ -189,10 +191,43 @@ def test_bad_options_are_named(options: dict, message: str) -> None:
         TasteMetric(ITEMS, **options).fit(PAIRS, Y, users=USERS)
 
 
-def test_too_many_items_are_refused() -> None:
-    pairs = np.arange(2004).reshape(-1, 2)
-    with pytest.raises(DataError, match=r"2,004 items were compared.*at most 2,000"):
-        TasteMetric(np.arange(2004.0)[:, None]).fit(pairs, np.ones(1002), users=np.zeros(1002, dtype=int))
+def test_people_share_many_items_through_some(
+    model: TasteMetric, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(smooth_estimator, "MOST_SHOWN", 5)
+    monkeypatch.setattr(smooth_estimator, "INDUCING", 11)
+    many = TasteMetric(ITEMS, structure="diagonal", shape=model.shape_).fit(PAIRS, Y, users=USERS)
+    assert len(many.inducing_) == 11
+    assert 0.0 < many.not_shared_ < 0.05
+    assert model.not_shared_ == 0.0
+    assert "people share 11 of them" in many.summary()
+    assert "people share" not in model.summary()
+    # nearly as exact as can be, in all that a fit leaves
+    assert np.all(np.abs(many.metric_ - model.metric_) <= 0.5 * model.standard_errors_)
+    np.testing.assert_allclose(many.predict_proba(PAIRS, USERS), model.predict_proba(PAIRS, USERS), atol=0.05)
+    np.testing.assert_allclose(many.utilities_, model.utilities_, atol=0.3)
+    np.testing.assert_allclose(many.utility_errors_, model.utility_errors_, rtol=0.3)
+    np.testing.assert_allclose(many.effect_of(0).mean, model.effect_of(0).mean, atol=0.3)
+    np.testing.assert_allclose(many.effect_of(0).error, model.effect_of(0).error, rtol=0.3)
+    np.testing.assert_allclose(many.mean_utilities(), model.mean_utilities(), atol=0.5)
+    assert many.item_coordinates().shape[0] == 12
+    new = ITEMS[PAIRS[:5]] + 0.3
+    np.testing.assert_allclose(many.predict_proba(new, USERS[:5]), model.predict_proba(new, USERS[:5]), atol=0.05)
+    # new people, saved models, and what would be too large
+    asked = PAIRS[:14], Y[:14], np.full(14, 7)
+    placed, exact = many.place(*asked), model.place(*asked)
+    np.testing.assert_allclose(
+        placed.predict_proba(PAIRS, np.full(len(Y), 7)), exact.predict_proba(PAIRS, np.full(len(Y), 7)), atol=0.05
+    )
+    save_model(tmp_path / "model", many)
+    again = load_model(tmp_path / "model").estimator()
+    np.testing.assert_allclose(again.predict_proba(PAIRS, USERS), many.predict_proba(PAIRS, USERS), atol=1e-12)
+    with pytest.raises(DataError, match="covariance of one person's utilities of 12 items is too large"):
+        next(many.people())
+    question = locate(many).next_question([[0, 1], [2, 3]])
+    np.testing.assert_allclose(
+        question.information, locate(model).next_question([[0, 1], [2, 3]]).information, atol=0.05
+    )
 
 
 def test_people_are_placed_by_rows_only(model: TasteMetric) -> None:

@@ -21,6 +21,7 @@ from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.effects import Effect, effects_along, utilities_over
 from crowdmetric.smooth.fit import SmoothFit, curvature, fit_evidence, go_on, log_evidence, revived
+from crowdmetric.smooth.inducing import InducedCovariances, choose_inducing, shown_to
 from crowdmetric.smooth.kernel import SHAPES
 from crowdmetric.smooth.people import Answers, PeopleBlock, arrange, merged, some_people
 from crowdmetric.smooth.prediction import Field, field_of, kernel_coordinates
@@ -35,8 +36,9 @@ __all__ = ["MOST_SHOWN", "TasteMetric"]
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Items that may be compared: the work grows with their cube.
-MOST_SHOWN = 2_000
+# Items up to which people share the crowd's utilities of each, the work growing with their cube; and through how many
+# of them they share those of more.
+MOST_SHOWN, INDUCING = 2_000, 500
 # Features up to which 'auto' tries a full metric: it has d(d+1)/2 parameters, and a fit takes that much longer.
 MOST_FEATURES_IF_FULL = 8
 # Pairs of vectors that are predicted at once.
@@ -62,7 +64,8 @@ class TasteMetric(CrowdMetric):
     Parameters
     ----------
     items : (N, d) array
-        Shared, not copied, by `clone`. May be None if pairs are given as vectors. At most 2,000 may be compared.
+        Shared, not copied, by `clone`. May be None if pairs are given as vectors. Where more than 2,000 are compared,
+        people share the crowd's utilities through 500 of them (`crowdmetric.smooth.inducing`).
     structure : {"auto", "isotropic", "diagonal", "full", "rank-1", "rank-2", …}
         What M may be, for standardized features. "auto": by the evidence among the first three, "full" for at most 8
         features. "rank-r": of rank r, any number up to d.
@@ -99,6 +102,11 @@ class TasteMetric(CrowdMetric):
         How good the crowd finds each item, ``b + μ``, and how sure that is; only differences matter.
     shown_, shown_items_ : (n,), (n, d) array
         Rows and features of the items that were compared.
+    inducing_ : (m,) array
+        Numbers, among the items shown, of those through which people share the crowd's utilities: all up to 2,000.
+    not_shared_ : float
+        Share of the variance of the crowd's utilities that this leaves out, items counted as often as they were shown;
+        0 up to 2,000 items.
     theta_, answers_, factors_ : (p,), (T, 5), (T, 2) array
         Logarithms of the scales and the metric's parameters; distinct answers and their Gaussian factors. A saved model
         predicts from these.
@@ -166,6 +174,11 @@ class TasteMetric(CrowdMetric):
         else:
             self.__dict__.pop("standard_errors_", None)
             self.__dict__.pop("metric_draws_", None)
+        if isinstance(fit.family, InducedCovariances):
+            often = shown_to(answers, len(fit.Z))
+            self.not_shared_ = fit.family.at(fit.theta, fit.Z).not_shared(often)
+        else:
+            self.not_shared_ = 0.0
         self.sharpness_ = find_sharpness(fit)
         self.theta_, self._inverse = fit.theta, fit.inverse
         self.factors_ = fit.propagation.factors(len(answers.person))
@@ -174,22 +187,29 @@ class TasteMetric(CrowdMetric):
         self._tastes = self._of_fit(fit, rows.items)
         field, number = self._tastes.field, self._tastes.number
         self.utilities_ = field.mean[number]
-        self.utility_errors_ = np.sqrt(np.maximum(np.diag(field.crowd)[number], 0.0))
+        self.utility_errors_ = field.error[number]
         return self
 
     def _prepare(self, rows: Rows) -> Answers:
         """Set which items were shown, their units and the answers about them; return these."""
         shown = np.unique(rows.pairs)
-        if shown.size > MOST_SHOWN:
-            raise DataError(
-                f"{shown.size:,} items were compared, and TasteMetric is for at most {MOST_SHOWN:,}; use "
-                "PopulationMetric, or answers about fewer items"
-            )
         self.shown_, self.shown_items_ = shown, rows.items[shown]
         answers = merged(rows.person, np.searchsorted(shown, rows.pairs), rows.response, rows.weight)
         columns = (answers.person, answers.low, answers.high, answers.sign, answers.weight)
         self.answers_ = np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
+        self.inducing_ = np.arange(shown.size)
+        if shown.size > MOST_SHOWN:
+            Z = self._inside(self.shown_items_)
+            simplest = Covariances.of("isotropic", Z.shape[1], next(iter(SHAPES)))
+            self.inducing_ = choose_inducing(simplest, Z, shown_to(answers, shown.size), INDUCING)
         return answers
+
+    def _family(self, structure: str, shape: str) -> Covariances:
+        """Return the covariances of the items shown."""
+        exact = Covariances.of(structure, self.shown_items_.shape[1], shape)
+        if len(self.inducing_) == len(self.shown_):
+            return exact
+        return InducedCovariances(exact.structure, shape, self.inducing_)
 
     def _of_fit(self, fit: SmoothFit, items: Array) -> _Tastes:
         """Return the utilities of a catalog (N, d), of which those shown come first in the field."""
@@ -209,7 +229,7 @@ class TasteMetric(CrowdMetric):
                 )
             person, low, high = self.answers_[:, :3].T.astype(np.intp)
             blocks = arrange(Answers(person, low, high, self.answers_[:, 3], self.answers_[:, 4]), len(self.shown_))
-            family = Covariances.of(str(self.structure_), self.shown_items_.shape[1], str(self.shape_))
+            family = self._family(str(self.structure_), str(self.shape_))
             fit = revived(family, self.theta_, self._inside(self.shown_items_), blocks, self.factors_)
             self._tastes = self._of_fit(fit, self.shown_items_ if self.items is None else check_items(self.items))
         return self._tastes
@@ -239,11 +259,11 @@ class TasteMetric(CrowdMetric):
         return go_on(fit, Z, everybody, n_people / size, tolerance=self.tol, max_steps=self.max_iter)
 
     def _choose(self, Z: Array, blocks: list[PeopleBlock], more: float) -> SmoothFit:
-        """Return the fit of the structure, then of the shape, of the highest evidence of `more` times as many people."""
+        """Return the fit of the structure, then of the shape, of the highest evidence for `more` times the people."""
         tolerance = self.tol if more == 1.0 else max(self.tol, SEARCH_TOLERANCE)
 
         def fitted(structure: str, shape: str, before: SmoothFit | None) -> SmoothFit:
-            family = Covariances.of(structure, Z.shape[1], shape)
+            family = self._family(structure, shape)
             start = None if before is None else family.like(before.family, before.theta)
             return fit_evidence(family, Z, blocks, start=start, tolerance=tolerance, max_steps=self.max_iter)
 
@@ -265,7 +285,7 @@ class TasteMetric(CrowdMetric):
         """Return the end of an earlier fit to go on from; None where it is not to be used."""
         if not (self.warm_start and hasattr(self, "_inverse")):
             return None
-        family = Covariances.of(str(self.structure_), Z.shape[1], str(self.shape_))
+        family = self._family(str(self.structure_), str(self.shape_))
         if family.start.size != self.theta_.size:
             raise DataError(
                 f"warm_start has {self.theta_.size} parameters to go on from, but items of {Z.shape[1]} features have "
@@ -383,6 +403,14 @@ class TasteMetric(CrowdMetric):
         placed._tastes = _Tastes(tastes.fit, tastes.field.told_by(answers), tastes.number)
         return placed
 
+    def mean_utilities(self) -> Array:
+        """Return the expected utilities of the items (K, N) of everybody in `users_`; only differences matter."""
+        tastes = self._learned()
+        found = np.tile(tastes.field.mean[tastes.number], (len(self.users_), 1))  # of whom no answer is known
+        for who, mean in tastes.field.means():
+            found[who] = mean[:, tastes.number]
+        return found
+
     def people(self) -> Iterator[tuple[Indices, Array, Array]]:
         """Yield rows of `users_` (P,), and mean (P, N) and covariance (P, N, N) of their utilities of the items."""
         tastes = self._learned()
@@ -391,12 +419,18 @@ class TasteMetric(CrowdMetric):
             met[who] = True
             yield who, mean[:, tastes.number], covariance[:, tastes.number[:, None], tastes.number]
         for person in np.flatnonzero(~met):  # of whom no answer is known
-            anybody = (tastes.field.person + tastes.field.crowd)[tastes.number[:, None], tastes.number]
+            both = np.asarray(tastes.field.person) + np.asarray(tastes.field.crowd)
+            anybody = both[tastes.number[:, None], tastes.number]
             yield np.array([person]), tastes.field.mean[tastes.number][None], anybody[None]
 
     def decision_function(self, pairs: Any, users: Any = None) -> Array:
         """Return the mean of ψ = u(right) − u(left) (T,): negative where the left item is preferred."""
         return self._moments(pairs, users)[0]
+
+    def moments_of(self, pairs: Any, users: Any = None) -> tuple[Array, Array]:
+        """Return mean and variance of ψ = u(right) − u(left), (T,) each, given the answers."""
+        mean, variance, _ = self._moments(pairs, users)
+        return mean, variance
 
     def predict_proba(self, pairs: Any, users: Any = None) -> Array:
         """Return ``Pr[y = −1], Pr[y = +1]`` (T, 2), averaged over all that the answers leave open."""

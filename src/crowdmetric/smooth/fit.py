@@ -224,7 +224,7 @@ def _renewed(inverse: Array, moved: Array, turned: Array) -> Array:
 
 def _information(family: Covariances, Z: Array, propagation: Propagation, theta: Array) -> Array:
     """Return the information (p, p) of answers and prior about θ, at factors that have settled there."""
-    return propagation.information(family.at(theta, Z).derivatives()) + np.diag(family.spread**-2.0)
+    return family.at(theta, Z).information(propagation) + np.diag(family.spread**-2.0)
 
 
 def curvature(fit: SmoothFit, more: float = 1.0) -> Array:

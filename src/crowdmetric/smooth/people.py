@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
 
 __all__ = ["Answers", "PeopleBlock", "arrange", "merged", "some_people"]
 
@@ -129,8 +130,10 @@ class PeopleBlock:
         corners = [(a, b) for a in (self.low, self.high) for b in (self.low, self.high)]
         return np.concatenate([(base + a * n + b).reshape(-1) for a, b in corners])
 
-    def take(self, matrix: Array) -> Array:
-        """Return everybody's part (P, n, n) of a matrix (N, N)."""
+    def take(self, matrix: Any) -> Array:
+        """Return everybody's part (P, n, n) of a matrix (N, N), an array or `shared.Parts`."""
+        if not isinstance(matrix, np.ndarray):
+            return np.asarray(matrix.of(self))
         P, n = self.items.shape
         return np.pad(matrix, (0, 1)).reshape(-1)[self.cells].reshape(P, n, n)
 
@@ -139,6 +142,17 @@ class PeopleBlock:
         side = self.n_items + 1
         total = np.bincount(self.cells, weights=parts.reshape(-1), minlength=side * side).reshape(side, side)
         return np.asarray(total[:-1, :-1])
+
+    def put_sparse(self, parts: Array) -> csr_array:
+        """Return the same sum (N, N), sparse."""
+        P, n = self.items.shape
+        rows, columns = (
+            np.broadcast_to(self.items[:, :, None], (P, n, n)),
+            np.broadcast_to(self.items[:, None], (P, n, n)),
+        )
+        side = self.n_items + 1
+        total = coo_array((parts.reshape(-1), (rows.reshape(-1), columns.reshape(-1))), shape=(side, side)).tocsr()
+        return total[:-1, :-1]
 
     def take_vector(self, vector: Array) -> Array:
         """Return everybody's part (P, n) of a vector (N,)."""
