@@ -232,9 +232,10 @@ def curvature(fit: SmoothFit, more: float = 1.0) -> Array:
 
     Its eigenvalues are at least `LEAST_CURVATURE`, whatever rounding does.
     """
-    propagation, kept = fit.propagation, fit.propagation.keep()
+    propagation = fit.propagation
     objective = _objective(fit.family, fit.Z, propagation, FOR_CURVATURE)
     _, here = objective(fit.theta)
+    kept = propagation.keep()
     columns = []
     for step in DIFFERENCE * np.eye(fit.theta.size):
         columns.append((here - objective(fit.theta + step)[1]) / DIFFERENCE)

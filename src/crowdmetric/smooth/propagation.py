@@ -48,12 +48,11 @@ SLOW, DAMPING, LEAST_DAMPING = 0.7, 0.7, 0.2
 
 @dataclass(frozen=True)
 class Told:
-    """What the people of a block tell the crowd: W (P, n, n), c (P, n); and B, P, r and K of theirs."""
+    """What the people of a block tell the crowd: W (P, n, n), c (P, n); and B, r and K of theirs."""
 
     W: Array
     c: Array
     B: Array
-    P: Array
     r: Array
     K: Array
 
@@ -169,8 +168,8 @@ class Propagation:
             value += _kernels().log_masses(
                 spread, psi, block.sign, block.weight, site.tau, site.nu, level, sizes, weights
             )
-            value -= 0.5 * float(np.linalg.slogdet(np.eye(told.K.shape[1]) + told.K @ told.P)[1].sum())
-            b = told.r - np.einsum("pij,pj->pi", told.P, mean)
+            value += 0.5 * float(np.linalg.slogdet(told.B)[1].sum())
+            b = block.pulls(site.nu - site.tau * psi)
             beta += block.put_vector(b)
             in_person.append(0.5 * (b[:, :, None] * b[:, None, :] - told.W + told.W @ block.take(V) @ told.W))
         value -= 0.5 * log_det(C, self.precision)
@@ -219,9 +218,10 @@ class Propagation:
 
 
 def _tell(block: PeopleBlock, site: Sites, K: Covariance) -> Told:
-    P, r, own = block.precisions(site.tau), block.pulls(site.nu), block.take(K)
-    B = np.linalg.inv(np.eye(own.shape[1]) + own @ P)
-    return Told(P @ B, np.einsum("pij,pi->pj", B, r), B, P, r, own)
+    r, own = block.pulls(site.nu), np.ascontiguousarray(block.take(K))
+    times = _kernels().times_differences  # P X, without making P
+    B = np.linalg.inv(np.eye(own.shape[1]) + times(own, block.low, block.high, site.tau).transpose(0, 2, 1))
+    return Told(times(B, block.low, block.high, site.tau), np.einsum("pij,pi->pj", B, r), B, r, own)
 
 
 def _posterior(block: PeopleBlock, told: Told, mean: Array, covariance: Covariance) -> tuple[Array, Array]:
