@@ -230,6 +230,51 @@ def test_people_share_many_items_through_some(
     )
 
 
+X, SOME = ITEMS, slice(0, 280)
+EXTREME = {
+    "a constant feature": (np.column_stack([X, np.full(12, 7.0)]), PAIRS[SOME], Y[SOME], USERS[SOME]),
+    "duplicate items": (np.tile(X[:6], (2, 1)), PAIRS[SOME], Y[SOME], USERS[SOME]),
+    "all items but one equal": (np.vstack([X[:1], np.tile(X[1], (11, 1))]), PAIRS[SOME], Y[SOME], USERS[SOME]),
+    "one person": (X, PAIRS[:14], Y[:14], np.zeros(14, dtype=int)),
+    "one answer": (X, PAIRS[:1], Y[:1], USERS[:1]),
+    "one answer each": (X, PAIRS[:60], Y[:60], np.arange(60)),
+    "unanimous": (X[:2], np.tile([[0, 1]], (50, 1)), np.ones(50), np.arange(50)),
+    "a person who contradicts themselves": (
+        X,
+        np.tile([[0, 1]], (40, 1)),
+        np.tile([1, -1], 20),
+        np.zeros(40, dtype=int),
+    ),
+    "large and small units": (X * [1e6, 1e-6], PAIRS[SOME], Y[SOME], USERS[SOME]),
+    "far from zero": (X + 1e9, PAIRS[SOME], Y[SOME], USERS[SOME]),
+    "an outlier": (np.vstack([X[:11], [[1e8, 1e8]]]), PAIRS[SOME], Y[SOME], USERS[SOME]),
+    "more features than items": (np.random.default_rng(9).standard_normal((12, 30)), PAIRS[SOME], Y[SOME], USERS[SOME]),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("structure", ["auto", "rank-1"])
+@pytest.mark.parametrize("name", EXTREME)
+def test_extreme_answers_and_items_have_finite_results(name: str, structure: str) -> None:
+    items, pairs, y, users = EXTREME[name]
+    found = TasteMetric(items, structure=structure).fit(pairs, y, users=users)
+    assert found.log_likelihood_ <= 0.0
+    assert max(found.evidence_.values()) <= 0.0
+    learned = (found.metric_, found.standard_errors_, found.metric_draws_, found.utilities_, found.utility_errors_)
+    shown = (found.item_coordinates(), found.effect_of(0).mean, found.effect_of(0).people, found.mean_utilities())
+    for values in (*learned, *shown, found.predict_proba(pairs, users), found.predict_proba(pairs), found.sharpness_):
+        assert np.all(np.isfinite(values))
+    assert np.linalg.eigvalsh(found.metric_)[0] >= -1e-9 * np.trace(found.metric_)
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_answer_repeated_too_often_is_refused() -> None:
+    often = TasteMetric(ITEMS, structure="isotropic").fit(PAIRS[SOME], Y[SOME], USERS[SOME], np.full(280, 100.0))
+    assert np.isfinite(often.log_likelihood_)
+    with pytest.raises(DataError, match=r"cannot be integrated over.*give smaller sample_weight"):
+        TasteMetric(ITEMS).fit(PAIRS[SOME], Y[SOME], USERS[SOME], np.full(280, 1e6))
+
+
 def test_people_are_placed_by_rows_only(model: TasteMetric) -> None:
     with pytest.raises(DataError, match="place needs pairs of row numbers"):
         model.place(ITEMS[PAIRS[:3]], Y[:3])

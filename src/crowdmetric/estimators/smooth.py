@@ -264,7 +264,12 @@ class TasteMetric(CrowdMetric):
 
         def fitted(structure: str, shape: str, before: SmoothFit | None) -> SmoothFit:
             family = self._family(structure, shape)
-            start = None if before is None else family.like(before.family, before.theta)
+            if before is None:
+                start = None
+            elif before.family.structure == family.structure:
+                start = before.theta
+            else:
+                start = family.like(before.family, before.theta)
             return fit_evidence(family, Z, blocks, start=start, tolerance=tolerance, max_steps=self.max_iter)
 
         shapes = list(SHAPES) if self.shape == "auto" else [self.shape]

@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.errors import DataError
 from crowdmetric.smooth.covariances import Covariances
 from crowdmetric.smooth.people import PeopleBlock
 from crowdmetric.smooth.propagation import Propagation
@@ -100,8 +101,13 @@ def fit_evidence(
 ) -> SmoothFit:
     """Return the fit; `tolerance` is in nats that the next step promises."""
     propagation = Propagation(blocks, len(Z))
-    begin = _sized(family, Z, propagation) if start is None else start
+    begin = _sized(family, Z, propagation) if start is None else _within(family, start)
     return _fit(family, Z, propagation, begin, None, tolerance, max_steps, QUIET)
+
+
+def _within(family: Covariances, theta: Array) -> Array:
+    """Return the nearest θ that leaves some room before the farthest."""
+    return np.clip(theta, family.start - 0.9 * FARTHEST, family.start + 0.9 * FARTHEST)
 
 
 def go_on(
@@ -139,7 +145,8 @@ def _objective(family: Covariances, Z: Array, propagation: Propagation, toleranc
         change = propagation.converge(grams.person, grams.crowd, tolerance)
         if not change < UNSETTLED:
             return float(far[0][0]), far[1]
-        found = propagation.evidence(grams.person, grams.crowd)
+        with np.errstate(invalid="ignore"):  # what is not a number is refused below
+            found = propagation.evidence(grams.person, grams.crowd)
         # the logarithm of a probability: anything above zero is no fixed point
         if not found.value <= 0.0:
             return float(far[0][0]), far[1]
@@ -186,6 +193,12 @@ def _ascend(
     """
     objective = _objective(family, Z, propagation, ROUGH)
     value, slope = objective(theta)
+    if not np.isfinite(value):
+        heaviest = max(float(block.weight.max(initial=0.0)) for block in propagation.blocks)
+        raise DataError(
+            f"the answers cannot be integrated over: one counts as {heaviest:g} answers of one person; give smaller "
+            "sample_weight, or drop answers that were repeated so often"
+        )
     kept = propagation.keep()
     if inverse is None:
         inverse = np.linalg.inv(_information(family, Z, propagation, theta))
