@@ -22,10 +22,10 @@ from crowdmetric.datasets import load_tidy
 from crowdmetric.estimators.population import PopulationMetric
 from crowdmetric.estimators.smooth import TasteMetric
 from crowdmetric.evaluate import evaluate
-from crowdmetric.evaluate.smooth import TasteModel
+from crowdmetric.evaluate.taste_model import TasteModel
 from crowdmetric.intervals import entries
 from crowdmetric.smooth.covariances import SCALES, Covariances
-from crowdmetric.smooth.structures import STRUCTURES
+from crowdmetric.smooth.kernel_metrics import STRUCTURES
 from crowdmetric.symmetric import shape_error
 
 Array = NDArray[Any]

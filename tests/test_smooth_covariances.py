@@ -7,7 +7,7 @@ import pytest
 
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.kernel import SHAPES
-from crowdmetric.smooth.structures import STRUCTURES, log_prior, structure_of
+from crowdmetric.smooth.kernel_metrics import STRUCTURES, log_prior, structure_of
 
 each_shape = pytest.mark.parametrize("shape", SHAPES)
 each_structure = pytest.mark.parametrize("structure", [*STRUCTURES, "rank-2"])

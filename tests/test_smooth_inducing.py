@@ -7,15 +7,15 @@ import pytest
 
 from crowdmetric.smooth.covariances import Covariances
 from crowdmetric.smooth.inducing import InducedCovariances, choose_inducing, shown_to
-from crowdmetric.smooth.people import Answers, arrange, merged
-from crowdmetric.smooth.propagation import Propagation
+from crowdmetric.smooth.joint_propagation import Propagation
+from crowdmetric.smooth.people_blocks import DistinctAnswers, arrange, merged
 
 TIGHT = 1e-11
 N = 14
 Z = np.random.default_rng(0).standard_normal((N, 2))
 
 
-def crowd(seed: int, people: int = 9) -> Answers:
+def crowd(seed: int, people: int = 9) -> DistinctAnswers:
     rng = np.random.default_rng(seed)
     person = np.repeat(np.arange(people), 6 + rng.integers(0, 4, people))
     low = rng.integers(0, N, person.size)
@@ -27,7 +27,7 @@ def some_theta(family: Covariances) -> np.ndarray:
     return family.start + 0.3 * np.random.default_rng(1).standard_normal(family.start.size)
 
 
-def evidence(family: Covariances, theta: np.ndarray, answers: Answers) -> tuple[float, np.ndarray, np.ndarray]:
+def evidence(family: Covariances, theta: np.ndarray, answers: DistinctAnswers) -> tuple[float, np.ndarray, np.ndarray]:
     """Return the log-likelihood, its gradient and the information."""
     propagation, grams = Propagation(arrange(answers, N), N), family.at(theta, Z)
     propagation.converge(grams.person, grams.crowd, TIGHT)

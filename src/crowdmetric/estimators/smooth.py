@@ -1,4 +1,4 @@
-"""One metric from tastes that bend: nobody needs an ideal point, and items are close if the same people like them."""
+"""One metric from smooth tastes: nobody needs an ideal point, and items are close if the same people like them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.checks import as_array, one_of, true_or_false
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.inputs import Rows, check_items, check_options, read_rows
@@ -20,13 +21,13 @@ from crowdmetric.losses import Loss
 from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.effects import Effect, effects_along, utilities_over
-from crowdmetric.smooth.fit import SmoothFit, curvature, fit_evidence, go_on, log_evidence, revived
+from crowdmetric.smooth.evidence import SmoothFit, curvature, fit_evidence, go_on, log_evidence, revived
 from crowdmetric.smooth.inducing import InducedCovariances, choose_inducing, shown_to
+from crowdmetric.smooth.joint_propagation import Propagation
 from crowdmetric.smooth.kernel import SHAPES
-from crowdmetric.smooth.people import Answers, PeopleBlock, arrange, merged, some_people
-from crowdmetric.smooth.prediction import Field, field_of, kernel_coordinates
-from crowdmetric.smooth.propagation import Propagation
-from crowdmetric.smooth.structures import STRUCTURES
+from crowdmetric.smooth.kernel_metrics import STRUCTURES, structure_of
+from crowdmetric.smooth.people_blocks import DistinctAnswers, PeopleBlock, arrange, merged, some_people
+from crowdmetric.smooth.prediction import UtilityField, field_of, kernel_coordinates
 from crowdmetric.solvers.posterior import number_of_draws
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import svec
@@ -41,14 +42,14 @@ Indices = NDArray[np.intp]
 MOST_SHOWN, INDUCING = 2_000, 500
 # Features up to which 'auto' tries a full metric: it has d(d+1)/2 parameters, and a fit takes that much longer.
 MOST_FEATURES_IF_FULL = 8
-# Pairs of vectors that are predicted at once.
+# Number of pairs of vectors predicted at once.
 PAIRS_AT_ONCE = 500
-# Work (the cube of the items shown, added over people) of the crowd in which scales and structure are searched, the
-# nats that the steps of this search may leave, and the work of a crowd whose curvature is taken.
+# Scales and structure are searched on part of the crowd: its work (the cube of the items shown, summed over people),
+# the tolerance of the search in nats, and the work of the part from which the curvature is computed.
 SEARCH_WORK, SEARCH_TOLERANCE, CURVATURE_WORK = 2e6, 0.2, 6e6
-# The farthest that a draw of a parameter, most of which are logarithms, lies from its estimate.
+# Draws of a parameter (mostly logarithms) are kept within this distance of the estimate.
 LONGEST_DRAW = 4.0
-# How much the work grows from one crowd to the next, until it is everybody.
+# Factor between the sizes of the parts of the crowd that are fitted in turn, up to the whole crowd.
 GROWTH = 4.0
 
 
@@ -84,7 +85,7 @@ class TasteMetric(CrowdMetric):
     metric_, components_, users_, objective_, solution_
         See `CrowdMetric`. A distance of one is one length of the kernel.
     standard_errors_ : (d, d) array
-        Of the entries of M, from the curvature of the evidence; zero where the structure leaves no freedom. The law of
+        Of the entries of M, from the curvature of the evidence; zero if the structure leaves no freedom. The law of
         an entry is skewed: intervals of its logarithm, with the error ``standard_errors_ / metric_``, hold better.
     metric_draws_ : (n, p) array
         svec of metrics drawn from the posterior, from which intervals are made (`crowdmetric.intervals`).
@@ -190,10 +191,12 @@ class TasteMetric(CrowdMetric):
         self.utility_errors_ = field.error[number]
         return self
 
-    def _prepare(self, rows: Rows) -> Answers:
+    def _prepare(self, rows: Rows) -> DistinctAnswers:
         """Set which items were shown, their units and the answers about them; return these."""
         shown = np.unique(rows.pairs)
         self.shown_, self.shown_items_ = shown, rows.items[shown]
+        if not _is_auto(self.structure):
+            structure_of(self.structure, rows.items.shape[1])  # refuses what it does not know
         answers = merged(rows.person, np.searchsorted(shown, rows.pairs), rows.response, rows.weight)
         columns = (answers.person, answers.low, answers.high, answers.sign, answers.weight)
         self.answers_ = np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
@@ -228,13 +231,15 @@ class TasteMetric(CrowdMetric):
                     "again after loading it"
                 )
             person, low, high = self.answers_[:, :3].T.astype(np.intp)
-            blocks = arrange(Answers(person, low, high, self.answers_[:, 3], self.answers_[:, 4]), len(self.shown_))
+            blocks = arrange(
+                DistinctAnswers(person, low, high, self.answers_[:, 3], self.answers_[:, 4]), len(self.shown_)
+            )
             family = self._family(str(self.structure_), str(self.shape_))
             fit = revived(family, self.theta_, self._inside(self.shown_items_), blocks, self.factors_)
             self._tastes = self._of_fit(fit, self.shown_items_ if self.items is None else check_items(self.items))
         return self._tastes
 
-    def _search(self, Z: Array, answers: Answers) -> SmoothFit:
+    def _search(self, Z: Array, answers: DistinctAnswers) -> SmoothFit:
         """Return the fit to everybody, of the structure of the highest evidence among some people.
 
         Each fit goes on from that to a quarter of its people.
@@ -287,7 +292,7 @@ class TasteMetric(CrowdMetric):
         return found[self.shape_]
 
     def _earlier_end(self, Z: Array) -> SmoothFit | None:
-        """Return the end of an earlier fit to go on from; None where it is not to be used."""
+        """Return the end of an earlier fit to go on from; None if it is not to be used."""
         if not (self.warm_start and hasattr(self, "_inverse")):
             return None
         family = self._family(str(self.structure_), str(self.shape_))
@@ -299,7 +304,7 @@ class TasteMetric(CrowdMetric):
         nothing = Propagation([], len(Z))
         return SmoothFit(family, self.theta_, nothing, Z, 0.0, 0.0, self._inverse, 0, converged=True)
 
-    def _curvature(self, fit: SmoothFit, answers: Answers) -> Array:
+    def _curvature(self, fit: SmoothFit, answers: DistinctAnswers) -> Array:
         """Return the curvature (p, p) at the fit, that of some people where everybody would take too long."""
         some = some_people(answers, CURVATURE_WORK)
         more = np.unique(answers.person).size / some.size
@@ -358,9 +363,9 @@ class TasteMetric(CrowdMetric):
         return np.asarray(matrix / np.outer(self._units(), self._units()))
 
     def _check_parameters(self) -> None:
-        if self.shape not in ("auto", *SHAPES):
-            names = ", ".join(map(repr, ("auto", *SHAPES)))
-            raise DataError(f"shape={self.shape!r} is not known; choose one of {names}")
+        one_of(self.shape, "shape", ("auto", *SHAPES))
+        for name in ("uncertainty", "warm_start"):
+            true_or_false(getattr(self, name), name)
         check_options(self.tol, self.max_iter, 2, 0)
 
     # ------------------------------------------------------------------------------------- what tastes look like
@@ -404,8 +409,8 @@ class TasteMetric(CrowdMetric):
         answers = merged(rows.person, tastes.number[rows.pairs], rows.response, rows.weight)
         placed = copy(self)
         placed.users_ = rows.users
-        placed.__dict__.pop("answers_", None)  # those of other people: a saved model must not take them for these
-        placed._tastes = _Tastes(tastes.fit, tastes.field.told_by(answers), tastes.number)
+        placed.__dict__.pop("answers_", None)  # other people: a saved model must not confuse them
+        placed._tastes = _Tastes(tastes.fit, tastes.field.after_answers(answers), tastes.number)
         return placed
 
     def mean_utilities(self) -> Array:
@@ -485,18 +490,22 @@ class _Tastes:
     """What predictions need: the fit, utilities of the catalog, and where its items (N,) stand in them."""
 
     fit: SmoothFit
-    field: Field
+    field: UtilityField
     number: Indices
 
 
 def _by_row(pairs: Any) -> bool:
-    return hasattr(pairs, "pairs") or np.ndim(pairs) == 2
+    return hasattr(pairs, "pairs") or as_array(pairs, "pairs").ndim == 2
 
 
 def _path(structure: str, d: int) -> tuple[str, ...]:
     """Return the structures to fit, each from the end of the one before: candidates, or the way to a low rank."""
     candidates = _candidates(structure, d)
-    return candidates if structure == "auto" or structure in STRUCTURES else ("diagonal", *candidates)
+    return candidates if structure in ("auto", *STRUCTURES) else ("diagonal", *candidates)
+
+
+def _is_auto(structure: Any) -> bool:
+    return isinstance(structure, str) and structure == "auto"
 
 
 def _candidates(structure: str, d: int) -> tuple[str, ...]:

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.smooth.fit import SmoothFit
+from crowdmetric.smooth.evidence import SmoothFit
 from crowdmetric.smooth.prediction import laws_at
 
 __all__ = ["Effect", "effects_along", "utilities_over"]
 
 Array = NDArray[Any]
 
-# Items over which utilities are averaged at most.
+# Maximum number of items over which utilities are averaged.
 MOST_ITEMS = 20
 
 

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from crowdmetric.smooth.covariances import Covariances, Grams
-from crowdmetric.smooth.people import Answers, PeopleBlock
-from crowdmetric.smooth.propagation import Propagation, traces
+from crowdmetric.smooth.joint_propagation import Propagation, traces
+from crowdmetric.smooth.people_blocks import DistinctAnswers, PeopleBlock
 from crowdmetric.smooth.shared import CrowdSlope, Shared, total
 
 __all__ = ["InducedCovariances", "InducedGrams", "Own", "choose_inducing", "shown_to"]
@@ -121,7 +121,7 @@ class InducedGrams:
         crowd = [number for number, (_, dC) in enumerate(derivatives) if dC is not None]
         found[np.ix_(crowd, crowd)] += traces(Q, [dC for _, dC in derivatives if dC is not None])
         person = [number for number, (dK, _) in enumerate(derivatives) if dK is not None]
-        for block, told_by in zip(known.blocks, known.told, strict=True):
+        for block, told_by in zip(known.blocks, known.messages, strict=True):
             Q = told_by.W - told_by.W @ block.take(V) @ told_by.W
             parts = [dK for dK, _ in self.person.grams(block).derivatives() if dK is not None]
             found[np.ix_(person, person)] += traces(Q, parts)
@@ -166,7 +166,7 @@ class Own:
         return np.maximum(self.variances - np.sum(self._shared.root**2, axis=1), 0.0)
 
 
-def shown_to(answers: Answers, n_items: int) -> Array:
+def shown_to(answers: DistinctAnswers, n_items: int) -> Array:
     """Return how many people were shown each item, (N,)."""
     both = np.concatenate([answers.low, answers.high])
     shown = np.unique(np.tile(answers.person, 2) * n_items + both)

@@ -24,13 +24,13 @@ from scipy.linalg import solve_triangular
 
 from crowdmetric.errors import DataError
 from crowdmetric.smooth.covariances import Grams
-from crowdmetric.smooth.fit import FINE, SmoothFit
+from crowdmetric.smooth.evidence import FINE, SmoothFit
 from crowdmetric.smooth.inducing import InducedCovariances, InducedGrams, Own
-from crowdmetric.smooth.people import Answers, PeopleBlock, arrange
-from crowdmetric.smooth.propagation import Propagation
+from crowdmetric.smooth.joint_propagation import Propagation
+from crowdmetric.smooth.people_blocks import DistinctAnswers, PeopleBlock, arrange
 from crowdmetric.smooth.shared import Parts, Shared
 
-__all__ = ["Field", "field_of", "kernel_coordinates", "laws_at"]
+__all__ = ["UtilityField", "field_of", "kernel_coordinates", "laws_at"]
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
@@ -42,7 +42,7 @@ UNSEEN = 1e-10
 
 
 @dataclass(frozen=True)
-class Field:
+class UtilityField:
     """Utilities of some items: a Gaussian of the crowd's, and people around it.
 
     Attributes
@@ -129,7 +129,7 @@ class Field:
                 covariance += weights @ inner @ weights.transpose(0, 2, 1)
                 yield block.who[some], mean, covariance
 
-    def told_by(self, answers: Answers) -> Field:
+    def after_answers(self, answers: DistinctAnswers) -> UtilityField:
         """Return the same items with new people, who gave these answers and are known by nothing else."""
         N = len(self.mean)
         K: Array | Parts
@@ -142,9 +142,9 @@ class Field:
         propagation = Propagation(blocks, N, self.mean)
         propagation.converge(K, nothing, FINE)
         propagation.look(K, nothing)
-        told = propagation.told
+        told = propagation.messages
         kept = tuple(blocks), tuple(t.W for t in told), tuple(t.c for t in told)
-        return Field(K, nothing, self.mean, self.error, *kept)
+        return UtilityField(K, nothing, self.mean, self.error, *kept)
 
 
 @dataclass(frozen=True)
@@ -180,17 +180,17 @@ def _of_differences(covariance: Array | Parts, low: Indices, high: Indices) -> A
     return np.asarray(own[low] + own[high] - 2.0 * covariance[low, high])
 
 
-def field_of(fit: SmoothFit, others: Array) -> Field:
+def field_of(fit: SmoothFit, others: Array) -> UtilityField:
     """Return the utilities of the items shown, 0…n−1, followed by other items with these features (N − n, d)."""
     n = len(fit.Z)
     known, Z = fit.propagation, np.concatenate([fit.Z, others])
     W, rest = known.precision, known.pull - known.precision @ known.mean
-    told = tuple(t.W for t in known.told), tuple(t.c for t in known.told)
+    told = tuple(t.W for t in known.messages), tuple(t.c for t in known.messages)
     blocks = tuple(_renumbered(block, len(Z)) for block in known.blocks)
     if isinstance(fit.family, InducedCovariances):
         root, given, own = _induced(fit, others)
         error = np.sqrt(np.sum(given.root**2, axis=1) + own.rest)
-        return Field(own, given, root @ (root[:n].T @ rest), error, blocks, *told)
+        return UtilityField(own, given, root @ (root[:n].T @ rest), error, blocks, *told)
     grams = fit.family.at(fit.theta, Z)
     C = grams.crowd
     across = C[:, :n]
@@ -198,7 +198,7 @@ def field_of(fit: SmoothFit, others: Array) -> Field:
     V = C - across @ R @ across.T
     V = 0.5 * (V + V.T)
     error = np.sqrt(np.maximum(np.diag(V), 0.0))
-    return Field(grams.person, V, across @ rest, error, blocks, *told)
+    return UtilityField(grams.person, V, across @ rest, error, blocks, *told)
 
 
 def _induced(fit: SmoothFit, others: Array) -> tuple[Array, Shared, Own]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array
 
-from crowdmetric.smooth.people import PeopleBlock
+from crowdmetric.smooth.people_blocks import PeopleBlock
 
 __all__ = ["CrowdSlope", "Parts", "Shared", "given", "log_det", "slopes", "total"]
 

@@ -22,7 +22,15 @@ from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
 
-__all__ = ["STRUCTURES", "Diagonal", "Full", "Isotropic", "LowRank", "Structure", "structure_of"]
+__all__ = [
+    "STRUCTURES",
+    "DiagonalKernel",
+    "FullKernel",
+    "IsotropicKernel",
+    "KernelStructure",
+    "LowRankKernel",
+    "structure_of",
+]
 
 Array = NDArray[Any]
 
@@ -30,7 +38,7 @@ Array = NDArray[Any]
 LOG_SIZE, LOG_WEIGHT, ENTRY = 1.0, 1.0, 0.5
 
 
-class Structure(Protocol):
+class KernelStructure(Protocol):
     """A family of metrics (d, d)."""
 
     @property
@@ -57,7 +65,7 @@ class Structure(Protocol):
 
 
 @dataclass(frozen=True)
-class Isotropic:
+class IsotropicKernel:
     """One length for all features."""
 
     d: int
@@ -86,7 +94,7 @@ class Isotropic:
 
 
 @dataclass(frozen=True)
-class Diagonal:
+class DiagonalKernel:
     """One length per feature."""
 
     d: int
@@ -118,7 +126,7 @@ class Diagonal:
 
 
 @dataclass(frozen=True)
-class Full:
+class FullKernel:
     """Any positive semi-definite matrix."""
 
     d: int
@@ -158,7 +166,7 @@ class Full:
 
 
 @dataclass(frozen=True)
-class LowRank:
+class LowRankKernel:
     """A positive semi-definite matrix of rank r at most.
 
     Turning U changes nothing, and zero is no place to begin a search from: begin at `like` of another metric.
@@ -198,22 +206,22 @@ class LowRank:
 
 
 # A new structure is one line here; the property tests go through the list.
-STRUCTURES: dict[str, type[Isotropic] | type[Diagonal] | type[Full]] = {
-    "isotropic": Isotropic,
-    "diagonal": Diagonal,
-    "full": Full,
+STRUCTURES: dict[str, type[IsotropicKernel] | type[DiagonalKernel] | type[FullKernel]] = {
+    "isotropic": IsotropicKernel,
+    "diagonal": DiagonalKernel,
+    "full": FullKernel,
 }
 
 
-def structure_of(name: str, d: int) -> Structure:
+def structure_of(name: str, d: int) -> KernelStructure:
     """Return the structure for d features by its name: a key of `STRUCTURES`, or rank-r with r a number up to d."""
-    if name in STRUCTURES:
+    if isinstance(name, str) and name in STRUCTURES:
         return STRUCTURES[name](d)
-    head, _, rank = name.partition("-")
+    head, _, rank = str(name).partition("-")
     if head != "rank" or not (rank.isdecimal() and 1 <= int(rank) <= d):
         known = ", ".join(map(repr, STRUCTURES))
         raise DataError(f"structure={name!r} is not known; choose one of {known}, or 'rank-r' with r from 1 to {d}")
-    return LowRank(d, int(rank))
+    return LowRankKernel(d, int(rank))
 
 
 def log_prior(w: Array, center: Array, spread: Array) -> tuple[float, Array]:

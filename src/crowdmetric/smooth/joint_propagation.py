@@ -30,24 +30,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.smooth.people import PeopleBlock
+from crowdmetric.smooth.people_blocks import PeopleBlock
 from crowdmetric.smooth.shared import Parts, given, log_det, slopes, total
 from crowdmetric.users.integrals import REACH, lines
 from crowdmetric.users.propagation import CAVITY_FINENESS, CAVITY_SIZES, FEWEST_NODES
 
-__all__ = ["Evidence", "Propagation", "Sites", "Told", "traces"]
+__all__ = ["Evidence", "PeopleMessage", "Propagation", "Sites", "traces"]
 
 Array = NDArray[Any]
 Covariance = Array | Parts
 
-# Rounds over a person's answers between two looks at the crowd, and looks at most.
+# Sweeps over a person's answers between two updates of the crowd, and the maximum number of updates.
 ROUNDS, MOST_SWEEPS = 2, 60
-# Factors are damped further, down to the least, while the change does not fall below this share of the one before.
+# Factors are damped further, down to LEAST_DAMPING, while the change shrinks by less than this factor.
 SLOW, DAMPING, LEAST_DAMPING = 0.7, 0.7, 0.2
 
 
 @dataclass(frozen=True)
-class Told:
+class PeopleMessage:
     """What the people of a block tell the crowd: W (P, n, n), c (P, n); and B, r and K of theirs."""
 
     W: Array
@@ -87,7 +87,7 @@ class Propagation:
         People and their factors.
     mean, covariance : (N,), (N, N)
         Of the crowd's utilities h, after `sweep` or `evidence`.
-    told : list of Told
+    messages : list of PeopleMessage
     precision, pull : (N, N), (N,)
         Σ W and Σ c.
 
@@ -97,7 +97,7 @@ class Propagation:
     def __init__(self, blocks: list[PeopleBlock], n_items: int, center: Array | None = None) -> None:
         self.blocks, self.n_items = blocks, n_items
         self.center = np.zeros(n_items) if center is None else center
-        # a weak factor that points the way of the answer
+        # a weak factor in favor of the answer given
         self.sites = [Sites(0.05 * b.weight, 0.3 * b.weight * b.sign) for b in blocks]
         self._levels = [np.zeros(b.weight.shape, dtype=np.intp) for b in blocks]
         self.sweeps = 0
@@ -143,26 +143,30 @@ class Propagation:
         Returns mean (P, n) and covariance (P, n, n) of the utilities of every block's people.
         """
         self.sweeps += 1
-        self.told = [_tell(block, site, K) for block, site in zip(self.blocks, self.sites, strict=True)]
-        self.precision = total(C, self.blocks, [told.W for told in self.told])
+        self.messages = [_message_of(block, site, K) for block, site in zip(self.blocks, self.sites, strict=True)]
+        self.precision = total(C, self.blocks, [told.W for told in self.messages])
         self.pull = np.zeros(self.n_items)
-        for block, told in zip(self.blocks, self.told, strict=True):
+        for block, told in zip(self.blocks, self.messages, strict=True):
             self.pull += block.put_vector(told.c)
         self.covariance = given(C, self.precision)
         self.mean = self.center + self.covariance @ (self.pull - self.precision @ self.center)
         return [
             _posterior(block, told, self.mean, self.covariance)
-            for block, told in zip(self.blocks, self.told, strict=True)
+            for block, told in zip(self.blocks, self.messages, strict=True)
         ]
 
+    @np.errstate(invalid="ignore")
     def evidence(self, K: Covariance, C: Covariance) -> Evidence:
-        """Return the log-likelihood at these factors, and its gradients; the prior mean of h must be zero."""
+        """Return the log-likelihood at these factors, and its gradients; the prior mean of h must be zero.
+
+        NaN where factors are far from settled, which callers refuse.
+        """
         posterior = self.look(K, C)
         sizes, weights = _lines()
         value, in_person, beta = 0.0, [], np.zeros(self.n_items)
         V = self.covariance
         for block, site, level, told, (mean, covariance) in zip(
-            self.blocks, self.sites, self._levels, self.told, posterior, strict=True
+            self.blocks, self.sites, self._levels, self.messages, posterior, strict=True
         ):
             psi, spread = block.differences(mean), block.variances(covariance)
             value += _kernels().log_masses(
@@ -188,7 +192,7 @@ class Propagation:
         crowd = np.array([number for number, (_, dC) in enumerate(pairs) if dC is not None], dtype=np.intp)
         total[np.ix_(crowd, crowd)] += traces(W - W @ V @ W, [dC for _, dC in pairs if dC is not None])
         person = np.array([number for number, (dK, _) in enumerate(pairs) if dK is not None], dtype=np.intp)
-        for block, told in zip(self.blocks, self.told, strict=True):
+        for block, told in zip(self.blocks, self.messages, strict=True):
             Q = told.W - told.W @ block.take(V) @ told.W
             parts = [block.take(dK) for dK, _ in pairs if dK is not None]
             total[np.ix_(person, person)] += traces(Q, parts)
@@ -217,14 +221,14 @@ class Propagation:
             self._levels.append(np.searchsorted(places, needed))
 
 
-def _tell(block: PeopleBlock, site: Sites, K: Covariance) -> Told:
+def _message_of(block: PeopleBlock, site: Sites, K: Covariance) -> PeopleMessage:
     r, own = block.pulls(site.nu), np.ascontiguousarray(block.take(K))
     times = _kernels().times_differences  # P X, without making P
     B = np.linalg.inv(np.eye(own.shape[1]) + times(own, block.low, block.high, site.tau).transpose(0, 2, 1))
-    return Told(times(B, block.low, block.high, site.tau), np.einsum("pij,pi->pj", B, r), B, r, own)
+    return PeopleMessage(times(B, block.low, block.high, site.tau), np.einsum("pij,pi->pj", B, r), B, r, own)
 
 
-def _posterior(block: PeopleBlock, told: Told, mean: Array, covariance: Covariance) -> tuple[Array, Array]:
+def _posterior(block: PeopleBlock, told: PeopleMessage, mean: Array, covariance: Covariance) -> tuple[Array, Array]:
     before = block.take_vector(mean) + np.einsum("pij,pj->pi", told.K, told.r)
     both = told.B @ (told.K + block.take(covariance) @ told.B.transpose(0, 2, 1))
     return np.einsum("pij,pj->pi", told.B, before), both
