@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.checks import as_array, instance_of, whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
@@ -183,8 +184,7 @@ class Located:
         """
         X = check_items(self.items if items is None else items)
         self._check_features(X)
-        if top is not None and (isinstance(top, bool) or not 1 <= top <= X.shape[0]):
-            raise DataError(f"top={top!r} is not between 1 and the {X.shape[0]} items")
+        _check_top(top, X.shape[0])
         own = np.einsum("nd,nd->n", X @ self.metric, X)
         if items is None and self.effects is not None:
             own -= self.effects
@@ -301,6 +301,7 @@ class LocatedTastes:
 
     def probability(self, pairs: Any) -> Array:
         """Return the probability (K, T) that each person prefers the left item of each pair."""
+        read_pairs(pairs, self.model.items)  # says what is wrong with them
         numbers = np.asarray(pairs)
         asked, who = np.tile(numbers, (len(self), *[1] * (numbers.ndim - 1))), np.repeat(self.users, len(numbers))
         return np.asarray(self.model.predict_proba(asked, users=who)[:, 0].reshape(len(self), -1))
@@ -308,8 +309,7 @@ class LocatedTastes:
     def rank_items(self, top: int | None = None) -> Indices:
         """Return the rows of the items (K, N) by each person's expected utility, best first; `top` of them."""
         N = self.mean.shape[1]
-        if top is not None and (isinstance(top, bool) or not 1 <= top <= N):
-            raise DataError(f"top={top!r} is not between 1 and the {N} items")
+        _check_top(top, N)
         return np.array([_smallest(-utilities, top) for utilities in self.mean], dtype=np.intp).reshape(len(self), -1)
 
     def next_question(self, candidates: Any = None) -> NextQuestion:
@@ -317,7 +317,8 @@ class LocatedTastes:
         N = self.mean.shape[1]
         if N < 2:
             raise DataError("there is one item, and a question needs two; give more items")
-        pairs = np.column_stack(np.triu_indices(N, 1)) if candidates is None else np.asarray(candidates, dtype=np.intp)
+        everything = np.column_stack(np.triu_indices(N, 1))
+        pairs = everything if candidates is None else _rows_of(candidates, self.model.items)
         left, right = pairs.T
         loss, few = Logistic(), min(WEIGHED, len(pairs))
         best, most = np.zeros(len(self), dtype=np.intp), np.zeros(len(self))
@@ -329,6 +330,19 @@ class LocatedTastes:
                 exact = information_of_answer(psi[likely], variance[likely], loss)
                 best[person], most[person] = likely[int(np.argmax(exact))], float(np.max(exact))
         return NextQuestion(self.users, pairs[best], most)
+
+
+def _check_top(top: Any, n_items: int) -> None:
+    """Check how many of so many items are asked for; None: all."""
+    if top is not None and whole_number(top, "top") > n_items:
+        raise DataError(f"top={top!r} is more than there are items, {n_items:,}; ask for fewer")
+
+
+def _rows_of(candidates: Any, items: ArrayLike | None) -> Indices:
+    """Return pairs of row numbers (T, 2)."""
+    if as_array(candidates, "candidates").ndim == 3:
+        raise DataError("candidates are vectors; give (T, 2) row numbers into the items of the model")
+    return read_pairs(candidates, items)[1]
 
 
 def _smallest(values: Array, top: int | None) -> Indices:
@@ -366,7 +380,7 @@ def locate(
     >>> bool(ann.next_question().information[0] <= 0.69)
     True
     """
-    check_is_fitted(model)
+    check_is_fitted(instance_of(model, "model", CrowdMetric, "give a fitted PopulationMetric or TasteMetric"))
     if isinstance(model, TasteMetric):
         if sample_weight is not None:
             raise DataError("sample_weight is not for people of a TasteMetric; repeat their answers instead")

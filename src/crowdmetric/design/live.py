@@ -9,7 +9,7 @@ independent of their questions, which is what `PopulationMetric` assumes, what `
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,8 +19,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import one_of, positive_number, share_of_one, whole_number
+from crowdmetric.checks import one_of, positive_number, share_of_one, true_or_false, whole_number
 from crowdmetric.design.adaptive import best_next_pair
+from crowdmetric.design.guess import guess_about_items
 from crowdmetric.design.learning import AnswerTable, Learned
 from crowdmetric.design.live_file import LiveState, read_state, write_state
 from crowdmetric.design.question_sources import Catalogue
@@ -164,14 +165,15 @@ class LiveDesign:
         self._row = {str(name): row for row, name in enumerate(self.item_ids.tolist())}
         self.answers = whole_number(answers, "answers", 1)
         self.random_share = share_of_one(random_share, "random_share")
-        self.within, self.shape = positive_number(within, "within"), bool(shape)
+        self.within, self.shape = positive_number(within, "within"), true_or_false(shape, "shape")
         self.settle = settle
-        self._compared = None if settle is None else tuple(self._difference(pair) for pair in settle)
+        self._compared = None if settle is None else self._differences(settle)
         self.budget = None if budget is None else whole_number(budget, "budget", 1)
         self.covariance = one_of(covariance, "covariance", tuple(STRUCTURES))
         self.beta, self.seed = positive_number(beta, "beta"), whole_number(seed, "seed", 0)
         self.adapt = one_of(adapt, "adapt", ("across", "within"))
         self._guess = {"metric": metric, "doubt": doubt, "ideal_points": ideal_points}
+        guess_about_items(self.items, metric, doubt, self.beta, ideal_points, np.random.default_rng(0))  # checks them
         self._source = Catalogue(self.items, self.item_ids)
         self._state = LiveState.empty()
         self._wave: Wave | None = None
@@ -210,6 +212,8 @@ class LiveDesign:
             or 'skip' where there is none.
         """
         name, told = str(person), []
+        if isinstance(answers, str) or not isinstance(answers, Iterable):
+            raise DataError(f"answers={answers!r} of {name} are no answers; give a list of (left, right, choice)")
         for entry in answers:
             left, right, choice = self._read(entry)
             if choice in SKIPPED:
@@ -462,6 +466,8 @@ class LiveDesign:
         except (TypeError, ValueError):
             raise DataError(f"an answer is {entry!r}, but (left, right, choice) was expected") from None
         choice = choice.item() if isinstance(choice, np.generic) else choice
+        if not isinstance(choice, Hashable):
+            raise DataError(f"a choice is {choice!r}; use 'left', 'right', 'tie' or None")
         return self._row_of(left), self._row_of(right), choice
 
     def _row_of(self, name: Any) -> int:
@@ -470,6 +476,9 @@ class LiveDesign:
             raise DataError(f"an answer names item {name!r}, which is not in the catalogue; give items by their ids")
         return row
 
-    def _difference(self, pair: Any) -> Array:
-        left, right, _ = self._read((*pair, None))
-        return np.asarray(self.items[left] - self.items[right])
+    def _differences(self, settle: Any) -> tuple[Array, ...]:
+        """Return δ (d,) of each of the two pairs whose distances are to be compared."""
+        if np.shape(settle) != (2, 2):
+            raise DataError(f"settle={settle!r} is not two pairs of items; give ((a, b), (c, d)) by their ids")
+        rows = [(self._row_of(left), self._row_of(right)) for left, right in settle]
+        return tuple(np.asarray(self.items[left] - self.items[right]) for left, right in rows)

@@ -154,8 +154,12 @@ class Propagation:
             for block, told in zip(self.blocks, self.messages, strict=True)
         ]
 
+    @np.errstate(invalid="ignore")
     def evidence(self, K: Array, C: Array) -> Evidence:
-        """Return the log-likelihood at these factors, and its gradients; the prior mean of h must be zero."""
+        """Return the log-likelihood at these factors, and its gradients; the prior mean of h must be zero.
+
+        NaN where factors are far from settled, which callers refuse.
+        """
         posterior = self.look(K, C)
         sizes, weights = _lines()
         value, in_person, beta = 0.0, np.zeros_like(K), np.zeros(self.n_items)
