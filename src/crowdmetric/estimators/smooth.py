@@ -21,7 +21,15 @@ from crowdmetric.losses import Loss
 from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.effects import Effect, effects_along, utilities_over
-from crowdmetric.smooth.evidence import SmoothFit, curvature, fit_evidence, go_on, log_evidence, revived
+from crowdmetric.smooth.evidence import (
+    LEAST_CURVATURE,
+    SmoothFit,
+    curvature,
+    fit_evidence,
+    go_on,
+    log_evidence,
+    revived,
+)
 from crowdmetric.smooth.joint_propagation import Propagation
 from crowdmetric.smooth.kernel import SHAPES
 from crowdmetric.smooth.kernel_metrics import STRUCTURES
@@ -290,7 +298,10 @@ class TasteMetric(CrowdMetric):
         """Set standard errors of M, and draws of it from θ ~ N(θ̂, H⁻¹), for intervals."""
         self.standard_errors_ = self._errors(fit, H)
         d, rng = fit.Z.shape[1], np.random.default_rng(0)
-        steps = rng.standard_normal((number_of_draws(d), H.shape[0])) @ np.linalg.cholesky(np.linalg.inv(H)).T
+        # the inverse of H would have lost its smallest eigenvalues to rounding
+        values, vectors = np.linalg.eigh(H)
+        normal = rng.standard_normal((number_of_draws(d), H.shape[0]))
+        steps = (normal / np.sqrt(np.maximum(values, LEAST_CURVATURE))) @ vectors.T
         drawn = fit.theta + np.clip(steps, -LONGEST_DRAW, LONGEST_DRAW)
         self.metric_draws_ = np.array([svec(self._outside(fit.family.metric(theta))) for theta in drawn])
 
