@@ -66,8 +66,20 @@ def test_steps_that_leave_the_metric_alone_are_not_moving(structure: str) -> Non
     change = np.einsum("p...,pq->q...", family.structure.tangents(theta[len(SCALES) :]), moving[8:, 8:])
     np.testing.assert_allclose(change, family.structure.tangents(theta[len(SCALES) :]), atol=1e-10)
     # as many as the metric has degrees of freedom
-    freedom = {"isotropic": 1, "diagonal": 3, "full": 6, "rank-2": 5}[structure]
+    freedom = {"isotropic": 1, "diagonal": 3, "shrunk": 6, "full": 6, "rank-2": 5}[structure]
     assert np.trace(moving) == pytest.approx(len(SCALES) + freedom)
+
+
+@pytest.mark.parametrize("structure", ["shrunk", "full"])
+def test_a_full_metric_knows_tangents_where_eigenvalues_are_equal_and_no_direction_before_the_data(structure) -> None:
+    family = STRUCTURES[structure](3)
+    w = family.start
+    numeric = [(family.metric(w + e) - family.metric(w - e)) / (2 * STEP) for e in STEP * np.eye(w.size)]
+    np.testing.assert_allclose(family.tangents(w), numeric, atol=1e-8)
+    turn = np.linalg.qr(np.random.default_rng(3).standard_normal((3, 3)))[0]
+    M = np.diag([2.0, 0.5, 0.1])
+    alike = [log_prior(family.like(metric), family.start, family.spread)[0] for metric in (M, turn @ M @ turn.T)]
+    assert alike[0] == pytest.approx(alike[1])
 
 
 @each_shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -134,7 +135,7 @@ def test_comparisons_and_placed_people(model: TasteMetric) -> None:
 
 def test_auto_takes_the_structure_of_the_highest_evidence() -> None:
     found = TasteMetric(ITEMS).fit(PAIRS, Y, users=USERS)
-    assert set(found.evidence_) == {"isotropic", "diagonal", "full"}
+    assert set(found.evidence_) == {"isotropic", "diagonal", "shrunk", "full"}
     assert found.evidence_[found.structure_] == max(found.evidence_.values())
     assert found.structure_ != "isotropic"
     line = TasteMetric(ITEMS[:, :1]).fit(PAIRS, Y, users=USERS)
@@ -325,3 +326,14 @@ def test_answers_by_coin_teach_nothing() -> None:
     found = evaluate(ITEMS, table, [TasteModel(structure="isotropic")], splits=["pairs", "items"], repeats=1)
     for split in ("pairs", "items"):
         assert found.mean(split, "smooth") == pytest.approx(np.log(0.5), abs=0.03)
+
+
+def test_draws_are_there_where_scales_are_known_ever_so_differently(model: TasteMetric) -> None:
+    """With many answers of few people, curvatures reach from nothing to millions."""
+    fit, rng = model._learned().fit, np.random.default_rng(0)
+    turn = np.linalg.qr(rng.standard_normal((fit.theta.size, fit.theta.size)))[0]
+    known = np.geomspace(1e-3, 5e9, fit.theta.size)
+    found = copy(model)
+    found._describe_uncertainty(fit, (turn * known) @ turn.T)
+    assert np.all(np.isfinite(found.metric_draws_))
+    assert np.all(np.isfinite(found.standard_errors_))

@@ -78,6 +78,22 @@ def test_the_evidence_prefers_one_length_where_there_is_one() -> None:
     assert found["isotropic"] > found["diagonal"] - 1.0
 
 
+def test_the_evidence_finds_tastes_along_no_single_feature() -> None:
+    """Linear tastes for one mixture of three features, of people with ten answers each."""
+    rng = np.random.default_rng(5)
+    Z = rng.standard_normal((40, 3))
+    tastes = np.outer(rng.standard_normal(100), [1.0, 1.0, -1.0]) + 0.2 * rng.standard_normal((100, 3))
+    person, pairs = np.repeat(np.arange(100), 10), np.array([rng.permutation(40)[:2] for _ in range(1000)])
+    gap = np.einsum("kd,kd->k", tastes[person], Z[pairs[:, 1]] - Z[pairs[:, 0]])
+    y = np.where(rng.random(1000) < expit(gap), 1.0, -1.0)
+    blocks = arrange(merged(person, pairs, y, np.ones(1000)), len(Z))
+    found = {name: fit_evidence(Covariances.of(name, 3, "matern52"), Z, blocks) for name in STRUCTURES}
+    evidence = {name: log_evidence(fit) for name, fit in found.items()}
+    assert evidence["full"] > evidence["shrunk"] > max(evidence["isotropic"], evidence["diagonal"])
+    strongest = np.linalg.eigh(found["full"].family.metric(found["full"].theta))[1][:, -1]
+    assert abs(strongest @ [1.0, 1.0, -1.0]) / np.sqrt(3.0) > 0.97
+
+
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_a_metric_of_one_structure_starts_another(name: str) -> None:
     w = np.array([0.3, 0.5, -0.7])

@@ -57,6 +57,8 @@ DRAWS = 200
 # If no pair's squared difference along a direction exceeds this share of the largest, no pair shows that direction.
 # Features that sum to a constant up to rounding count as constant.
 UNSEEN = 1e-4
+# Where the share of the first feature may be below this, the answers hardly tell what moves choices.
+HARDLY = 0.05
 # Maximum number of pairs over which means are taken.
 MOST_PAIRS = 10_000
 
@@ -179,6 +181,12 @@ class FeatureImportance:
     def sentence(self) -> str:
         """Return what moves choices most, in plain words."""
         first, *others = self.order[:3].tolist()
+        if self.has_intervals and self.low[first] < HARDLY:
+            return (
+                f"These answers hardly tell what moves choices: {self.names[first]} seems to come first "
+                f"({_percent(self.shares[first])}), but anything from {_percent(self.low[first])} to "
+                f"{_percent(self.high[first])} is possible."
+            )
         taste = self.taste(first)
         text = f"What moves choices most is {self.names[first]} ({_percent(self.shares[first])})"
         if taste != "no common direction":

@@ -354,7 +354,7 @@ class PopulationMetric(CrowdMetric):
         problem, fit = integrated.problem, integrated.fit
         self.approximation_error_, self.integration_ = integrated.error, integrated.words
         self._describe_fit(problem, fit, crowd)
-        self._describe_unknowns(problem, fit, crowd, rows)
+        self._describe_unknowns(problem, fit, crowd, rows, by_row=_is_by_row(pairs))
         if self.uncertainty and self.constraint in CONSTRAINTS:
             self._describe_uncertainty(problem, fit, crowd, stopping)
         points = self._describe_people(problem, fit, crowd)
@@ -510,7 +510,9 @@ class PopulationMetric(CrowdMetric):
         self.spread_ = problem.spread(law)
         self.scale_error_ = self.question_bias_ = float("nan")
 
-    def _describe_unknowns(self, problem: PopulationProblem, fit: PopulationFit, crowd: Crowd, rows: Rows) -> None:
+    def _describe_unknowns(
+        self, problem: PopulationProblem, fit: PopulationFit, crowd: Crowd, rows: Rows, *, by_row: bool
+    ) -> None:
         """Set what predictions do not know, from the answers of everybody or of some people."""
         covariance, metric = unknowns_of(fit).covariance, problem.structure.law(fit.natural, problem.d).metric
         self.personal_spread_ = personal_variance_of(problem, fit, crowd.answers(rows)) ** 0.5
@@ -518,7 +520,7 @@ class PopulationMetric(CrowdMetric):
             self.offset_covariance_ = crowd.units.offsets_outside(crowd.span.offsets_outside(covariance, metric))
         if crowd.users is not None:
             # items given as vectors are new: row numbers cannot name them
-            first = 0 if self.items is None or rows.items is check_items(self.items) else len(check_items(self.items))
+            first = 0 if by_row or self.items is None else np.shape(self.items)[0]
             self.asked_items_ = SeenItems.of(rows.person, rows.pairs + first).rows
 
     def _describe_uncertainty(
@@ -686,7 +688,7 @@ class PopulationMetric(CrowdMetric):
     def _variance_beside(self, pairs: Any, users: Any) -> Array:
         """Return the variance of ψ (T,) from everything unknown except where the person stands."""
         items, numbers, people = self._read(pairs, users)
-        by_row = isinstance(pairs, Comparisons) or np.ndim(pairs) == 2
+        by_row = _is_by_row(pairs)
         unknowns = self.unknowns()
         variance = unknowns.variance(items[numbers[:, 0]], items[numbers[:, 1]], numbers if by_row else None)
         asked: Array | None = getattr(self, "asked_items_", None)
@@ -722,3 +724,8 @@ class PopulationMetric(CrowdMetric):
             told = np.atleast_2d(np.cov(self.pseudo_ideal_points_.T, ddof=0))
         values, vectors = np.linalg.eigh(self.pseudo_ideal_covariance_ - told)
         return (vectors * np.maximum(values, 0.0)) @ vectors.T
+
+
+def _is_by_row(pairs: Any) -> bool:
+    """Return whether pairs name items by their row numbers, not by their vectors."""
+    return isinstance(pairs, Comparisons | ComparisonScan) or np.ndim(pairs) == 2

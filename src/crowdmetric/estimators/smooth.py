@@ -21,7 +21,15 @@ from crowdmetric.losses import Loss
 from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.effects import Effect, effects_along, utilities_over
-from crowdmetric.smooth.evidence import SmoothFit, curvature, fit_evidence, go_on, log_evidence, revived
+from crowdmetric.smooth.evidence import (
+    LEAST_CURVATURE,
+    SmoothFit,
+    curvature,
+    fit_evidence,
+    go_on,
+    log_evidence,
+    revived,
+)
 from crowdmetric.smooth.inducing import InducedCovariances, choose_inducing, shown_to
 from crowdmetric.smooth.joint_propagation import Propagation
 from crowdmetric.smooth.kernel import SHAPES
@@ -67,9 +75,10 @@ class TasteMetric(CrowdMetric):
     items : (N, d) array
         Shared, not copied, by `clone`. May be None if pairs are given as vectors. Where more than 2,000 are compared,
         people share the crowd's utilities through 500 of them (`crowdmetric.smooth.inducing`).
-    structure : {"auto", "isotropic", "diagonal", "full", "rank-1", "rank-2", …}
-        What M may be, for standardized features. "auto": by the evidence among the first three, "full" for at most 8
-        features. "rank-r": of rank r, any number up to d.
+    structure : {"auto", "isotropic", "diagonal", "shrunk", "full", "rank-1", "rank-2", …}
+        What M may be, for standardized features; "shrunk" is any matrix, but held close to the isotropic one, and
+        "rank-r" one of rank r, any number up to d. "auto": by the evidence among the first four, with "shrunk" and
+        "full" for at most 8 features.
     shape : {"auto", "matern52", "matern32", "squared-exponential"}
         How covariances fall with distance, that is, how smooth tastes are. "auto": by the evidence.
     tol : float
@@ -325,7 +334,10 @@ class TasteMetric(CrowdMetric):
         """Set standard errors of M, and draws of it from θ ~ N(θ̂, H⁻¹), for intervals."""
         self.standard_errors_ = self._errors(fit, H)
         d, rng = fit.Z.shape[1], np.random.default_rng(0)
-        steps = rng.standard_normal((number_of_draws(d), H.shape[0])) @ np.linalg.cholesky(np.linalg.inv(H)).T
+        # the inverse of H would have lost its smallest eigenvalues to rounding
+        values, vectors = np.linalg.eigh(H)
+        normal = rng.standard_normal((number_of_draws(d), H.shape[0]))
+        steps = (normal / np.sqrt(np.maximum(values, LEAST_CURVATURE))) @ vectors.T
         drawn = fit.theta + np.clip(steps @ fit.family.moving(fit.theta), -LONGEST_DRAW, LONGEST_DRAW)
         self.metric_draws_ = np.array([svec(self._outside(fit.family.metric(theta))) for theta in drawn])
 
@@ -514,7 +526,7 @@ def _candidates(structure: str, d: int) -> tuple[str, ...]:
         return (structure,)
     if d == 1:
         return ("isotropic",)
-    return ("isotropic", "diagonal", "full") if d <= MOST_FEATURES_IF_FULL else ("isotropic", "diagonal")
+    return tuple(STRUCTURES) if d <= MOST_FEATURES_IF_FULL else ("isotropic", "diagonal")
 
 
 def _distinct(rows: Rows, pairs: Any) -> Rows:

@@ -131,7 +131,7 @@ def evaluate(
         raise DataError(f"splits={splits!r} is one name; give a list, such as splits=[{splits!r}]")
     if not splits or len(set(splits)) < len(splits):
         raise DataError(f"splits={list(splits)!r} is empty or repeats a name; name each split once")
-    chosen = choose_models(models, subspaces, X.shape[0])
+    chosen = choose_models(models, subspaces, *X.shape)
     plan = SplitPlan(train_answers=train_answers, given=given, both_new=both_new)
     hidden = [split(comparisons, kind, plan, repeat=n, seed=seed) for kind in splits for n in range(repeats)]
     work = [(number, model) for number in range(len(hidden)) for model in range(len(chosen))]

@@ -320,25 +320,24 @@ def headline(evaluation: Evaluated, found: Sequence[Worth], *, no_distance: bool
         outcome: _joined([worth.split for worth in found if worth.outcome == outcome])
         for outcome in ("better", "equal", "worse", "unclear")
     }
+    what, without = "the learned metric" if evaluation.saved in LEARNED else "a learned metric", "models without it"
+    claim, denial = f"{what} is worth using for prediction", f"{what} is not worth using for prediction"
+    if _has_tastes(evaluation):  # in which the metric is one part of many, so that all of it is compared
+        what, without, no_distance = "the saved model", "simpler models", False
+        claim, denial = f"{what} predicts better than {without}", f"{what} predicts no better than {without}"
     rest = [
         text
         for outcome, text in (
             ("equal", f"for {where['equal']} it makes no difference that matters"),
-            ("worse", f"for {where['worse']} models without it predict better"),
+            ("worse", f"for {where['worse']} {without} predict better"),
             ("unclear", f"for {where['unclear']} these answers cannot tell"),
         )
         if where[outcome]
     ]
-    what = "the learned metric" if evaluation.saved in LEARNED else "a learned metric"
-    if _has_tastes(evaluation):  # the metric is only one part of that model
-        what, no_distance = "the saved model", False
     if not where["better"]:
         if not where["equal"] and not where["worse"]:
-            return f"In short: these answers cannot tell whether {what} is worth using for prediction."
-        if where["unclear"]:
-            lead = f"these answers do not show that {what} is worth using for prediction"
-        else:
-            lead = f"{what} is not worth using for prediction"
+            return f"In short: these answers cannot tell whether {claim}."
+        lead = f"these answers do not show that {claim}" if where["unclear"] else denial
         return f"In short: {lead}: {', '.join(rest)}."
     tail = f"; {', '.join(rest)}" if rest else ""
     if no_distance:
