@@ -18,6 +18,7 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.design.bundles import bundle_rows, log_chances
 from crowdmetric.design.exchange import sensitivity
 from crowdmetric.design.learning import AnswerTable, Learned, learn
+from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.waves import WaveOrder, information_of
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import read_items
@@ -35,6 +36,7 @@ class Replay:
         spread = items.features.std(axis=0)
         self.items = (items.features - items.features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
         self.items /= np.sqrt(self.items.shape[1])
+        self.source = Catalogue(self.items, items.ids)
         self.answers, rng = answers, np.random.default_rng(seed)
         enough = np.flatnonzero(np.bincount(answers.user) >= 5)
         people = rng.permutation(enough)[:most]
@@ -80,7 +82,7 @@ class Replay:
                 look = int(GROWTH * look)
                 told = self.table(chosen)
                 learned = learn(self.items, told, "isotropic", 1.0, learned)
-                order = WaveOrder(0, self.items, ANSWERS, "isotropic", 1.0, 0.0, told, np.zeros(len(told), dtype=bool),
+                order = WaveOrder(0, self.source, ANSWERS, "isotropic", 1.0, 0.0, told, np.zeros(len(told), dtype=bool),
                                   None, {}, seed)  # fmt: skip
                 known = information_of(order, learned.some_draws(METRICS), learned.population, rng)
                 found.append((number, self.loss(learned)))

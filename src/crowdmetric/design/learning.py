@@ -22,7 +22,7 @@ from crowdmetric.inputs import read_rows
 from crowdmetric.losses import Logistic
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges
-from crowdmetric.symmetric import smat, svec
+from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 from crowdmetric.users.population import STRUCTURES, Law
 
 __all__ = ["AnswerTable", "Learned", "learn"]
@@ -128,8 +128,10 @@ class Learned:
         return smat(low), smat(high)
 
 
-def learn(items: Array, answers: AnswerTable, structure: str, beta: float, start: Learned | None = None) -> Learned:
-    """Return the law of the answers so far, fitted from where an earlier fit ended."""
+def learn(
+    items: Array, answers: AnswerTable, structure: str, beta: float, start: Learned | None = None, *, draw: bool = True
+) -> Learned:
+    """Return the law of the answers so far, fitted from where an earlier fit ended; `draw` False: without draws."""
     loss, free = Logistic(beta), structure == "free"
     rows = read_rows(answers.pairs, answers.y, answers.person, answers.weight, items, loss)
     crowd = crowd_in_memory(rows)
@@ -140,7 +142,8 @@ def learn(items: Array, answers: AnswerTable, structure: str, beta: float, start
         before = Law(start.metric, start.mean, start.covariance)
         begin = Start(crowd.span.law_inside(crowd.units.law_inside(before)), start.ridges)
     fit = evidence_fit(problem, chart, begin, tolerance=TOLERANCE, max_iterations=ITERATIONS)
-    draws = posterior_draws(problem, fit, free=free) / crowd.units.size**2
+    draws = posterior_draws(problem, fit, free=free) if draw else np.zeros((0, degrees_of_freedom(problem.d)))
+    draws = crowd.span.draws_outside(draws / crowd.units.size**2, psd=True)
     law = crowd.law_outside(problem.structure.law(fit.natural, problem.d), free=free)
     inverse = np.linalg.pinv(law.metric, rcond=1e-6, hermitian=True)
     if free:
@@ -149,7 +152,7 @@ def learn(items: Array, answers: AnswerTable, structure: str, beta: float, start
         spread = crowd.units.size * float(np.exp(fit.natural[fit.layout.spread][0]))
         scatter = spread**2 * np.eye(law.mean.size)
     return Learned(
-        metric=law.metric, draws=crowd.span.draws_outside(draws, psd=True), mean=law.mean, covariance=law.covariance,
+        metric=law.metric, draws=draws, mean=law.mean, covariance=law.covariance,
         ideal_mean=-0.5 * inverse @ law.mean, ideal_covariance=scatter, ridges=fit.ridges, people=answers.people,
         answers=len(answers), parameters=fit.natural.size, structure=structure,
     )  # fmt: skip

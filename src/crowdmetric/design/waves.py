@@ -26,6 +26,7 @@ from crowdmetric.design.information import apportion, errors_of
 from crowdmetric.design.learning import AnswerTable, Learned, learn
 from crowdmetric.design.optimal import CHOOSERS, FoundBundles, search_bundles, size_of_search
 from crowdmetric.design.question_sources import Catalogue
+from crowdmetric.design.stopping import errors_ahead
 from crowdmetric.errors import NotIdentifiedError
 from crowdmetric.symmetric import degrees_of_freedom
 
@@ -56,7 +57,9 @@ class WaveOrder:
     ----------
     number
         0 for the first wave.
-    items, answers, covariance, beta, random_share
+    source
+        Where questions come from, with the items.
+    answers, covariance, beta, random_share
         As in `LiveDesign`.
     told
         Everybody's answers so far; empty before the first.
@@ -71,7 +74,7 @@ class WaveOrder:
     """
 
     number: int
-    items: Array
+    source: Catalogue
     answers: int
     covariance: str
     beta: float
@@ -81,6 +84,11 @@ class WaveOrder:
     before: Wave | None
     guess: dict[str, Any]
     seed: int
+
+    @property
+    def items(self) -> Array:
+        """The catalogue (N, d)."""
+        return self.source.items
 
 
 @dataclass(frozen=True)
@@ -129,12 +137,19 @@ class Wave:
             squares.append(errors_of(covariance, M)[1 if shape else 0] ** 2)
         return float(np.sqrt(np.mean(squares)))
 
+    def radii_ahead(self, more: Array, *, shape: bool = True) -> Array:
+        """Return the errors (k,) that are not exceeded with 90 % probability after `more` (k,) people, from 0 on."""
+        assert self.learned is not None
+        radius = self.learned.radius(shape=shape)
+        tail = radius / float(np.sqrt(np.mean(self.learned.errors(shape=shape) ** 2)))
+        return errors_ahead(radius, tail, np.array([self.expected_error(n, shape=shape) for n in more]))
+
 
 def next_wave(order: WaveOrder) -> Wave:
     """Return the questions for the next people."""
     clock = process_time()
     rng = np.random.default_rng([order.seed, 1, order.number])
-    source = Catalogue(order.items, np.arange(len(order.items)))
+    source = order.source
     p = degrees_of_freedom(order.items.shape[1])
     learned, doubt = None, ""
     if len(order.told):
@@ -152,7 +167,7 @@ def next_wave(order: WaveOrder) -> Wave:
 
     known = information_of(order, metrics, people, rng)
     per_person = known / max(order.told.people, FEWEST_AHEAD)
-    found, searched = _questions(order, source, rows_of, per_person, rng)
+    found, searched = _questions(order, rows_of, per_person, rng)
     at_random = rows_of(source.draw(RANDOM, order.answers, rng))
     share = 1.0 if doubt else order.random_share
     gained = (1.0 - share) * weighted_information(found.rows, found.shares)
@@ -167,13 +182,12 @@ def next_wave(order: WaveOrder) -> Wave:
 
 def _questions(
     order: WaveOrder,
-    source: Catalogue,
     rows_of: Callable[[NDArray[Any]], Array],
     known: Array,
     rng: np.random.Generator,
 ) -> tuple[FoundBundles, int]:
     """Return the bundles to ask, and how many people had answered when they were searched for."""
-    before, people = order.before, order.told.people
+    before, people, source = order.before, order.told.people, order.source
     if before is not None and before.learned is not None and people < SEARCH_AGAIN * before.searched:
         # so few new answers hardly change what is good to ask
         shares = before.counts / before.counts.sum()
