@@ -1,6 +1,7 @@
 """Replay: choose among answers that real people gave, and predict people who were kept out.
 
-``python -m benchmarks.live_replay FOLDER`` with folders ``jester`` and ``train`` of items.csv and comparisons.csv.
+``python -m benchmarks.live_replay FOLDER [NAME]``: FOLDER has folders ``jester`` and ``train`` with items.csv and
+comparisons.csv.
 People come in random order. Of everybody two answers are used: any two, or the two that tell most (of 40 random twos)
 under metrics drawn from what the people before have said. A quarter of all people is kept out; what is reported is the
 log loss per answer of two answers of each of them, jointly, so that the metric matters and not only the average taste.
@@ -17,6 +18,7 @@ import numpy as np
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.design.bundles import bundle_rows, log_chances
 from crowdmetric.design.exchange import sensitivity
+from crowdmetric.design.guess import guess_about_items
 from crowdmetric.design.learning import AnswerTable, Learned, learn
 from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.waves import WaveOrder, information_of
@@ -67,15 +69,15 @@ class Replay:
         p, look = degrees_of_freedom(d), max(30, d * d // 4)
         chosen: list[np.ndarray] = []
         learned: Learned | None = None
-        known, found = None, []
+        known, likely, found = None, np.zeros((0, d, d)), []
+        guess = guess_about_items(self.items, None, None, 1.0, None, rng)
+        size = float(np.trace(guess.center_metric))
         for number, k in enumerate(self.people, start=1):
             tried = np.stack([rng.choice(self.rows[k], ANSWERS, replace=False) for _ in range(TRIED)])
             best = 0
             if chosen_by_design and learned is not None:
                 vectors = self.items[self.answers.pairs[tried]]
-                rows = np.stack(
-                    [bundle_rows(vectors, M, learned.population, 1.0, rng) for M in learned.some_draws(METRICS)]
-                )
+                rows = np.stack([bundle_rows(vectors, M, learned.population, 1.0, rng) for M in likely])
                 best = int(np.argmax(sensitivity(rows, np.zeros(TRIED), p, 1.0, known=known).bundles))
             chosen.append(tried[best])
             if number == look or number == len(self.people):
@@ -84,7 +86,8 @@ class Replay:
                 learned = learn(self.items, told, "isotropic", 1.0, learned)
                 order = WaveOrder(0, self.source, ANSWERS, "isotropic", 1.0, 0.0, told, np.zeros(len(told), dtype=bool),
                                   None, {}, seed)  # fmt: skip
-                known = information_of(order, learned.some_draws(METRICS), learned.population, rng)
+                likely = learned.likely_draws(METRICS, size)
+                known = information_of(order, likely, learned.population, rng)
                 found.append((number, self.loss(learned)))
         return found
 
@@ -92,7 +95,9 @@ class Replay:
 def main() -> None:
     """Print the loss by arm and number of people."""
     folder = Path(sys.argv[1])
-    for name, most, runs in (("train", 235, 4), ("jester", 500, 1)):
+    for name, most, runs in (("train", 235, 4), ("jester", 500, 2)):
+        if sys.argv[2:] not in ([], [name]):
+            continue
         clock = process_time()
         arms = {}
         for arm in ("random", "chosen"):

@@ -42,7 +42,7 @@ def _short_searches() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("crowdmetric.design.optimal.POOL", 800)
         patch.setattr("crowdmetric.design.optimal.VARIATIONS", 800)
-        patch.setattr("crowdmetric.design.waves.CHOOSERS", 3)
+        patch.setattr("crowdmetric.design.optimal.CHOOSERS", 3)
         patch.setattr("crowdmetric.solvers.posterior.MOST_DRAWS", 300)
         patch.setattr("crowdmetric.design.waves.FIRST_ROUNDS", 2)
         patch.setattr("crowdmetric.design.waves.ROUNDS", 1)
@@ -510,16 +510,31 @@ def test_people_for_inverts_the_fall_of_the_error() -> None:
 
 def test_precisions_add_up_in_a_forecast() -> None:
     more = np.array([0.0, 100.0, 300.0, 1e8])
-    expected = 0.7 / np.sqrt(100.0 + more)
+    expected = 0.7 / np.sqrt(100.0 + more)[None]
     # where the error now is what Fisher information says, it falls with the square root of the number of people
-    assert errors_ahead(1.3 * expected[0], 1.3, expected) == pytest.approx(1.3 * expected)
+    assert errors_ahead(1.3 * expected[0, 0], 1.3, expected) == pytest.approx(1.3 * expected[0])
     # an error that is smaller, by a prior, does not fall as fast, and is the same with many people
     prior = errors_ahead(0.05, 1.3, expected)
     assert prior[0] == 0.05
-    assert 0.05 * expected[1] / expected[0] < prior[1] < 0.05
-    assert prior[-1] == pytest.approx(1.3 * expected[-1], rel=1e-3)
+    assert 0.05 * expected[0, 1] / expected[0, 0] < prior[1] < 0.05
+    assert prior[-1] == pytest.approx(1.3 * expected[0, -1], rel=1e-3)
     # also where the answers alone do not determine the metric yet
-    assert errors_ahead(0.05, 1.3, np.array([np.inf, 0.05 / 1.3]))[1] == pytest.approx(0.05 / np.sqrt(2))
+    assert errors_ahead(0.05, 1.3, np.array([[np.inf, 0.05 / 1.3]]))[1] == pytest.approx(0.05 / np.sqrt(2))
+    # a metric under which nothing can be learned does not decide
+    assert errors_ahead(0.5, 1.3, np.array([[1.0, 0.1], [1.0, 0.1], [9.0, 8.0]]))[1] < 0.2
+
+
+def test_metrics_of_an_ordinary_size_are_designed_for_while_the_size_is_open() -> None:
+    few, many = (learn(ITEMS, table(people), "isotropic", 1.0) for people in (12, 600))
+    size = float(np.trace(METRIC))
+    likely, drawn = (
+        np.abs(np.log(np.trace(metrics, axis1=1, axis2=2) / size))
+        for metrics in (few.likely_draws(200, size), few.some_draws(200))
+    )
+    assert np.median(likely) < np.median(drawn) - 0.5
+    # answers that know the size are not argued with
+    one, other = (np.trace(many.likely_draws(200, x * size), axis1=1, axis2=2) for x in (1.0, 3.0))
+    assert np.median(other) == pytest.approx(np.median(one), rel=0.1)
 
 
 def test_a_confidence_sequence_holds_at_all_looks_together_and_an_ordinary_interval_does_not() -> None:

@@ -33,6 +33,9 @@ Indices = NDArray[np.intp]
 # Tolerance of a fit, in nats: far below what changes a question.
 TOLERANCE, ITERATIONS = 1e-2, 200
 
+# How far the size of a metric may be from an ordinary one, in log: 1 is a factor of e.
+SIZE_DOUBT = 1.0
+
 
 @dataclass(frozen=True)
 class AnswerTable:
@@ -96,6 +99,19 @@ class Learned:
     def some_draws(self, count: int) -> Array:
         """Return `count` metrics (count, d, d) from all over the draws."""
         chosen = np.linspace(0, len(self.draws) - 1, count).astype(np.intp)
+        return np.stack([smat(m) for m in self.draws[chosen]])
+
+    def likely_draws(self, count: int, size: float) -> Array:
+        """Return `count` metrics (count, d, d) from the draws, sizes near the one thought ordinary being likelier.
+
+        Each draw counts ``exp(−½ (log(tr M / size) / SIZE_DOUBT)²)``. The posterior itself knows of no ordinary size:
+        as long as few have answered, most of its draws are metrics under which everybody answers at random, and a
+        design for those would be wasted if it is not so.
+        """
+        traces = np.maximum(self.draws @ svec(np.eye(len(self.metric))), np.finfo(float).tiny)
+        logs = -0.5 * (np.log(traces / size) / SIZE_DOUBT) ** 2
+        total = np.cumsum(np.exp(logs - logs.max()))
+        chosen = np.searchsorted(total, (np.arange(count) + 0.5) / count * total[-1])
         return np.stack([smat(m) for m in self.draws[chosen]])
 
     def errors(self, *, shape: bool = True) -> Array:

@@ -112,16 +112,16 @@ def log_ratios(metrics: Array, one: Array, other: Array) -> Array:
 def errors_ahead(error: float, tail: float, expected: Array) -> Array:
     """Return the errors (k,) after some more people, from `error`, the one now.
 
-    `expected` (k,) are root mean square errors by Fisher information, the first one now, and `tail` is by how much the
-    error that is not exceeded with 90 % probability is larger than that. Precisions add up::
+    `expected` (B, k) are root mean square errors by Fisher information under each of B metrics, the first one now, and
+    `tail` is by how much the error that is not exceeded with 90 % probability is larger than that. Precisions add up::
 
-        1/error(n)² = 1/error² + (1/expected(n)² − 1/expected(0)²) / tail²
+        1/error(n)² = 1/error² + (1/expected(n)² − 1/expected(0)²) / tail²          the median over metrics
 
     With many people that is `tail` times what Fisher information says. With few the error now is smaller, as it knows
     the prior too, and may not be taken to fall by the same factor: what the prior knows it will know no better.
     """
-    to_come = (expected**-2.0 - expected[0] ** -2.0) / tail**2
-    return np.asarray((error**-2.0 + np.maximum(to_come, 0.0)) ** -0.5)
+    to_come = (expected**-2.0 - expected[:, :1] ** -2.0) / tail**2
+    return np.asarray(np.median((error**-2.0 + np.maximum(to_come, 0.0)) ** -0.5, axis=0))
 
 
 def people_for(target: float, errors: Array, people: Array) -> int | None:

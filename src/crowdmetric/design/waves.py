@@ -11,6 +11,7 @@ plans for a study that doubles.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from time import process_time
 from typing import Any
@@ -24,7 +25,7 @@ from crowdmetric.design.exchange import CRITERIA, sensitivity, weighted_informat
 from crowdmetric.design.guess import Guess, guess_about_items
 from crowdmetric.design.information import apportion, errors_of
 from crowdmetric.design.learning import AnswerTable, Learned, learn
-from crowdmetric.design.optimal import CHOOSERS, FoundBundles, search_bundles, size_of_search
+from crowdmetric.design.optimal import FoundBundles, number_of_metrics, search_bundles, size_of_search
 from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.stopping import errors_ahead
 from crowdmetric.errors import NotIdentifiedError
@@ -128,21 +129,23 @@ class Wave:
 
     def expected_error(self, more: float, *, shape: bool = True) -> float:
         """Return the root mean square error to expect after `more` people, by Fisher information; ∞ if undetermined."""
-        squares = []
-        for M, known, gained in zip(self.metrics, self.known, self.gained, strict=True):
-            try:
-                covariance = metric_covariance(known + more * gained, degrees_of_freedom(len(M)))
-            except NotIdentifiedError:
-                return float("inf")
-            squares.append(errors_of(covariance, M)[1 if shape else 0] ** 2)
-        return float(np.sqrt(np.mean(squares)))
+        return float(np.sqrt(np.mean(self._expected_errors(more, shape) ** 2)))
 
     def radii_ahead(self, more: Array, *, shape: bool = True) -> Array:
         """Return the errors (k,) that are not exceeded with 90 % probability after `more` (k,) people, from 0 on."""
         assert self.learned is not None
         radius = self.learned.radius(shape=shape)
         tail = radius / float(np.sqrt(np.mean(self.learned.errors(shape=shape) ** 2)))
-        return errors_ahead(radius, tail, np.array([self.expected_error(n, shape=shape) for n in more]))
+        return errors_ahead(radius, tail, np.stack([self._expected_errors(n, shape) for n in more], axis=1))
+
+    def _expected_errors(self, more: float, shape: bool) -> Array:
+        """Return the error to expect under each metric (B,)."""
+        errors = np.full(len(self.metrics), np.inf)
+        for b, (M, known, gained) in enumerate(zip(self.metrics, self.known, self.gained, strict=True)):
+            with suppress(NotIdentifiedError):
+                covariance = metric_covariance(known + more * gained, degrees_of_freedom(len(M)))
+                errors[b] = errors_of(covariance, M)[1 if shape else 0]
+        return errors
 
 
 def next_wave(order: WaveOrder) -> Wave:
@@ -151,16 +154,16 @@ def next_wave(order: WaveOrder) -> Wave:
     rng = np.random.default_rng([order.seed, 1, order.number])
     source = order.source
     p = degrees_of_freedom(order.items.shape[1])
-    learned, doubt = None, ""
+    count = number_of_metrics(p)
+    guess, learned, doubt = _first_guess(order, rng), None, ""
     if len(order.told):
         earlier = order.before.learned if order.before is not None else None
         if earlier is not None:
             doubt = why_doubted(order.items, order.told, order.new, earlier, order.beta)
         learned = learn(order.items, order.told, order.covariance, order.beta, earlier)
-        metrics, people = learned.some_draws(CHOOSERS), learned.population
+        metrics, people = learned.likely_draws(count, float(np.trace(guess.center_metric))), learned.population
     else:
-        guess = _first_guess(order, rng)
-        metrics, people = guess.to_choose[:CHOOSERS], population_of(guess, order.covariance)
+        metrics, people = guess.to_choose[:count], population_of(guess, order.covariance)
 
     def rows_of(bundles: NDArray[Any]) -> Array:
         return np.stack([bundle_rows(source.vectors(bundles), M, people, order.beta, rng) for M in metrics])
