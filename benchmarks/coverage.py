@@ -2,7 +2,7 @@
 
 Strengths, shares, angles and weights are read from `find_directions`, which the report shows; entries, distances and
 ratios from `crowdmetric.intervals`. Beside the share of intervals that hold the truth stands the share of estimates
-outside their own interval, which must be 0. Within a run intervals go wrong together, so that a share is a mean over
+outside their own interval, which must be 0. Within a run intervals go wrong together, so a share is a mean over
 runs, with the standard error of that mean. `main` takes the number of runs and the names of settings, to run some.
 """
 

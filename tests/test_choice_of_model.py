@@ -141,7 +141,7 @@ def test_constraints_that_contradict_are_refused(linear_crowd) -> None:
     X, answers = linear_crowd
     with pytest.raises(DataError, match="leaves no metric"):
         PopulationMetric(X, constraint="zero").fit(answers)
-    with pytest.raises(DataError, match="has no use with constraint='identity'"):
+    with pytest.raises(DataError, match="has no effect with constraint='identity'"):
         PopulationMetric(X, constraint="identity", rank=1).fit(answers)
 
 
@@ -197,7 +197,7 @@ def test_tastes_that_bend_are_saved_and_predict_after_loading(bent: Path, capsys
 
 def test_the_report_of_tastes_is_about_the_saved_model(bent: Path) -> None:
     page = (bent / "model" / "report.html").read_text()
-    assert "Using TasteMetric, tastes that bend" in page
+    assert "Using TasteMetric, smooth tastes" in page
     assert "Islands of taste" in page
     assert "The saved model is smooth" in page
     assert "ideal points" not in page.split("Choices made, and why")[0].replace("rather than ideal points", "")

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit
 
 from crowdmetric.cli import main
-from crowdmetric.identifiability import diagnose, implicit, verdict
+from crowdmetric.identifiability import diagnose, diagnosing, implicit
 from crowdmetric.identifiability.answer_map import read_rows
 from crowdmetric.identifiability.assignment import check_assignment, disjoint_questions
 from crowdmetric.identifiability.person_spans import SpanTally
@@ -263,7 +263,7 @@ def test_beyond_two_hundred_features() -> None:
 def test_what_is_not_settled_is_not_claimed(monkeypatch) -> None:
     for name, value in (("DIRECT", 0), ("SKETCH", 20), ("MOST_ITERATIONS", 3)):
         monkeypatch.setattr(implicit, name, value)
-    monkeypatch.setattr(verdict, "LARGEST", 0)
+    monkeypatch.setattr(diagnosing, "LARGEST", 0)
     crowd = simulate_crowd(10, None, None, users=40, comparisons=12, seed=0)  # 55 of 55, in truth
     found = diagnose(crowd.items, crowd.pairs, crowd.users)
     assert (found.rank, found.rank_bounds, found.identified) == (20, (20, 55), False)
@@ -275,7 +275,7 @@ def test_what_is_not_settled_is_not_claimed(monkeypatch) -> None:
 def test_diagnose_is_the_same_either_way(monkeypatch) -> None:
     crowd = simulate_crowd(7, 9, 2, users=4, comparisons=4, seed=3)
     dense = diagnose(crowd.items, crowd.pairs, crowd.users)
-    monkeypatch.setattr(verdict, "LARGEST", 0)
+    monkeypatch.setattr(diagnosing, "LARGEST", 0)
     monkeypatch.setattr(implicit, "DIRECT", 0)
     found = diagnose(crowd.items, crowd.pairs, crowd.users)
     for name in ("identified", "rank", "population_rank", "silent_reasons", "spare", "span", "rank_bounds"):

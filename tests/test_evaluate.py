@@ -42,7 +42,7 @@ from crowdmetric.evaluate.verdict import (
     best_model,
     findings,
     has_no_ideal_points,
-    is_popularity_in_disguise,
+    is_only_popularity,
     outcome_of,
     worth_of,
     worth_of_metric,
@@ -293,7 +293,7 @@ def test_a_weight_of_two_is_an_answer_twice(model) -> None:
 
 
 def test_the_linear_model_is_the_mixed_logit_optimum() -> None:
-    """One feature, so that the likelihood is a one-dimensional integral that anybody can do."""
+    """One feature, so the likelihood is a one-dimensional integral that anybody can do."""
     rng = np.random.default_rng(4)
     users = np.repeat(np.arange(150), 4)
     items = rng.standard_normal((30, 1))
@@ -374,7 +374,7 @@ def test_the_true_model_wins(ideal, kind, other) -> None:
 
 def test_a_crowd_with_ideal_points_is_not_flagged(ideal) -> None:
     assert not has_no_ideal_points(ideal)
-    assert not is_popularity_in_disguise(ideal)
+    assert not is_only_popularity(ideal)
     text = ideal.summary()
     assert text.startswith("In short: a learned metric is worth using for ")
     assert "Warning" not in text
@@ -383,12 +383,12 @@ def test_a_crowd_with_ideal_points_is_not_flagged(ideal) -> None:
 def test_a_crowd_without_ideal_points_is_flagged(saddle) -> None:
     assert has_no_ideal_points(saddle)
     text = saddle.findings()
-    assert "does not look as if it had ideal points" in " ".join(text)
+    assert "does not seem to have ideal points" in " ".join(text)
     if any(worth_of(saddle, kind).outcome == "better" for kind in saddle.splits):
         assert "not as a distance" in text[0]
 
 
-def test_popularity_in_disguise_is_not_believed_of_new_items() -> None:
+def test_popularity_alone_is_not_believed_of_new_items() -> None:
     """Popularity that features say nothing about, on few items of many features: a metric learns it by heart."""
     items, table = crowd_of(np.zeros((4, 4)), people=200, answers=16, n_items=10, popularity=1.5)
     found = evaluate(items, table, ["bradley-terry", "linear", "population-free"], splits=["pairs", "items"], repeats=1)
@@ -417,13 +417,13 @@ def test_popularity_that_items_have_to_themselves_is_no_disguise() -> None:
     values = {"linear": (0.0, 0.0), "population-free": (0.3, -0.3), "population-items": (0.4, 0.1)}
     splits = ("pairs", "items")
     found = Made(values, splits=splits)
-    assert is_popularity_in_disguise(found)
-    assert findings(found)[-1].endswith("With effects of the items beside it (population-items) it need not be.")
-    assert findings(Made({**values, "population-items": (0.4, -0.2)}, splits=splits))[-1].endswith("not on new ones.")
-    assert not is_popularity_in_disguise(Made({**values, "population-free": (0.0, 0.0)}, splits=splits))
+    assert is_only_popularity(found)
+    assert findings(found)[-1].endswith("A model with per-item effects (population-items) predicts new items better.")
+    assert findings(Made({**values, "population-items": (0.4, -0.2)}, splits=splits))[-1].endswith("not for new items.")
+    assert not is_only_popularity(Made({**values, "population-free": (0.0, 0.0)}, splits=splits))
     # the saved model is the one that is judged
-    assert not is_popularity_in_disguise(Made(values, splits=splits, saved="population-items"))
-    assert is_popularity_in_disguise(Made(values, splits=splits, saved="population-free"))
+    assert not is_only_popularity(Made(values, splits=splits, saved="population-items"))
+    assert is_only_popularity(Made(values, splits=splits, saved="population-free"))
 
 
 @pytest.mark.parametrize(
@@ -774,7 +774,7 @@ def test_a_symmetric_matrix_begins_where_its_metric_ended_and_ends_as_high() -> 
 
 
 def test_sentences_are_about_the_saved_tastes() -> None:
-    """Where tastes that bend were saved, they are judged, and nothing is said of a metric alone."""
+    """Where smooth tastes were saved, they are judged, and nothing is said of a metric alone."""
     found = Made({"linear": (-0.6,), "population": (-0.55,), "smooth": (-0.3,)}, error=0.01, saved="smooth")
     sentences = findings(found)
     assert sentences[0] == "In short: the saved model is worth using for new questions to known people."

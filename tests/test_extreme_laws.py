@@ -13,9 +13,9 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
 from crowdmetric.losses import Logistic, Loss, Probit
+from crowdmetric.users.adaptive_quadrature import along_line, around_modes, line_of
 from crowdmetric.users.integrals import Integral, kernels, lines, loadings_of
 from crowdmetric.users.integration import Way, checked, is_possible
-from crowdmetric.users.placed import along_line, around_modes, line_of
 from crowdmetric.users.propagation import CAVITY_SIZES, _tilted, propagate, propagated
 
 Array = NDArray[np.float64]

@@ -30,8 +30,8 @@ from crowdmetric.users.integrals import (
     posterior_of,
     root_of,
 )
+from crowdmetric.users.monte_carlo import by_sampling
 from crowdmetric.users.propagation import by_propagation, propagate
-from crowdmetric.users.sampling import by_sampling
 
 LINKS = {"logistic": expit, "probit": ndtr}
 LOSSES: dict[str, Loss] = {"logistic": Logistic(1.3), "probit": Probit(0.8)}

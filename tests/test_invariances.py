@@ -28,7 +28,7 @@ each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS)
 
 @dataclass(frozen=True)
 class Study:
-    """Everything a fit is told, so that a transformation is one `replace`."""
+    """Everything a fit is told, so a transformation is one `replace`."""
 
     items: np.ndarray
     bases: np.ndarray

@@ -19,10 +19,10 @@ from crowdmetric.cli import main
 from crowdmetric.design import LiveDesign
 from crowdmetric.design.adaptive import best_next_pair
 from crowdmetric.design.bundles import answered_scores
-from crowdmetric.design.doubts import surprise, why_doubted
 from crowdmetric.design.learning import AnswerTable, learn
 from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.stopping import Forecast, always_valid, errors_ahead, log_ratios, people_for
+from crowdmetric.design.surprise import surprise, why_doubted
 from crowdmetric.design.waves import next_wave
 from crowdmetric.errors import CrowdmetricError, DataError, NotIdentifiedWarning
 from crowdmetric.estimators import MatchedMetric, PopulationMetric
@@ -463,7 +463,7 @@ def test_the_next_wave_is_designed_from_answers_in_a_file(tmp_path: Path, capsys
     written = read_columns(files[2])
     assert len(written["person"]) == 100
     assert set(written["left"]) <= set(IDS)
-    for wrong, told_of in ((["--doubt", "0.5"], "--doubt has no use with --from"), (["--kind", "random"], "--kind")):
+    for wrong, told_of in ((["--doubt", "0.5"], "--doubt has no effect with --from"), (["--kind", "random"], "--kind")):
         with pytest.raises(SystemExit):
             main([*call, *wrong])
         assert told_of in capsys.readouterr().err

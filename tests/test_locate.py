@@ -21,7 +21,7 @@ from crowdmetric.simulate import answer, simulate_crowd
 from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.integrals import expected_information, roughly_expected_information
 from crowdmetric.users.people import posteriors
-from crowdmetric.users.population import Law, blocks_of
+from crowdmetric.users.population_sums import Law, blocks_of
 
 CROWD = simulate_crowd(2, None, None, users=800, comparisons=3, seed=0)
 ITEMS = np.random.default_rng(0).standard_normal((12, 2))

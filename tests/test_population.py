@@ -34,7 +34,7 @@ from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.expected import Information, expected_information
 from crowdmetric.users.integrals import kernels
 from crowdmetric.users.people import places_of, posteriors
-from crowdmetric.users.population import STRUCTURES, Law, PopulationBlock, Sums, blocks_of, integrate, sums_of
+from crowdmetric.users.population_sums import STRUCTURES, Law, PopulationBlock, Sums, blocks_of, integrate, sums_of
 
 each_structure = pytest.mark.parametrize("structure", STRUCTURES)
 LOSSES: dict[str, Loss] = {"logistic": Logistic(1.2), "probit": Probit(0.7)}
@@ -577,7 +577,7 @@ class Study:
 
 
 CROWD = simulate_crowd(3, None, None, users=500, comparisons=2, seed=0)
-# everything exact, so that what must not matter does not, to many digits
+# everything exact, so what must not matter does not, to many digits
 EXACTLY: dict[str, Any] = {"integration": "grid", "ridge": None, "tol": 1e-8}
 BASE = Study(CROWD.items, CROWD.pairs, CROWD.y, CROWD.users)
 TURN = ortho_group.rvs(3, random_state=1)
@@ -874,7 +874,7 @@ def test_few_people_lean_on_the_ridge_and_say_so() -> None:
     crowd = simulate_crowd(4, 20, 1, users=4, comparisons=2, seed=1)
     model = Study(crowd.items, crowd.pairs, crowd.y, crowd.users).fit()
     assert model.determined_ < 8
-    assert "a ridge towards a multiple of the identity stands in for the rest" in model.solution_.status
+    assert "the rest comes from the prior, a multiple of the identity" in model.solution_.status
 
 
 def test_too_few_iterations_are_admitted() -> None:
@@ -891,7 +891,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "rank 0": ({"rank": 0}, "rank=0 is not a whole number of at least 1"),
     "rank 4": ({"rank": 4}, "rank=4 is not between 1 and the 3 features"),
     "rank True": ({"rank": True}, "rank=True is not a whole number of at least 1"),
-    "rank and symmetric": ({"rank": 2, "constraint": "symmetric"}, "rank=2 has no use with constraint='symmetric'"),
+    "rank and symmetric": ({"rank": 2, "constraint": "symmetric"}, "rank=2 has no effect with constraint='symmetric'"),
     "ridge": ({"ridge": "strong"}, "ridge='strong' is unknown; use 'evidence', a number or None"),
     "negative ridge": ({"ridge": -1.0}, "ridge=-1.0 is not a positive finite number"),
     "beta": ({"beta": 0.0}, "beta"),

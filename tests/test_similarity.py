@@ -9,17 +9,17 @@ import pytest
 from sklearn.base import clone
 
 from crowdmetric import Judgements, SimilarityMetric, intervals
-from crowdmetric.design.judgements import answers_needed, design_judgements, plan_judgements
+from crowdmetric.design.judgement_plan import answers_needed, design_judgements, plan_judgements
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import evaluate_similarity
-from crowdmetric.evaluate.similarity import looks_ranked
-from crowdmetric.identifiability.judgements import diagnose_judgements
+from crowdmetric.evaluate.similarity_evaluation import looks_ranked
+from crowdmetric.identifiability.judgement_diagnosis import diagnose_judgements
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.similarity.factored import FactoredObjective
 from crowdmetric.similarity.likelihood import LINKS, AnswerModel
 from crowdmetric.similarity.newton import minimize, start_for
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.similarity.questions import questions_of
+from crowdmetric.similarity.pair_choices import questions_of
 from crowdmetric.similarity.structures import STRUCTURES, Full
 from crowdmetric.simulate_judgements import answer_questions, simulate_judgements
 from crowdmetric.symmetric import relative_error, shape_error, smat, svec

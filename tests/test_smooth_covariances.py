@@ -7,7 +7,7 @@ import pytest
 
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.kernel import SHAPES
-from crowdmetric.smooth.structures import STRUCTURES, log_prior
+from crowdmetric.smooth.kernel_metrics import STRUCTURES, log_prior
 
 each_shape = pytest.mark.parametrize("shape", SHAPES)
 each_structure = pytest.mark.parametrize("structure", STRUCTURES)

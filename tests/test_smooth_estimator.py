@@ -12,7 +12,7 @@ from sklearn.base import clone
 from crowdmetric import Comparisons, TasteMetric
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.evaluate import evaluate
-from crowdmetric.evaluate.smooth import TasteModel
+from crowdmetric.evaluate.taste_model import TasteModel
 from crowdmetric.persist import load_model, save_model
 
 
@@ -103,7 +103,7 @@ def test_a_weight_of_two_is_an_answer_given_twice() -> None:
 def test_vectors_are_items(model: TasteMetric) -> None:
     vectors = ITEMS[PAIRS]
     np.testing.assert_allclose(model.predict_proba(vectors, USERS), model.predict_proba(PAIRS, USERS), atol=1e-9)
-    # distinct vectors are sorted, so that answers are renewed in another order and steps end a little elsewhere
+    # distinct vectors are sorted, so answers are renewed in another order and steps end a little elsewhere
     other = TasteMetric(structure="diagonal").fit(vectors, Y, users=USERS)
     assert np.all(np.abs(other.metric_ - model.metric_) <= 0.01 * model.standard_errors_)
 

@@ -8,10 +8,10 @@ from scipy.special import expit
 
 from crowdmetric.smooth.calibration import probability_of
 from crowdmetric.smooth.covariances import Covariances
-from crowdmetric.smooth.fit import curvature, fit_evidence, log_evidence
-from crowdmetric.smooth.people import Answers, arrange, merged
-from crowdmetric.smooth.prediction import Field, field_of
-from crowdmetric.smooth.structures import STRUCTURES
+from crowdmetric.smooth.evidence import curvature, fit_evidence, log_evidence
+from crowdmetric.smooth.kernel_metrics import STRUCTURES
+from crowdmetric.smooth.people_blocks import DistinctAnswers, arrange, merged
+from crowdmetric.smooth.prediction import UtilityField, field_of
 
 
 def smooth_crowd(people: int, each: int, weights: np.ndarray, items: int = 14, seed: int = 0) -> tuple:
@@ -123,7 +123,7 @@ def test_predictions_condition_on_everything(who: int, low: int, high: int) -> N
     np.testing.assert_allclose([mean[0], variance[0]], expected, rtol=1e-5, atol=1e-7)
 
 
-def a_field(some_fit) -> Field:
+def a_field(some_fit) -> UtilityField:
     return field_of(some_fit, np.zeros((0, 2)))
 
 
@@ -131,7 +131,7 @@ def test_a_new_person_learns_from_their_answers(some_fit) -> None:
     field = a_field(some_fit)
     one = np.array([7])
     before = field.moments(np.array([0]), np.array([1]), np.array([-1]))
-    told = field.told_by(Answers(one, np.array([0]), np.array([1]), np.array([1.0]), np.array([5.0])))
+    told = field.told_by(DistinctAnswers(one, np.array([0]), np.array([1]), np.array([1.0]), np.array([5.0])))
     after = told.moments(np.array([0]), np.array([1]), one)
     assert after[0][0] > before[0][0]
     assert after[1][0] < before[1][0]
@@ -142,7 +142,9 @@ def test_a_new_person_is_integrated_like_any_other(some_fit) -> None:
     """One answer about a pair leaves its mean and variance where quadrature has them."""
     field = a_field(some_fit)
     m, v = (float(x[0]) for x in field.moments(np.array([2]), np.array([5]), np.array([-1])))
-    told = field.told_by(Answers(np.array([0]), np.array([2]), np.array([5]), np.array([-1.0]), np.array([1.0])))
+    told = field.told_by(
+        DistinctAnswers(np.array([0]), np.array([2]), np.array([5]), np.array([-1.0]), np.array([1.0]))
+    )
     line = np.linspace(m - 12 * np.sqrt(v), m + 12 * np.sqrt(v), 20001)
     density = np.exp(-0.5 * (line - m) ** 2 / v) * expit(-line)
     density /= density.sum()

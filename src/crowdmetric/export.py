@@ -1,9 +1,9 @@
 """A learned metric for other programs: one matrix, after which plain Euclidean distance is the learned distance.
 
-``y = W x + b`` with ``WᵀW = M``, so that ``‖y − y'‖ = ‖x − x'‖_M``. Any index of vectors (FAISS, hnswlib, pgvector),
+``y = W x + b`` with ``WᵀW = M``, so ``‖y − y'‖ = ‖x − x'‖_M``. Any index of vectors (FAISS, hnswlib, pgvector),
 any scikit-learn estimator and any linear layer can use it without knowing about metrics.
 
-Tastes that bend have such a matrix inside their kernel. How alike the tastes for two items are is no linear map of it:
+Smooth tastes have such a matrix inside their kernel. How alike the tastes for two items are is no linear map of it:
 `item_coordinates` gives every item a place among others, by kernel principal components.
 """
 
@@ -114,9 +114,7 @@ def linear_head(
     sizes = np.einsum("ij,ij->i", components, components)  # the eigenvalues of M, largest first
     seen = int(np.sum(sizes > UNSEEN * sizes.max(initial=0.0)))
     if seen == 0:
-        raise DataError(
-            "the metric is zero: the answers support no learned metric, so that there is no distance to export"
-        )
+        raise DataError("the metric is zero: the answers support no learned metric, so there is no distance to export")
     if rank is not None and not 1 <= rank <= seen:
         raise DataError(f"rank={rank} is not between 1 and {seen}, the rank of the metric")
     weight = components[: seen if rank is None else rank]

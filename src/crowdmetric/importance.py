@@ -12,7 +12,7 @@ s = x + x'. Then ψ is a sum over features j, exactly::
     own        δ_j (v − μ)_j          people differ
 
 A feature counts by the mean square of its term ψ_j over pairs and people, which is its variance, as either item may be
-on the left. People are independent of pairs, so that what everybody shares and what differs add up::
+on the left. People are independent of pairs, so what everybody shares and what differs add up::
 
     E[ψ_j²] = E[(steady_j + bent_j)²] + E[own_j²]          share_j = E[ψ_j²] / (Σ_k E[ψ_k²] + E[(b_x − b_x')²])
 
@@ -20,7 +20,7 @@ and shares, that of item effects included, add up to 1. The shared part is told 
 terms. (Covariances E[ψ_j ψ] would add up as well, but a feature whose effect is often made up for by another that comes
 with it, such as a price and a discount, would get a share below zero.)
 
-Preprocessing z = T(x − m) is undone: δ_z = Tδ, so that the terms are those of δ = T⁺δ_z with Tᵀ(ℓ + …), and the sum is
+Preprocessing z = T(x − m) is undone: δ_z = Tδ, so the terms are those of δ = T⁺δ_z with Tᵀ(ℓ + …), and the sum is
 the same; directions that T threw away move nothing, nor do those in which compared items do not differ (features that
 add up to a constant).
 
@@ -291,11 +291,11 @@ class _Law:
                 estimator = model.description["estimator"]
                 if estimator == "TasteMetric":
                     raise DataError(
-                        "tastes that bend have no one strength per feature: what moves choices is not worked out for "
-                        "TasteMetric; fit PopulationMetric to see it for ideal points"
+                        "what moves choices is not available for TasteMetric, whose features have no single strength; "
+                        "fit a PopulationMetric"
                     )
                 raise DataError(
-                    f"{estimator} learns nothing about people, and without them nobody knows what moves choices; fit "
+                    f"{estimator} learns nothing about people, which is needed to say what moves choices; fit a "
                     "PopulationMetric"
                 )
             mean, covariance = points.mean(axis=0), np.cov(points, rowvar=False, ddof=0).reshape(model.metric.shape)
@@ -416,7 +416,7 @@ def _uncertainty(
     d = slope.size
     if law.points is None or len(law.points) <= 2 * d:
         nothing = np.full(shares.size, np.nan)
-        return nothing, nothing, nothing, "There are no intervals: too little is known about people one by one."
+        return nothing, nothing, nothing, "There are no intervals: too little is known about each person."
     C = _people_covariance(law, law.points)
     rng = np.random.default_rng(seed)
     metrics = model.fitted.get("metric_draws_")

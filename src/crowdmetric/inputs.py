@@ -35,9 +35,9 @@ Indices = NDArray[np.intp]
 
 # What a metric may be: positive semi-definite, or any symmetric matrix.
 CONSTRAINTS = ("psd", "symmetric")
-# People's numbers are counted rather than sorted where there are at most so many times as many as answers.
+# People's numbers are counted instead of sorted if the largest is at most this many times the number of answers.
 DENSE = 4
-# Comparisons that are looked at together for one of different items.
+# Number of comparisons checked at once for different items.
 LOOKED_AT = 4096
 # More answers than one person plausibly gives: if nobody is named, `users` was probably forgotten.
 MOST_OF_ONE = 500
@@ -216,7 +216,7 @@ def read_rows(
             raise DataError("sample_weight must not be negative, and some of it must be positive")
         if users is None and T > MOST_OF_ONE and not unnamed:
             raise DataError(
-                f"users is missing, so that all {T:,} answers would be one person's; say who gave each as users=, (T,) "
+                f"users is missing, so all {T:,} answers would be one person's; say who gave each as users=, (T,) "
                 "ids, or give users=np.zeros(T, dtype=int) if it was one person"
             )
         names, person = people_of(users, T)

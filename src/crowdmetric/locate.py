@@ -39,7 +39,7 @@ from crowdmetric.symmetric import outer_difference, svec
 from crowdmetric.users.blocks import arrange
 from crowdmetric.users.integrals import expected_information, mean_probability, roughly_expected_information
 from crowdmetric.users.people import posteriors
-from crowdmetric.users.population import Law, blocks_of
+from crowdmetric.users.population_sums import Law, blocks_of
 
 __all__ = ["Located", "LocatedTastes", "NextQuestion", "locate"]
 

@@ -11,7 +11,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.judgements import KINDS, Judgements
 from crowdmetric.simulate import sample_metric
 from crowdmetric.symmetric import check_metric
-from crowdmetric.tables.judged import ALTERNATIVES
+from crowdmetric.tables.judgement_columns import ALTERNATIVES
 
 __all__ = ["SimulatedStudy", "answer_questions", "random_questions", "simulate_judgements"]
 
@@ -71,7 +71,7 @@ def simulate_judgements(
     people, spread : int, float
         How many people, and how much their metrics differ: ``M_k = L (I + spread·E_k)² Lᵀ`` with M = LLᵀ.
     beta, lapse, link
-        As in `crowdmetric.SimilarityMetric`; M is the metric for β = 1, so that it is multiplied by `beta`.
+        As in `crowdmetric.SimilarityMetric`; M is the metric for β = 1, so it is multiplied by `beta`.
 
     Examples
     --------

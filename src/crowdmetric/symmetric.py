@@ -1,7 +1,7 @@
 """Symmetric matrices as vectors, and the few linear-algebra maps the model is made of.
 
 Symmetric d×d matrices travel as *svec* vectors: the upper triangle row by row, off-diagonal entries
-times √2, so that ``⟨A, B⟩ = svec(A) @ svec(B)``; ``p = d(d+1)/2``. Every function takes leading batch axes.
+times √2, so ``⟨A, B⟩ = svec(A) @ svec(B)``; ``p = d(d+1)/2``. Every function takes leading batch axes.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def project_psd(A: Array) -> Array:
 def components_of(M: Array) -> Array:
     """Return ``L (d, d)`` with ``M = LᵀL``, rows by falling eigenvalue: ``‖L(x − x')‖`` is the learned distance.
 
-    The sign of each row makes its largest entry positive, so that equal metrics have equal components.
+    The sign of each row makes its largest entry positive, so equal metrics have equal components.
 
     Examples
     --------

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crowdmetric.collect.database import Database
-from crowdmetric.collect.items import MEDIA, StudyItems, problems_of_items
 from crowdmetric.collect.panels import people_of_list
 from crowdmetric.collect.places import questionnaire_file
 from crowdmetric.collect.postgres_database import open_postgres
 from crowdmetric.collect.settings import Settings, problems_of_settings
 from crowdmetric.collect.sqlite_database import open_sqlite, read_sqlite
+from crowdmetric.collect.study_items import MEDIA, StudyItems, problems_of_items
 from crowdmetric.collect.template import template
 from crowdmetric.errors import DataError
 from crowdmetric.folders import new_folder
@@ -38,7 +38,7 @@ DATABASE = "CROWDMETRIC_DATABASE"  # an address with a password is better kept o
 
 @dataclass(frozen=True, repr=False)
 class Secret:
-    """What only the server knows. It has no repr, so that it does not end up in a log."""
+    """What only the server knows. It has no repr, so it does not end up in a log."""
 
     study: str
     researcher: str

@@ -12,16 +12,16 @@ from typing import Any
 from crowdmetric.collect.careless import rules
 from crowdmetric.collect.counting import EDGES
 from crowdmetric.collect.database import Database, StoreError
-from crowdmetric.collect.exchange import Ask, Cookie, Reply, redirect
 from crowdmetric.collect.exporting import csv_lines
 from crowdmetric.collect.folder import Study, open_reader
 from crowdmetric.collect.limits import Limit
-from crowdmetric.collect.live import LiveQuestions
+from crowdmetric.collect.live_questions import LiveQuestions
 from crowdmetric.collect.logs import RequestTally, log_event
 from crowdmetric.collect.operations import CLOSED, OPEN, PAUSED, get_meta, set_meta
 from crowdmetric.collect.pages import render
 from crowdmetric.collect.panels import people_of_list, personal_links
-from crowdmetric.collect.pictures import bars, forecast, heat_map, intervals
+from crowdmetric.collect.request import Ask, Cookie, Reply, redirect
+from crowdmetric.collect.svg import bars, forecast, heat_map, intervals
 from crowdmetric.collect.tokens import same, sign, unsign
 from crowdmetric.collect.verdict_process import VerdictProcess, read_findings
 from crowdmetric.collect.writer import Writer

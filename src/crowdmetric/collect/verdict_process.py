@@ -20,7 +20,7 @@ from crowdmetric.collect.logs import log_event
 __all__ = ["VerdictProcess", "read_findings"]
 
 # Fewest seconds between two runs, and the longest that one may take. A run is followed by a pause of `REST` times its
-# own length, so that a large study does not keep a processor busy.
+# own length, so a large study does not keep a processor busy.
 EVERY, LONGEST, REST = 20.0, 900.0, 3.0
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")}
 

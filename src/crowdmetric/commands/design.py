@@ -7,10 +7,10 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.command import UsageError, note
 from crowdmetric.commands.item_tables import read_labels
 from crowdmetric.commands.reading import TABLE, add_categories, add_columns, answers_of, items_of
-from crowdmetric.commands.similarity import design_similarity
+from crowdmetric.commands.similarity_commands import design_similarity
 from crowdmetric.design import Questionnaire, design, next_questionnaire
 from crowdmetric.design.entry import KINDS
 from crowdmetric.design.exchange import CRITERIA
@@ -20,11 +20,11 @@ from crowdmetric.judgements import KINDS as JUDGED
 from crowdmetric.persist import load_model
 from crowdmetric.progress import show_progress
 from crowdmetric.tables import Items
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["add_arguments", "run", "shared_arguments", "told_by"]
 
-# Options that have no use when answers are there to learn from.
+# Options that have no effect with --from, which learns from answers.
 NOT_OF_A_NEXT_WAVE = ("dimension", "guess", "doubt", "labels", "rank", "criterion", "tolerance", "reach", "items_out")
 
 
@@ -106,7 +106,7 @@ def run(options: Namespace) -> None:
         _finish(options, _next_wave(options))
         return
     if options.random_share is not None:
-        raise UsageError("--random-share is of a next wave; it goes with --from")
+        raise UsageError("--random-share is for a next wave; use it together with --from")
     items, told = told_by(options, [options.kind])
     with show_progress("Choosing questions", quiet=options.quiet):
         ask = design(
@@ -121,7 +121,7 @@ def _next_wave(options: Namespace) -> Questionnaire:
     unused = [name for name in NOT_OF_A_NEXT_WAVE if getattr(options, name) is not None]
     if options.kind != "optimal" or unused:
         wrong = f"--kind {options.kind}" if options.kind != "optimal" else f"--{unused[0].replace('_', '-')}"
-        raise UsageError(f"{wrong} has no use with --from, which learns its guess from the answers; leave it out")
+        raise UsageError(f"{wrong} has no effect with --from, which learns its guess from the answers; leave it out")
     items = items_of(options)
     answers = answers_of(options, items)
     with show_progress("Learning from the answers and choosing questions", quiet=options.quiet):

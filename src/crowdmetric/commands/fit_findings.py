@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.choice import LAWS, UNLEARNED
-from crowdmetric.commands.base import note
+from crowdmetric.commands.command import note
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation, evaluate
@@ -26,15 +26,16 @@ __all__ = ["diagnosed", "evaluated", "saved_as", "suggest_tastes"]
 
 # More features than this take longer to diagnose than to learn from.
 MOST_DIAGNOSED = 60
-# What is evaluated for the report, and how many people at most: enough for a verdict, in about the time of a few fits.
+# Models evaluated for the report, and the maximum number of people: enough for a verdict in about the time of a few
+# fits.
 EVALUATED = ("bradley-terry", "linear", "quadratic", "identity", "population", "population-free", "symmetric")
 MOST_EVALUATED = 2_000
 WITH_ROUND_PEOPLE = "population-items-isotropic"
-# Work of tastes that bend (the cube of the items shown, added over people) for which people are evaluated at most, and
-# people at least; nats per answer that such tastes must gain to be mentioned.
+# For TasteMetric: maximum work of the evaluation (the cube of the items shown, summed over people), minimum number of
+# people, and the gain in nats per answer from which it is suggested.
 SMOOTH, MOST_SMOOTH_WORK, FEWEST_EVALUATED, WORTH_SAYING = "smooth", 1.5e8, 200, 0.005
-# Answers times the square of a metric's parameters, what a pass of a fit costs, beyond which laws with a free
-# covariance are left out: they have twice the parameters, and take most of the time.
+# Maximum cost (answers times the square of the metric's parameters) at which laws with a free covariance are compared:
+# they have twice the parameters and take most of the time.
 MOST_WORK = 300_000_000
 WITH_FREE_PEOPLE = ("population-free", "symmetric", "population-items", "symmetric-items")
 
@@ -114,7 +115,7 @@ def _work_of_tastes(answers: Comparisons) -> float:
 
 
 def suggest_tastes(evaluation: Evaluation) -> str:
-    """Return that tastes that bend predict clearly better than the saved model, if they do, and for which questions."""
+    """Return that smooth tastes predict clearly better than the saved model, if they do, and for which questions."""
     saved = evaluation.saved
     if saved in (None, SMOOTH) or SMOOTH not in evaluation.models:
         return ""
@@ -127,7 +128,7 @@ def suggest_tastes(evaluation: Evaluation) -> str:
     if not clear:
         return ""
     return (
-        "tastes that bend (TasteMetric, 'smooth' in the table) predict hidden answers better than this model for "
+        "smooth tastes (TasteMetric, 'smooth' in the table) predict hidden answers better than this model for "
         f"{' and '.join(clear)}: people here may have tastes rather than ideal points; compare "
         "--estimator taste (pairs made from ratings never contradict each other, which favors it: "
         "docs/explanation/smooth.md)"

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import Any
 
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.command import UsageError, note
 from crowdmetric.datasets import Dataset, load_jester, load_movielens, load_sushi, load_travel
 from crowdmetric.datasets.dataset import FORMATS, check_folder
 from crowdmetric.datasets.sushi import ANSWERS
@@ -71,7 +71,7 @@ def _check(options: Namespace) -> None:
     given = [f"--{name}" for name in ("pairs", "people", "gap", "features", *OWN) if getattr(options, name) is not None]
     for name in [options.path, *given]:
         if name is not None:
-            raise UsageError(f"{name} has no use with {INCLUDED}, which is read whole; leave it out")
+            raise UsageError(f"{name} has no effect with {INCLUDED}, which is read whole; leave it out")
 
 
 def _told(options: Namespace) -> dict[str, Any]:
@@ -88,6 +88,6 @@ def _told(options: Namespace) -> dict[str, Any]:
         if getattr(options, option) is None:
             continue
         if options.name != name:
-            raise UsageError(f"--{option} has no use with {options.name}, only with {name}; leave it out")
+            raise UsageError(f"--{option} has no effect with {options.name}, only with {name}; leave it out")
         told[option] = getattr(options, option)
     return told

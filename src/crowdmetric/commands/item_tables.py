@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdmetric.commands.base import note
+from crowdmetric.commands.command import note
 from crowdmetric.errors import DataError
 from crowdmetric.tables import Column, Items, read_columns, unique_ids
 

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
-from crowdmetric.commands.base import note
+from crowdmetric.commands.command import note
 from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.scans import scan_answers
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric
@@ -29,7 +29,7 @@ def fit_telling(estimator: Any, answers: Any, say: Callable[[str], None], **more
     if "progress" in known:
         estimator.set_params(progress=say)
     estimator.fit(answers, **more)
-    # a saved model has no use for them
+    # they are not part of a saved model
     estimator.set_params(**{name: None for name in ("progress", "engine") if name in known})
 
 

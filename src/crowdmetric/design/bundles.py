@@ -24,7 +24,7 @@ from crowdmetric.errors import NotIdentifiedError
 from crowdmetric.losses import Logistic
 from crowdmetric.symmetric import svec
 from crowdmetric.users.blocks import Block
-from crowdmetric.users.population import LARGEST_GRID, STRUCTURES, PopulationBlock, blocks_of, integrate
+from crowdmetric.users.population_sums import LARGEST_GRID, STRUCTURES, PopulationBlock, blocks_of, integrate
 
 __all__ = [
     "Population",
@@ -106,7 +106,7 @@ def bundle_rows(
     ----------
     careful
         Whether those bundles are then integrated on a grid, if they span up to three dimensions. Otherwise, and beyond,
-        they are taken to be worth nothing, so that they are not chosen.
+        they are taken to be worth nothing, so they are not chosen.
     largest_grid
         Dimensions up to which grids are used at once, which is exact, and slower.
     draws

@@ -55,7 +55,7 @@ class Guess:
 
     @property
     def to_promise(self) -> Array:
-        """The metrics over which a promise is averaged: others, so that it does not flatter the choice."""
+        """The metrics over which a promise is averaged: others, so it does not flatter the choice."""
         return self.metrics[-METRICS:]
 
     @property

@@ -31,7 +31,7 @@ from crowdmetric.design.waves import Wave, WaveOrder, next_wave
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
 from crowdmetric.symmetric import smat
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["Asked", "LiveDesign"]
 
@@ -39,12 +39,12 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Pair = tuple[Any, Any]
 
-# The first fit is made when there are this many answers per parameter, later ones when there are so many times more
-# people.
+# The first fit is made with this many answers per parameter, the next ones each time the number of people has grown by
+# this factor.
 ANSWERS_PER_PARAMETER, GROWTH = 2.0, 1.4
-# The fewest people of a first fit.
+# Minimum number of people for the first fit.
 FEWEST_PEOPLE = 20
-# What a choice may be called, and its y: −1 where the left item is preferred. A tie is half an answer for each side.
+# Accepted names of a choice and its y: −1 if the left item is preferred. A tie is half an answer for each side.
 CHOICES = {"left": (-1.0,), "right": (1.0,), -1: (-1.0,), 1: (1.0,), "tie": (-1.0, 1.0), 0: (-1.0, 1.0)}
 SKIPPED = (None, "", "skip")
 OWN_ANSWERS = (
@@ -306,7 +306,7 @@ class LiveDesign:
             return first
         looked, more = self._wave.people, self.forecast().more_people
         usual = ceil(GROWTH * looked)
-        # not far beyond the end, nor again at once
+        # not far beyond the end, and not again immediately
         return usual if more is None else min(usual, max(looked + more, looked + ceil(0.05 * looked)))
 
     def _order(self) -> WaveOrder:

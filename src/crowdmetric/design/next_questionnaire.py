@@ -16,7 +16,7 @@ from crowdmetric.design.questionnaire import Questionnaire, hand_out, names_of
 from crowdmetric.design.waves import WaveOrder, next_wave
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["next_questionnaire"]
 

@@ -55,10 +55,10 @@ from crowdmetric.fits.uncertainty import uncertainty_of
 from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns, unknowns_of
 from crowdmetric.inputs import CONSTRAINTS, Rows, check_items, check_nothing_beside_scan, read_rows
 from crowdmetric.losses import Loss
-from crowdmetric.similarity.beside import JudgementsBeside
+from crowdmetric.similarity.judgement_term import JudgementsBeside
 from crowdmetric.similarity.likelihood import AnswerModel
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.similarity.questions import questions_of
+from crowdmetric.similarity.pair_choices import questions_of
 from crowdmetric.similarity.structures import Full
 from crowdmetric.solvers.law_fit import PopulationFit, items_determined
 from crowdmetric.solvers.parametrization import Parametrization
@@ -68,15 +68,15 @@ from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.first_order import covariance_matrix
 from crowdmetric.users.integrals import mean_probability
 from crowdmetric.users.item_effects import WithItemEffects
-from crowdmetric.users.population import STRUCTURES, Law
+from crowdmetric.users.population_sums import STRUCTURES, Law
 
 __all__ = ["INTEGRATIONS", "PopulationMetric"]
 
 Array = NDArray[Any]
 
-# Parameters that do not change where a fit ends, or not what it is.
+# Parameters that are not in a checkpoint's fingerprint: a fit may be resumed with other values of them.
 NOT_THE_FIT = {"items", "engine", "loss", "max_iter", "jobs", "memory", "checkpoint", "progress", "warm_start"}
-# What is found only where it is asked for, or where outer products of scores are.
+# Attributes that only some fits set; removed before the next fit.
 NOT_ALWAYS_FOUND = (
     "metric_draws_",
     "symmetric_metric_",
@@ -101,20 +101,21 @@ NOT_ALWAYS_FOUND = (
     "pseudo_ideal_points_",
     "ideal_points_",
 )
-# Passes over all people that a fit to many of them usually takes, to say how long it may take.
+# Typical number of passes over all people, from which the expected time is computed.
 USUAL_PASSES = 15
-# The same where only gradients are used.
+# The same for fits by gradients alone.
 USUAL_GRADIENTS = 60
-# Decrease of the loss, relative, below which single precision sees only its own rounding; and double, in effect.
+# Relative decrease of the loss at which fits by gradients stop, in single and double precision: below it, single
+# precision only sees rounding.
 SINGLE_TOLERANCE, DOUBLE_TOLERANCE = 1e-6, 1e-8
 
 
 class PopulationMetric(CrowdMetric):
     """Learn a metric from people drawn from one population, without knowing anybody's place.
 
-    Everybody's ideal point is drawn from one Gaussian law and integrated out, so that a few answers per person, even
+    Everybody's ideal point is drawn from one Gaussian law and integrated out, so a few answers per person, even
     one, teach the metric: no bound on people, no subspaces, nothing taken from the truth. See
-    `crowdmetric.users.population` for the likelihood and docs/explanation/algorithms.md for the reasoning.
+    `crowdmetric.users.population_sums` for the likelihood and docs/explanation/algorithms.md for the reasoning.
 
     Parameters
     ----------
@@ -311,7 +312,7 @@ class PopulationMetric(CrowdMetric):
             How often an answer counts; a tie is two opposite answers of half a weight.
         judgements : Judgements or sequence of Judgements, optional
             Similarity judgements about the same items, by the same metric up to a scale: one metric from both kinds
-            (`crowdmetric.similarity.beside`; `crowdmetric.agreement.one_metric` tests whether they share it).
+            (`crowdmetric.similarity.judgement_term`; `crowdmetric.agreement.one_metric` tests whether they share it).
         """
         clock = perf_counter()
         loss, card = self._loss(), self._card()
@@ -326,7 +327,7 @@ class PopulationMetric(CrowdMetric):
             rows = read_rows(Comparisons.from_scan(pairs, MOST_PEOPLE), None, None, None, self.items, loss)
         else:
             if self.memory is not None:
-                read_memory(self.memory)  # it has no use here, but it may be a mistake
+                read_memory(self.memory)  # not needed here, but validated: it may be a mistake
             asked = self._asked_on_device(pairs, y, users, sample_weight, loss, card)
             if asked is not None:
                 return self._fit_by_gradients(asked, loss, clock)
@@ -516,7 +517,7 @@ class PopulationMetric(CrowdMetric):
         if covariance is not None:
             self.offset_covariance_ = crowd.units.offsets_outside(crowd.span.offsets_outside(covariance, metric))
         if crowd.users is not None:
-            # items given as vectors are none of those that row numbers will name
+            # items given as vectors are new: row numbers cannot name them
             first = 0 if self.items is None or rows.items is check_items(self.items) else len(check_items(self.items))
             self.asked_items_ = SeenItems.of(rows.person, rows.pairs + first).rows
 
@@ -597,7 +598,7 @@ class PopulationMetric(CrowdMetric):
             warnings.warn(f"{no_errors}; uncertainty=False leaves them out", CrowdmetricWarning, stacklevel=3)
         if self.engine == "torch" and card is None:
             seconds = expected_seconds(asked, rank, loss, USUAL_GRADIENTS)
-            self._say(f"no GPU was found: this machine's processor will take about {duration(seconds)}")
+            self._say(f"no GPU was found: the CPU will take about {duration(seconds)}")
         elif card is not None and card.precision:
             self._say(card.precision)
         told = None if self.progress is None else after_steps(Passes(self.progress, asked.n_users, USUAL_GRADIENTS))
@@ -703,10 +704,10 @@ class PopulationMetric(CrowdMetric):
         if people is None:
             return prior
         known, place = self._find(people)
-        spreads: Array | None = getattr(self, "pseudo_ideal_covariances_", None)  # None is not saved with a model
+        spreads: Array | None = getattr(self, "pseudo_ideal_covariances_", None)  # a saved model omits None
         if not np.any(known):
             return prior
-        if spreads is None:  # too many people to keep
+        if spreads is None:  # too many people: covariances were not kept
             own = np.einsum("td,td->t", delta[known] @ self._usual_spread(), delta[known])
         else:
             own = np.einsum("td,tde,te->t", delta[known], spreads[place[known]], delta[known])

@@ -15,7 +15,7 @@ from crowdmetric.inputs import CONSTRAINTS, check_options
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.item_effects import check_item_effects
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["POPULATION_CONSTRAINTS", "check_for_gradients", "check_population_options", "items_with_effects"]
 
@@ -54,7 +54,7 @@ def check_population_options(
     if rank is not None and whole_number(rank, "rank") > d:
         raise DataError(f"rank={rank!r} is not between 1 and the {d} features of the items")
     if rank is not None and constraint != "psd":
-        raise DataError(f"rank={rank} has no use with constraint={constraint!r}; leave one of them out")
+        raise DataError(f"rank={rank} has no effect with constraint={constraint!r}; leave one of them out")
     if constraint == "zero" and covariance != "free":
         raise DataError(
             f"covariance={covariance!r} is of ideal points, and constraint='zero' leaves no metric to have them under; "

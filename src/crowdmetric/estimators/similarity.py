@@ -24,15 +24,15 @@ from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.similarity_inputs import read_judgements
 from crowdmetric.judgements import Judgements
-from crowdmetric.similarity.choice import StructureChoice, choose_structure
 from crowdmetric.similarity.factored import FactoredFit, fit_factored
 from crowdmetric.similarity.likelihood import LINKS, AnswerModel
 from crowdmetric.similarity.newton import fit_with_evidence
 from crowdmetric.similarity.objective import SimilarityObjective
+from crowdmetric.similarity.pair_choices import PairChoices, questions_of
 from crowdmetric.similarity.personal_metrics import OwnMetrics, fit_people
-from crowdmetric.similarity.questions import PairChoices, questions_of
+from crowdmetric.similarity.structure_choice import StructureChoice, choose_structure
 from crowdmetric.similarity.structures import STRUCTURES, MetricStructure
-from crowdmetric.similarity.uncertainty import symmetric_fit
+from crowdmetric.similarity.symmetric_fit import symmetric_fit
 from crowdmetric.solvers.posterior import draw_around, number_of_draws
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, project_psd, smat, svec
@@ -62,7 +62,7 @@ class SimilarityMetric(CrowdMetric):
 
     Of the pairs that a question offers, the one of the smallest distance is the most likely to be called the closest:
     ``Pr[j] ∝ exp(−β d²_M(pair j))``, a logistic model for two pairs and a softmax for three. The log-likelihood is
-    concave in M, so that the optimum over positive semi-definite matrices is found and certified.
+    concave in M, so the optimum over positive semi-definite matrices is found and certified.
 
     Parameters
     ----------

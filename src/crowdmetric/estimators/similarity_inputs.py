@@ -73,7 +73,7 @@ def _tables(judgements: Any) -> tuple[Judgements, ...] | None:
 
 
 def _distinct_vectors(array: NDArray[Any], items: ArrayLike | None) -> tuple[Array, NDArray[np.int64]]:
-    """Return the distinct vectors (N, d) and the row of each, so that items asked about twice are known as one."""
+    """Return the distinct vectors (N, d) and the row of each, so items asked about twice are known as one."""
     vectors = check_items(array.reshape(-1, array.shape[2]))
     if items is not None and vectors.shape[1] != np.shape(items)[1]:
         raise DataError(

@@ -1,4 +1,4 @@
-"""One metric from tastes that bend: nobody needs an ideal point, and items are close if the same people like them."""
+"""One metric from smooth tastes: nobody needs an ideal point, and items are close if the same people like them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from crowdmetric.losses import Loss
 from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.effects import Effect, effects_along, utilities_over
-from crowdmetric.smooth.fit import SmoothFit, curvature, fit_evidence, go_on, log_evidence, revived
+from crowdmetric.smooth.evidence import SmoothFit, curvature, fit_evidence, go_on, log_evidence, revived
+from crowdmetric.smooth.joint_propagation import Propagation
 from crowdmetric.smooth.kernel import SHAPES
-from crowdmetric.smooth.people import Answers, PeopleBlock, arrange, merged, some_people
-from crowdmetric.smooth.prediction import Field, field_of, kernel_coordinates
-from crowdmetric.smooth.propagation import Propagation
-from crowdmetric.smooth.structures import STRUCTURES
+from crowdmetric.smooth.kernel_metrics import STRUCTURES
+from crowdmetric.smooth.people_blocks import DistinctAnswers, PeopleBlock, arrange, merged, some_people
+from crowdmetric.smooth.prediction import UtilityField, field_of, kernel_coordinates
 from crowdmetric.solvers.posterior import number_of_draws
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import svec
@@ -35,18 +35,19 @@ __all__ = ["MOST_SHOWN", "TasteMetric"]
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Items that may be compared: the work grows with their cube.
+# Maximum number of different items in the answers: the work grows with their cube.
 MOST_SHOWN = 2_000
-# Features up to which 'auto' tries a full metric: it has d(d+1)/2 parameters, and a fit takes that much longer.
+# Maximum number of features for which 'auto' tries a full metric: it has d(d+1)/2 parameters, and a fit takes that much
+# longer.
 MOST_FEATURES_IF_FULL = 8
-# Pairs of vectors that are predicted at once.
+# Number of pairs of vectors predicted at once.
 PAIRS_AT_ONCE = 500
-# Work (the cube of the items shown, added over people) of the crowd in which scales and structure are searched, the
-# nats that the steps of this search may leave, and the work of a crowd whose curvature is taken.
+# Scales and structure are searched on part of the crowd: its work (the cube of the items shown, summed over people),
+# the tolerance of the search in nats, and the work of the part from which the curvature is computed.
 SEARCH_WORK, SEARCH_TOLERANCE, CURVATURE_WORK = 2e6, 0.2, 6e6
-# The farthest that a draw of a parameter, most of which are logarithms, lies from its estimate.
+# Draws of a parameter (mostly logarithms) are kept within this distance of the estimate.
 LONGEST_DRAW = 4.0
-# How much the work grows from one crowd to the next, until it is everybody.
+# Factor between the sizes of the parts of the crowd that are fitted in turn, up to the whole crowd.
 GROWTH = 4.0
 
 
@@ -176,7 +177,7 @@ class TasteMetric(CrowdMetric):
         self.utility_errors_ = np.sqrt(np.maximum(np.diag(field.crowd)[number], 0.0))
         return self
 
-    def _prepare(self, rows: Rows) -> Answers:
+    def _prepare(self, rows: Rows) -> DistinctAnswers:
         """Set which items were shown, their units and the answers about them; return these."""
         shown = np.unique(rows.pairs)
         if shown.size > MOST_SHOWN:
@@ -207,13 +208,15 @@ class TasteMetric(CrowdMetric):
                     "again after loading it"
                 )
             person, low, high = self.answers_[:, :3].T.astype(np.intp)
-            blocks = arrange(Answers(person, low, high, self.answers_[:, 3], self.answers_[:, 4]), len(self.shown_))
+            blocks = arrange(
+                DistinctAnswers(person, low, high, self.answers_[:, 3], self.answers_[:, 4]), len(self.shown_)
+            )
             family = Covariances.of(str(self.structure_), self.shown_items_.shape[1], self.shape)
             fit = revived(family, self.theta_, self._inside(self.shown_items_), blocks, self.factors_)
             self._tastes = self._of_fit(fit, self.shown_items_ if self.items is None else check_items(self.items))
         return self._tastes
 
-    def _search(self, Z: Array, answers: Answers) -> SmoothFit:
+    def _search(self, Z: Array, answers: DistinctAnswers) -> SmoothFit:
         """Return the fit to everybody, of the structure of the highest evidence among some people.
 
         Each fit goes on from that to a quarter of its people.
@@ -264,7 +267,7 @@ class TasteMetric(CrowdMetric):
         nothing = Propagation([], len(Z))
         return SmoothFit(family, self.theta_, nothing, Z, 0.0, 0.0, self._inverse, 0, converged=True)
 
-    def _curvature(self, fit: SmoothFit, answers: Answers) -> Array:
+    def _curvature(self, fit: SmoothFit, answers: DistinctAnswers) -> Array:
         """Return the curvature (p, p) at the fit, that of some people where everybody would take too long."""
         some = some_people(answers, CURVATURE_WORK)
         more = np.unique(answers.person).size / some.size
@@ -371,7 +374,7 @@ class TasteMetric(CrowdMetric):
         answers = merged(rows.person, tastes.number[rows.pairs], rows.response, rows.weight)
         placed = copy(self)
         placed.users_ = rows.users
-        placed.__dict__.pop("answers_", None)  # those of other people: a saved model must not take them for these
+        placed.__dict__.pop("answers_", None)  # other people: a saved model must not confuse them
         placed._tastes = _Tastes(tastes.fit, tastes.field.told_by(answers), tastes.number)
         return placed
 
@@ -382,7 +385,7 @@ class TasteMetric(CrowdMetric):
         for who, mean, covariance in tastes.field.utilities():
             met[who] = True
             yield who, mean[:, tastes.number], covariance[:, tastes.number[:, None], tastes.number]
-        for person in np.flatnonzero(~met):  # of whom no answer is known
+        for person in np.flatnonzero(~met):  # people without a known answer
             anybody = (tastes.field.person + tastes.field.crowd)[tastes.number[:, None], tastes.number]
             yield np.array([person]), tastes.field.mean[tastes.number][None], anybody[None]
 
@@ -438,7 +441,7 @@ class _Tastes:
     """What predictions need: the fit, utilities of the catalog, and where its items (N,) stand in them."""
 
     fit: SmoothFit
-    field: Field
+    field: UtilityField
     number: Indices
 
 

@@ -206,7 +206,7 @@ class StitchedMetric(CrowdMetric):
             )
         if self.n_subspaces is not None:
             raise DataError(
-                f"n_subspaces={self.n_subspaces} has no use with subspaces given as labels or bases; leave it out"
+                f"n_subspaces={self.n_subspaces} has no effect with subspaces given as labels or bases; leave it out"
             )
         return given_subspaces(rows.items, self.subspaces, self.rank, affine=self.affine)
 

@@ -85,7 +85,7 @@ def _item_effects(fitted: Mapping[str, Any]) -> str:
     if spread is None:
         return ""
     told = "" if known is None else f", the answers determine {known:.1f} of {len(fitted['item_effects_'])}"
-    return f"have utilities of their own beside their features (spread {spread:.2g}{told})"
+    return f"have effects beyond their features (spread {spread:.2g}{told})"
 
 
 def _bound(model: LearnedModel, name: str) -> str:

@@ -22,8 +22,8 @@ from crowdmetric.evaluate.evaluation import Evaluation, Result
 from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.models import BEGINS_AT, choose_models
 from crowdmetric.evaluate.scores import measures, per_answer
-from crowdmetric.evaluate.smooth import FittedTastes, TasteModel
 from crowdmetric.evaluate.splits import SPLITS, TITLES, Split, SplitPlan, split
+from crowdmetric.evaluate.taste_model import FittedTastes, TasteModel
 from crowdmetric.fits.memory import RUNTIME, MemoryPlan, bytes_to_lay_out, read_memory
 from crowdmetric.fits.starts import Start
 from crowdmetric.inputs import check_items
@@ -34,9 +34,9 @@ __all__ = ["evaluate", "plan_evaluation"]
 
 Array = NDArray[Any]
 
-# People of a scan to evaluate on, if it is not said.
+# Default number of people drawn from a scan.
 PEOPLE = 20_000
-# Bytes of an answer in the tables of a split, and layouts of it that a model holds.
+# Memory: bytes per answer in the tables of a split, and the number of copies that a model holds.
 BYTES_OF_ROWS, COPIES = 200, 2
 
 
@@ -136,7 +136,7 @@ def evaluate(
     hidden = [split(comparisons, kind, plan, repeat=n, seed=seed) for kind in splits for n in range(repeats)]
     work = [(number, model) for number in range(len(hidden)) for model in range(len(chosen))]
     found: dict[tuple[int, int], Result] = {}
-    # splits differ in some of the answers: after the first of them, a crowd begins where it ended there
+    # splits differ in some of the answers only: a crowd starts where its fit to the previous split ended
     begun, clock = list(chosen), perf_counter()
     deadline = None if time_limit is None else time() + time_limit
     for some in _stages(work, chosen):
@@ -231,7 +231,7 @@ def plan_evaluation(
     """
     N, d = check_items(items).shape
     share = min(1.0, (PEOPLE if people is None else people) / max(scan.n_users, 1))
-    answers = int(min(1.0, 2.0 * share) * len(scan))  # one in so many people: up to twice as many as asked for
+    answers = int(min(1.0, 2.0 * share) * len(scan))  # every k-th person: up to twice as many as asked for
     a_process = RUNTIME + 8 * N * d + answers * (BYTES_OF_ROWS + COPIES * bytes_to_lay_out(d))
     work = LocalEngine(jobs).jobs * a_process
     limit = read_memory(memory)
@@ -266,7 +266,7 @@ def _score(
     if right.shape != (len(test),) or not np.all((right >= 0) & (right <= 1)):
         raise DataError(f"model {model.name!r} must give a probability for each of {len(test)} questions")
     notes = tuple(sorted({str(w.message) for w in caught if issubclass(w.category, CrowdmetricWarning)}))
-    for other in caught:  # what others warn of is theirs to say
+    for other in caught:  # other models report their own warnings
         if not issubclass(other.category, CrowdmetricWarning):
             warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
     log_p, correct = per_answer(right, test.response)
@@ -288,7 +288,7 @@ def _score(
 
 
 def _blank(questions: Comparisons) -> Comparisons:
-    """Return the questions with every answer +1, so that no model can look."""
+    """Return the questions with every answer +1, so no model can look."""
     return Comparisons(
         user=questions.user,
         left=questions.left,

@@ -1,4 +1,4 @@
-"""What is hidden from a model, three ways, so that it cannot have been learned by heart.
+"""What is hidden from a model, three ways, so it cannot have been learned by heart.
 
 A *question* is a person and two items, in either order: the same two items shown again, or the other way round, or a
 tie written as two rows, are one question and stay together. Every split hides whole questions:
@@ -154,7 +154,7 @@ def _by_pairs(comparisons: Comparisons, question: Rows, person: Ints, plan: Spli
     if plan.train_answers is not None:
         train = turn < plan.train_answers
     else:
-        # a share of everybody's, rounded at random so that short questionnaires are hidden from in proportion too
+        # a share of each person's answers, rounded at random: otherwise nothing would be hidden in short questionnaires
         lucky = rng.random(comparisons.n_users)[person]
         hidden = np.minimum(np.floor(plan.hidden_pairs * count + lucky), count - 1)
         train = turn >= hidden

@@ -20,7 +20,7 @@ worth using
 no ideal points
     On new questions to known people (or, without that split, the first one), the same model with any symmetric matrix
     in place of a metric is clearly better.
-popularity in disguise
+only popularity
     A learned metric without effects of the items beside it clearly beats linear utilities on new questions to known
     people; but on new items its gain is not clear, and less than half as large.
 """
@@ -45,7 +45,7 @@ __all__ = [
     "findings",
     "has_no_ideal_points",
     "headline",
-    "is_popularity_in_disguise",
+    "is_only_popularity",
     "outcome_of",
     "tests_ideal_points",
     "worth_of",
@@ -56,13 +56,13 @@ Outcome = Literal["better", "equal", "worse", "unclear"]
 
 # What a saved model may be: a learned metric, or tastes with one inside.
 SAVED = (*LEARNED, "smooth")
-# Learned metrics that speak through features alone.
+# Learned metrics without per-item effects.
 ALONE = tuple(name for name in LEARNED if name not in WITH_ITEM_EFFECTS)
-# Nats per answer below which a difference is of no use to anybody, however sure.
+# Differences below this, in nats per answer, do not matter in practice, however certain they are.
 LEAST_DIFFERENCE = 1e-3
-# Two models predict equally well where they differ by no more: nats per answer, and share of answers predicted right.
+# Two models predict equally well if they differ by at most this: nats per answer, and share of answers predicted right.
 MARGIN, ACCURACY_MARGIN = 0.005, 0.01
-# Standard errors on either side of a 90 % interval.
+# Half the width of a 90 % interval, in standard errors.
 HALF = float(norm.ppf(0.95))
 
 
@@ -83,7 +83,7 @@ class Difference:
     @property
     def is_clear(self) -> bool:
         """Whether it is above zero by more than two standard errors, and large enough to matter."""
-        return self.mean > LEAST_DIFFERENCE and self.mean > 2.0 * self.error  # never where the error is NaN
+        return self.mean > LEAST_DIFFERENCE and self.mean > 2.0 * self.error  # False if the error is NaN
 
     @property
     def reversed(self) -> Difference:
@@ -258,7 +258,7 @@ def _without_a_distance(evaluation: Evaluated) -> Difference | None:
     return evaluation.difference(split, other, model)
 
 
-def is_popularity_in_disguise(evaluation: Evaluated) -> bool:
+def is_only_popularity(evaluation: Evaluated) -> bool:
     """Return whether the metric's gain over linear utilities does not carry over to new items."""
     if not {"pairs", "items"} <= set(evaluation.splits) or "linear" not in evaluation.models:
         return False
@@ -288,24 +288,24 @@ def findings(evaluation: Evaluated, *, no_distance: bool | None = None) -> list[
     gain = _without_a_distance(evaluation)
     if gain is not None and gain.is_clear:
         sentences.append(
-            "Warning: do not read the metric as a distance: this crowd does not look as if it had ideal points. A "
+            "Warning: do not read the metric as a distance: this crowd does not seem to have ideal points. A "
             f"quadratic that need not be a distance predicts better by {gain.mean:.4f} ± {gain.error:.4f} nats per "
             "answer."
         )
-    if is_popularity_in_disguise(evaluation):
+    if is_only_popularity(evaluation):
         sentences.append(
-            "Warning: part of the metric looks like item popularity in disguise: it gains on items that people have "
-            f"answered about, and not on new ones.{_undisguised(evaluation)}"
+            "Warning: part of the metric may only reflect how popular items are: it improves predictions for items "
+            f"that people have answered about, but not for new items.{_remedy_for_popularity(evaluation)}"
         )
     return sentences
 
 
-def _undisguised(evaluation: Evaluated) -> str:
+def _remedy_for_popularity(evaluation: Evaluated) -> str:
     """Return the remedy, in a sentence after a blank, where it was tried and is one."""
     plain, beside = (best_model(evaluation, "items", names) for names in (ALONE, WITH_ITEM_EFFECTS))
     if plain is None or beside is None or not evaluation.difference("items", beside, plain).is_clear:
         return ""
-    return f" With effects of the items beside it ({beside}) it need not be."
+    return f" A model with per-item effects ({beside}) predicts new items better."
 
 
 def headline(evaluation: Evaluated, found: Sequence[Worth], *, no_distance: bool = False) -> str:
@@ -324,7 +324,7 @@ def headline(evaluation: Evaluated, found: Sequence[Worth], *, no_distance: bool
         if where[outcome]
     ]
     what = "the learned metric" if evaluation.saved in LEARNED else "a learned metric"
-    if _has_tastes(evaluation):  # in which the metric is one part of many
+    if _has_tastes(evaluation):  # the metric is only one part of that model
         what, no_distance = "the saved model", False
     if not where["better"]:
         if not where["equal"] and not where["worse"]:
@@ -338,7 +338,7 @@ def headline(evaluation: Evaluated, found: Sequence[Worth], *, no_distance: bool
     if no_distance:
         return (
             f"In short: {what} helps to predict {where['better']}{tail}. But use it for predictions only, not as a "
-            "distance: this crowd does not look as if it had ideal points."
+            "distance: this crowd does not seem to have ideal points."
         )
     return f"In short: {what} is worth using for {where['better']}{tail}."
 
@@ -367,8 +367,8 @@ def _of_the_metric(alone: Compared) -> str:
         "better": f"The metric itself helps: without it ({alone.other}) the same model is worse",
         "equal": f"The metric itself adds nothing that matters: without it ({alone.other}) the same model is as good",
         "worse": f"The metric itself hurts: without it ({alone.other}) the same model is better",
-        "unclear": f"Whether the metric itself helps, against the same model without it ({alone.other}), these answers "
-        "cannot tell",
+        "unclear": "These answers cannot tell whether the metric itself helps, compared with the same model without it "
+        f"({alone.other})",
     }[alone.outcome]
     return f"{text} {alone.figures}."
 

@@ -24,7 +24,7 @@ from crowdmetric.losses import Loss
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
 from crowdmetric.users.blocks import SPARE, Answers, arrange
-from crowdmetric.users.population import Law, PopulationBlock, blocks_of
+from crowdmetric.users.population_sums import Law, PopulationBlock, blocks_of
 
 __all__ = [
     "BLOCK_SIZE",

@@ -12,14 +12,14 @@ from crowdmetric.fits.uncertainty import inverse_information
 from crowdmetric.solvers.law_fit import PopulationFit, with_ridges
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.users.population import LARGEST_GRID
+from crowdmetric.users.population_sums import LARGEST_GRID
 
 __all__ = ["INTEGRATIONS", "Integrated", "check_integration", "largest_grid", "largest_grid_after"]
 
 INTEGRATIONS = ("auto", "grid", "propagation")
-# An approximate integral may move no entry of the metric by more standard errors than this.
+# Approximate integrals are accepted if they move no entry of the metric by more than this many standard errors.
 GOOD_ENOUGH = 0.1
-# A grid in more dimensions is too slow to be chosen for somebody who did not ask for it.
+# Maximum dimension of a grid that is chosen automatically; more are too slow.
 LARGEST_GRID_UNASKED = 2
 
 

@@ -15,7 +15,7 @@ from array_api_compat import array_namespace, is_torch_array
 
 from crowdmetric.checks import is_accurate
 from crowdmetric.engines.contract import DeviceEngine
-from crowdmetric.fits.questions import QuestionStream
+from crowdmetric.fits.question_stream import QuestionStream
 from crowdmetric.fits.units import Units
 from crowdmetric.inputs import people_of
 from crowdmetric.users.blocks import rows_by_length
@@ -25,7 +25,7 @@ __all__ = ["asked_on_device", "items_on_device"]
 
 Array = Any
 
-# Items and comparisons that are looked at together.
+# Number of items or comparisons checked at once.
 AT_ONCE = 1 << 18
 
 
@@ -106,7 +106,7 @@ def items_on_device(items: Any, used: Array, engine: DeviceEngine) -> tuple[Arra
     for begin in range(0, N, AT_ONCE):
         part = slice(begin, begin + AT_ONCE)
         rows = engine.asarray(items[part], double=True)
-        largest = float(np.maximum(largest, float(xp.max(xp.abs(rows)))))  # NaN if anything is
+        largest = float(np.maximum(largest, float(xp.max(xp.abs(rows)))))  # NaN if any value is
         if not is_accurate(largest):
             return None
         rows -= guess

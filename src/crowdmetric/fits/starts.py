@@ -18,13 +18,13 @@ from crowdmetric.solvers.law_fit import ROUGH, SHAPE_RIDGE, PopulationFit, first
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges, penalty
 from crowdmetric.solvers.scoring import ScoringState
-from crowdmetric.users.population import Law
+from crowdmetric.users.population_sums import Law
 
 __all__ = ["BestOfStarts", "Start", "a_start", "best_of_starts", "evidence_fit", "finished", "start_from"]
 
 Array = NDArray[Any]
 
-# How far a warm start is drawn to the identity.
+# Share by which a warm start is moved toward the identity.
 LIFT = 0.05
 # Tolerance, in nats, to which a later start is fitted before it is compared with the others.
 AGREEMENT_KNOWN = 0.005

@@ -24,15 +24,15 @@ __all__ = ["Uncertainty", "inverse_information", "posterior_draws", "uncertainty
 
 Array = NDArray[Any]
 
-# Answers times parameters beyond which second differences of the likelihood take too long.
+# Maximum number of answers times parameters for second differences of the likelihood; beyond, they take too long.
 MOST_DIFFERENCES = 150_000
-# Information about a parameter other than M below which it counts as unknown, and the most that one may move at once.
+# Information below which a parameter other than M counts as unknown, and the largest move of one at once.
 LEAST_INFORMATION, MOST_MOVED = 0.01, 1.0
-# A step of other parameters that is longer than this asks for another expansion after it; expansions at most.
+# If the other parameters move further than this, the likelihood is expanded again; maximum number of expansions.
 FAR, MOST_MOVES = 0.3, 3
-# A mean eigenvalue of the metric, for items of size one, below which it is as good as none.
+# Below this mean eigenvalue, for items of size one, the metric counts as zero.
 LEAST_SIZE = 1e-6
-# How many times the likelihood of few people is expanded again where the draws are on average.
+# Number of times the likelihood of few people is expanded again at the mean of the draws.
 REFINED = 1
 
 
@@ -150,7 +150,7 @@ def _symmetric_fit(
     metric = law.metric if np.trace(law.metric) > NO_METRIC * d else -0.5 * np.eye(d)
     spread = law.covariance if free else fit.natural[fit.layout.spread]
     start = chart.theta(metric, law.mean, spread, law.effects)
-    ridges = replace(fit.ridges, shape=0.0, size=0.0)  # without theirs, items alone would explain everything
+    ridges = replace(fit.ridges, shape=0.0, size=0.0)  # item effects keep theirs: alone, they could explain anything
     unbound = problem.fit("symmetric", chart, start, ridges=ridges, **stopping)
     value = unbound.value
     if not unbound.result.converged:

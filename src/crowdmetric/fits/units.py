@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.symmetric import degrees_of_freedom, smat
-from crowdmetric.users.population import Law
+from crowdmetric.users.population_sums import Law
 
 __all__ = ["Units"]
 
 Array = NDArray[Any]
 
-# Items that are copied together while their units are found.
+# Number of items copied at once while their units are computed.
 AT_ONCE = 1 << 14
 
 

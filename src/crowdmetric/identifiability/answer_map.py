@@ -26,7 +26,7 @@ __all__ = ["AnswerMap", "Basis", "read_rows", "span_of"]
 
 Array = NDArray[Any]
 
-# Below this share, the square of what is left of a row after a common v is subtracted from all rows counts as rounding.
+# A row minus the common v counts as rounding if its squared length is below this share of the row's.
 BLURRED = 1e-12
 
 

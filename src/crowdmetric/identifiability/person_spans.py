@@ -17,7 +17,7 @@ __all__ = ["REASONS", "SpanTally", "Spare", "people_with_answers_to_spare", "pro
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Why a person's own position can explain all their answers, so that they say nothing about the metric by themselves;
+# Why a person's own position can explain all their answers, so they say nothing about the metric by themselves;
 # from the simplest reason to the subtlest.
 REASONS = {
     "one answer": "gave one answer only",

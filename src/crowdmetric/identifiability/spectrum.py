@@ -4,7 +4,7 @@
     P = ΔᵀΔ − Δᵀδ (δᵀδ)⁺ δᵀΔ                      rank P: what is revealed if they come from one population, by offsets
 
 with Δ (T, p) and δ (T, d) of all answers. S removes from Δ what *each person's own* v can explain, P what *one v
-common to all* can explain, so that P ⪰ S. The reasoning for P: A is in its null space exactly if some b has ⟨Δ, A⟩
+common to all* can explain, so P ⪰ S. The reasoning for P: A is in its null space exactly if some b has ⟨Δ, A⟩
 = ⟨δ, b⟩ for every question asked. Then the metric M + A with everybody's v shifted by −b gives every answer of
 every person the same probability as M: a shifted population is a population, so no method can tell the two apart
 unless it assumes that the spread of people depends on M. Conversely, with v ~ N(μ, Σ) an answer has ``Pr[y] = g(ψ̄,

@@ -12,7 +12,7 @@ from crowdmetric.persist import SavedModel
 
 __all__ = ["quotable", "quote_section"]
 
-# What was hidden, in the words of somebody who was not there; the first that was measured is quoted.
+# Plain words for what was hidden; the first split that was measured is quoted.
 HIDDEN = {
     "pairs": "new choices of the same people",
     "people": "choices of new people",

@@ -21,11 +21,11 @@ __all__ = ["TasteMap", "Tastes", "find_tastes"]
 
 Array = NDArray[np.float64]
 
-# Features that are looked at, and points on a side of the map.
+# Maximum number of features shown, and grid points per side of the map.
 MOST_FEATURES, SIDE = 24, 21
-# Standard errors on either side of a 90 % band.
+# Half the width of a 90 % band, in standard errors.
 HALF = 1.645
-# A turn of the crowd's utility counts as one where it exceeds this share of the whole range.
+# A turning point of the crowd's utility counts if its height exceeds this share of the whole range.
 TURNS = 0.15
 
 
@@ -85,7 +85,7 @@ class Tastes:
         top, bottom = int(np.argmax(mean)), int(np.argmin(mean))
         reach = float(mean[top] - mean[bottom])
         if reach < HALF * float(np.hypot(error[top], error[bottom])):
-            return "no common taste that can be told"
+            return "no clear common taste"
         last, fall = len(mean) - 1, TURNS * reach
         up_after = float(mean[last] - mean[bottom]) > fall
         if top in (0, last):
@@ -100,13 +100,13 @@ class Tastes:
         """Return what moves choices most, in plain words."""
         first = self.words(0)
         text = f"What moves choices most is {self.names[0]}"
-        text += f" (the crowd likes {first})" if first != "no common taste that can be told" else ""
+        text += f" (the crowd likes {first})" if first != "no clear common taste" else ""
         people = " and on which people differ most" if int(np.argmax(self.people)) == 0 else ""
         text += f"{',' if people else ''}{people}."
         if self.people_items > 0.5:
             text += (
-                " But most of what moves choices is what a person thinks of single items, which no feature explains: "
-                "expect less on new items."
+                " But most of what moves choices is what people think of single items, which no feature explains: "
+                "expect less accurate predictions for new items."
             )
         return text
 

@@ -299,7 +299,7 @@ def _log_evidence(
 ) -> float:
     """Return ``−f + ½ Σ_r rank_r log λ_r − ½ log det A + ½ log a``, a the curvature along the metric itself.
 
-    The last term takes out what every structure pays for the scale, so that structures can be compared.
+    The last term takes out what every structure pays for the scale, so structures can be compared.
     """
     total: float = -value - 0.5 * float(np.linalg.slogdet(A)[1])
     for strength, P in zip(strengths, objective.structure.ridges, strict=True):

@@ -1,6 +1,6 @@
 """The population fit: penalized maximum likelihood over a metric and a law of people, with ridges from the evidence.
 
-The objective is a sum over people that the caller provides (`Total`), so that this module neither knows where people
+The objective is a sum over people that the caller provides (`Total`), so this module neither knows where people
 are kept nor how they are integrated out, plus the negative log prior of `crowdmetric.solvers.priors`::
 
     f(θ) = −ℓ(M, μ, Σ, b) + prior(M, μ, Σ, b; ridges)
@@ -36,7 +36,7 @@ from crowdmetric.solvers.priors import Ridges, penalty, shape_penalty
 from crowdmetric.solvers.scoring import Quadratic, ScoringResult, ScoringState, Underlying, minimize_by_scoring
 from crowdmetric.symmetric import svec
 from crowdmetric.users.layout import Layout
-from crowdmetric.users.population import Sums
+from crowdmetric.users.population_sums import Sums
 
 __all__ = [
     "NO_METRIC",

@@ -48,7 +48,7 @@ def solve_bounded(
 ) -> BarrierResult:
     """Solve every problem of `people`: by `solve_lines` where that can, else by `solve_barrier`, whose options it has.
 
-    Lines have one norm, and no use for a start.
+    Lines have only one norm and need no start.
     """
     if people.rank == 1 and isinstance(loss, Logistic):
         return solve_lines(people, loss, metric_radius, ideal_radius, **options)

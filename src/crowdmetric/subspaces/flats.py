@@ -110,7 +110,7 @@ def fit_flats(X: Array, labels: Indices, rank: int, *, affine: bool) -> Flats:
     spare = max(inside - n * rank, 1) * max(d - rank, 1)
     noise = max(left_over / spare, floor) if d > rank else floor
     shares = np.array([rows.size for rows in groups]) / len(X)
-    # weight of one item for the background, so that an outlier can be found even if there was none before
+    # weight of one item for the background, so an outlier can be found even if there was none before
     strays = max(1.0 - inside / len(X), 1.0 / len(X))
     return Flats(bases, offsets, np.maximum(variances, noise), shares, noise, strays)
 

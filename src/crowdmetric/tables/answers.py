@@ -243,7 +243,7 @@ def sift_answers(
         user = places_of(user, people)
     # Rows left out may hold anything, even infinities. Their weight is 0.
     weights = np.where(sieve.keep, weight, 0.0)[:, None] * np.where(sieve.keep[:, None], shares, 0.0)
-    row, side = np.nonzero(weights)  # row by row, so that the two halves of a tie stay together
+    row, side = np.nonzero(weights)  # row by row, so the two halves of a tie stay together
     return CodedAnswers(
         user[row],
         left[row],
@@ -393,7 +393,7 @@ def code_known(ids: Column, known: Column, what: str, sieve: Sieve) -> Ints:
         here, there = plain(ids[np.argmax(sieve.keep)]), plain(known[0])
         raise DataError(
             f"{sieve.what} name {what}s like {here!r}, but the {what} ids are like {there!r}; nothing is "
-            "guessed: convert one of the two, so that both are integers or both text"
+            "guessed: convert one of the two, so both are integers or both text"
         )
     codes = places_of(ids, known)
     ends = f", {plain(known[0])!r}…{plain(known[-1])!r}" if len(known) else ""

@@ -51,7 +51,7 @@ WORTH_A_WORD = {
 MOST_KINDS = 1000
 # If more unreadable choices than this share, and than this number, remain, the guessed coding is wrong.
 MOST_UNREADABLE, FEW = 0.2, 10
-# So many answers that all name the same side are worth a word.
+# From this many answers on, a column that always names the same side is mentioned.
 SUSPICIOUS = 30
 
 

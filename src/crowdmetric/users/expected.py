@@ -38,13 +38,13 @@ from numpy.typing import NDArray
 
 from crowdmetric.symmetric import as_numpy, degrees_of_freedom, svec, svec_indices
 from crowdmetric.users.integrals import Integral, kernels, loadings_of
-from crowdmetric.users.population import Law, PopulationBlock, Structure
+from crowdmetric.users.population_sums import Law, PopulationBlock, Structure
 
 __all__ = ["Information", "expected_information"]
 
 Array = NDArray[Any]
 
-# The least share of what Gaussian people would say of their spread that answers are taken to say.
+# Minimum information about the spread, as a share of what Gaussian people would give.
 LEAST_SHARE = 0.01
 
 
@@ -101,7 +101,7 @@ def expected_information(
     H = loadings_of(E, S)
     weighted = precision[:, :, None] * H  # diag(τ) H, (P, m, q)
     inner = np.eye(H.shape[2]) + H.transpose(0, 2, 1) @ weighted
-    # L⁻¹ with L Lᵀ = V⁻¹, so that V = L⁻ᵀ L⁻¹ and everything below is a sum of squares
+    # L⁻¹ with L Lᵀ = V⁻¹, so V = L⁻ᵀ L⁻¹ and everything below is a sum of squares
     root = np.linalg.inv(np.linalg.cholesky(inner))
     across = root @ weighted.transpose(0, 2, 1)  # (P, q, m)
     information = np.zeros((natural.size, natural.size))

@@ -61,7 +61,7 @@ Array = Any
 
 # Grids reach this many standard deviations of the law; the mass beyond is 2e-9.
 REACH = 6.0
-# A logistic answer of spread c has its poles π/c off the axis, so that a spacing h errs by about exp(−2π²/(hc)), times
+# A logistic answer of spread c has its poles π/c off the axis, so a spacing h errs by about exp(−2π²/(hc)), times
 # how much less likely than chance the person's answers are: with h = 0.9/c, 3e-10 times that; with 1.1/c, 2e-8.
 FINENESS = {1: 0.9, 2: 1.1, 3: 1.1}
 # Nodes per axis, by dimension: the smallest number that resolves a person's spread of ψ. The largest resolve spreads of
@@ -281,7 +281,7 @@ def _fused_line(
 
 
 def pieces(chosen: Array, grid: Grid, people: int) -> Iterator[Array]:
-    """Yield some of the chosen people at a time, so that the (people, nodes) of a fine grid do not fill the memory.
+    """Yield some of the chosen people at a time, so the (people, nodes) of a fine grid do not fill the memory.
 
     As large as those of everybody on a usual grid, at the least: whoever put `people` together had room for that.
     """

@@ -1,6 +1,6 @@
 """Where each natural parameter of a population stands in the one vector that solvers see.
 
-Every family of populations (`crowdmetric.users.population.STRUCTURES`) writes its natural parameters in one order::
+Every family of populations (`crowdmetric.users.population_sums.STRUCTURES`) writes its parameters in the same order::
 
     (svec M,  μ,  spread of people,  utilities b of the items)
       p       d   1 or p             N or 0                       p = d(d+1)/2

@@ -191,7 +191,7 @@ def _at_least(offsets: Spectrum, p: int) -> Spectrum:
     """Return what offsets reveal as a lower bound: how much the spread of people adds is not computed."""
     if offsets.low == p:
         return offsets
-    told = "what the spread of people adds was not computed for so many features"
+    told = "what the spread of people adds was not computed for this many features"
     return replace(offsets, high=p, confidence="; ".join(filter(None, [offsets.confidence, told])))
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["STRUCTURES", "Diagonal", "Full", "Isotropic", "Structure"]
+__all__ = ["STRUCTURES", "DiagonalKernel", "FullKernel", "IsotropicKernel", "KernelStructure"]
 
 Array = NDArray[Any]
 
@@ -26,7 +26,7 @@ Array = NDArray[Any]
 LOG_SIZE, LOG_WEIGHT, ENTRY = 1.0, 1.0, 0.5
 
 
-class Structure(Protocol):
+class KernelStructure(Protocol):
     """A family of metrics (d, d)."""
 
     @property
@@ -53,7 +53,7 @@ class Structure(Protocol):
 
 
 @dataclass(frozen=True)
-class Isotropic:
+class IsotropicKernel:
     """One length for all features."""
 
     d: int
@@ -82,7 +82,7 @@ class Isotropic:
 
 
 @dataclass(frozen=True)
-class Diagonal:
+class DiagonalKernel:
     """One length per feature."""
 
     d: int
@@ -114,7 +114,7 @@ class Diagonal:
 
 
 @dataclass(frozen=True)
-class Full:
+class FullKernel:
     """Any positive semi-definite matrix."""
 
     d: int
@@ -154,10 +154,10 @@ class Full:
 
 
 # A new structure is one line here; the property tests go through the list.
-STRUCTURES: dict[str, type[Isotropic] | type[Diagonal] | type[Full]] = {
-    "isotropic": Isotropic,
-    "diagonal": Diagonal,
-    "full": Full,
+STRUCTURES: dict[str, type[IsotropicKernel] | type[DiagonalKernel] | type[FullKernel]] = {
+    "isotropic": IsotropicKernel,
+    "diagonal": DiagonalKernel,
+    "full": FullKernel,
 }
 
 

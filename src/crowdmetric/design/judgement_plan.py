@@ -24,13 +24,13 @@ from crowdmetric.errors import DataError
 from crowdmetric.judgements import KINDS, Judgements
 from crowdmetric.similarity.likelihood import AnswerModel
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.similarity.questions import questions_of
+from crowdmetric.similarity.pair_choices import questions_of
 from crowdmetric.similarity.structures import Full
 from crowdmetric.simulate import sample_metric
 from crowdmetric.simulate_judgements import random_questions
 from crowdmetric.symmetric import check_metric, degrees_of_freedom, svec
 from crowdmetric.tables import Column, Columns, write_columns
-from crowdmetric.tables.judged import ALTERNATIVES
+from crowdmetric.tables.judgement_columns import ALTERNATIVES
 
 __all__ = [
     "WAYS",
@@ -167,7 +167,7 @@ def _trace_of_inverse(A: Array) -> float:
     values = np.linalg.eigvalsh(A)
     if values[0] <= 1e-12 * values[-1]:
         raise DataError(
-            "the planned questions do not reveal the whole metric, so that its error is not bounded; ask more "
+            "the planned questions do not reveal the whole metric, so its error is not bounded; ask more "
             "questions or about more items (diagnose_judgements says what is missing)"
         )
     return float(np.sum(1.0 / values))
@@ -197,7 +197,7 @@ def usual_metric(items: ArrayLike, *, beta: float = 1.0) -> Array:
     a, b, c = X[random_questions(len(X), 3, SAMPLE, rng)].transpose(1, 0, 2)
     contrast = float(np.mean(np.abs(np.sum((a - b) ** 2, axis=1) - np.sum((a - c) ** 2, axis=1))))
     if contrast == 0.0:
-        raise DataError("all items are the same, so that there is nothing to compare; use other items")
+        raise DataError("all items are the same, so there is nothing to compare; use other items")
     return USUAL_CONTRAST / (beta * contrast) * np.eye(X.shape[1])
 
 
@@ -235,7 +235,7 @@ def design_judgements(
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdmetric.design.judgements import design_judgements
+    >>> from crowdmetric.design.judgement_plan import design_judgements
     >>> items = np.random.default_rng(0).standard_normal((40, 3))
     >>> best, random = (design_judgements(items, 500, way=way) for way in ("optimal", "random"))
     >>> best.expected.error < random.expected.error

@@ -15,7 +15,7 @@ isotropic    svec M, μ, log s                              u ~ N(u₀, s²I):  
 free         svec M, μ, svec Σ                             u ~ N(u₀, Σ_u):  Σ = 4MΣ_uM
 ===========  ============================================  ===============================
 
-with ``μ = −2Mu₀`` free in both, so that offsets are linear in what is learned. What features do not say about an
+with ``μ = −2Mu₀`` free in both, so offsets are linear in what is learned. What features do not say about an
 item may be learned beside either (`item_effects`): utilities b_i of the items, with ``a = … − (b_left − b_right)``.
 
 Blocks may hold NumPy's arrays or another library's; parameters, laws and sums are always NumPy's.
@@ -46,7 +46,7 @@ from crowdmetric.users.blocks import Block
 from crowdmetric.users.integrals import Integral, kernels, loadings_of, product
 from crowdmetric.users.integration import integrate_people
 from crowdmetric.users.layout import Layout
-from crowdmetric.users.sampling import by_sampling
+from crowdmetric.users.monte_carlo import by_sampling
 
 __all__ = [
     "STRUCTURES",
@@ -150,7 +150,7 @@ def _split_by_rank(block: Block, pairs: NDArray[np.intp] | None) -> list[Populat
         if not found.any():
             break
         direction = rest[everyone, pivot] / np.where(found, size, 1.0)[:, None] * found[:, None]
-        # once more against the directions before it, so that they stay orthogonal to rounding
+        # once more against the directions before it, so they stay orthogonal to rounding
         direction -= np.einsum("pj,pjd->pd", np.einsum("pjd,pd->pj", basis[:, :j], direction), basis[:, :j])
         basis[:, j] = direction
         rest = rest - np.einsum("pmd,pd->pm", rest, direction)[:, :, None] * direction[:, None, :]

@@ -30,22 +30,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.smooth.people import PeopleBlock
+from crowdmetric.smooth.people_blocks import PeopleBlock
 from crowdmetric.users.integrals import REACH, lines
 from crowdmetric.users.propagation import CAVITY_FINENESS, CAVITY_SIZES, FEWEST_NODES
 
-__all__ = ["Evidence", "Propagation", "Sites", "Told"]
+__all__ = ["Evidence", "PeopleMessage", "Propagation", "Sites"]
 
 Array = NDArray[Any]
 
-# Rounds over a person's answers between two looks at the crowd, and looks at most.
+# Sweeps over a person's answers between two updates of the crowd, and the maximum number of updates.
 ROUNDS, MOST_SWEEPS = 2, 60
-# Factors are damped further, down to the least, while the change does not fall below this share of the one before.
+# Factors are damped further, down to LEAST_DAMPING, while the change shrinks by less than this factor.
 SLOW, DAMPING, LEAST_DAMPING = 0.7, 0.7, 0.2
 
 
 @dataclass(frozen=True)
-class Told:
+class PeopleMessage:
     """What the people of a block tell the crowd: W (P, n, n), c (P, n); and B, P, r and K of theirs."""
 
     W: Array
@@ -86,7 +86,7 @@ class Propagation:
         People and their factors.
     mean, covariance : (N,), (N, N)
         Of the crowd's utilities h, after `sweep` or `evidence`.
-    told : list of Told
+    told : list of PeopleMessage
     precision, pull : (N, N), (N,)
         Σ W and Σ c.
     """
@@ -94,7 +94,7 @@ class Propagation:
     def __init__(self, blocks: list[PeopleBlock], n_items: int, center: Array | None = None) -> None:
         self.blocks, self.n_items = blocks, n_items
         self.center = np.zeros(n_items) if center is None else center
-        # a weak factor that points the way of the answer
+        # a weak factor in favor of the answer given
         self.sites = [Sites(0.05 * b.weight, 0.3 * b.weight * b.sign) for b in blocks]
         self._levels = [np.zeros(b.weight.shape, dtype=np.intp) for b in blocks]
         self.sweeps = 0
@@ -221,13 +221,13 @@ class Propagation:
             self._levels.append(np.searchsorted(places, needed))
 
 
-def _tell(block: PeopleBlock, site: Sites, K: Array) -> Told:
+def _tell(block: PeopleBlock, site: Sites, K: Array) -> PeopleMessage:
     P, r, own = block.precisions(site.tau), block.pulls(site.nu), block.take(K)
     B = np.linalg.inv(np.eye(own.shape[1]) + own @ P)
-    return Told(P @ B, np.einsum("pij,pi->pj", B, r), B, P, r, own)
+    return PeopleMessage(P @ B, np.einsum("pij,pi->pj", B, r), B, P, r, own)
 
 
-def _posterior(block: PeopleBlock, told: Told, mean: Array, covariance: Array) -> tuple[Array, Array]:
+def _posterior(block: PeopleBlock, told: PeopleMessage, mean: Array, covariance: Array) -> tuple[Array, Array]:
     before = block.take_vector(mean) + np.einsum("pij,pj->pi", told.K, told.r)
     both = told.B @ (told.K + block.take(covariance) @ told.B.transpose(0, 2, 1))
     return np.einsum("pij,pj->pi", told.B, before), both

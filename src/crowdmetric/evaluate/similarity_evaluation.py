@@ -55,9 +55,9 @@ SIMILARITY_MODELS: dict[str, dict[str, Any]] = {
 }
 # Dimensions of an embedding without features.
 EMBEDDING_RANK = 8
-# Closed triples of comparisons from which on the absence of any cycle means that they were cut from rankings.
+# With at least this many closed triples and no cycle among them, judgements were cut from rankings.
 CLOSED_TRIPLES = 50
-# Groups of comparisons that are looked at for that.
+# Maximum number of groups of comparisons checked for this.
 MOST_GROUPS = 2_000
 
 
@@ -108,7 +108,7 @@ class Ceiling:
     def summary(self) -> str:
         """Return it in one sentence."""
         if not self.n_answers:
-            return "No question was answered twice, so that the best possible accuracy is not known."
+            return "No question was answered twice, so the best possible accuracy is not known."
         return (
             f"Repeated answers ({self.n_answers:,g}) agree so often that the best possible accuracy is between "
             f"{self.low:.1%} and {self.high:.1%}."
@@ -297,7 +297,7 @@ def _result(
 
 
 def _fit(X: Array, judgements: Judgements, model: str, options: dict[str, Any]) -> SimilarityMetric:
-    if model == "embedding":  # coordinates of items are a metric of which item it is
+    if model == "embedding":  # an embedding is a metric on one-hot codes of the items
         N = len(X)
         link = options.get("link", "squared")
         return SimilarityMetric(np.eye(N), rank=min(EMBEDDING_RANK, N), link=link).fit(judgements)

@@ -17,7 +17,7 @@ from crowdmetric.similarity.cone_step import ConeStep
 from crowdmetric.similarity.likelihood import AnswerModel
 from crowdmetric.similarity.newton import ROUGH, SimilarityFit, fit_with_evidence, minimize, refit
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.similarity.questions import PairChoices
+from crowdmetric.similarity.pair_choices import PairChoices
 from crowdmetric.similarity.structures import STRUCTURES
 
 __all__ = ["Candidate", "StructureChoice", "choose_structure", "left_out_items"]
