@@ -50,7 +50,6 @@ def cases() -> Iterator[tuple[str, float, float, int, int, tuple[float, ...]]]:
             yield kind, variance, offset, m, q, every
     for kind, variance in product(KINDS, VARIANCES):
         yield kind, variance, 1.0, 200, 3, (1.0,)
-    for kind, variance in product(("unanimous", "contradictory"), VARIANCES):
         yield kind, variance, 0.0, 2000, 2, (1.0,)
         yield kind, variance, 1.0, 2000, 1, (1.0,)
 

@@ -30,8 +30,6 @@ MOST_DIFFERENCES = 150_000
 LEAST_INFORMATION, MOST_MOVED = 0.01, 1.0
 # If the other parameters move further than this, the likelihood is expanded again; maximum number of expansions.
 FAR, MOST_MOVES = 0.3, 3
-# Below this mean eigenvalue, for items of size one, the metric counts as zero.
-LEAST_SIZE = 1e-6
 # Number of times the likelihood of few people is expanded again at the mean of the draws.
 REFINED = 1
 
@@ -165,8 +163,10 @@ def _symmetric_fit(
 class PopulationLikelihood:
     """The log-likelihood of a size and a shape of the metric; people's law and the items' utilities integrated out.
 
-    Isotropic people have one spread s whatever the size, and their mean μ is counted in units of c. Of free people the
-    metric may be nothing at all: there all sizes c, not their logarithms, are equally likely, and μ and Σ stay.
+    All means μ of the utilities' slopes are equally likely, whatever the size c. The answers tell μ and c apart, so
+    this prior favors no size. One that is flat in the mean ideal point, −½M⁻¹μ, would add the factor c⁻ᵈ and make
+    intervals of the size too low. Isotropic people have one spread s whatever the size. Of free people the metric may
+    be nothing at all: there all sizes c, not their logarithms, are equally likely.
     """
 
     def __init__(self, problem: PopulationProblem, fit: PopulationFit, *, free: bool) -> None:
@@ -175,7 +175,7 @@ class PopulationLikelihood:
         self.sharpened = _sharpening(problem, fit)
 
     def __call__(self, t: float, T: Array, rest: Array) -> Expansion:
-        """Return the expansion at t and T; `rest` is μ/c (μ, for free people) and the natural parameters after it."""
+        """Return the expansion at t and T; `rest` are the natural parameters after M."""
         at, moved = self._expanded(t, T, rest)
         for _ in range(MOST_MOVES):
             if moved < FAR:
@@ -185,20 +185,14 @@ class PopulationLikelihood:
 
     def begin(self) -> Array:
         """Return everything but M as the fit found it."""
-        d, p = self.problem.d, degrees_of_freedom(self.problem.d)
-        rest = self.fit.natural[p:].copy()
-        if not self.free:
-            rest[:d] /= max(float(self.space.identity @ self.fit.natural[:p]) / d, LEAST_SIZE)
-        return rest
+        return self.fit.natural[degrees_of_freedom(self.problem.d) :].copy()
 
     def _expanded(self, t: float, T: Array, rest: Array) -> tuple[Expansion, float]:
         """Return the expansion, and the length of the step of everything else to where it would be best."""
-        d, p = self.problem.d, degrees_of_freedom(self.problem.d)
+        p = degrees_of_freedom(self.problem.d)
         c, basis = float(np.exp(t)), self.space.basis
         shape = self.space.identity + basis @ T
         natural = np.concatenate([c * shape, rest])
-        if not self.free:
-            natural[p : p + d] *= c
         sums = self.problem.total(natural)
         assert sums.information is not None
         information = self.sharpened.T @ sums.information @ self.sharpened
@@ -207,9 +201,6 @@ class PopulationLikelihood:
         # columns: t, T, everything else
         J = np.zeros((natural.size, natural.size))
         J[:p, 0], J[:p, 1:p], J[p:, p:] = c * shape, c * basis, np.eye(rest.size)
-        if not self.free:
-            J[p : p + d] *= c
-            J[p : p + d, 0] = natural[p : p + d]
         value, g = sums.value - prior.value, J.T @ (sums.score - prior.gradient)
         H = J.T @ (information + prior.curvature) @ J
         n = slice(p, None)

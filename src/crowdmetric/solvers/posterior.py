@@ -191,11 +191,13 @@ def draw_around(center: Array, precision: Array, m: Array, seed: int = 0) -> Arr
     """Return draws svec M (n, p) where the log-likelihood is ``−½ (a − center)ᵀ precision (a − center)`` in a = svec M.
 
     `m` is the estimate, which is positive semi-definite; precision may be singular. Sizes are looked for up to
-    `FARTHEST` from the estimate's, in log.
+    `FARTHEST` from the estimate's, in log; from the size's standard error where the estimate is smaller than that.
     """
     d = dimension(m.size)
     space = SizeAndShape(d)
     t, T = space.coordinates(m)
+    known_size = float(space.identity @ precision @ space.identity)
+    t = max(t, -0.5 * float(np.log(max(known_size, 1e-300)))) if known_size > 0 else t
 
     def log_likelihood(t_: Array, shapes: Array) -> Array:
         away = np.exp(t_)[:, None] * shapes - center
