@@ -21,7 +21,7 @@ from crowdmetric.design.exchange import sensitivity
 from crowdmetric.design.guess import guess_about_items
 from crowdmetric.design.learning import AnswerTable, Learned, learn
 from crowdmetric.design.question_sources import Catalogue
-from crowdmetric.design.waves import WaveOrder, information_of
+from crowdmetric.design.waves import WaveOrder, information_of, thought_possible
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import read_items
 
@@ -69,15 +69,15 @@ class Replay:
         p, look = degrees_of_freedom(d), max(30, d * d // 4)
         chosen: list[np.ndarray] = []
         learned: Learned | None = None
-        known, likely, found = None, np.zeros((0, d, d)), []
         guess = guess_about_items(self.items, None, None, 1.0, None, rng)
-        size = float(np.trace(guess.center_metric))
+        possible, crowd = thought_possible(guess, "isotropic", None, METRICS)
+        known, found = None, []
         for number, k in enumerate(self.people, start=1):
             tried = np.stack([rng.choice(self.rows[k], ANSWERS, replace=False) for _ in range(TRIED)])
             best = 0
             if chosen_by_design and learned is not None:
                 vectors = self.items[self.answers.pairs[tried]]
-                rows = np.stack([bundle_rows(vectors, M, learned.population, 1.0, rng) for M in likely])
+                rows = np.stack([bundle_rows(vectors, M, crowd, 1.0, rng) for M in possible])
                 best = int(np.argmax(sensitivity(rows, np.zeros(TRIED), p, 1.0, known=known).bundles))
             chosen.append(tried[best])
             if number == look or number == len(self.people):
@@ -86,8 +86,8 @@ class Replay:
                 learned = learn(self.items, told, "isotropic", 1.0, learned)
                 order = WaveOrder(0, self.source, ANSWERS, "isotropic", 1.0, 0.0, told, np.zeros(len(told), dtype=bool),
                                   None, {}, seed)  # fmt: skip
-                likely = learned.likely_draws(METRICS, size)
-                known = information_of(order, likely, learned.population, rng)
+                possible, crowd = thought_possible(guess, "isotropic", learned, METRICS)
+                known = information_of(order, possible, crowd, rng)
                 found.append((number, self.loss(learned)))
         return found
 

@@ -19,11 +19,12 @@ from crowdmetric.cli import main
 from crowdmetric.design import LiveDesign
 from crowdmetric.design.adaptive import best_next_pair
 from crowdmetric.design.bundles import answered_scores
+from crowdmetric.design.guess import guess_about_items
 from crowdmetric.design.learning import AnswerTable, learn
 from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.stopping import Forecast, always_valid, errors_ahead, log_ratios, people_for
 from crowdmetric.design.surprise import surprise, why_doubted
-from crowdmetric.design.waves import next_wave
+from crowdmetric.design.waves import next_wave, thought_possible
 from crowdmetric.errors import CrowdmetricError, DataError, NotIdentifiedWarning
 from crowdmetric.estimators import MatchedMetric, PopulationMetric
 from crowdmetric.symmetric import shape_error
@@ -524,17 +525,20 @@ def test_precisions_add_up_in_a_forecast() -> None:
     assert errors_ahead(0.5, 1.3, np.array([[1.0, 0.1], [1.0, 0.1], [9.0, 8.0]]))[1] < 0.2
 
 
-def test_metrics_of_an_ordinary_size_are_designed_for_while_the_size_is_open() -> None:
-    few, many = (learn(ITEMS, table(people), "isotropic", 1.0) for people in (12, 600))
-    size = float(np.trace(METRIC))
-    likely, drawn = (
-        np.abs(np.log(np.trace(metrics, axis1=1, axis2=2) / size))
-        for metrics in (few.likely_draws(200, size), few.some_draws(200))
-    )
-    assert np.median(likely) < np.median(drawn) - 0.5
-    # answers that know the size are not argued with
-    one, other = (np.trace(many.likely_draws(200, x * size), axis1=1, axis2=2) for x in (1.0, 3.0))
-    assert np.median(other) == pytest.approx(np.median(one), rel=0.1)
+def test_the_guess_is_designed_for_until_there_are_answers_enough() -> None:
+    guess = guess_about_items(ITEMS, METRIC, 0.1, 1.0, None, RNG(0))
+    few, many = (learn(ITEMS, table(people), "isotropic", 1.0) for people in (12, 2000))
+    metrics, people = thought_possible(guess, "isotropic", None, 8)
+    assert np.array_equal(metrics, guess.to_choose[:8])
+    early, near = thought_possible(guess, "isotropic", few, 8)
+    assert np.array_equal(early[4:], guess.to_choose[4:8])
+    sizes = np.trace(early, axis1=1, axis2=2) / np.trace(METRIC)
+    assert 0.3 < sizes.min() <= sizes.max() < 3.0
+    assert np.linalg.norm(near.mean - people.mean) < 0.5 * np.linalg.norm(few.ideal_mean - people.mean)
+    late, there = thought_possible(guess, "isotropic", many, 8)
+    assert not any(np.array_equal(one, other) for one, other in zip(late, guess.to_choose, strict=False))
+    assert shape_error(late.mean(axis=0), many.metric) < 0.2
+    assert there.mean == pytest.approx(many.ideal_mean, abs=0.1)
 
 
 def test_a_confidence_sequence_holds_at_all_looks_together_and_an_ordinary_interval_does_not() -> None:

@@ -59,12 +59,6 @@ class Guess:
         return self.metrics[-METRICS:]
 
     @property
-    def center_metric(self) -> Array:
-        """The mean (d, d) of the metrics."""
-        mean: Array = self.metrics.mean(axis=0)
-        return mean
-
-    @property
     def center(self) -> Array:
         """Where people are on average, (d,)."""
         center: Array = self.crowd.mean(axis=0)

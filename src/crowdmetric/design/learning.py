@@ -33,8 +33,8 @@ Indices = NDArray[np.intp]
 # Tolerance of a fit, in nats: far below what changes a question.
 TOLERANCE, ITERATIONS = 1e-2, 200
 
-# How far the size of a metric may be from an ordinary one, in log: 1 is a factor of e.
-SIZE_DOUBT = 1.0
+# Where the metric has eigenvalues below this part of their mean, the mean ideal point is drawn to the origin.
+FLAT = 0.1
 
 
 @dataclass(frozen=True)
@@ -101,19 +101,6 @@ class Learned:
         chosen = np.linspace(0, len(self.draws) - 1, count).astype(np.intp)
         return np.stack([smat(m) for m in self.draws[chosen]])
 
-    def likely_draws(self, count: int, size: float) -> Array:
-        """Return `count` metrics (count, d, d) from the draws, sizes near the one thought ordinary being likelier.
-
-        Each draw counts ``exp(−½ (log(tr M / size) / SIZE_DOUBT)²)``. The posterior itself knows of no ordinary size:
-        as long as few have answered, most of its draws are metrics under which everybody answers at random, and a
-        design for those would be wasted if it is not so.
-        """
-        traces = np.maximum(self.draws @ svec(np.eye(len(self.metric))), np.finfo(float).tiny)
-        logs = -0.5 * (np.log(traces / size) / SIZE_DOUBT) ** 2
-        total = np.cumsum(np.exp(logs - logs.max()))
-        chosen = np.searchsorted(total, (np.arange(count) + 0.5) / count * total[-1])
-        return np.stack([smat(m) for m in self.draws[chosen]])
-
     def errors(self, *, shape: bool = True) -> Array:
         """Return how far (n,) draws are from the estimate, relative to its size; with `shape` after rescaling."""
         m, draws = svec(self.metric), self.draws
@@ -161,7 +148,7 @@ def learn(
     draws = posterior_draws(problem, fit, free=free) if draw else np.zeros((0, degrees_of_freedom(problem.d)))
     draws = crowd.span.draws_outside(draws / crowd.units.size**2, psd=True)
     law = crowd.law_outside(problem.structure.law(fit.natural, problem.d), free=free)
-    inverse = np.linalg.pinv(law.metric, rcond=1e-6, hermitian=True)
+    inverse = _soft_inverse(law.metric)
     if free:
         scatter = 0.25 * inverse @ law.covariance @ inverse
     else:
@@ -172,3 +159,11 @@ def learn(
         ideal_mean=-0.5 * inverse @ law.mean, ideal_covariance=scatter, ridges=fit.ridges, people=answers.people,
         answers=len(answers), parameters=fit.natural.size, structure=structure,
     )  # fmt: skip
+
+
+def _soft_inverse(metric: Array) -> Array:
+    """Return ``(M² + τ²I)⁻¹ M``: M⁻¹ where M is large, and small where M is nearly zero and u = −½M⁻¹μ undetermined."""
+    values, vectors = np.linalg.eigh(metric)
+    floor = max(FLAT * float(values.mean()), np.finfo(float).tiny ** 0.25)
+    inverse: Array = (vectors * (values / (values**2 + floor**2))) @ vectors.T
+    return inverse

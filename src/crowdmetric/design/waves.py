@@ -31,7 +31,7 @@ from crowdmetric.design.surprise import why_doubted
 from crowdmetric.errors import NotIdentifiedError
 from crowdmetric.symmetric import degrees_of_freedom
 
-__all__ = ["QUEUE", "Wave", "WaveOrder", "information_of", "next_wave"]
+__all__ = ["QUEUE", "Wave", "WaveOrder", "information_of", "next_wave", "thought_possible"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -42,6 +42,8 @@ SEARCH_AGAIN = 1.25
 QUEUE = 1000
 # How often bundles are varied: in the first wave, and in later ones, which begin with the bundles of the last.
 FIRST_ROUNDS, ROUNDS = 10, 5
+# People per parameter with whom what they said counts as much as the guess.
+CREDIBLE = 5.0
 # At least this many people are planned for.
 FEWEST_AHEAD = 100
 # Largest number of different sets of questions whose information is computed; beyond it, some of them stand for all.
@@ -154,16 +156,13 @@ def next_wave(order: WaveOrder) -> Wave:
     rng = np.random.default_rng([order.seed, 1, order.number])
     source = order.source
     p = degrees_of_freedom(order.items.shape[1])
-    count = number_of_metrics(p)
     guess, learned, doubt = _first_guess(order, rng), None, ""
     if len(order.told):
         earlier = order.before.learned if order.before is not None else None
         if earlier is not None:
             doubt = why_doubted(order.items, order.told, order.new, earlier, order.beta)
         learned = learn(order.items, order.told, order.covariance, order.beta, earlier)
-        metrics, people = learned.likely_draws(count, float(np.trace(guess.center_metric))), learned.population
-    else:
-        metrics, people = guess.to_choose[:count], population_of(guess, order.covariance)
+    metrics, people = thought_possible(guess, order.covariance, learned, number_of_metrics(p))
 
     def rows_of(bundles: NDArray[Any]) -> Array:
         return np.stack([bundle_rows(source.vectors(bundles), M, people, order.beta, rng) for M in metrics])
@@ -209,6 +208,30 @@ def _questions(
 def _first_guess(order: WaveOrder, rng: np.random.Generator) -> Guess:
     told = {"metric": None, "doubt": None, "ideal_points": None} | order.guess
     return guess_about_items(order.items, told["metric"], told["doubt"], order.beta, told["ideal_points"], rng)
+
+
+def thought_possible(guess: Guess, structure: str, learned: Learned | None, count: int) -> tuple[Array, Population]:
+    """Return metrics (count, d, d) and people to design for: those of the guess, and later those learned.
+
+    With n people and P parameters of the law, what was learned has the credibility ``w = n / (n + CREDIBLE P)``. That
+    share of the metrics are draws from the posterior. Their sizes are drawn to those of the guess, in log, and the law
+    of people to its people, by the rest: with few answers for each parameter a posterior is far too sure of a size that
+    is several times too large or too small, and pairs chosen for it are too short or too long.
+    """
+    before, prior = guess.to_choose[:count], population_of(guess, structure)
+    if learned is None:
+        return before, prior
+    w = learned.people / (learned.people + CREDIBLE * learned.parameters)
+    drawn = learned.some_draws(max(1, round(w * count)))
+    sizes = np.maximum(np.trace(drawn, axis1=1, axis2=2), np.finfo(float).tiny)
+    usual = float(np.mean(np.trace(before, axis1=1, axis2=2)))
+    drawn = drawn * ((usual / sizes) ** (1.0 - w))[:, None, None]
+    mean, covariance = (w * x + (1.0 - w) * y for x, y in zip(*map(_moments, (learned.population, prior)), strict=True))
+    return np.concatenate([drawn, before[len(drawn) :]]), Population(mean, covariance, structure)
+
+
+def _moments(people: Population) -> tuple[Array, Array]:
+    return people.mean, people.covariance
 
 
 def information_of(order: WaveOrder, metrics: Array, people: Population, rng: np.random.Generator) -> Array:
