@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from crowdmetric.cli import main
 from crowdmetric.identifiability import diagnose, diagnosing, implicit
-from crowdmetric.identifiability.answer_map import read_rows
+from crowdmetric.identifiability.answer_map import answer_rows
 from crowdmetric.identifiability.assignment import check_assignment, disjoint_questions
 from crowdmetric.identifiability.person_spans import SpanTally
 from crowdmetric.identifiability.questions import read_questions
@@ -185,7 +185,7 @@ def test_products_alone_tell_what_the_whole_matrix_does(name: str, way: str, mon
     crowd = simulate_crowd(*CROWDS[name], seed=0)
     questions = read_questions(crowd.items, crowd.pairs, crowd.users)
     sums, tally = sum_up(questions), SpanTally()
-    own, everybody = read_rows(questions, tally)
+    own, everybody = answer_rows(questions, tally)
     assert (tally.silent, tally.spare, tally.span) == (sums.tally.silent, sums.tally.spare, sums.tally.span)
     dense = [decompose(sums.S, negligible_of(sums.tally), questions.unit), common_spectrum(sums.common, questions.unit)]
     p = len(sums.S)
@@ -214,7 +214,7 @@ def test_products_alone_tell_what_the_whole_matrix_does(name: str, way: str, mon
 def test_some_people_stand_for_all_without_any_solve(monkeypatch) -> None:
     crowd = simulate_crowd(*CROWDS["planes, some"], seed=0)
     questions = read_questions(crowd.items, crowd.pairs, crowd.users)
-    own, _ = read_rows(questions, SpanTally())
+    own, _ = answer_rows(questions, SpanTally())
     assert own is not None
     assert own.own_rank == 480
     monkeypatch.setattr(implicit, "DIRECT", 100)
@@ -228,7 +228,7 @@ def test_some_people_stand_for_all_without_any_solve(monkeypatch) -> None:
 def test_the_operator_and_its_adjoint_belong_together() -> None:
     crowd = simulate_crowd(5, 4, 2, users=3, comparisons=4, seed=0)
     questions = read_questions(crowd.items, crowd.pairs, crowd.users)
-    own, everybody = read_rows(questions, SpanTally())
+    own, everybody = answer_rows(questions, SpanTally())
     sums = sum_up(questions)
     assert own is not None
     for rows in (own, everybody):

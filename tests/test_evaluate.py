@@ -30,9 +30,18 @@ from crowdmetric.evaluate import (
     run,
     split,
 )
-from crowdmetric.evaluate.models import BASELINES, BEGINS_AT, DEFAULT, LEARNED, MODELS, WITHOUT_DISTANCE, WITHOUT_METRIC
+from crowdmetric.evaluate.models import (
+    BASELINES,
+    BEGINS_AT,
+    DEFAULT,
+    LEARNED,
+    MODELS,
+    WITHOUT_DISTANCE,
+    WITHOUT_METRIC,
+    choose_models,
+)
 from crowdmetric.evaluate.scores import clustered, measures
-from crowdmetric.evaluate.splits import TITLES, questions_of
+from crowdmetric.evaluate.splits import TITLES, possible_splits, questions_of
 from crowdmetric.evaluate.verdict import (
     ACCURACY_MARGIN,
     HALF,
@@ -488,6 +497,35 @@ def test_one_plain_sentence_comes_first(gains, sentence) -> None:
     assert first.startswith("In short: ")
     assert first.endswith(sentence)
     assert len([text for text in others if not text.startswith("Warning:")]) == 3
+
+
+@pytest.mark.parametrize(
+    ("gains", "sentence"),
+    [
+        ((0.0, 0.0, 0.0), "cannot tell whether the saved model predicts better than simpler models."),
+        ((-0.3, -0.3, -0.3), "the saved model predicts no better than simpler models: for new questions to known"),
+        ((-0.3, 0.0, 0.0), "do not show that the saved model predicts better than simpler models: for new questions"),
+        ((0.3, -0.3, 0.3), "and new items; for new people simpler models predict better."),
+    ],
+)
+def test_tastes_are_compared_with_simpler_models_as_a_whole(gains, sentence) -> None:
+    """A model that predicts as well as linear utilities is of use; it is only no better."""
+    found = Made({"linear": (0.0, 0.0, 0.0), "smooth": gains}, splits=tuple(SPLITS), saved="smooth")
+    assert sentence in findings(found)[0]
+
+
+def test_with_one_feature_plain_distance_is_the_learned_metric_and_no_baseline() -> None:
+    assert "identity" in [model.name for model in choose_models(None, None, 20, 2)]
+    assert "identity" not in [model.name for model in choose_models(None, None, 20, 1)]
+    assert [model.name for model in choose_models(["identity"], None, 20, 1)] == ["identity"]  # whoever asks, gets it
+
+
+def test_a_split_that_leaves_nothing_does_not_spoil_the_others() -> None:
+    """Two items are one question: people can be hidden, and neither questions nor items."""
+    users, y = np.repeat(np.arange(6), 2), np.tile([1.0, -1.0], 6)
+    assert possible_splits(Comparisons.from_arrays(users, np.tile([0, 1], (12, 1)), y)) == ["people"]
+    with pytest.raises(DataError, match="leaves nothing to predict"):
+        possible_splits(Comparisons.from_arrays([0, 0], [[0, 1], [1, 0]], [1.0, -1.0]))
 
 
 def test_a_metric_is_credited_only_with_what_the_model_lacks_without_it() -> None:

@@ -30,7 +30,7 @@ from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges, penalty, shape_penalty
 from crowdmetric.solvers.scoring import Quadratic, minimize_by_scoring
 from crowdmetric.symmetric import degrees_of_freedom, relative_error, shape_error, smat, svec
-from crowdmetric.users.blocks import Answers, arrange
+from crowdmetric.users.blocks import SPARE, Answers, arrange
 from crowdmetric.users.expected import Information, expected_information
 from crowdmetric.users.integrals import kernels
 from crowdmetric.users.people import places_of, posteriors
@@ -428,6 +428,27 @@ def test_the_expected_information_is_close_to_outer_products_of_many_people(stru
     assert ratios[0] > 1.0 / 3.0
     assert ratios[-1] < 3.0
     assert np.median(ratios) == pytest.approx(1.0, abs=0.1)
+
+
+@each_structure
+def test_people_of_several_ranks_in_one_block_say_the_same(structure: str) -> None:
+    """Rows of zeros in their span change neither likelihood nor score nor information."""
+    d, rng = 4, np.random.default_rng(5)
+    items, users = rng.standard_normal((20, d)), np.repeat(np.arange(40), 1 + np.arange(40) % 5)
+    left = rng.integers(20, size=users.size)
+    pairs = np.column_stack([left, (left + rng.integers(1, 20, size=users.size)) % 20])
+    people = arrange(answers_of(items, pairs, rng.choice([-1.0, 1.0], users.size), users), spare=SPARE)
+    apart, joined = blocks_of(people), blocks_of(people, join_above=1)
+    assert [block.span.shape[1] for block in joined] == [1, 4]
+    assert len(apart) == 4
+    at = a_natural(structure, d)
+    found = [
+        sum_of(blocks, structure, at, Logistic(), expected=expected_information, largest_grid=1)
+        for blocks in (apart, joined)
+    ]
+    assert found[1].value == pytest.approx(found[0].value, rel=1e-9)
+    np.testing.assert_allclose(found[1].score, found[0].score, atol=1e-8)
+    np.testing.assert_allclose(found[1].information.total, found[0].information.total, atol=1e-8)
 
 
 def test_information_about_the_size_and_the_shape_of_people_has_a_share_each() -> None:

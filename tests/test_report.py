@@ -304,6 +304,9 @@ def test_steady_tastes_move_choices_though_a_metric_does_not_show_them(rng, tmp_
     assert found.taste(0).startswith("less, for ")
     assert found.taste(1).startswith("more, for ")
     assert found.sentence().startswith("What moves choices most is price")
+    unsure = replace(found, low=np.zeros_like(found.low), high=np.ones_like(found.high)).sentence()
+    assert unsure.startswith("These answers hardly tell what moves choices: price seems to come first")
+    assert unsure.endswith("but anything from 0 % to 100 % is possible.")
     assert "prefer" in found.sentence().split(".")[0]
     assert "price" in found.summary()
     page = report_page(saved, comparisons=answers)

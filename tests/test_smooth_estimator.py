@@ -130,7 +130,7 @@ def test_comparisons_and_placed_people(model: TasteMetric) -> None:
 
 def test_auto_takes_the_structure_of_the_highest_evidence() -> None:
     found = TasteMetric(ITEMS).fit(PAIRS, Y, users=USERS)
-    assert set(found.evidence_) == {"isotropic", "diagonal", "full"}
+    assert set(found.evidence_) == {"isotropic", "diagonal", "shrunk", "full"}
     assert found.evidence_[found.structure_] == max(found.evidence_.values())
     assert found.structure_ != "isotropic"
     line = TasteMetric(ITEMS[:, :1]).fit(PAIRS, Y, users=USERS)

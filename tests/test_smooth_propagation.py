@@ -104,7 +104,7 @@ def test_the_information_is_that_of_gaussian_answers() -> None:
     assert found[0, 1] == 0.0
     assert np.all(np.diag(found) > 0.0)
     V, total = propagation.covariance, 0.0
-    for block, told in zip(propagation.blocks, propagation.told, strict=True):
+    for block, told in zip(propagation.blocks, propagation.messages, strict=True):
         for p in range(len(block.who)):
             n = int(np.sum(block.items[p] < 4))
             own = block.items[p, :n]

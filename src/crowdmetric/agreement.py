@@ -24,6 +24,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import chi2
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.checks import instance_of
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.population import PopulationMetric
@@ -114,7 +115,7 @@ def agreement(first: CrowdMetric, second: CrowdMetric) -> Agreement:
 
 def _fit_of(model: CrowdMetric) -> tuple[Array, Array]:
     """Return svec of the symmetric fit (p,) and its covariance (p, p)."""
-    check_is_fitted(model)
+    check_is_fitted(instance_of(model, "model", CrowdMetric, "give two fitted estimators"))
     if not (hasattr(model, "symmetric_metric_") and hasattr(model, "symmetric_covariance_")):
         raise DataError(f"{type(model).__name__} gives no standard errors of the metric; fit it with uncertainty=True")
     return svec(model.symmetric_metric_), model.symmetric_covariance_

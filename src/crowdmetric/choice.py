@@ -1,4 +1,4 @@
-"""The model, the law of people and items, and how free: what `crowdmetric fit` decides, each time with its reason.
+"""Which model `crowdmetric fit` chooses, and its reason: the estimator, the law of people, and per-item effects.
 
 Nothing here is hidden: a choice is a value and the clause that follows "because", and every rule is stated.
 
@@ -209,7 +209,8 @@ def choose_by_hidden_answers(
     behind = max(max(evaluation.mean(s, law) for law in laws) - evaluation.mean(s, chosen) for s in splits)
     asked = " and ".join(filter(None, [", ".join(_asked(s) for s in splits[:-1]), _asked(splits[-1])]))
     how = (
-        f"on hidden answers ({asked}) no other predicts better by more than {max(behind, 5e-5):.4f} nats each"
+        f"on hidden answers ({asked}) no other model that can be saved predicts better "
+        f"by more than {max(behind, 5e-5):.4f} nats each"
         if len(laws) > 1
         else ""
     )

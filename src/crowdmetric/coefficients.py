@@ -29,6 +29,7 @@ from crowdmetric.errors import DataError, printable
 from crowdmetric.importance import (
     FeatureImportance,
     LearnedModel,
+    check_saved,
     feature_importance,
     feature_weights,
     raw_features,
@@ -168,6 +169,7 @@ def _of_choices(found: FeatureImportance) -> Coefficients:
 
 
 def _of_distance(model: LearnedModel) -> Coefficients:
+    check_saved(model)
     items = model.items
     if items is None:
         raise DataError("the model was fitted to vectors and has no items; a table of features needs items=…")

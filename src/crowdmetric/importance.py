@@ -48,7 +48,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.symmetric import project_psd, smat
 
-__all__ = ["FeatureImportance", "LearnedModel", "feature_importance", "feature_weights", "raw_features"]
+__all__ = ["FeatureImportance", "LearnedModel", "check_saved", "feature_importance", "feature_weights", "raw_features"]
 
 Array = NDArray[np.float64]
 
@@ -57,6 +57,8 @@ DRAWS = 200
 # If no pair's squared difference along a direction exceeds this share of the largest, no pair shows that direction.
 # Features that sum to a constant up to rounding count as constant.
 UNSEEN = 1e-4
+# Where the share of the first feature may be below this, the answers hardly tell what moves choices.
+HARDLY = 0.05
 # Maximum number of pairs over which means are taken.
 MOST_PAIRS = 10_000
 
@@ -179,6 +181,12 @@ class FeatureImportance:
     def sentence(self) -> str:
         """Return what moves choices most, in plain words."""
         first, *others = self.order[:3].tolist()
+        if self.has_intervals and self.low[first] < HARDLY:
+            return (
+                f"These answers hardly tell what moves choices: {self.names[first]} seems to come first "
+                f"({_percent(self.shares[first])}), but anything from {_percent(self.low[first])} to "
+                f"{_percent(self.high[first])} is possible."
+            )
         taste = self.taste(first)
         text = f"What moves choices most is {self.names[first]} ({_percent(self.shares[first])})"
         if taste != "no common direction":
@@ -209,6 +217,15 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %".replace("-0 %", "0 %").replace("-", "−")
 
 
+def check_saved(model: Any) -> None:
+    """Refuse what is no saved model, such as an estimator."""
+    if not hasattr(model, "fitted"):
+        raise DataError(
+            f"model is of type {type(model).__name__}, but a saved model was expected; save the fit with "
+            "crowdmetric.persist.save_model, or read one with load_model"
+        )
+
+
 def feature_importance(
     model: LearnedModel, comparisons: Comparisons | None = None, *, draws: int = DRAWS, seed: int = 0
 ) -> FeatureImportance:
@@ -236,6 +253,7 @@ def feature_importance(
     >>> round(float(found.shares.sum() + found.item_share), 6)
     1.0
     """
+    check_saved(model)
     if model.items is None:
         raise DataError("the model was fitted to vectors and has no items; importance needs PopulationMetric(items=…)")
     law = _Law.of(model)

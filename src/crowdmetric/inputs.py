@@ -28,6 +28,7 @@ __all__ = [
     "positive_number",
     "read_pairs",
     "read_rows",
+    "user_ids",
 ]
 
 Array = NDArray[np.float64]
@@ -259,6 +260,15 @@ def people_of(users: Any, T: int) -> tuple[NDArray[Any], Indices]:
     """Return sorted people and the row of each answer's; without `users` everything was said by one person."""
     if users is None:
         return np.zeros(1, dtype=np.int64), np.zeros(T, dtype=np.intp)
+    ids = user_ids(users, T)
+    if ids.dtype.kind == "i":
+        return _numbered(ids)
+    names, person = np.unique(ids, return_inverse=True)
+    return names, person.astype(np.intp)
+
+
+def user_ids(users: Any, T: int) -> NDArray[Any]:
+    """Return who gave each of T answers, by numbers or names (T,); missing ids are refused."""
     if isinstance(users, np.ma.MaskedArray):
         as_array(users, "users")
     shape = np.shape(users) if hasattr(users, "shape") or not isinstance(users, Sized) else (len(users),)
@@ -270,10 +280,7 @@ def people_of(users: Any, T: int) -> tuple[NDArray[Any], Indices]:
             f"users names nobody in {int(np.sum(missing))} comparisons, first in row {int(np.argmax(missing))}; drop "
             "those comparisons or name the person"
         )
-    if ids.dtype.kind == "i":
-        return _numbered(ids)
-    names, person = np.unique(ids.astype(str), return_inverse=True)
-    return names, person.astype(np.intp)
+    return ids if ids.dtype.kind == "i" else ids.astype(str)
 
 
 def _numbered(ids: NDArray[Any]) -> tuple[NDArray[Any], Indices]:

@@ -71,7 +71,7 @@ class SavedModel:
     fitted : dict
         What the fit left behind (``metric_``, ``users_``, …), arrays, numbers and lists of arrays by name.
     items : (N, d) array or None
-        The catalogue as the fit saw it (after preprocessing); None where the model was fitted to vectors.
+        The catalogue as the fit saw it (after preprocessing); None if the model was fitted to vectors.
     item_ids : (N,) int64 or str
     feature_names : list of str
         Names of the features before preprocessing.

@@ -220,7 +220,10 @@ def orthonormal_basis(X: Array, rank: int | None = None, tolerance: float = 1e-1
 
 def check_metric(metric: ArrayLike, d: int, name: str) -> Array:
     """Return a given M as a float array if it is (d, d), finite, symmetric and positive semi-definite."""
-    M = np.array(metric, dtype=np.float64)
+    try:
+        M = np.array(metric, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} cannot be read as numbers ({error}); give a ({d}, {d}) array") from None
     if M.shape != (d, d):
         raise DataError(f"{name} has shape {M.shape}, but items have {d} features; it must be ({d}, {d})")
     if not np.all(np.isfinite(M)):

@@ -1,4 +1,4 @@
-"""What the answers show so far: counts first, then what they teach. Runs in a process of its own.
+"""What the answers show so far: counts first, then what they teach. Runs in a separate process.
 
 ::
 

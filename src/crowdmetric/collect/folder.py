@@ -7,7 +7,7 @@
       items.csv        the items, and their files beside it
       secret.json      the researcher's secret and the signing key, readable by the owner alone
       answers.sqlite   the store
-      verdict.json     what the answers teach so far, written by a process of its own
+      verdict.json     what the answers teach so far, written by a separate process
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Study:
 
     @property
     def verdict(self) -> Path:
-        """What the answers teach so far, written by a process of its own."""
+        """What the answers teach so far, written by a separate process."""
         return self.folder / "verdict.json"
 
     @property

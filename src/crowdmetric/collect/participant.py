@@ -109,7 +109,7 @@ class Participants:
     # -------------------------------------------------------------------------------------------------- requests
 
     async def welcome(self, ask: Ask) -> Reply:
-        """Show what the study is; whoever has been here goes on where they were."""
+        """Show what the study is; people who return continue where they were."""
         arrival = arrival_of(self.settings.panel, ask.query, self.key)
         language = (Cookie(f"{self.cookie}_lang", self._language(ask), MONTH),) if "lang" in ask.query else ()
         if arrival is None:

@@ -67,7 +67,7 @@ class Researcher:
             return self._exchange(ask)
         if not self._knows(ask):
             return self._stranger(403)
-        return Reply(render("researcher.html", **await self._told(), link=f"{self._address(ask)}/"))
+        return Reply(render("researcher.html", **await self._page_values(), link=f"{self._address(ask)}/"))
 
     async def change_state(self, ask: Ask) -> Reply:
         """Pause, resume or close."""
@@ -141,8 +141,8 @@ class Researcher:
 
     # ------------------------------------------------------------------------------------------------------ page
 
-    async def _told(self) -> dict[str, Any]:
-        """Return everything that the page shows."""
+    async def _page_values(self) -> dict[str, Any]:
+        """Return the values that the page shows."""
         if self.process is not None:
             self.process.wanted.set()
         counts, trouble = await asyncio.to_thread(self._counted)

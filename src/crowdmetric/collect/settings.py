@@ -293,7 +293,7 @@ def parse_settings(table: Mapping[str, Any]) -> tuple[Settings, list[str]]:
 
 
 def _read_section(kind: type[Section], table: Mapping[str, Any], where: str, wrong: list[str]) -> Section:
-    """Return a section of one kind; values that break their rule are told and left at their default."""
+    """Return a section of one kind; values that break their rule are reported and replaced by their default."""
     rules = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
     good: dict[str, Any] = {}
     for key, value in table.items():

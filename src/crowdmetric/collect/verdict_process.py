@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 import time
 from contextlib import suppress
@@ -60,7 +61,7 @@ class VerdictProcess:
         self.running = True
         try:
             _, told = await asyncio.wait_for(process.communicate(), LONGEST)
-            if process.returncode:
+            if process.returncode not in (0, -signal.SIGTERM):  # SIGTERM: the whole group is being stopped
                 last = told.decode("utf-8", "replace").strip().splitlines()[-1:] or [""]
                 log_event("verdict_failed", error_type=last[0].partition(":")[0])
         except TimeoutError:

@@ -22,14 +22,14 @@ from crowdmetric.progress import show_progress
 from crowdmetric.tables import Items
 from crowdmetric.users.population_sums import STRUCTURES
 
-__all__ = ["add_arguments", "run", "shared_arguments", "told_by"]
+__all__ = ["add_arguments", "design_arguments", "run", "shared_arguments"]
 
 # Options that have no effect with --from, which learns from answers.
 NOT_OF_A_NEXT_WAVE = ("dimension", "guess", "doubt", "labels", "rank", "criterion", "tolerance", "reach", "items_out")
 
 
 def shared_arguments(parser: ArgumentParser) -> None:
-    """Add what crowdmetric design and crowdmetric plan are both told."""
+    """Add the options that crowdmetric design and crowdmetric plan share."""
     add = parser.add_argument
     add("items", metavar="ITEMS", nargs="?", help=f"{TABLE}, .npy or .npz: one row per item; or give --dimension")
     add_columns(parser)
@@ -64,8 +64,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--items-out", metavar="FILE", help="CSV or Parquet to write new items to; goes with --dimension")
 
 
-def told_by(options: Namespace, kinds: list[str]) -> tuple[Items | None, dict[str, Any]]:
-    """Return the items and what the library is told."""
+def design_arguments(options: Namespace, kinds: list[str]) -> tuple[Items | None, dict[str, Any]]:
+    """Return the items and the other arguments of `design`."""
     if (options.items is None) == (options.dimension is None):
         raise UsageError("give either ITEMS, to ask about them, or --dimension, to make items for the purpose")
     items = None if options.items is None else items_of(options)
@@ -107,7 +107,7 @@ def run(options: Namespace) -> None:
         return
     if options.random_share is not None:
         raise UsageError("--random-share is for a next wave; use it together with --from")
-    items, told = told_by(options, [options.kind])
+    items, told = design_arguments(options, [options.kind])
     with show_progress("Choosing questions", quiet=options.quiet):
         ask = design(
             None if items is None else items.features, people=options.people, answers=options.answers,

@@ -19,7 +19,7 @@ ENGINES = ("local", "torch", "dask")
 
 @contextmanager
 def open_engine(options: Namespace) -> Iterator[Any]:
-    """Yield the engine asked for, None where none was; a cluster that was started for it ends with the body.
+    """Yield the engine asked for, None if none was; a cluster that was started for it ends with the body.
 
     ``local`` is threads of this machine, ``torch`` PyTorch on the GPU if there is one, ``torch:DEVICE`` on
     that device, ``dask`` one process per job on this machine, ``dask:ADDRESS`` the cluster of a scheduler.

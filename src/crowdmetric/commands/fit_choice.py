@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from crowdmetric.choice import (
     CANDIDATES,
     LAWS,
+    QUESTIONS,
     UNLEARNED,
     Trials,
     choose_by_hidden_answers,
@@ -116,13 +117,14 @@ def choose_model(
     using = f"using {ESTIMATORS[name].__name__}, {reason}"
     if name != "population":
         return _said(options, name, parameters, [using])
-    if evaluation is None or ("item_effects" in parameters and "covariance" in parameters):
+    question = getattr(options, "for") or "all"
+    judged = evaluation is not None and not set(QUESTIONS[question]).isdisjoint(evaluation.splits)
+    if evaluation is None or not judged or ("item_effects" in parameters and "covariance" in parameters):
         chosen, reasons = _by_evidence(options, features, answers, parameters)
         return _said(options, "population", chosen, [using, *reasons])
     is_open = options.estimator is None and set(parameters) <= OPEN
-    found = choose_by_hidden_answers(
-        evaluation, parameters, getattr(options, "for") or "all", tuple(CANDIDATES) if is_open else tuple(LAWS)
-    )
+    candidates = tuple(CANDIDATES) if is_open else tuple(LAWS)
+    found = choose_by_hidden_answers(evaluation, parameters, question, candidates)
     model, because = str(found.value), found.reason + (f"; {found.caution}" if found.caution else "")
     name, law = CANDIDATES[model]
     if model in LAWS:

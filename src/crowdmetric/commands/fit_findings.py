@@ -15,7 +15,8 @@ from crowdmetric.commands.command import note
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation, evaluate
-from crowdmetric.evaluate.splits import TITLES
+from crowdmetric.evaluate.models import not_of_use
+from crowdmetric.evaluate.splits import TITLES, possible_splits
 from crowdmetric.identifiability import Diagnosis, diagnose
 from crowdmetric.progress import show_progress
 from crowdmetric.symmetric import degrees_of_freedom
@@ -61,7 +62,7 @@ def diagnosed(
 def evaluated(
     options: Namespace, features: NDArray[np.float64], answers: Comparisons, parameters: Mapping[str, Any]
 ) -> Evaluation | None:
-    """Return how well models predict hidden answers of at most 2,000 of the people; None where that is not asked.
+    """Return how well models predict hidden answers of at most 2,000 of the people; None if that is not asked.
 
     Among them are all laws of people and items that may be chosen, but for free covariances of many features.
     """
@@ -81,7 +82,8 @@ def evaluated(
     some = answers if step == 1 else answers.take(np.flatnonzero(answers.user % step == 0))
     subspaces = parameters.get("subspaces")
     labels = subspaces if subspaces is not None and not isinstance(subspaces, str) else None
-    names = [*EVALUATED, *(["stitched"] if labels is not None else [])]
+    left_out = not_of_use(features.shape[1])
+    names = [*(name for name in EVALUATED if name not in left_out), *(["stitched"] if labels is not None else [])]
     if with_tastes:
         names += ["linear-items", WITH_ROUND_PEOPLE, "population-items", "symmetric-items"]
         names += [SMOOTH]
@@ -96,7 +98,14 @@ def evaluated(
     try:
         with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
             found = evaluate(
-                features, some, names, repeats=1, subspaces=labels, after_fit=say, time_limit=options.time_limit
+                features,
+                some,
+                names,
+                splits=possible_splits(some),
+                repeats=1,
+                subspaces=labels,
+                after_fit=say,
+                time_limit=options.time_limit,
             )
     except DataError as error:
         note(options, f"how well answers are predicted was not measured: {error}")

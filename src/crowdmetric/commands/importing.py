@@ -48,7 +48,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> None:
     """Run the command."""
     _check(options)
-    told = {} if options.name == INCLUDED else _told(options)
+    told = {} if options.name == INCLUDED else _loader_arguments(options)
     check_folder(options.out, options.overwrite)
     with show_progress("Reading", quiet=options.quiet):
         included = options.name == INCLUDED
@@ -74,8 +74,8 @@ def _check(options: Namespace) -> None:
             raise UsageError(f"{name} has no effect with {INCLUDED}, which is read whole; leave it out")
 
 
-def _told(options: Namespace) -> dict[str, Any]:
-    """Return what the loader is told; an option of another data set is a usage error."""
+def _loader_arguments(options: Namespace) -> dict[str, Any]:
+    """Return the arguments of the loader; an option of another data set is a usage error."""
     told: dict[str, Any] = {"people": options.people, "gap": options.gap or 0.0, "seed": options.seed}
     pairs = "20" if options.pairs is None else options.pairs
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser, Namespace
 
-from crowdmetric.commands.design import shared_arguments, told_by
+from crowdmetric.commands.design import design_arguments, shared_arguments
 from crowdmetric.commands.similarity_commands import plan_similarity
 from crowdmetric.design import plan
 from crowdmetric.design.entry import KINDS
@@ -29,7 +29,7 @@ def run(options: Namespace) -> None:
         plan_similarity(options)
         return
     kinds = options.kind or ["optimal", "random"]
-    items, told = told_by(options, kinds)
+    items, told = design_arguments(options, kinds)
     with show_progress("Planning", quiet=options.quiet):
         found = plan(
             None if items is None else items.features, target=options.error, answers=options.answers,

@@ -209,7 +209,7 @@ def _predictions(estimator: SimilarityMetric, questions: Judgements) -> Columns:
 
 def design_similarity(options: Namespace) -> None:
     """Write which judgements to ask for, and print the error to expect."""
-    told, ids = _told(options)
+    told, ids = _judgement_arguments(options)
     if options.kind not in WAYS:
         raise UsageError(f"--kind {options.kind} has no effect with --judgements; choose {' or '.join(WAYS)}")
     check_not_input(options.out, options.items)
@@ -227,7 +227,7 @@ def plan_similarity(options: Namespace) -> None:
     """Print how many answers to judgements give the metric with an error."""
     if options.shape:
         raise UsageError("--shape has no effect with --judgements; leave it out")
-    told, _ = _told(options)
+    told, _ = _judgement_arguments(options)
     ways = options.kind or list(WAYS)
     for way in ways:
         if way not in WAYS:
@@ -244,8 +244,8 @@ def plan_similarity(options: Namespace) -> None:
         print(f"{way}: {plan.summary()}")
 
 
-def _told(options: Namespace) -> tuple[dict[str, Any], Any]:
-    """Return what the library is told about planned judgements, and what the items are called."""
+def _judgement_arguments(options: Namespace) -> tuple[dict[str, Any], Any]:
+    """Return the arguments for planning judgements, and the ids of the items."""
     for name in OF_PREFERENCES:
         if getattr(options, name, None) is not None:
             raise UsageError(f"--{name.replace('_', '-')} has no effect with --judgements; leave it out")

@@ -9,7 +9,7 @@ independent of their questions, which is what `PopulationMetric` assumes, what `
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import one_of, positive_number, share_of_one, whole_number
+from crowdmetric.checks import one_of, positive_number, share_of_one, true_or_false, whole_number
 from crowdmetric.design.adaptive import best_next_pair
 from crowdmetric.design.guess import guess_about_items
 from crowdmetric.design.kinds import KINDS, source_of
@@ -177,7 +177,7 @@ class LiveDesign:
         self._row = {str(name): row for row, name in enumerate(self.item_ids.tolist())}
         self.answers = whole_number(answers, "answers", 1)
         self.random_share = share_of_one(random_share, "random_share")
-        self.within, self.shape = positive_number(within, "within"), bool(shape)
+        self.within, self.shape = positive_number(within, "within"), true_or_false(shape, "shape")
         self.settle = settle
         self._compared = None if settle is None else self._differences(settle)
         self.budget = None if budget is None else whole_number(budget, "budget", 1)
@@ -233,6 +233,8 @@ class LiveDesign:
             or 'skip' where there is none.
         """
         name, told = str(person), []
+        if isinstance(answers, str) or not isinstance(answers, Iterable):
+            raise DataError(f"answers={answers!r} of {name} are no answers; give a list of (left, right, choice)")
         for left, right, choice in map(self._read, answers):
             if choice not in SKIPPED:
                 told += [(left, right, y, 1.0 / len(CHOICES[choice])) for y in CHOICES[choice]]
@@ -270,13 +272,13 @@ class LiveDesign:
         """Take up a re-design that is ready, or begin one that is due; return whether the questions have changed."""
         if self._running is not None and self._running.done():
             ready, self._running = self._running, None
-            return self._take_up(ready.result)
+            return self._start_wave(ready.result)
         if self._running is not None or not self._is_due():
             return False
         order = self._order()
         self._state.fresh.clear()
         if self._executor is None:
-            return self._take_up(partial(next_wave, order))
+            return self._start_wave(partial(next_wave, order))
         self._running = self._executor.submit(next_wave, order)
         return False
 
@@ -310,7 +312,7 @@ class LiveDesign:
         return usual if more is None else min(usual, max(looked + more, looked + ceil(0.05 * looked)))
 
     def _order(self) -> WaveOrder:
-        told = self.told()
+        told = self.answers_so_far()
         names = list(self._state.told)
         fresh = np.array([name in self._state.fresh for name in names], dtype=np.bool_)
         return WaveOrder(
@@ -320,15 +322,15 @@ class LiveDesign:
             seed=self.seed,
         )  # fmt: skip
 
-    def told(self) -> AnswerTable:
+    def answers_so_far(self) -> AnswerTable:
         """Return all answers so far, people in the order in which they were told of first."""
         rows = [(k, *row) for k, rows in enumerate(self._state.told.values()) for row in rows]
         table = np.array(rows, dtype=float).reshape(-1, 5)
         person, pairs = table[:, 0].astype(np.intp), table[:, 1:3].astype(np.intp)
         return AnswerTable(person, pairs, table[:, 3], table[:, 4])
 
-    def _take_up(self, make: Callable[[], Wave]) -> bool:
-        """Take up a wave; one that fails must not end a study: its questions go on, and it is tried again later."""
+    def _start_wave(self, make: Callable[[], Wave]) -> bool:
+        """Start a new wave. If it fails, the study goes on with the questions it has and tries again later."""
         try:
             wave = make()
         except (ArithmeticError, ValueError) as error:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crowdmetric.checks import one_of, positive_number, share_of_one, whole_number
+from crowdmetric.checks import instance_of, one_of, positive_number, share_of_one, whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.design.information import apportion
 from crowdmetric.design.learning import AnswerTable
@@ -56,7 +56,7 @@ def next_questionnaire(
     """
     X, n = check_items(items), whole_number(people, "people", 1)
     m, share = whole_number(answers, "answers", 1), share_of_one(random_share, "random_share")
-    if told.n_items != len(X):
+    if instance_of(told, "told", Comparisons, "make one with Comparisons.from_arrays or .read").n_items != len(X):
         raise DataError(f"the answers are about {told.n_items} items, but there are {len(X)}; read both together")
     so_far = AnswerTable(told.user.astype(np.intp), told.pairs, told.response.astype(float), told.weight)
     source = Catalogue(X, names_of(item_ids, len(X)))

@@ -111,7 +111,7 @@ class Wave:
     known, gained
         (B, n, n) information of the answers so far, and of one more person, random shares included.
     doubt
-        Why the law is not trusted, so everybody is asked at random; empty where it is.
+        Why the law is not trusted, so everybody is asked at random; empty if it is.
     seconds
         CPU seconds that it took to fit and to design.
     """

@@ -89,7 +89,7 @@ class IdealPointMetric(CrowdMetric):
     metric_, components_, users_, pseudo_ideal_points_, ideal_points_, objective_, solution_
         See `CrowdMetric`.
     metric_bound_, ideal_bound_ : float
-        The bounds used (NaN where there were none).
+        The bounds used (NaN if there were none).
     radii_ : Radii or None
         How they were chosen.
     pseudo_ideal_mean_ : (d,) array

@@ -193,7 +193,7 @@ class PopulationMetric(CrowdMetric):
     symmetric_metric_, symmetric_covariance_ : (d, d), (p, p) array
         The fit without the PSD constraint and the covariance of its svec, to test whether there is a metric.
     symmetric_log_likelihood_ : float
-        Of all answers at that fit; NaN where a ridge had to hold it.
+        Of all answers at that fit; NaN if a ridge had to hold it.
     judgement_scale_, judgement_log_likelihood_ : float
         With judgements: they are answered by ``judgement_scale_ × metric_``, and how likely they are.
     ideal_mean_, ideal_covariance_ : (d,), (d, d)
@@ -213,7 +213,7 @@ class PopulationMetric(CrowdMetric):
         The strengths used on the shape and the size of the metric and on the shape of people's covariance, and how many
         of the p − 1 parameters of the metric's shape the answers determine.
     item_effects_, item_effect_spread_, item_effects_determined_ : (N,) array, float, float
-        With `item_effects`: b, positive where an item is liked better than its features say, zero where nobody has
+        With `item_effects`: b, positive where an item is liked better than its features say, zero if nobody has
         answered about it; ω; and how many of the N the answers determine, the others being held by ω (their effective
         number). Predictions about items given by row number use b.
     offset_covariance_ : (n, n) array
@@ -232,7 +232,7 @@ class PopulationMetric(CrowdMetric):
     spread_ : float
         How much people differ in ψ (root mean square), in units of the noise of an answer.
     question_bias_ : float
-        z-score of the test that questions were chosen near people's ideal points; NaN where nobody can tell, where
+        z-score of the test that questions were chosen near people's ideal points; NaN if nobody can tell, where
         questions were `adaptive`, or without `uncertainty`.
 
     Examples
@@ -354,7 +354,7 @@ class PopulationMetric(CrowdMetric):
         problem, fit = integrated.problem, integrated.fit
         self.approximation_error_, self.integration_ = integrated.error, integrated.words
         self._describe_fit(problem, fit, crowd)
-        self._describe_unknowns(problem, fit, crowd, rows)
+        self._describe_unknowns(problem, fit, crowd, rows, by_row=_is_by_row(pairs))
         if self.uncertainty and self.constraint in CONSTRAINTS:
             self._describe_uncertainty(problem, fit, crowd, stopping)
         points = self._describe_people(problem, fit, crowd)
@@ -403,7 +403,7 @@ class PopulationMetric(CrowdMetric):
         return device_of(self._engine)
 
     def _items_with_effects(self, pairs: Any, n_items: int) -> int:
-        """Return how many items have a utility of their own."""
+        """Return the number of items with per-item effects."""
         return items_with_effects(pairs, n_items, self._engine) if self.item_effects else 0
 
     def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
@@ -436,7 +436,7 @@ class PopulationMetric(CrowdMetric):
     def _problem(
         self, crowd: Crowd, loss: Loss, n_items: int, beside: JudgementsBeside | None = None
     ) -> PopulationProblem:
-        """Return the sums over people, with a checkpoint and with somebody who is told how the fit is coming along."""
+        """Return the sums over people, with a checkpoint and a report of progress if asked for."""
         structure = STRUCTURES[self.covariance]
         if n_items:
             structure = WithItemEffects(structure, n_items)
@@ -457,7 +457,7 @@ class PopulationMetric(CrowdMetric):
         return Parametrization(d, kind, self.covariance == "free", n_items, self.rank)
 
     def _earlier_end(self, chart: Parametrization, crowd: Crowd) -> Array | None:
-        """Return where an earlier fit ended, in the units of these people; None where it is not to be used."""
+        """Return where an earlier fit ended, in the units of these people; None if it is not to be used."""
         if not (self.warm_start and hasattr(self, "pseudo_ideal_mean_")):
             return None
         d, units = crowd.span.features, crowd.units
@@ -480,7 +480,7 @@ class PopulationMetric(CrowdMetric):
                 delattr(self, name)
 
     def _describe_law(self, law: Law, spread: float | None) -> None:
-        """Set what is known of the metric and the population, s being given where it is isotropic."""
+        """Set the attributes of the metric and the population; `spread` is s if people are isotropic."""
         d = law.mean.size
         self.scale_ = float(np.trace(law.metric)) / d
         self.shape_ = law.metric / self.scale_ if self.scale_ != 0 else law.metric
@@ -510,7 +510,9 @@ class PopulationMetric(CrowdMetric):
         self.spread_ = problem.spread(law)
         self.scale_error_ = self.question_bias_ = float("nan")
 
-    def _describe_unknowns(self, problem: PopulationProblem, fit: PopulationFit, crowd: Crowd, rows: Rows) -> None:
+    def _describe_unknowns(
+        self, problem: PopulationProblem, fit: PopulationFit, crowd: Crowd, rows: Rows, *, by_row: bool
+    ) -> None:
         """Set what predictions do not know, from the answers of everybody or of some people."""
         covariance, metric = unknowns_of(fit).covariance, problem.structure.law(fit.natural, problem.d).metric
         self.personal_spread_ = personal_variance_of(problem, fit, crowd.answers(rows)) ** 0.5
@@ -518,7 +520,7 @@ class PopulationMetric(CrowdMetric):
             self.offset_covariance_ = crowd.units.offsets_outside(crowd.span.offsets_outside(covariance, metric))
         if crowd.users is not None:
             # items given as vectors are new: row numbers cannot name them
-            first = 0 if self.items is None or rows.items is check_items(self.items) else len(check_items(self.items))
+            first = 0 if by_row or self.items is None else np.shape(self.items)[0]
             self.asked_items_ = SeenItems.of(rows.person, rows.pairs + first).rows
 
     def _describe_uncertainty(
@@ -576,7 +578,7 @@ class PopulationMetric(CrowdMetric):
         return self.rank or min(d, DEFAULT_RANK)
 
     def _say(self, words: str) -> None:
-        """Tell whoever follows the fit, or give a warning where nobody does."""
+        """Report a sentence as progress; without `progress=`, warn."""
         if self.progress is not None:
             self.progress(words)
         else:
@@ -649,7 +651,7 @@ class PopulationMetric(CrowdMetric):
         return self.pseudo_ideal_mean_
 
     def _item_effects(self, n_items: int) -> Array | None:
-        """Return the utilities of so many items, None where there are none or those of other items."""
+        """Return the effects of `n_items` items; None if there are none or they belong to other items."""
         effects: Array | None = getattr(self, "item_effects_", None)
         return effects if effects is not None and effects.size == n_items else None
 
@@ -675,7 +677,7 @@ class PopulationMetric(CrowdMetric):
         return np.column_stack([1.0 - right, right])
 
     def unknowns(self) -> Unknowns:
-        """Return what predictions do not know beside where a person stands."""
+        """Return what predictions do not know, other than where a person stands."""
         found = vars(self)
         return Unknowns(
             found.get("offset_covariance_"),
@@ -684,9 +686,9 @@ class PopulationMetric(CrowdMetric):
         )
 
     def _variance_beside(self, pairs: Any, users: Any) -> Array:
-        """Return the variance of ψ (T,) for what is not known beside where the person stands."""
+        """Return the variance of ψ (T,) from everything unknown except where the person stands."""
         items, numbers, people = self._read(pairs, users)
-        by_row = isinstance(pairs, Comparisons) or np.ndim(pairs) == 2
+        by_row = _is_by_row(pairs)
         unknowns = self.unknowns()
         variance = unknowns.variance(items[numbers[:, 0]], items[numbers[:, 1]], numbers if by_row else None)
         asked: Array | None = getattr(self, "asked_items_", None)
@@ -722,3 +724,8 @@ class PopulationMetric(CrowdMetric):
             told = np.atleast_2d(np.cov(self.pseudo_ideal_points_.T, ddof=0))
         values, vectors = np.linalg.eigh(self.pseudo_ideal_covariance_ - told)
         return (vectors * np.maximum(values, 0.0)) @ vectors.T
+
+
+def _is_by_row(pairs: Any) -> bool:
+    """Return whether pairs name items by their row numbers, not by their vectors."""
+    return isinstance(pairs, Comparisons | ComparisonScan) or np.ndim(pairs) == 2

@@ -1,4 +1,4 @@
-"""What may be asked of a population fit, and what goes with what."""
+"""The options of a population fit: their values, and which can be combined."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdmetric.checks import positive_number, whole_number
+from crowdmetric.checks import positive_number, true_or_false, whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.contract import Engine, device_of
 from crowdmetric.errors import DataError
@@ -64,9 +64,7 @@ def check_population_options(
         raise DataError(f"ridge={ridge!r} is unknown; use 'evidence', a number or None")
     if not (ridge is None or isinstance(ridge, str) or (isinstance(ridge, int | float) and ridge == 0)):
         positive_number(ridge, "ridge")
-    if not isinstance(item_effects, bool | np.bool_):
-        raise DataError(f"item_effects={item_effects!r} is unknown; use True or False")
-    if item_effects and ridge != "evidence":
+    if true_or_false(item_effects, "item_effects") and ridge != "evidence":
         raise DataError(
             f"item_effects are shrunk by the evidence, which ridge={ridge!r} rules out; use ridge='evidence'"
         )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.checks import as_array
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
 from crowdmetric.judgements import Judgements
@@ -49,7 +50,7 @@ def read_judgements(
                     "from the same catalog (Judgements.read(..., items=...))"
                 )
         return catalog, tuple(table.merged() for table in tables) if merge else tables
-    array = np.asarray(judgements)
+    array = as_array(judgements, "judgements")
     if array.ndim not in (2, 3) or array.shape[1] not in MAKERS:
         raise DataError(
             f"judgements have shape {array.shape}; expected Judgements, (T, 3) rows (anchor, closer, farther), (T, 4) "

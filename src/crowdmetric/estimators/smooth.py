@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.checks import as_array, one_of, true_or_false
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.inputs import Rows, check_items, check_options, read_rows
@@ -64,8 +65,9 @@ class TasteMetric(CrowdMetric):
     ----------
     items : (N, d) array
         Shared, not copied, by `clone`. May be None if pairs are given as vectors. At most 2,000 may be compared.
-    structure : {"auto", "isotropic", "diagonal", "full"}
-        What M may be, for standardized features. "auto": by the evidence, "full" for at most 8 features.
+    structure : {"auto", "isotropic", "diagonal", "shrunk", "full"}
+        What M may be, for standardized features; "shrunk" is any matrix, but held close to the isotropic one. "auto":
+        by the evidence, with "shrunk" and "full" for at most 8 features.
     shape : {"matern52", "matern32", "squared-exponential"}
         How covariances fall with distance, that is, how smooth tastes are.
     tol : float
@@ -81,7 +83,7 @@ class TasteMetric(CrowdMetric):
     metric_, components_, users_, objective_, solution_
         See `CrowdMetric`. A distance of one is one length of the kernel.
     standard_errors_ : (d, d) array
-        Of the entries of M, from the curvature of the evidence; zero where the structure leaves no freedom. The law of
+        Of the entries of M, from the curvature of the evidence; zero if the structure leaves no freedom. The law of
         an entry is skewed: intervals of its logarithm, with the error ``standard_errors_ / metric_``, hold better.
     metric_draws_ : (n, p) array
         svec of metrics drawn from the posterior, from which intervals are made (`crowdmetric.intervals`).
@@ -255,7 +257,7 @@ class TasteMetric(CrowdMetric):
         return tried[self.structure_]
 
     def _earlier_end(self, Z: Array) -> SmoothFit | None:
-        """Return the end of an earlier fit to go on from; None where it is not to be used."""
+        """Return the end of an earlier fit to go on from; None if it is not to be used."""
         if not (self.warm_start and hasattr(self, "_inverse")):
             return None
         family = Covariances.of(str(self.structure_), Z.shape[1], self.shape)
@@ -326,11 +328,10 @@ class TasteMetric(CrowdMetric):
         return np.asarray(matrix / np.outer(self._units(), self._units()))
 
     def _check_parameters(self) -> None:
-        if self.structure not in ("auto", *STRUCTURES):
-            names = ", ".join(map(repr, ("auto", *STRUCTURES)))
-            raise DataError(f"structure={self.structure!r} is not known; choose one of {names}")
-        if self.shape not in SHAPES:
-            raise DataError(f"shape={self.shape!r} is not known; choose one of {', '.join(map(repr, SHAPES))}")
+        one_of(self.structure, "structure", ("auto", *STRUCTURES))
+        one_of(self.shape, "shape", SHAPES)
+        for name in ("uncertainty", "warm_start"):
+            true_or_false(getattr(self, name), name)
         check_options(self.tol, self.max_iter, 2, 0)
 
     # ------------------------------------------------------------------------------------- what tastes look like
@@ -375,7 +376,7 @@ class TasteMetric(CrowdMetric):
         placed = copy(self)
         placed.users_ = rows.users
         placed.__dict__.pop("answers_", None)  # other people: a saved model must not confuse them
-        placed._tastes = _Tastes(tastes.fit, tastes.field.told_by(answers), tastes.number)
+        placed._tastes = _Tastes(tastes.fit, tastes.field.after_answers(answers), tastes.number)
         return placed
 
     def people(self) -> Iterator[tuple[Indices, Array, Array]]:
@@ -446,7 +447,7 @@ class _Tastes:
 
 
 def _by_row(pairs: Any) -> bool:
-    return hasattr(pairs, "pairs") or np.ndim(pairs) == 2
+    return hasattr(pairs, "pairs") or as_array(pairs, "pairs").ndim == 2
 
 
 def _candidates(structure: str, d: int) -> tuple[str, ...]:
@@ -455,7 +456,7 @@ def _candidates(structure: str, d: int) -> tuple[str, ...]:
         return (structure,)
     if d == 1:
         return ("isotropic",)
-    return ("isotropic", "diagonal", "full") if d <= MOST_FEATURES_IF_FULL else ("isotropic", "diagonal")
+    return tuple(STRUCTURES) if d <= MOST_FEATURES_IF_FULL else ("isotropic", "diagonal")
 
 
 def _distinct(rows: Rows, pairs: Any) -> Rows:

@@ -80,7 +80,7 @@ def counted(data: Mapping[str, Any]) -> str:
 
 
 def _item_effects(fitted: Mapping[str, Any]) -> str:
-    """Return what items have beside their features, in words; nothing where they have nothing."""
+    """Return a sentence on per-item effects; empty if there are none."""
     spread, known = (fitted.get(f"item_effect{name}_") for name in ("_spread", "s_determined"))
     if spread is None:
         return ""

@@ -89,7 +89,8 @@ class CrowdModel:
         loss = Logistic()
         rows = read_rows(train, None, None, None, items, loss)
         n_items = check_item_effects(rows.items.shape[0]) if self.item_effects else 0
-        crowd, structure = crowd_in_memory(rows, shown=self.item_effects), STRUCTURES[self.covariance]
+        # lines are integrated on a grid, and everybody else by propagation, whatever their answers span
+        crowd, structure = crowd_in_memory(rows, shown=self.item_effects, join_above=1), STRUCTURES[self.covariance]
         if n_items:
             structure = WithItemEffects(structure, n_items)
         problem = PopulationProblem.of(crowd, structure, loss, LocalEngine(1))

@@ -27,6 +27,7 @@ __all__ = [
     "WITHOUT_METRIC",
     "WITH_ITEM_EFFECTS",
     "choose_models",
+    "not_of_use",
 ]
 
 # --8<-- [start:models]
@@ -85,7 +86,17 @@ BEGINS_AT = {
 DEFAULT = tuple(name for name in MODELS if name not in ("stitched", "symmetric-items"))
 
 
-def choose_models(models: Sequence[str | Model] | None, subspaces: Any = None, n_items: int = 0) -> list[Model]:
+def not_of_use(n_features: int) -> tuple[str, ...]:
+    """Return the models that are another one under this number of features.
+
+    With one feature a multiple of the identity is any metric: 'identity' is the learned metric, and no baseline.
+    """
+    return ("identity",) if n_features == 1 else ()
+
+
+def choose_models(
+    models: Sequence[str | Model] | None, subspaces: Any = None, n_items: int = 0, n_features: int = 0
+) -> list[Model]:
     """Return the models named, or the default ones: 'stitched' where subspaces are given, item effects for few items.
 
     Few are at most 500.
@@ -94,6 +105,7 @@ def choose_models(models: Sequence[str | Model] | None, subspaces: Any = None, n
         models = DEFAULT if subspaces is None else (*DEFAULT, "stitched")
         models = [name for name in models if name not in FOR_FEW_ITEMS or n_items <= MOST_ITEMS]
         models = [name for name in models if name != "smooth" or n_items <= MOST_SHOWN]
+        models = [name for name in models if name not in not_of_use(n_features)]
     if isinstance(models, str):
         raise DataError(f"models={models!r} is one name; give a list, such as models=[{models!r}]")
     chosen: list[Model] = []

@@ -131,7 +131,7 @@ def evaluate(
         raise DataError(f"splits={splits!r} is one name; give a list, such as splits=[{splits!r}]")
     if not splits or len(set(splits)) < len(splits):
         raise DataError(f"splits={list(splits)!r} is empty or repeats a name; name each split once")
-    chosen = choose_models(models, subspaces, X.shape[0])
+    chosen = choose_models(models, subspaces, *X.shape)
     plan = SplitPlan(train_answers=train_answers, given=given, both_new=both_new)
     hidden = [split(comparisons, kind, plan, repeat=n, seed=seed) for kind in splits for n in range(repeats)]
     work = [(number, model) for number in range(len(hidden)) for model in range(len(chosen))]
@@ -148,7 +148,7 @@ def evaluate(
             if place[0] == 0:
                 _begin_at(begun, place[1], end)
             if after_fit is not None:
-                after_fit(_told(len(found), len(work), perf_counter() - clock))
+                after_fit(_progress_text(len(found), len(work), perf_counter() - clock))
     return _evaluation(found, hidden, chosen, train_answers, drawn, time_limit)
 
 
@@ -182,7 +182,7 @@ def _evaluation(
     )
 
 
-def _told(done: int, of: int, seconds: float) -> str:
+def _progress_text(done: int, of: int, seconds: float) -> str:
     """Return how far the fits are, and about how long the others will take: as long each, on average."""
     return f"{done} of {of} fits done, about {in_words(seconds / done * (of - done))} left"
 
@@ -210,7 +210,7 @@ def _stages(work: list[tuple[int, int]], models: Sequence[Model]) -> list[list[t
 
 
 def _begin_at(models: list[Model], number: int, end: Start | TasteMetric | None) -> None:
-    """Let a model, and the models that contain it, begin where it ended."""
+    """Let a model, and the models that contain it, start where its last fit ended."""
     name = models[number].name
     for place, model in enumerate(models):
         if isinstance(model, CrowdModel | TasteModel) and (place == number or BEGINS_AT.get(model.name) == name):

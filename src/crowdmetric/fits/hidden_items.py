@@ -48,7 +48,8 @@ def personal_variance_of(problem: PopulationProblem, fit: PopulationFit, answers
 def _only(problem: PopulationProblem, answers: Answers) -> PopulationProblem:
     """Return the same problem with these answers alone."""
     answers = answers.merged()
-    blocks = blocks_of(arrange(answers, spare=SPARE), answers.pairs if problem.n_items else None)
+    pairs = answers.pairs if problem.n_items else None
+    blocks = blocks_of(arrange(answers, spare=SPARE), pairs, problem.largest_grid)
     people: Counter[int] = Counter()
     for block in blocks:
         people[block.span.shape[1]] += block.person.size

@@ -271,7 +271,7 @@ def axes_of_people(fit: LowRankFit) -> Array:
 
 
 def announce_points(people: int, d: int, name: str) -> None:
-    """Say what everybody's points cost where that is much, and refuse what cannot be had."""
+    """Warn if everybody's points take much memory, and refuse if they take more than is free."""
     size = 8 * people * d
     if size < LARGE_POINTS:
         return

@@ -92,7 +92,7 @@ def _people(users: Any, T: int, engine: DeviceEngine) -> tuple[Any, Array]:
 
 
 def items_on_device(items: Any, used: Array, engine: DeviceEngine) -> tuple[Array, Units] | None:
-    """Return items (N, d) in units of those that are used, and these units; None where they are not all finite.
+    """Return items (N, d) in units of those that are used, and these units; None if they are not all finite.
 
     Items travel once. Sums are kept in float64, and so is the difference from a first guess of the center: what is
     rounded to the engine's precision is of the size of the items' spread, however far from zero they lie.

@@ -161,11 +161,11 @@ class PopulationProblem:
 
     def fit(self, stage: str, chart: Parametrization, start: Array | ScoringState, **options: Any) -> PopulationFit:
         """Maximize the penalized likelihood (`fit_law`), from where a checkpoint has left this stage if it has."""
-        start, more = self.take_up(stage, start)
+        start, more = self.resume_stage(stage, start)
         return fit_law(self.total, chart, start, beta=self.beta, **options, **more)
 
-    def take_up(self, stage: str, start: Array | ScoringState) -> tuple[Array | ScoringState, dict[str, Any]]:
-        """Return where a stage begins, and who hears of its steps: a checkpoint, where there is one."""
+    def resume_stage(self, stage: str, start: Array | ScoringState) -> tuple[Array | ScoringState, dict[str, Any]]:
+        """Return where a stage begins and options of `fit_law`: the checkpoint's, if there is one."""
         if self.checkpoint is None:
             return start, {}
         return self.checkpoint.state(stage) or start, {"after_step": self.checkpoint.saver(stage)}
@@ -209,7 +209,7 @@ class PopulationProblem:
         return np.linalg.lstsq(information, shift, rcond=1e-12)[0]
 
     def question_bias(self, natural: Array) -> float:
-        """Return the z-score of the test in `bias_sums`; NaN where nobody's answers can tell."""
+        """Return the z-score of the test in `bias_sums`; NaN if nobody's answers can tell."""
         grid = self.largest_grid
         sums = self._sum(
             partial(bias_sums, structure=self.structure, natural=natural, loss=self.loss, largest_grid=grid)
@@ -256,7 +256,7 @@ def _near(engine: Engine) -> Engine:
 
 @dataclass(frozen=True)
 class _Part(Generic[Summand]):
-    """The sum over a chunk, None where nobody in it says anything."""
+    """The sum over a chunk, None if nobody in it says anything."""
 
     value: Summand | None
 

@@ -45,7 +45,7 @@ class Uncertainty:
     symmetric, symmetric_covariance : (d, d), (p, p)
         The fit S over all symmetric matrices, and the covariance of svec S.
     symmetric_value
-        The log-likelihood of S; NaN where a ridge had to hold it.
+        The log-likelihood of S; NaN if a ridge had to hold it.
     """
 
     draws: Array
@@ -75,7 +75,7 @@ class Uncertainty:
 
     @property
     def scale_error(self) -> float:
-        """The standard error of the logarithm of the scale tr M / d; infinite where that may be negative.
+        """The standard error of the logarithm of the scale tr M / d; infinite if that may be negative.
 
         Half the width of the middle 68 % of the draws: a long tail of small scales does not count twice.
         """
@@ -93,12 +93,11 @@ def uncertainty_of(
 
     Without the constraint (`psd`) the posterior is the Gaussian law of the symmetric fit.
     """
-    p = degrees_of_freedom(problem.d)
     symmetric, covariance, value = _symmetric_fit(problem, fit, free=free, **stopping)
     if psd:
         draws = posterior_draws(problem, fit, free=free)
     else:
-        rng, center = np.random.default_rng(0), fit.natural[:p]
+        rng, center = np.random.default_rng(0), fit.natural[fit.layout.metric]
         draws = rng.multivariate_normal(center, covariance, size=number_of_draws(problem.d), method="eigh")
     return Uncertainty(draws / size**2, smat(symmetric) / size**2, covariance / size**4, value)
 
@@ -107,8 +106,7 @@ def posterior_draws(problem: PopulationProblem, fit: PopulationFit, *, free: boo
     """Return svec (n, p) of metrics drawn from the posterior of a fit, in the units of the problem."""
     likelihood = PopulationLikelihood(problem, fit, free=free)
     refine = REFINED if problem.has_few_people else 0
-    p = degrees_of_freedom(problem.d)
-    return draw_metrics(likelihood, fit.natural[:p], likelihood.begin(), refine=refine)
+    return draw_metrics(likelihood, fit.natural[fit.layout.metric], likelihood.begin(), refine=refine)
 
 
 def _is_worth_differences(problem: PopulationProblem, fit: PopulationFit) -> bool:
@@ -141,7 +139,7 @@ def _symmetric_fit(
 
     Where the answers leave it undetermined, the ridges of the fit are kept.
     """
-    d, p = problem.d, degrees_of_freedom(problem.d)
+    d, at = problem.d, fit.layout.metric
     law = problem.structure.law(fit.natural, d)
     chart = Parametrization(d, "symmetric", free, problem.n_items)
     # a crowd that prefers what is far has no metric to start from, and an isotropic fit cannot cross zero
@@ -157,7 +155,7 @@ def _symmetric_fit(
     information = unbound.information
     if _is_worth_differences(problem, fit):
         information = observed_information(problem.total, unbound.natural, unbound.score)
-    return unbound.natural[:p], inverse_information(with_ridges(information, unbound))[:p, :p], value
+    return unbound.natural[at], inverse_information(with_ridges(information, unbound))[at, at], value
 
 
 class PopulationLikelihood:

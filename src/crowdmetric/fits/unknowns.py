@@ -214,7 +214,8 @@ def _placed(known: Answers, people: Indices, law: Law, loss: Loss, largest_grid:
     theirs = known.take(rows)
     person = np.searchsorted(people, theirs.person).astype(np.intp)
     theirs = replace(theirs, person=person, problem=np.zeros(people.size, dtype=np.intp)).merged()
-    return posteriors(blocks_of(arrange(theirs, spare=SPARE), theirs.pairs), law, loss, people.size, largest_grid)
+    blocks = blocks_of(arrange(theirs, spare=SPARE), theirs.pairs, largest_grid)
+    return posteriors(blocks, law, loss, people.size, largest_grid)
 
 
 def personal_variance(

@@ -196,11 +196,11 @@ def _information(parts: Iterable[Questions], at: ReferenceLaw, partners: int) ->
     total = np.zeros((at.natural.size, at.natural.size))
     for questions in parts:
         for block in _blocks(questions, at, partners):
-            total += expected_information(block, at)
+            total += information_of_pairs(block, at)
     return total
 
 
-def expected_information(block: PopulationBlock, at: ReferenceLaw) -> Array:
+def information_of_pairs(block: PopulationBlock, at: ReferenceLaw) -> Array:
     """Return ``Σ_y Pr[y] ∇ℓ(y) ∇ℓ(y)ᵀ`` (n, n), y over all answers that the people of a block could give."""
     law, loss = at.structure.law(at.natural, at.d), get_loss("logistic")
     total = np.zeros((at.natural.size, at.natural.size))

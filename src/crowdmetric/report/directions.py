@@ -149,7 +149,7 @@ def _plane(draws: Array, W: Array) -> Array | None:
 
 
 def _over(parts: Array, size: Array) -> Array:
-    """Return parts (n, k) over sizes (n,), zero where there is no size."""
+    """Return parts (n, k) over sizes (n,), zero if there is no size."""
     positive = size > 0
     return np.where(positive[:, None], parts / np.where(positive, size, 1.0)[:, None], 0.0)
 

@@ -524,7 +524,7 @@ def _prediction(evaluation: Evaluation | None) -> str:
     return (
         "<section><h2>How well it predicts</h2><p>Answers were hidden, and every model predicted them. A calibration "
         f"slope below 1 says that a model is too sure of itself. {_text(' '.join([saved, *evaluation.scope()]))}</p>"
-        f"{''.join(parts)}{_alone(evaluation)}{list_of(notes)}</section>"
+        f"{''.join(parts)}{_metric_alone(evaluation)}{list_of(notes)}</section>"
     )
 
 
@@ -537,7 +537,7 @@ def _row_of_saved(evaluation: Evaluation, models: Sequence[str]) -> int | None:
     return next((place for place, model in enumerate(models) if model == evaluation.saved), None)
 
 
-def _alone(evaluation: Evaluation) -> str:
+def _metric_alone(evaluation: Evaluation) -> str:
     """Return the table of what the metric of every model adds to it."""
     found = worth_of_metric(evaluation)
     if not found:

@@ -66,7 +66,7 @@ def not_ideal_points(S: Array, C: Array) -> float:
 def shape_test(S: Array, C: Array) -> float:
     """Return the p-value of the hypothesis that S differs from a multiple of the identity by chance.
 
-    NaN where the scale is so uncertain (`LOOSE_SCALE`) that nothing linear can be said of S/c.
+    NaN if the scale is so uncertain (`LOOSE_SCALE`) that nothing linear can be said of S/c.
     """
     d = len(S)
     size = float(np.trace(S)) / d

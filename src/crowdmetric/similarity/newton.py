@@ -68,7 +68,7 @@ class SimilarityFit:
     determined
         γ of each ridge: how many of its parameters the answers determine.
     gap
-        Certified bound on how far f is above its minimum, in nats; NaN where it is not convex.
+        Certified bound on how far f is above its minimum, in nats; NaN if it is not convex.
     converged, iterations
         Whether a further step would gain less than the tolerance, and how many there were.
     """

@@ -43,7 +43,7 @@ class Candidate:
     structure, factor
         Its name, and the factor on the evidence's strength on off-diagonal entries.
     score
-        Mean log-likelihood of an answer about items left out; NaN where that cannot be found.
+        Mean log-likelihood of an answer about items left out; NaN if that cannot be found.
     log_evidence
         Of the fit to all answers.
     scores

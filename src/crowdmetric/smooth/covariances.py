@@ -145,7 +145,7 @@ class Grams:
         return np.concatenate([scales, [sharpness], np.einsum("pij,ij->p", tangents, in_M)])
 
     def derivatives(self) -> Iterator[tuple[Array | None, Array | None]]:
-        """Yield the derivatives (N, N) of K and of C in every parameter of θ; None where there is none."""
+        """Yield the derivatives (N, N) of K and of C in every parameter of θ; None if there is none."""
         s, t, e, omega, a, c, b = 2.0 * self._variances
         G, q, rho, Z = self._G, self._q, self._rho, self._Z
         own = np.eye(len(Z))

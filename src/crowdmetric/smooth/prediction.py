@@ -105,7 +105,7 @@ class UtilityField:
                 covariance += weights @ inner @ weights.transpose(0, 2, 1)
                 yield block.who[some], mean, covariance
 
-    def told_by(self, answers: DistinctAnswers) -> UtilityField:
+    def after_answers(self, answers: DistinctAnswers) -> UtilityField:
         """Return the same items with new people, who gave these answers and are known by nothing else."""
         K, N = self.person + self.crowd, len(self.mean)
         blocks = arrange(answers, N)
@@ -113,7 +113,7 @@ class UtilityField:
         nothing = np.zeros_like(K)
         propagation.converge(K, nothing, FINE)
         propagation.look(K, nothing)
-        told = propagation.told
+        told = propagation.messages
         return UtilityField(K, nothing, self.mean, tuple(blocks), tuple(t.W for t in told), tuple(t.c for t in told))
 
 
@@ -126,7 +126,7 @@ def field_of(fit: SmoothFit, others: Array) -> UtilityField:
     """Return the utilities of the items shown, 0…n−1, followed by other items with these features (N − n, d)."""
     n = len(fit.Z)
     grams = fit.family.at(fit.theta, np.concatenate([fit.Z, others]))
-    known, told = fit.propagation, fit.propagation.told
+    known, told = fit.propagation, fit.propagation.messages
     W, C = known.precision, grams.crowd
     across = C[:, :n]
     R = W @ np.linalg.inv(np.eye(n) + C[:n, :n] @ W)

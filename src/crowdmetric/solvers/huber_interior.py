@@ -161,7 +161,7 @@ class _Newton:
         self.mu = (2.0 * products + point.sigma * self.room) / (4.0 * point.u.shape[1] + 1.0)
 
     def factorise(self) -> Mask:
-        """Factorize the systems; False where one is not positive definite to working precision."""
+        """Factorize the systems; False if one is not positive definite to working precision."""
         problem, point, rows = self.problem, self.point, self.problem.rows
         B, p = point.a.shape
         alpha, sigma = np.reshape(problem.alpha, (-1, 1)), point.sigma[:, None]

@@ -78,11 +78,11 @@ def background_density(X: Array, *, affine: bool) -> Array:
 
     A thousandth of the mean variance is added to every direction: a background that is flat itself would hide flats.
     """
-    centerd = X - X.mean(axis=0) if affine else X
-    C = centerd.T @ centerd / len(X)
+    centered = X - X.mean(axis=0) if affine else X
+    C = centered.T @ centered / len(X)
     C[np.diag_indices_from(C)] += 1e-3 * np.trace(C) / len(C)
     triangle = np.linalg.cholesky(C)
-    white = solve_triangular(triangle, centerd.T, lower=True, check_finite=False)
+    white = solve_triangular(triangle, centered.T, lower=True, check_finite=False)
     return -0.5 * np.einsum("ij,ij->j", white, white) - float(np.sum(np.log(np.diag(triangle))))
 
 

@@ -142,7 +142,7 @@ class ChoiceSurvey:
         return f"{holds}.{fits} Write all rows in one way: {EXPECTED}"
 
     def shares(self, choice: Column, left: Column | None = None, right: Column | None = None) -> Floats:
-        """Return left's share of each row: 1, 0 or, for a tie, ½; NaN where the choice cannot be read."""
+        """Return left's share of each row: 1, 0 or, for a tie, ½; NaN if the choice cannot be read."""
         cells = tokens(choice)
         if self.coding != "item":
             known = CODINGS[self.coding]

@@ -41,9 +41,9 @@ __all__ = [
     "Grid",
     "Integral",
     "evaluate_nodes",
-    "expected_information",
     "fused_kernels",
     "grid_of",
+    "information_of_answer",
     "is_identity",
     "kernels",
     "lengths_of_lines",
@@ -360,7 +360,7 @@ def mean_probability(psi: Array, variance: Array, loss: Loss) -> Array:
     return array_namespace(psi).clip(_gaussian_means(psi, variance, loss, (lambda p: p,))[0], 0.0, 1.0)
 
 
-def expected_information(psi: Array, variance: Array, loss: Loss) -> Array:
+def information_of_answer(psi: Array, variance: Array, loss: Loss) -> Array:
     """Return what an answer would tell about a ψ that is Gaussian with these means and variances, in nats.
 
     The mutual information of answer and ψ (and hence of the answer and whatever ψ is a part of), with the entropy
@@ -372,8 +372,8 @@ def expected_information(psi: Array, variance: Array, loss: Loss) -> Array:
     return np.maximum(_entropy(np.clip(p, 0.0, 1.0)) - noise, 0.0)
 
 
-def roughly_expected_information(psi: Array, variance: Array, loss: Loss) -> Array:
-    """Return `expected_information` to 0.025 nats (0.002 for probit answers), by formulas for those.
+def rough_information_of_answer(psi: Array, variance: Array, loss: Loss) -> Array:
+    """Return `information_of_answer` to 0.025 nats (0.002 for probit answers), by formulas for those.
 
     Answers are taken as ``p = Φ(z)``, ``z = βψ`` for probit and ``z = βψ √(π/8)`` for logistic ones, with mean m and
     variance v. Then ``E[p] = Φ(m / √(1 + v))``, and with ``h(Φ(z)) ≈ log 2 · exp(−z² / 2c²)``, ``c² = π log(2) / 2``::

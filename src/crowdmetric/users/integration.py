@@ -127,7 +127,7 @@ def _is_out_of_reach(integral: Integral, E: Array, S: Array, loss: Loss) -> Arra
 
 
 def _again(integral: Integral, fine: Array, arguments: tuple[Array, ...], loss: Loss, ways: NDArray[np.int8]) -> Array:
-    """Propagate the others anew in half steps, into `integral`; return for whom that was enough, too."""
+    """Propagate the other people again with half steps, into `integral`; return for whom that was enough, too."""
     xp = array_namespace(fine)
     others = xp.nonzero(~fine)[0]
     a, E, S, y, weight = (x[others] for x in arguments)

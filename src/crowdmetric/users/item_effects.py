@@ -51,7 +51,7 @@ def variance_of_differences(covariance: Array, pairs: NDArray[Any]) -> Array:
 
 @dataclass(frozen=True)
 class WithItemEffects:
-    """A structure of people, and a utility of its own for each of so many items after its natural parameters."""
+    """A structure of people with per-item effects, whose values follow its natural parameters."""
 
     people: Structure
     n_items: int

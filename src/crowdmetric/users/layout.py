@@ -19,7 +19,7 @@ __all__ = ["Layout"]
 
 @dataclass(frozen=True)
 class Layout:
-    """The places of natural parameters: d features, free or isotropic people, and items with utilities of their own."""
+    """The positions of natural parameters: d features, free or isotropic people, and items with effects."""
 
     d: int
     free: bool
