@@ -301,7 +301,5 @@ def test_bad_input_gets_a_sentence(model: Any) -> None:
     with pytest.raises(DataError, match="IdealPointMetric gives no standard errors of the metric; fit a Population"):
         entries(other)
     unsure = PopulationMetric(CROWD.items, starts=1, uncertainty=False).fit(CROWD.pairs, CROWD.y, users=CROWD.users)
-    with pytest.raises(
-        DataError, match="PopulationMetric gives no standard errors of the metric; fit it with uncer"
-    ):
+    with pytest.raises(DataError, match="PopulationMetric gives no standard errors of the metric; fit it with uncer"):
         entries(unsure)
