@@ -209,7 +209,7 @@ def test_an_input_is_known_under_other_names(tmp_path: Path) -> None:
 
 MOMENTS, PACKAGE = 20, "crowdmetric.commands"
 # Commands that take seconds even for a handful of items are interrupted less often.
-FEWER = {"plan": 4, "design": 10, "design --from": 4, "fit tastes": 4, "fit judgements": 4, "export coordinates": 4}
+FEWER = {"plan": 4, "design": 10, "design --from": 4, "fit tastes": 4}
 
 
 @pytest.fixture(scope="module")
@@ -231,10 +231,6 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "choice": rng.integers(2, size=60),
     }
     write_columns(answers, folder / "told.csv")
-    judged = ["--judgements", "triplet", "--questions", "200", "--items", "10", "--dimension", "2", "--quiet"]
-    assert main(["simulate", *judged, "--out", str(folder / "judged")]) == 0
-    tastes = ["--estimator", "taste", "--no-report", "--quiet", "--out", str(folder / "tastes")]
-    assert main(["fit", str(folder / "few.csv"), str(folder / "told.csv"), *tastes]) == 0
     return folder
 
 
@@ -254,8 +250,6 @@ COMMANDS = {
     "info": ["model"],
     "design --from": ["few.csv", "--from", "told.csv", "--people", "5", "--out", "made.csv"],
     "fit tastes": ["few.csv", "told.csv", "--estimator", "taste", "--no-evaluate", "--out", "made"],
-    "fit judgements": ["judged/items.csv", "judged/judgements.csv", "--out", "made"],
-    "export coordinates": ["tastes", "--coordinates", "--out", "made.npz"],
 }  # fmt: skip
 
 
