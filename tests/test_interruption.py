@@ -209,7 +209,7 @@ def test_an_input_is_known_under_other_names(tmp_path: Path) -> None:
 
 MOMENTS, PACKAGE = 20, "crowdmetric.commands"
 # Commands that take seconds even for a handful of items are interrupted less often.
-FEWER = {"plan": 4, "design": 10}
+FEWER = {"plan": 4, "design": 10, "design --from": 4, "fit tastes": 4}
 
 
 @pytest.fixture(scope="module")
@@ -223,6 +223,14 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tables = [str(folder / "items.csv"), str(folder / "comparisons.csv")]
     quick = ["--no-report", "--covariance", "isotropic", "--no-item-effects", "--starts", "1", "--jobs", "1", "--quiet"]
     assert main(["fit", *tables, *quick, "--out", str(folder / "model")]) == 0
+    shown = np.array([rng.choice(6, 2, replace=False) for _ in range(60)])
+    answers = {
+        "user": np.arange(60) // 6,
+        "left": shown[:, 0],
+        "right": shown[:, 1],
+        "choice": rng.integers(2, size=60),
+    }
+    write_columns(answers, folder / "told.csv")
     return folder
 
 
@@ -240,6 +248,8 @@ COMMANDS = {
     "locate": ["model", "comparisons.csv", "--out", "made.csv"],
     "export": ["model", "--out", "made.npz"],
     "info": ["model"],
+    "design --from": ["few.csv", "--from", "told.csv", "--people", "5", "--out", "made.csv"],
+    "fit tastes": ["few.csv", "told.csv", "--estimator", "taste", "--no-evaluate", "--out", "made"],
 }  # fmt: skip
 
 
@@ -278,7 +288,7 @@ def test_a_command_can_be_interrupted_at_any_moment(
     command: str, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """At 20 moments, equally many calls of functions apart: one line, exit code 130, and nothing half-written."""
-    arguments = [command, *COMMANDS[command], "--quiet"]
+    arguments = [command.split(maxsplit=1)[0], *COMMANDS[command], "--quiet"]
     shutil.copytree(study, tmp_path / "first")
     monkeypatch.chdir(tmp_path / "first")
     assert main(arguments) == 0  # imports and compiles, and loads what is loaded once
