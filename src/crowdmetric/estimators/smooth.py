@@ -209,7 +209,7 @@ class TasteMetric(CrowdMetric):
         answers = merged(rows.person, np.searchsorted(shown, rows.pairs), rows.response, rows.weight)
         columns = (answers.person, answers.low, answers.high, answers.sign, answers.weight)
         self.answers_ = np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
-        self.inducing_ = np.arange(shown.size)
+        self.inducing_: Indices = np.arange(shown.size, dtype=np.intp)
         if shown.size > MOST_SHOWN:
             Z = self._inside(self.shown_items_)
             simplest = Covariances.of("isotropic", Z.shape[1], next(iter(SHAPES)))
@@ -288,7 +288,7 @@ class TasteMetric(CrowdMetric):
 
         shapes = list(SHAPES) if self.shape == "auto" else [self.shape]
         structures: dict[str, SmoothFit] = {}
-        fit = None
+        fit: SmoothFit | None = None
         for name in _path(self.structure, Z.shape[1]):
             fit = structures[name] = fitted(name, shapes[0], fit)
         candidates = _candidates(self.structure, Z.shape[1])

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.smooth.people_blocks import PeopleBlock
-from crowdmetric.smooth.shared import Parts, given, log_det, slopes, total
+from crowdmetric.smooth.shared import Parts, Shared, given, log_det, slopes, total
 from crowdmetric.users.integrals import REACH, lines
 from crowdmetric.users.propagation import CAVITY_FINENESS, CAVITY_SIZES, FEWEST_NODES
 
@@ -39,6 +39,7 @@ __all__ = ["Evidence", "PeopleMessage", "Propagation", "Sites", "traces"]
 
 Array = NDArray[Any]
 Covariance = Array | Parts
+CrowdCovariance = Array | Shared
 
 # Sweeps over a person's answers between two updates of the crowd, and the maximum number of updates.
 ROUNDS, MOST_SWEEPS = 2, 60
@@ -124,7 +125,7 @@ class Propagation:
         parts = [factors[block.answer] * real[:, :, None] for block, real in zip(self.blocks, reals, strict=True)]
         self.sites = [Sites(*(np.ascontiguousarray(part[:, :, j]) for j in (0, 1))) for part in parts]
 
-    def converge(self, K: Covariance, C: Covariance, tolerance: float) -> float:
+    def converge(self, K: Covariance, C: CrowdCovariance, tolerance: float) -> float:
         """Renew the factors until they change by less than `tolerance`; return the last change."""
         self._set_levels(K, C)
         damping, before, change = 1.0, np.inf, np.inf
@@ -137,7 +138,7 @@ class Propagation:
             before = change
         return change
 
-    def look(self, K: Covariance, C: Covariance) -> list[tuple[Array, Array]]:
+    def look(self, K: Covariance, C: CrowdCovariance) -> list[tuple[Array, Array]]:
         """Find what people tell and what is known of h, at the factors as they are.
 
         Returns mean (P, n) and covariance (P, n, n) of the utilities of every block's people.
@@ -156,7 +157,7 @@ class Propagation:
         ]
 
     @np.errstate(invalid="ignore")
-    def evidence(self, K: Covariance, C: Covariance) -> Evidence:
+    def evidence(self, K: Covariance, C: CrowdCovariance) -> Evidence:
         """Return the log-likelihood at these factors, and its gradients; the prior mean of h must be zero.
 
         NaN where factors are far from settled, which callers refuse.
@@ -198,7 +199,7 @@ class Propagation:
             total[np.ix_(person, person)] += traces(Q, parts)
         return total
 
-    def _sweep(self, K: Covariance, C: Covariance, damping: float, tolerance: float) -> float:
+    def _sweep(self, K: Covariance, C: CrowdCovariance, damping: float, tolerance: float) -> float:
         sizes, weights = _lines()
         change = 0.0
         for block, site, level, (mean, covariance) in zip(
@@ -211,7 +212,7 @@ class Propagation:
             change = max(change, float(found)) if np.isfinite(found) else np.inf
         return change
 
-    def _set_levels(self, K: Covariance, C: Covariance) -> None:
+    def _set_levels(self, K: Covariance, C: CrowdCovariance) -> None:
         """Choose lines fine enough for an answer's spread before anybody has answered, which no cavity exceeds."""
         places = np.array(CAVITY_SIZES, dtype=np.float64)
         self._levels = []

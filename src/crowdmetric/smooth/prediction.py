@@ -25,7 +25,7 @@ from scipy.linalg import solve_triangular
 from crowdmetric.errors import DataError
 from crowdmetric.smooth.covariances import Grams
 from crowdmetric.smooth.evidence import FINE, SmoothFit
-from crowdmetric.smooth.inducing import InducedCovariances, InducedGrams, Own
+from crowdmetric.smooth.inducing import InducedCovariances, Own
 from crowdmetric.smooth.joint_propagation import Propagation
 from crowdmetric.smooth.people_blocks import DistinctAnswers, PeopleBlock, arrange
 from crowdmetric.smooth.shared import Parts, Shared
@@ -133,7 +133,7 @@ class UtilityField:
         """Return the same items with new people, who gave these answers and are known by nothing else."""
         N = len(self.mean)
         K: Array | Parts
-        nothing: Array | Parts
+        nothing: Array | Shared
         if isinstance(self.person, np.ndarray) and isinstance(self.crowd, np.ndarray):
             K, nothing = self.person + self.crowd, np.zeros((N, N))
         else:
@@ -188,7 +188,7 @@ def field_of(fit: SmoothFit, others: Array) -> UtilityField:
     told = tuple(t.W for t in known.messages), tuple(t.c for t in known.messages)
     blocks = tuple(_renumbered(block, len(Z)) for block in known.blocks)
     if isinstance(fit.family, InducedCovariances):
-        root, given, own = _induced(fit, others)
+        root, given, own = _induced(fit, fit.family, others)
         error = np.sqrt(np.sum(given.root**2, axis=1) + own.rest)
         return UtilityField(own, given, root @ (root[:n].T @ rest), error, blocks, *told)
     grams = fit.family.at(fit.theta, Z)
@@ -201,10 +201,9 @@ def field_of(fit: SmoothFit, others: Array) -> UtilityField:
     return UtilityField(grams.person, V, across @ rest, error, blocks, *told)
 
 
-def _induced(fit: SmoothFit, others: Array) -> tuple[Array, Shared, Own]:
+def _induced(fit: SmoothFit, family: InducedCovariances, others: Array) -> tuple[Array, Shared, Own]:
     """Return Y (N, m) of all items, what is known of the shared utilities, and the covariance of a person beside it."""
-    grams = fit.family.at(fit.theta, fit.Z)
-    assert isinstance(grams, InducedGrams)
+    grams = family.at(fit.theta, fit.Z)
     root = np.concatenate([grams.crowd.root, grams.root_of(others)])
     shown = grams.crowd.root
     inner = np.eye(root.shape[1]) + shown.T @ (fit.propagation.precision @ shown)
