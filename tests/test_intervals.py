@@ -122,8 +122,9 @@ def test_one_feature_against_the_posterior_on_a_grid() -> None:
     log_density = np.empty(grid.shape[:-1])
     for place in np.ndindex(log_density.shape):
         natural = np.append(np.exp(grid[place][0]), grid[place][1:])
-        log_density[place] = problem.total(natural, information=False).value
-        log_density[place] -= penalty(natural, fit.layout, Ridges(), 1.0).value
+        sums, prior = problem.total(natural), penalty(natural, fit.layout, Ridges(), 1.0)
+        jeffreys = 0.5 * np.log((sums.information + prior.curvature)[1, 1])
+        log_density[place] = sums.value - prior.value + jeffreys
     weight = np.exp(log_density - log_density.max()).sum(axis=(1, 2))
     weight /= weight.sum()
     assert max(weight[0], weight[-1]) < 1e-3  # the grid is wide enough

@@ -11,6 +11,7 @@ from scipy.special import log_expit
 from crowdmetric.smooth.covariances import Covariances
 from crowdmetric.smooth.joint_propagation import Propagation
 from crowdmetric.smooth.people_blocks import DistinctAnswers, PeopleBlock, arrange, merged
+from crowdmetric.smooth.site_kernels import times_differences
 
 TIGHT = 1e-10
 
@@ -175,9 +176,12 @@ def test_blocks_are_the_answers() -> None:
     rows = []
     for block in blocks:
         tau = np.where(block.weight > 0, np.random.default_rng(16).random(block.weight.shape), 0.0)
+        P, n = block.items.shape
+        X = np.random.default_rng(19).standard_normal((P, n, n))
+        found = times_differences(X, block.low, block.high, tau)
         for p, who in enumerate(block.who):
             A = dense(block, p)
-            np.testing.assert_allclose(block.precisions(tau)[p], A.T @ (tau[p][:, None] * A), atol=1e-12)
+            np.testing.assert_allclose(found[p], A.T @ (tau[p][:, None] * A) @ X[p], atol=1e-12)
             np.testing.assert_allclose(block.pulls(tau)[p], A.T @ tau[p], atol=1e-12)
             for i in np.flatnonzero(block.weight[p] > 0):
                 ends = block.items[p, block.low[p, i]], block.items[p, block.high[p, i]]

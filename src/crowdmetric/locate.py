@@ -19,6 +19,7 @@ A `TasteMetric` has no ideal points: its people are utilities of the items, Gaus
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -294,10 +295,7 @@ class LocatedTastes:
     @cached_property
     def mean(self) -> Array:
         """Posterior mean of the utilities of the items, (K, N); only differences within a person matter."""
-        mean = np.empty((len(self), check_items(self.model.items).shape[0]))
-        for who, utilities, _ in self.model.people():
-            mean[who] = utilities
-        return mean
+        return self.model.mean_utilities()
 
     def probability(self, pairs: Any) -> Array:
         """Return the probability (K, T) that each person prefers the left item of each pair."""
@@ -317,19 +315,28 @@ class LocatedTastes:
         N = self.mean.shape[1]
         if N < 2:
             raise DataError("there is one item, and a question needs two; give more items")
-        everything = np.column_stack(np.triu_indices(N, 1))
-        pairs = everything if candidates is None else _rows_of(candidates, self.model.items)
-        left, right = pairs.T
+        everything = candidates is None
+        pairs = np.column_stack(np.triu_indices(N, 1)) if everything else _rows_of(candidates, self.model.items)
         loss, few = Logistic(), min(WEIGHED, len(pairs))
         best, most = np.zeros(len(self), dtype=np.intp), np.zeros(len(self))
+        for person, psi, variance in self._moments(pairs, everything):
+            likely = np.argpartition(-rough_information_of_answer(psi, variance, loss), few - 1)[:few]
+            exact = information_of_answer(psi[likely], variance[likely], loss)
+            best[person], most[person] = likely[int(np.argmax(exact))], float(np.max(exact))
+        return NextQuestion(self.users, pairs[best], most)
+
+    def _moments(self, pairs: Indices, all_of_them: bool) -> Iterator[tuple[int, Array, Array]]:
+        """Yield everybody's number, and mean and variance of the difference of utilities of pairs, (T,) each."""
+        left, right = pairs.T
+        if not all_of_them:
+            for person, name in enumerate(self.users):
+                yield person, *self.model.moments_of(pairs, np.full(len(pairs), name))
+            return
         for who, utilities, covariance in self.model.people():
             for person, mean, S in zip(who, utilities, covariance, strict=True):
                 own = np.diag(S)
-                psi, variance = mean[right] - mean[left], np.maximum(own[left] + own[right] - 2.0 * S[left, right], 0.0)
-                likely = np.argpartition(-rough_information_of_answer(psi, variance, loss), few - 1)[:few]
-                exact = information_of_answer(psi[likely], variance[likely], loss)
-                best[person], most[person] = likely[int(np.argmax(exact))], float(np.max(exact))
-        return NextQuestion(self.users, pairs[best], most)
+                variance = np.maximum(own[left] + own[right] - 2.0 * S[left, right], 0.0)
+                yield int(person), mean[right] - mean[left], variance
 
 
 def _check_top(top: Any, n_items: int) -> None:

@@ -21,10 +21,19 @@ from crowdmetric.losses import Loss
 from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.effects import Effect, effects_along, utilities_over
-from crowdmetric.smooth.evidence import SmoothFit, curvature, fit_evidence, go_on, log_evidence, revived
+from crowdmetric.smooth.evidence import (
+    LEAST_CURVATURE,
+    SmoothFit,
+    curvature,
+    fit_evidence,
+    go_on,
+    log_evidence,
+    revived,
+)
+from crowdmetric.smooth.inducing import InducedCovariances, choose_inducing, shown_to
 from crowdmetric.smooth.joint_propagation import Propagation
 from crowdmetric.smooth.kernel import SHAPES
-from crowdmetric.smooth.kernel_metrics import STRUCTURES
+from crowdmetric.smooth.kernel_metrics import STRUCTURES, structure_of
 from crowdmetric.smooth.people_blocks import DistinctAnswers, PeopleBlock, arrange, merged, some_people
 from crowdmetric.smooth.prediction import UtilityField, field_of, kernel_coordinates
 from crowdmetric.solvers.posterior import number_of_draws
@@ -36,10 +45,10 @@ __all__ = ["MOST_SHOWN", "TasteMetric"]
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Maximum number of different items in the answers: the work grows with their cube.
-MOST_SHOWN = 2_000
-# Maximum number of features for which 'auto' tries a full metric: it has d(d+1)/2 parameters, and a fit takes that much
-# longer.
+# Items up to which people share the crowd's utilities of each, the work growing with their cube; and through how many
+# of them they share those of more.
+MOST_SHOWN, INDUCING = 2_000, 500
+# Features up to which 'auto' tries a full metric: it has d(d+1)/2 parameters, and a fit takes that much longer.
 MOST_FEATURES_IF_FULL = 8
 # Number of pairs of vectors predicted at once.
 PAIRS_AT_ONCE = 500
@@ -64,19 +73,21 @@ class TasteMetric(CrowdMetric):
     Parameters
     ----------
     items : (N, d) array
-        Shared, not copied, by `clone`. May be None if pairs are given as vectors. At most 2,000 may be compared.
-    structure : {"auto", "isotropic", "diagonal", "shrunk", "full"}
-        What M may be, for standardized features; "shrunk" is any matrix, but held close to the isotropic one. "auto":
-        by the evidence, with "shrunk" and "full" for at most 8 features.
-    shape : {"matern52", "matern32", "squared-exponential"}
-        How covariances fall with distance, that is, how smooth tastes are.
+        Shared, not copied, by `clone`. May be None if pairs are given as vectors. Where more than 2,000 are compared,
+        people share the crowd's utilities through 500 of them (`crowdmetric.smooth.inducing`).
+    structure : {"auto", "isotropic", "diagonal", "shrunk", "full", "rank-1", "rank-2", …}
+        What M may be, for standardized features; "shrunk" is any matrix, but held close to the isotropic one, and
+        "rank-r" one of rank r, any number up to d. "auto": by the evidence among the first four, with "shrunk" and
+        "full" for at most 8 features.
+    shape : {"auto", "matern52", "matern32", "squared-exponential"}
+        How covariances fall with distance, that is, how smooth tastes are. "auto": by the evidence.
     tol : float
         Nats of evidence: the fit ends when several steps in a row gain less than this each.
     max_iter : int
     uncertainty : bool
         Whether to find standard errors of M, which takes about as long as the rest.
     warm_start : bool
-        Whether a second `fit` begins where the first ended, with its structure.
+        Whether a second `fit` begins where the first ended, with its structure and shape.
 
     Attributes
     ----------
@@ -87,9 +98,9 @@ class TasteMetric(CrowdMetric):
         an entry is skewed: intervals of its logarithm, with the error ``standard_errors_ / metric_``, hold better.
     metric_draws_ : (n, p) array
         svec of metrics drawn from the posterior, from which intervals are made (`crowdmetric.intervals`).
-    structure_ : str
-    evidence_ : dict
-        Log evidence of every structure that was tried.
+    structure_, shape_ : str
+    evidence_, shape_evidence_ : dict
+        Log evidence of every structure that was tried, and of every shape with the structure chosen.
     log_likelihood_ : float
         Of all answers, people and the crowd integrated out; never positive.
     scales_ : dict
@@ -101,6 +112,11 @@ class TasteMetric(CrowdMetric):
         How good the crowd finds each item, ``b + μ``, and how sure that is; only differences matter.
     shown_, shown_items_ : (n,), (n, d) array
         Rows and features of the items that were compared.
+    inducing_ : (m,) array
+        Numbers, among the items shown, of those through which people share the crowd's utilities: all up to 2,000.
+    not_shared_ : float
+        Share of the variance of the crowd's utilities that this leaves out, items counted as often as they were shown;
+        0 up to 2,000 items.
     theta_, answers_, factors_ : (p,), (T, 5), (T, 2) array
         Logarithms of the scales and the metric's parameters; distinct answers and their Gaussian factors. A saved model
         predicts from these.
@@ -129,7 +145,7 @@ class TasteMetric(CrowdMetric):
         items: ArrayLike | None = None,
         *,
         structure: str = "auto",
-        shape: str = "matern52",
+        shape: str = "auto",
         tol: float = 0.05,
         max_iter: int = 60,
         uncertainty: bool = True,
@@ -168,6 +184,11 @@ class TasteMetric(CrowdMetric):
         else:
             self.__dict__.pop("standard_errors_", None)
             self.__dict__.pop("metric_draws_", None)
+        if isinstance(fit.family, InducedCovariances):
+            often = shown_to(answers, len(fit.Z))
+            self.not_shared_ = fit.family.at(fit.theta, fit.Z).not_shared(often)
+        else:
+            self.not_shared_ = 0.0
         self.sharpness_ = find_sharpness(fit)
         self.theta_, self._inverse = fit.theta, fit.inverse
         self.factors_ = fit.propagation.factors(len(answers.person))
@@ -176,22 +197,31 @@ class TasteMetric(CrowdMetric):
         self._tastes = self._of_fit(fit, rows.items)
         field, number = self._tastes.field, self._tastes.number
         self.utilities_ = field.mean[number]
-        self.utility_errors_ = np.sqrt(np.maximum(np.diag(field.crowd)[number], 0.0))
+        self.utility_errors_ = field.error[number]
         return self
 
     def _prepare(self, rows: Rows) -> DistinctAnswers:
         """Set which items were shown, their units and the answers about them; return these."""
         shown = np.unique(rows.pairs)
-        if shown.size > MOST_SHOWN:
-            raise DataError(
-                f"{shown.size:,} items were compared, and TasteMetric is for at most {MOST_SHOWN:,}; use "
-                "PopulationMetric, or answers about fewer items"
-            )
         self.shown_, self.shown_items_ = shown, rows.items[shown]
+        if not _is_auto(self.structure):
+            structure_of(self.structure, rows.items.shape[1])  # refuses what it does not know
         answers = merged(rows.person, np.searchsorted(shown, rows.pairs), rows.response, rows.weight)
         columns = (answers.person, answers.low, answers.high, answers.sign, answers.weight)
         self.answers_ = np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
+        self.inducing_ = np.arange(shown.size)
+        if shown.size > MOST_SHOWN:
+            Z = self._inside(self.shown_items_)
+            simplest = Covariances.of("isotropic", Z.shape[1], next(iter(SHAPES)))
+            self.inducing_ = choose_inducing(simplest, Z, shown_to(answers, shown.size), INDUCING)
         return answers
+
+    def _family(self, structure: str, shape: str) -> Covariances:
+        """Return the covariances of the items shown."""
+        exact = Covariances.of(structure, self.shown_items_.shape[1], shape)
+        if len(self.inducing_) == len(self.shown_):
+            return exact
+        return InducedCovariances(exact.structure, shape, self.inducing_)
 
     def _of_fit(self, fit: SmoothFit, items: Array) -> _Tastes:
         """Return the utilities of a catalog (N, d), of which those shown come first in the field."""
@@ -213,7 +243,7 @@ class TasteMetric(CrowdMetric):
             blocks = arrange(
                 DistinctAnswers(person, low, high, self.answers_[:, 3], self.answers_[:, 4]), len(self.shown_)
             )
-            family = Covariances.of(str(self.structure_), self.shown_items_.shape[1], self.shape)
+            family = self._family(str(self.structure_), str(self.shape_))
             fit = revived(family, self.theta_, self._inside(self.shown_items_), blocks, self.factors_)
             self._tastes = self._of_fit(fit, self.shown_items_ if self.items is None else check_items(self.items))
         return self._tastes
@@ -243,24 +273,38 @@ class TasteMetric(CrowdMetric):
         return go_on(fit, Z, everybody, n_people / size, tolerance=self.tol, max_steps=self.max_iter)
 
     def _choose(self, Z: Array, blocks: list[PeopleBlock], more: float) -> SmoothFit:
-        """Return the fit of the structure of the highest evidence of `more` times as many people."""
-        tried: dict[str, SmoothFit] = {}
-        before: SmoothFit | None = None
+        """Return the fit of the structure, then of the shape, of the highest evidence for `more` times the people."""
         tolerance = self.tol if more == 1.0 else max(self.tol, SEARCH_TOLERANCE)
-        for name in _candidates(self.structure, Z.shape[1]):
-            family = Covariances.of(name, Z.shape[1], self.shape)
-            start = None if before is None else family.like(before.family, before.theta)
-            before = fit_evidence(family, Z, blocks, start=start, tolerance=tolerance, max_steps=self.max_iter)
-            tried[name] = before
-        self.evidence_ = {name: log_evidence(fit, more) for name, fit in tried.items()}
+
+        def fitted(structure: str, shape: str, before: SmoothFit | None) -> SmoothFit:
+            family = self._family(structure, shape)
+            if before is None:
+                start = None
+            elif before.family.structure == family.structure:
+                start = before.theta
+            else:
+                start = family.like(before.family, before.theta)
+            return fit_evidence(family, Z, blocks, start=start, tolerance=tolerance, max_steps=self.max_iter)
+
+        shapes = list(SHAPES) if self.shape == "auto" else [self.shape]
+        structures: dict[str, SmoothFit] = {}
+        fit = None
+        for name in _path(self.structure, Z.shape[1]):
+            fit = structures[name] = fitted(name, shapes[0], fit)
+        candidates = _candidates(self.structure, Z.shape[1])
+        self.evidence_ = {name: log_evidence(structures[name], more) for name in candidates}
         self.structure_ = max(self.evidence_, key=lambda name: self.evidence_[name])
-        return tried[self.structure_]
+        found = {shapes[0]: structures[self.structure_]}
+        found |= {shape: fitted(self.structure_, shape, found[shapes[0]]) for shape in shapes[1:]}
+        self.shape_evidence_ = {shape: log_evidence(fit, more) for shape, fit in found.items()}
+        self.shape_ = max(self.shape_evidence_, key=lambda shape: self.shape_evidence_[shape])
+        return found[self.shape_]
 
     def _earlier_end(self, Z: Array) -> SmoothFit | None:
         """Return the end of an earlier fit to go on from; None if it is not to be used."""
         if not (self.warm_start and hasattr(self, "_inverse")):
             return None
-        family = Covariances.of(str(self.structure_), Z.shape[1], self.shape)
+        family = self._family(str(self.structure_), str(self.shape_))
         if family.start.size != self.theta_.size:
             raise DataError(
                 f"warm_start has {self.theta_.size} parameters to go on from, but items of {Z.shape[1]} features have "
@@ -290,8 +334,11 @@ class TasteMetric(CrowdMetric):
         """Set standard errors of M, and draws of it from θ ~ N(θ̂, H⁻¹), for intervals."""
         self.standard_errors_ = self._errors(fit, H)
         d, rng = fit.Z.shape[1], np.random.default_rng(0)
-        steps = rng.standard_normal((number_of_draws(d), H.shape[0])) @ np.linalg.cholesky(np.linalg.inv(H)).T
-        drawn = fit.theta + np.clip(steps, -LONGEST_DRAW, LONGEST_DRAW)
+        # the inverse of H would have lost its smallest eigenvalues to rounding
+        values, vectors = np.linalg.eigh(H)
+        normal = rng.standard_normal((number_of_draws(d), H.shape[0]))
+        steps = (normal / np.sqrt(np.maximum(values, LEAST_CURVATURE))) @ vectors.T
+        drawn = fit.theta + np.clip(steps @ fit.family.moving(fit.theta), -LONGEST_DRAW, LONGEST_DRAW)
         self.metric_draws_ = np.array([svec(self._outside(fit.family.metric(theta))) for theta in drawn])
 
     def _errors(self, fit: SmoothFit, H: Array) -> Array:
@@ -328,8 +375,7 @@ class TasteMetric(CrowdMetric):
         return np.asarray(matrix / np.outer(self._units(), self._units()))
 
     def _check_parameters(self) -> None:
-        one_of(self.structure, "structure", ("auto", *STRUCTURES))
-        one_of(self.shape, "shape", SHAPES)
+        one_of(self.shape, "shape", ("auto", *SHAPES))
         for name in ("uncertainty", "warm_start"):
             true_or_false(getattr(self, name), name)
         check_options(self.tol, self.max_iter, 2, 0)
@@ -379,6 +425,14 @@ class TasteMetric(CrowdMetric):
         placed._tastes = _Tastes(tastes.fit, tastes.field.after_answers(answers), tastes.number)
         return placed
 
+    def mean_utilities(self) -> Array:
+        """Return the expected utilities of the items (K, N) of everybody in `users_`; only differences matter."""
+        tastes = self._learned()
+        found = np.tile(tastes.field.mean[tastes.number], (len(self.users_), 1))  # of whom no answer is known
+        for who, mean in tastes.field.means():
+            found[who] = mean[:, tastes.number]
+        return found
+
     def people(self) -> Iterator[tuple[Indices, Array, Array]]:
         """Yield rows of `users_` (P,), and mean (P, N) and covariance (P, N, N) of their utilities of the items."""
         tastes = self._learned()
@@ -386,13 +440,19 @@ class TasteMetric(CrowdMetric):
         for who, mean, covariance in tastes.field.utilities():
             met[who] = True
             yield who, mean[:, tastes.number], covariance[:, tastes.number[:, None], tastes.number]
-        for person in np.flatnonzero(~met):  # people without a known answer
-            anybody = (tastes.field.person + tastes.field.crowd)[tastes.number[:, None], tastes.number]
+        for person in np.flatnonzero(~met):  # of whom no answer is known
+            both = np.asarray(tastes.field.person) + np.asarray(tastes.field.crowd)
+            anybody = both[tastes.number[:, None], tastes.number]
             yield np.array([person]), tastes.field.mean[tastes.number][None], anybody[None]
 
     def decision_function(self, pairs: Any, users: Any = None) -> Array:
         """Return the mean of ψ = u(right) − u(left) (T,): negative where the left item is preferred."""
         return self._moments(pairs, users)[0]
+
+    def moments_of(self, pairs: Any, users: Any = None) -> tuple[Array, Array]:
+        """Return mean and variance of ψ = u(right) − u(left), (T,) each, given the answers."""
+        mean, variance, _ = self._moments(pairs, users)
+        return mean, variance
 
     def predict_proba(self, pairs: Any, users: Any = None) -> Array:
         """Return ``Pr[y = −1], Pr[y = +1]`` (T, 2), averaged over all that the answers leave open."""
@@ -448,6 +508,16 @@ class _Tastes:
 
 def _by_row(pairs: Any) -> bool:
     return hasattr(pairs, "pairs") or as_array(pairs, "pairs").ndim == 2
+
+
+def _path(structure: str, d: int) -> tuple[str, ...]:
+    """Return the structures to fit, each from the end of the one before: candidates, or the way to a low rank."""
+    candidates = _candidates(structure, d)
+    return candidates if structure in ("auto", *STRUCTURES) else ("diagonal", *candidates)
+
+
+def _is_auto(structure: Any) -> bool:
+    return isinstance(structure, str) and structure == "auto"
 
 
 def _candidates(structure: str, d: int) -> tuple[str, ...]:

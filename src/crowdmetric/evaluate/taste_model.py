@@ -35,7 +35,7 @@ class TasteModel:
 
     name: str = "smooth"
     structure: str = "auto"
-    shape: str = "matern52"
+    shape: str = "auto"
     start: TasteMetric | None = None
 
     def fit(self, items: Array, train: Comparisons) -> FittedTastes:

@@ -161,10 +161,11 @@ def _symmetric_fit(
 class PopulationLikelihood:
     """The log-likelihood of a size and a shape of the metric; people's law and the items' utilities integrated out.
 
-    All means μ of the utilities' slopes are equally likely, whatever the size c. The answers tell μ and c apart, so
-    this prior favors no size. One that is flat in the mean ideal point, −½M⁻¹μ, would add the factor c⁻ᵈ and make
-    intervals of the size too low. Isotropic people have one spread s whatever the size. Of free people the metric may
-    be nothing at all: there all sizes c, not their logarithms, are equally likely.
+    Isotropic people have one spread s whatever the size c. Their mean μ has Jeffreys' prior, √det I_μ with I_μ the
+    information about μ given everything else, so that its integral favors no size. Priors that are flat in μ, or in the
+    mean ideal point −½M⁻¹μ, differ from it by up to a factor cᵈ, and with few answers for many features they move the
+    size up, or down, by more than its standard error. Of free people the metric may be nothing at all: there all sizes
+    c, not their logarithms, are equally likely, and so are all μ and Σ.
     """
 
     def __init__(self, problem: PopulationProblem, fit: PopulationFit, *, free: bool) -> None:
@@ -206,10 +207,13 @@ class PopulationLikelihood:
         values = np.maximum(values, LEAST_INFORMATION)
         inverse = (vectors / values) @ vectors.T
         step = inverse @ g[n]
+        mean = self.fit.layout.mean
+        jeffreys = 0.0 if self.free else 0.5 * float(np.linalg.slogdet(H[mean, mean])[1])
         # far from its optimum an expansion promises more than there is to gain
         value += (
             min(0.5 * float(g[n] @ step), 0.5 * rest.size)
             - 0.5 * float(np.sum(np.log(values)))
+            + jeffreys
             + (t if self.free else 0.0)
         )
         inner = H[:p, :p] - H[:p, n] @ inverse @ H[n, :p]

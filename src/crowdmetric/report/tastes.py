@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.coefficients import Coefficients
 from crowdmetric.errors import DataError
 from crowdmetric.estimators import TasteMetric
 from crowdmetric.persist import SavedModel
@@ -98,17 +99,25 @@ class Tastes:
 
     def sentence(self) -> str:
         """Return what moves choices most, in plain words."""
-        first = self.words(0)
-        text = f"What moves choices most is {self.names[0]}"
-        text += f" (the crowd likes {first})" if first != "no clear common taste" else ""
-        people = " and on which people differ most" if int(np.argmax(self.people)) == 0 else ""
-        text += f"{',' if people else ''}{people}."
+        first, taste = self.names[0], self.words(0)
+        likes = f" (the crowd likes {taste})" if taste != "no clear common taste" else ""
+        differ = "; people differ most on it, too" if int(np.argmax(self.people)) == 0 else ""
         if self.people_items > 0.5:
-            text += (
-                " But most of what moves choices is what people think of single items, which no feature explains: "
-                "expect less accurate predictions for new items."
+            return (
+                "Most of what moves choices is what people think of single items, which no feature explains: expect "
+                f"less accurate predictions for new items. Of the features, {first} moves choices most{likes}{differ}."
             )
-        return text
+        return f"What moves choices most is {first}{likes}{differ}."
+
+    def table(self) -> Coefficients:
+        """Return the table that a fit ends with."""
+        columns = {"share": self.crowd + self.people, "crowd": self.crowd, "people": self.people}
+        single = f"{100 * (self.crowd_items + self.people_items):.0f} %"
+        explained = (
+            "share: part of what moves choices, which is the sum of crowd (what everybody likes) and people (how they "
+            f"differ). The other {single} are about single items, beyond what features say."
+        )
+        return Coefficients(self.names, columns, self.sentence(), explained)
 
 
 def find_tastes(model: SavedModel) -> Tastes:

@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.errors import DataError
 from crowdmetric.smooth.covariances import Covariances
 from crowdmetric.smooth.joint_propagation import Propagation
 from crowdmetric.smooth.people_blocks import PeopleBlock
@@ -101,8 +102,13 @@ def fit_evidence(
 ) -> SmoothFit:
     """Return the fit; `tolerance` is in nats that the next step promises."""
     propagation = Propagation(blocks, len(Z))
-    begin = _sized(family, Z, propagation) if start is None else start
+    begin = _sized(family, Z, propagation) if start is None else _within(family, start)
     return _fit(family, Z, propagation, begin, None, tolerance, max_steps, QUIET)
+
+
+def _within(family: Covariances, theta: Array) -> Array:
+    """Return the nearest θ that leaves some room before the farthest."""
+    return np.clip(theta, family.start - 0.9 * FARTHEST, family.start + 0.9 * FARTHEST)
 
 
 def go_on(
@@ -187,6 +193,12 @@ def _ascend(
     """
     objective = _objective(family, Z, propagation, ROUGH)
     value, slope = objective(theta)
+    if not np.isfinite(value):
+        heaviest = max(float(block.weight.max(initial=0.0)) for block in propagation.blocks)
+        raise DataError(
+            f"the answers cannot be integrated over: one counts as {heaviest:g} answers of one person; give smaller "
+            "sample_weight, or drop answers that were repeated so often"
+        )
     kept = propagation.keep()
     if inverse is None:
         inverse = np.linalg.inv(_information(family, Z, propagation, theta))
@@ -225,7 +237,7 @@ def _renewed(inverse: Array, moved: Array, turned: Array) -> Array:
 
 def _information(family: Covariances, Z: Array, propagation: Propagation, theta: Array) -> Array:
     """Return the information (p, p) of answers and prior about θ, at factors that have settled there."""
-    return propagation.information(family.at(theta, Z).derivatives()) + np.diag(family.spread**-2.0)
+    return family.at(theta, Z).information(propagation) + np.diag(family.spread**-2.0)
 
 
 def curvature(fit: SmoothFit, more: float = 1.0) -> Array:
@@ -233,9 +245,10 @@ def curvature(fit: SmoothFit, more: float = 1.0) -> Array:
 
     Its eigenvalues are at least `LEAST_CURVATURE`, whatever rounding does.
     """
-    propagation, kept = fit.propagation, fit.propagation.keep()
+    propagation = fit.propagation
     objective = _objective(fit.family, fit.Z, propagation, FOR_CURVATURE)
     _, here = objective(fit.theta)
+    kept = propagation.keep()
     columns = []
     for step in DIFFERENCE * np.eye(fit.theta.size):
         columns.append((here - objective(fit.theta + step)[1]) / DIFFERENCE)

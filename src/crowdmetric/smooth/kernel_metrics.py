@@ -6,9 +6,11 @@
     diagonal    M = e^w₀ diag(e^w₁, …, e^w_d) / d
     shrunk      M = e^w₀ exp(S) / d,   S symmetric, svec S = w₁, …, and close to zero
     full        the same, with a wide prior
+    rank-r      M = e^w₀ U Uᵀ / d,   U (d, r), filled from w₁, …
 
-Each has a prior that is centered on a length of about one in standardized features, and on the isotropic metric. The
-last two differ in the standard deviation of S alone, so that the evidence decides how far M is shrunk.
+Each has a prior that is centered on a length of about one in standardized features, and on the isotropic metric.
+'shrunk' and 'full' differ in the standard deviation of S alone, so that the evidence decides how far M is shrunk. The
+prior of a low rank is around zero, with the isotropic metric as the mean of M: no r directions come before others.
 """
 
 from __future__ import annotations
@@ -20,9 +22,19 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.errors import DataError
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
-__all__ = ["STRUCTURES", "DiagonalKernel", "FullKernel", "IsotropicKernel", "KernelStructure", "ShrunkKernel"]
+__all__ = [
+    "STRUCTURES",
+    "DiagonalKernel",
+    "FullKernel",
+    "IsotropicKernel",
+    "KernelStructure",
+    "LowRankKernel",
+    "ShrunkKernel",
+    "structure_of",
+]
 
 Array = NDArray[Any]
 
@@ -168,6 +180,46 @@ class ShrunkKernel(FullKernel):
     weight: ClassVar[float] = SMALL_LOG_WEIGHT
 
 
+@dataclass(frozen=True)
+class LowRankKernel:
+    """A positive semi-definite matrix of rank r at most.
+
+    Turning U changes nothing, and zero is no place to begin a search from: begin at `like` of another metric.
+    """
+
+    d: int
+    r: int
+
+    @property
+    def start(self) -> Array:
+        """Where the prior is highest: U = 0."""
+        return np.zeros(1 + self.d * self.r)
+
+    @property
+    def spread(self) -> Array:
+        """Standard deviations of w in the prior, under which the mean of UUᵀ is the identity."""
+        return np.array([LOG_SIZE] + [self.r**-0.5] * (self.d * self.r))
+
+    def metric(self, w: Array) -> Array:
+        """Return M (d, d)."""
+        U = w[1:].reshape(self.d, self.r)
+        return np.asarray(np.exp(w[0]) / self.d * U @ U.T)
+
+    def tangents(self, w: Array) -> Array:
+        """Return the derivatives (1 + dr, d, d) of M: in U_ij, ``E_ij Uᵀ + U E_ijᵀ``."""
+        size, U = np.exp(w[0]) / self.d, w[1:].reshape(self.d, self.r)
+        half = np.einsum("ai,bj->abij", np.eye(self.d), size * U.T).reshape(-1, self.d, self.d)
+        return np.concatenate([self.metric(w)[None], half + half.transpose(0, 2, 1)])
+
+    def like(self, metric: Array) -> Array:
+        """Return the w of the r largest directions of a metric."""
+        values, vectors = np.linalg.eigh(metric)
+        largest = slice(-1, -self.r - 1, -1)
+        size = max(float(values[largest].sum()), 1e-300)
+        U = vectors[:, largest] * np.sqrt(self.d * np.maximum(values[largest], 0.0) / size)
+        return np.concatenate([[log(size)], U.reshape(-1)])
+
+
 # A new structure is one line here; the property tests go through the list.
 STRUCTURES: dict[str, type[IsotropicKernel] | type[DiagonalKernel] | type[FullKernel]] = {
     "isotropic": IsotropicKernel,
@@ -175,6 +227,17 @@ STRUCTURES: dict[str, type[IsotropicKernel] | type[DiagonalKernel] | type[FullKe
     "shrunk": ShrunkKernel,
     "full": FullKernel,
 }
+
+
+def structure_of(name: str, d: int) -> KernelStructure:
+    """Return the structure for d features by its name: a key of `STRUCTURES`, or rank-r with r a number up to d."""
+    if isinstance(name, str) and name in STRUCTURES:
+        return STRUCTURES[name](d)
+    head, _, rank = str(name).partition("-")
+    if head != "rank" or not (rank.isdecimal() and 1 <= int(rank) <= d):
+        known = ", ".join(map(repr, STRUCTURES))
+        raise DataError(f"structure={name!r} is not known; choose one of {known}, or 'rank-r' with r from 1 to {d}")
+    return LowRankKernel(d, int(rank))
 
 
 def log_prior(w: Array, center: Array, spread: Array) -> tuple[float, Array]:

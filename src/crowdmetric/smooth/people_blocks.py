@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
 
 __all__ = ["DistinctAnswers", "PeopleBlock", "arrange", "merged", "some_people"]
 
@@ -123,14 +124,10 @@ class PeopleBlock:
         cells = self.items[:, :, None] * (self.n_items + 1) + self.items[:, None, :]
         return cells.reshape(-1).astype(np.intp)
 
-    @cached_property
-    def _cells_of_answers(self) -> Indices:
-        n, base = self.items.shape[1], self.rows * self.items.shape[1] ** 2
-        corners = [(a, b) for a in (self.low, self.high) for b in (self.low, self.high)]
-        return np.concatenate([(base + a * n + b).reshape(-1) for a, b in corners])
-
-    def take(self, matrix: Array) -> Array:
-        """Return everybody's part (P, n, n) of a matrix (N, N)."""
+    def take(self, matrix: Any) -> Array:
+        """Return everybody's part (P, n, n) of a matrix (N, N), an array or `shared.Parts`."""
+        if not isinstance(matrix, np.ndarray):
+            return np.asarray(matrix.of(self))
         P, n = self.items.shape
         return np.pad(matrix, (0, 1)).reshape(-1)[self.cells].reshape(P, n, n)
 
@@ -139,6 +136,17 @@ class PeopleBlock:
         side = self.n_items + 1
         total = np.bincount(self.cells, weights=parts.reshape(-1), minlength=side * side).reshape(side, side)
         return np.asarray(total[:-1, :-1])
+
+    def put_sparse(self, parts: Array) -> csr_array:
+        """Return the same sum (N, N), sparse."""
+        P, n = self.items.shape
+        rows, columns = (
+            np.broadcast_to(self.items[:, :, None], (P, n, n)),
+            np.broadcast_to(self.items[:, None], (P, n, n)),
+        )
+        side = self.n_items + 1
+        total = coo_array((parts.reshape(-1), (rows.reshape(-1), columns.reshape(-1))), shape=(side, side)).tocsr()
+        return total[:-1, :-1]
 
     def take_vector(self, vector: Array) -> Array:
         """Return everybody's part (P, n) of a vector (N,)."""
@@ -149,14 +157,8 @@ class PeopleBlock:
         total = np.bincount(self.items.reshape(-1), weights=parts.reshape(-1), minlength=self.n_items + 1)
         return np.asarray(total[:-1])
 
-    def precisions(self, tau: Array) -> Array:
-        """Return ``Aᵀ diag(τ) A`` (P, n, n), with A (m, n) the differences high − low."""
-        P, n = self.items.shape
-        values = np.concatenate([tau.reshape(-1) * sign for sign in (1.0, -1.0, -1.0, 1.0)])
-        return np.bincount(self._cells_of_answers, weights=values, minlength=P * n * n).reshape(P, n, n)
-
     def pulls(self, nu: Array) -> Array:
-        """Return ``Aᵀν`` (P, n)."""
+        """Return ``Aᵀν`` (P, n), with A (m, n) the differences high − low."""
         P, n = self.items.shape
         up, down = (
             np.bincount((self.rows * n + side).reshape(-1), weights=nu.reshape(-1), minlength=P * n)
