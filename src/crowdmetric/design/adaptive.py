@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 # Number of metrics under which questions are judged, and number of pairs judged: people wait for the next page.
-JUDGES, CANDIDATES = 4, 400
+JUDGES, CANDIDATES = 2, 150
 
 
 def best_next_pair(
@@ -58,7 +58,7 @@ def best_next_pair(
     worth = np.zeros(len(pairs))
     p = degrees_of_freedom(source.items.shape[1])
     ahead = max(wave.people, 1)
-    for b in range(min(JUDGES, len(wave.metrics))):
+    for b in range(JUDGES):
         _, F = criterion(wave.known[b] / ahead + wave.gained[b], p, 1.0)
         logs, scores = answered_scores(
             source.items[bundles], sets_of_answers, wave.metrics[b], wave.learned.population, beta
