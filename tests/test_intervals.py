@@ -18,7 +18,7 @@ from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMe
 from crowdmetric.intervals import closer, distance_ratios, distances, entries, intervals_from
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.simulate import answer, sample_metric, simulate_crowd
-from crowdmetric.solvers.posterior import draw_around
+from crowdmetric.solvers.shape_draws import draw_around
 from crowdmetric.symmetric import smat, svec
 
 D = 3

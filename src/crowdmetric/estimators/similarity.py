@@ -27,13 +27,15 @@ from crowdmetric.judgements import Judgements
 from crowdmetric.similarity.choice import StructureChoice, choose_structure
 from crowdmetric.similarity.factored import FactoredFit, fit_factored
 from crowdmetric.similarity.likelihood import LINKS, AnswerModel
+from crowdmetric.similarity.metric_draws import draw_judged
 from crowdmetric.similarity.newton import fit_with_evidence
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.personal_metrics import OwnMetrics, fit_people
 from crowdmetric.similarity.questions import PairChoices, questions_of
 from crowdmetric.similarity.structures import STRUCTURES, MetricStructure
 from crowdmetric.similarity.uncertainty import symmetric_fit
-from crowdmetric.solvers.posterior import draw_around, number_of_draws
+from crowdmetric.solvers.posterior import number_of_draws
+from crowdmetric.solvers.shape_draws import draw_around
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, project_psd, smat, svec
 
@@ -320,7 +322,10 @@ class SimilarityMetric(CrowdMetric):
         symmetric, covariance, self.symmetric_log_likelihood_ = symmetric_fit(objective, choice.fit, own)
         if objective.structure.name == "full":
             estimate = svec(choice.objective.structure.metric(choice.fit.theta))
-            draws = draw_around(svec(symmetric), np.linalg.pinv(covariance, hermitian=True), estimate)
+            if own is None:
+                draws = draw_judged(objective, estimate)
+            else:
+                draws = draw_around(svec(symmetric), np.linalg.pinv(covariance, hermitian=True), estimate)
         else:  # with a given structure, entries outside it are known to be zero
             rng, count = np.random.default_rng(0), number_of_draws(symmetric.shape[0])
             drawn = rng.multivariate_normal(svec(symmetric), covariance, size=count, method="eigh")

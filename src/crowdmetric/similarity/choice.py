@@ -9,6 +9,7 @@ questions about none of a group predict those about at least one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,7 +143,8 @@ def choose_structure(
     assert best is not None
     chosen, objective, fit = best
     if splits:
-        fit = minimize(objective, fit.strengths, fit.theta, tolerance=tolerance, max_iterations=max_iterations)
+        exact: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "curvature": fit.curvature}
+        fit = minimize(objective, fit.strengths, fit.theta, **exact)
     return StructureChoice(objective, fit, chosen, tuple(tried), bool(splits))
 
 
