@@ -15,7 +15,7 @@ from crowdmetric.evaluate import evaluate_similarity
 from crowdmetric.evaluate.similarity import looks_ranked
 from crowdmetric.identifiability.judgements import diagnose_judgements
 from crowdmetric.persist import load_model, save_model
-from crowdmetric.similarity.factored import FactoredObjective
+from crowdmetric.similarity.factored import FactoredObjective, _left_out
 from crowdmetric.similarity.likelihood import LINKS, AnswerModel
 from crowdmetric.similarity.newton import minimize, start_for
 from crowdmetric.similarity.objective import SimilarityObjective
@@ -424,3 +424,17 @@ def test_real_people_are_predicted_better_than_by_euclid() -> None:
     found = evaluate_similarity(X, judgements, ["euclid", "full"], splits=["items"])
     assert found.result("items", "full").log_loss < 0.505
     assert found.result("items", "euclid").log_loss > 0.545
+
+
+def test_where_features_only_name_the_items_questions_are_left_out() -> None:
+    """Nothing carries over to an item that shares no feature with others: no ridge would be strong enough."""
+    study = simulate_judgements(12, 3, 3_000, seed=0)
+    questions = questions_of([study.judgements])
+    for items, all_items in ((np.eye(12), True), (study.items, False)):
+        known, new = _left_out(FactoredObjective(items - items.mean(axis=0), questions, AnswerModel()), 0)
+        assert known.n_answers + new.n_answers == study.judgements.n_answers
+        asked = np.unique(np.concatenate([known.items_of(block).ravel() for block in known.asked]))
+        assert (asked.size == 12) == all_items
+    named = SimilarityMetric(np.eye(12), rank=3).fit(study.judgements)
+    known_features = SimilarityMetric(study.items, uncertainty=False).fit(study.judgements)
+    assert named.score(study.judgements) > known_features.score(study.judgements) - 0.02

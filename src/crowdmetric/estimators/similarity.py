@@ -50,6 +50,8 @@ LARGEST_NEWTON = 1_000
 LAPSE_ROUNDS, LAPSE_SETTLED = 8, 1e-3
 LARGEST_LAPSE = 0.5
 PEOPLE = ("shared", "own")
+# Below this spread, relative to their size, the features of all items are the same but for rounding.
+SAME_FEATURES = 1e-14
 # Attributes that only some fits set; removed before the next fit.
 NOT_ALWAYS_FOUND = (
     "standard_errors_", "symmetric_metric_", "symmetric_covariance_", "symmetric_log_likelihood_",
@@ -192,7 +194,12 @@ class SimilarityMetric(CrowdMetric):
         items, tables = read_judgements(judgements, y, users, self.items, merge=True)
         questions = questions_of(tables)
         center = items[np.unique(questions.pairs)].mean(axis=0)
-        size = float(np.sqrt(np.mean(np.sum((items[np.unique(questions.pairs)] - center) ** 2, axis=1)))) or 1.0
+        size = float(np.sqrt(np.mean(np.sum((items[np.unique(questions.pairs)] - center) ** 2, axis=1))))
+        if size <= SAME_FEATURES * float(np.abs(center).max()):
+            raise DataError(
+                "all items that were judged have the same features, so that no metric can tell them apart; "
+                "add features by which they differ"
+            )
         inside = (items - center) / size
         for name in NOT_ALWAYS_FOUND:
             self.__dict__.pop(name, None)

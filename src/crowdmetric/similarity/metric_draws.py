@@ -22,7 +22,7 @@ from scipy.interpolate import CubicSpline
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.solvers.posterior import FARTHEST
 from crowdmetric.solvers.shape_draws import ShapedDensity, draw_shaped
-from crowdmetric.symmetric import dimension
+from crowdmetric.symmetric import dimension, svec
 
 __all__ = ["ExpandedJudgements", "JudgementLikelihood", "draw_judged"]
 
@@ -30,6 +30,8 @@ Array = NDArray[np.float64]
 
 # Number of sizes at which the likelihood is computed, how far they reach, in standard deviations, and at least, in log.
 SIZES, REACH, LEAST_REACH = 9, 6.0, 0.3
+# Below this mean eigenvalue (items have size one) a metric may be too small for any answer to notice.
+FAINT = 0.05
 # Limits of the rate κ.
 LEAST_RATE, MOST_RATE = 0.0, 2.0
 
@@ -121,7 +123,24 @@ class ExpandedJudgements:
 def draw_judged(objective: SimilarityObjective, estimate: Array) -> Array:
     """Return draws svec M (n, p); the objective's structure is full, and the estimate (p,) is svec of a metric."""
     exact = JudgementLikelihood(objective)
-    density, start = ShapedDensity.near(exact, estimate)
+    density, start = ShapedDensity.near(exact, _visible(objective, estimate))
     mode = density.mode(start)
     expanded = ExpandedJudgements.around(exact, float(mode[0]), density.space.shapes(mode[None, 1:])[0])
     return draw_shaped(ShapedDensity(density.space, expanded, density.size), mode)
+
+
+def _visible(objective: SimilarityObjective, estimate: Array) -> Array:
+    """Return the estimate; if it is all but zero, a round metric that is just large enough for answers to notice it.
+
+    Sizes are looked for around that of the estimate: around zero there would be no other than zero.
+    """
+    round_metric = svec(np.eye(dimension(estimate.size)))
+    if round_metric @ estimate > FAINT * (round_metric @ round_metric):
+        return estimate
+    nothing = objective.value(0.0 * round_metric)
+    sizes = np.exp(np.arange(-(FARTHEST**2), FARTHEST, 0.5))
+    noticed = (size for size in sizes if abs(objective.value(size * round_metric) - nothing) > 1.0)
+    visible: Array = (
+        max(next(noticed, 1.0), float(round_metric @ estimate) / (round_metric @ round_metric)) * round_metric
+    )
+    return visible

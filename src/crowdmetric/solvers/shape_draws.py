@@ -28,6 +28,8 @@ Array = NDArray[Any]
 
 # The estimate is moved toward the identity by this share, to be positive definite.
 LIFT = 0.02
+# A Newton step changes the log of the size by at most this.
+LONGEST_STEP = 1.0
 # Newton steps to the mode, how often a step is halved, and the gain of a step, in nats, at which they end.
 MODE_STEPS, MODE_HALVINGS, AT_MODE = 30, 10, 0.5
 
@@ -136,6 +138,7 @@ class ShapedDensity:
         for _ in range(MODE_STEPS):
             slope[1:] -= x[1:] * (slope[1:] @ x[1:]) / (x[1:] @ x[1:])
             step = np.linalg.solve(self.curvature(x), slope)
+            step /= max(1.0, abs(step[0]) / LONGEST_STEP)
             gain = float(slope @ step)
             if gain < AT_MODE:
                 break
