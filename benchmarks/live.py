@@ -134,7 +134,7 @@ def error_curve(arm: str, crowd: Crowd, m: int, people: int, seed: int) -> tuple
     points, learned = [], None
     for told in stream(live, crowd, people):
         if told in marks:
-            learned = learn(crowd.items, live.told(), "isotropic", 1.0, learned)
+            learned = learn(crowd.items, live.answers_so_far(), "isotropic", 1.0, learned)
             points.append((told, shape_error(learned.metric, crowd.metric)))
     return np.array(points), live
 

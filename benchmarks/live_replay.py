@@ -3,7 +3,7 @@
 ``python -m benchmarks.live_replay FOLDER`` with folders ``jester`` and ``train`` of items.csv and comparisons.csv.
 People come in random order. Of everybody two answers are used: any two, or the two that tell most (of 40 random twos)
 under metrics drawn from what the people before have said. A quarter of all people is kept out; what is reported is the
-log loss per answer of two answers of each of them, jointly, so that the metric matters and not only the average taste.
+log loss per answer of two answers of each of them, jointly, so the metric matters and not only the average taste.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.datasets import load_tidy
 from crowdmetric.estimators.smooth import TasteMetric
 from crowdmetric.evaluate import evaluate
-from crowdmetric.evaluate.smooth import TasteModel
+from crowdmetric.evaluate.taste_model import TasteModel
 from crowdmetric.smooth.kernel import matern52
-from crowdmetric.smooth.structures import STRUCTURES
+from crowdmetric.smooth.kernel_metrics import STRUCTURES
 
 Array = NDArray[Any]
 

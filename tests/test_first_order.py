@@ -15,7 +15,7 @@ from crowdmetric.solvers.quasi_newton import fit_low_rank, start_of
 from crowdmetric.symmetric import shape_error, svec
 from crowdmetric.users.blocks import Answers, arrange, padded_rows
 from crowdmetric.users.first_order import EqualQuestions, LowRank, moment_matrix, scores_of_people, value_and_gradient
-from crowdmetric.users.population import STRUCTURES, blocks_of, sums_of
+from crowdmetric.users.population_sums import STRUCTURES, blocks_of, sums_of
 
 
 def crowd(m: int, people: int = 200, d: int = 6, seed: int = 0) -> tuple[np.ndarray, EqualQuestions]:

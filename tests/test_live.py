@@ -19,10 +19,10 @@ from crowdmetric.cli import main
 from crowdmetric.design import LiveDesign
 from crowdmetric.design.adaptive import best_next_pair
 from crowdmetric.design.bundles import answered_scores
-from crowdmetric.design.doubts import surprise, why_doubted
 from crowdmetric.design.learning import AnswerTable, learn
 from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.stopping import Forecast, always_valid, log_ratios, people_for
+from crowdmetric.design.surprise import surprise, why_doubted
 from crowdmetric.design.waves import next_wave
 from crowdmetric.errors import DataError
 from crowdmetric.estimators import PopulationMetric
@@ -140,11 +140,11 @@ def test_answers_may_come_late_out_of_order_incomplete_and_twice() -> None:
     live.tell(2, [(*asked[2][0], "left"), (*asked[2][1], None), (*asked[2][2], "tie")])
     live.tell(3, [(*pair, "skip") for pair in asked[3]])
     assert live.people == 3
-    told = live.told()
+    told = live.answers_so_far()
     assert told.person.tolist() == [0, 0, 0, 1, 2, 2, 2]
     assert told.weight.tolist() == [1, 1, 1, 1, 1, 0.5, 0.5]
     live.tell(1, says(1, asked[1]))  # the rest of them
-    assert len(live.told()) == 9
+    assert len(live.answers_so_far()) == 9
     live.tell("a stranger", [(IDS[0], IDS[1], "right")])
     assert live.people == 4
 
@@ -385,7 +385,7 @@ def test_the_next_wave_is_designed_from_answers_in_a_file(tmp_path: Path, capsys
     written = read_columns(files[2])
     assert len(written["person"]) == 100
     assert set(written["left"]) <= set(IDS)
-    for wrong, told_of in ((["--doubt", "0.5"], "--doubt has no use with --from"), (["--kind", "random"], "--kind")):
+    for wrong, told_of in ((["--doubt", "0.5"], "--doubt has no effect with --from"), (["--kind", "random"], "--kind")):
         with pytest.raises(SystemExit):
             main([*call, *wrong])
         assert told_of in capsys.readouterr().err

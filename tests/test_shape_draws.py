@@ -11,7 +11,7 @@ from crowdmetric.intervals import distances
 from crowdmetric.similarity.likelihood import AnswerModel
 from crowdmetric.similarity.metric_draws import ExpandedJudgements, JudgementLikelihood
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.similarity.questions import questions_of
+from crowdmetric.similarity.pair_choices import questions_of
 from crowdmetric.similarity.structures import Full
 from crowdmetric.simulate_judgements import simulate_judgements
 from crowdmetric.solvers.hamiltonian import draw_along

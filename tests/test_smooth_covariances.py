@@ -7,7 +7,7 @@ import pytest
 
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.kernel import SHAPES
-from crowdmetric.smooth.structures import STRUCTURES, log_prior
+from crowdmetric.smooth.kernel_metrics import STRUCTURES, log_prior
 
 each_shape = pytest.mark.parametrize("shape", SHAPES)
 each_structure = pytest.mark.parametrize("structure", STRUCTURES)
@@ -44,6 +44,18 @@ def test_every_structure_starts_at_the_isotropic_metric(structure: str) -> None:
     family = STRUCTURES[structure](4)
     np.testing.assert_allclose(family.metric(family.start), np.eye(4) / 4)
     assert family.spread.shape == family.start.shape
+
+
+@pytest.mark.parametrize("structure", ["shrunk", "full"])
+def test_a_full_metric_knows_tangents_where_eigenvalues_are_equal_and_no_direction_before_the_data(structure) -> None:
+    family = STRUCTURES[structure](3)
+    w = family.start
+    numeric = [(family.metric(w + e) - family.metric(w - e)) / (2 * STEP) for e in STEP * np.eye(w.size)]
+    np.testing.assert_allclose(family.tangents(w), numeric, atol=1e-8)
+    turn = np.linalg.qr(np.random.default_rng(3).standard_normal((3, 3)))[0]
+    M = np.diag([2.0, 0.5, 0.1])
+    alike = [log_prior(family.like(metric), family.start, family.spread)[0] for metric in (M, turn @ M @ turn.T)]
+    assert alike[0] == pytest.approx(alike[1])
 
 
 @each_shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.base import clone
 from crowdmetric import Comparisons, TasteMetric
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.evaluate import evaluate
-from crowdmetric.evaluate.smooth import TasteModel
+from crowdmetric.evaluate.taste_model import TasteModel
 from crowdmetric.persist import load_model, save_model
 
 
@@ -103,7 +104,7 @@ def test_a_weight_of_two_is_an_answer_given_twice() -> None:
 def test_vectors_are_items(model: TasteMetric) -> None:
     vectors = ITEMS[PAIRS]
     np.testing.assert_allclose(model.predict_proba(vectors, USERS), model.predict_proba(PAIRS, USERS), atol=1e-9)
-    # distinct vectors are sorted, so that answers are renewed in another order and steps end a little elsewhere
+    # distinct vectors are sorted, so answers are renewed in another order and steps end a little elsewhere
     other = TasteMetric(structure="diagonal").fit(vectors, Y, users=USERS)
     assert np.all(np.abs(other.metric_ - model.metric_) <= 0.01 * model.standard_errors_)
 
@@ -130,7 +131,7 @@ def test_comparisons_and_placed_people(model: TasteMetric) -> None:
 
 def test_auto_takes_the_structure_of_the_highest_evidence() -> None:
     found = TasteMetric(ITEMS).fit(PAIRS, Y, users=USERS)
-    assert set(found.evidence_) == {"isotropic", "diagonal", "full"}
+    assert set(found.evidence_) == {"isotropic", "diagonal", "shrunk", "full"}
     assert found.evidence_[found.structure_] == max(found.evidence_.values())
     assert found.structure_ != "isotropic"
     line = TasteMetric(ITEMS[:, :1]).fit(PAIRS, Y, users=USERS)
@@ -216,3 +217,14 @@ def test_answers_by_coin_teach_nothing() -> None:
     found = evaluate(ITEMS, table, [TasteModel(structure="isotropic")], splits=["pairs", "items"], repeats=1)
     for split in ("pairs", "items"):
         assert found.mean(split, "smooth") == pytest.approx(np.log(0.5), abs=0.03)
+
+
+def test_draws_are_there_where_scales_are_known_ever_so_differently(model: TasteMetric) -> None:
+    """With many answers of few people, curvatures reach from nothing to millions."""
+    fit, rng = model._learned().fit, np.random.default_rng(0)
+    turn = np.linalg.qr(rng.standard_normal((fit.theta.size, fit.theta.size)))[0]
+    known = np.geomspace(1e-3, 5e9, fit.theta.size)
+    found = copy(model)
+    found._describe_uncertainty(fit, (turn * known) @ turn.T)
+    assert np.all(np.isfinite(found.metric_draws_))
+    assert np.all(np.isfinite(found.standard_errors_))

@@ -10,12 +10,12 @@ from scipy.special import expit
 
 import crowdmetric.estimators.smooth as smooth_estimator
 from crowdmetric import Comparisons, TasteMetric
-from crowdmetric.evaluate.smooth import TasteModel
+from crowdmetric.evaluate.taste_model import TasteModel
 from crowdmetric.intervals import entries
 from crowdmetric.locate import LocatedTastes, locate
 from crowdmetric.smooth.covariances import Covariances
-from crowdmetric.smooth.fit import fit_evidence, go_on, log_evidence
-from crowdmetric.smooth.people import arrange, merged, some_people
+from crowdmetric.smooth.evidence import fit_evidence, go_on, log_evidence
+from crowdmetric.smooth.people_blocks import arrange, merged, some_people
 
 RNG = np.random.default_rng(5)
 ITEMS = RNG.standard_normal((18, 2)) * np.array([2.0, 0.5]) + 3.0

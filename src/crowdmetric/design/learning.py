@@ -23,7 +23,7 @@ from crowdmetric.losses import Logistic
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges
 from crowdmetric.symmetric import smat, svec
-from crowdmetric.users.population import STRUCTURES, Law
+from crowdmetric.users.population_sums import STRUCTURES, Law
 
 __all__ = ["AnswerTable", "Learned", "learn"]
 

@@ -9,7 +9,7 @@ independent of their questions, which is what `PopulationMetric` assumes, what `
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,8 +19,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import one_of, positive_number, share_of_one, whole_number
+from crowdmetric.checks import one_of, positive_number, share_of_one, true_or_false, whole_number
 from crowdmetric.design.adaptive import best_next_pair
+from crowdmetric.design.guess import guess_about_items
 from crowdmetric.design.learning import AnswerTable, Learned
 from crowdmetric.design.live_file import LiveState, read_state, write_state
 from crowdmetric.design.question_sources import Catalogue
@@ -30,7 +31,7 @@ from crowdmetric.design.waves import Wave, WaveOrder, next_wave
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
 from crowdmetric.symmetric import smat
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["Asked", "LiveDesign"]
 
@@ -38,12 +39,12 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Pair = tuple[Any, Any]
 
-# The first fit is made when there are this many answers per parameter, later ones when there are so many times more
-# people.
+# The first fit is made with this many answers per parameter, the next ones each time the number of people has grown by
+# this factor.
 ANSWERS_PER_PARAMETER, GROWTH = 2.0, 1.4
-# The fewest people of a first fit.
+# Minimum number of people for the first fit.
 FEWEST_PEOPLE = 20
-# What a choice may be called, and its y: −1 where the left item is preferred. A tie is half an answer for each side.
+# Accepted names of a choice and its y: −1 if the left item is preferred. A tie is half an answer for each side.
 CHOICES = {"left": (-1.0,), "right": (1.0,), -1: (-1.0,), 1: (1.0,), "tie": (-1.0, 1.0), 0: (-1.0, 1.0)}
 SKIPPED = (None, "", "skip")
 OWN_ANSWERS = (
@@ -164,14 +165,15 @@ class LiveDesign:
         self._row = {str(name): row for row, name in enumerate(self.item_ids.tolist())}
         self.answers = whole_number(answers, "answers", 1)
         self.random_share = share_of_one(random_share, "random_share")
-        self.within, self.shape = positive_number(within, "within"), bool(shape)
+        self.within, self.shape = positive_number(within, "within"), true_or_false(shape, "shape")
         self.settle = settle
-        self._compared = None if settle is None else tuple(self._difference(pair) for pair in settle)
+        self._compared = None if settle is None else self._differences(settle)
         self.budget = None if budget is None else whole_number(budget, "budget", 1)
         self.covariance = one_of(covariance, "covariance", tuple(STRUCTURES))
         self.beta, self.seed = positive_number(beta, "beta"), whole_number(seed, "seed", 0)
         self.adapt = one_of(adapt, "adapt", ("across", "within"))
         self._guess = {"metric": metric, "doubt": doubt, "ideal_points": ideal_points}
+        guess_about_items(self.items, metric, doubt, self.beta, ideal_points, np.random.default_rng(0))  # checks them
         self._source = Catalogue(self.items, self.item_ids)
         self._state = LiveState.empty()
         self._wave: Wave | None = None
@@ -210,6 +212,8 @@ class LiveDesign:
             or 'skip' where there is none.
         """
         name, told = str(person), []
+        if isinstance(answers, str) or not isinstance(answers, Iterable):
+            raise DataError(f"answers={answers!r} of {name} are no answers; give a list of (left, right, choice)")
         for entry in answers:
             left, right, choice = self._read(entry)
             if choice in SKIPPED:
@@ -251,13 +255,13 @@ class LiveDesign:
         """Take up a re-design that is ready, or begin one that is due; return whether the questions have changed."""
         if self._running is not None and self._running.done():
             ready, self._running = self._running, None
-            return self._take_up(ready.result)
+            return self._start_wave(ready.result)
         if self._running is not None or not self._is_due():
             return False
         order = self._order()
         self._state.fresh.clear()
         if self._executor is None:
-            return self._take_up(partial(next_wave, order))
+            return self._start_wave(partial(next_wave, order))
         self._running = self._executor.submit(next_wave, order)
         return False
 
@@ -287,11 +291,11 @@ class LiveDesign:
             return first
         looked, more = self._wave.people, self.forecast().more_people
         usual = ceil(GROWTH * looked)
-        # not far beyond the end, nor again at once
+        # not far beyond the end, and not again immediately
         return usual if more is None else min(usual, max(looked + more, looked + ceil(0.05 * looked)))
 
     def _order(self) -> WaveOrder:
-        told = self.told()
+        told = self.answers_so_far()
         names = list(self._state.told)
         fresh = np.array([name in self._state.fresh for name in names], dtype=np.bool_)
         return WaveOrder(
@@ -301,15 +305,15 @@ class LiveDesign:
             seed=self.seed,
         )  # fmt: skip
 
-    def told(self) -> AnswerTable:
+    def answers_so_far(self) -> AnswerTable:
         """Return all answers so far, people in the order in which they were told of first."""
         rows = [(k, *row) for k, rows in enumerate(self._state.told.values()) for row in rows]
         table = np.array(rows, dtype=float).reshape(-1, 5)
         person, pairs = table[:, 0].astype(np.intp), table[:, 1:3].astype(np.intp)
         return AnswerTable(person, pairs, table[:, 3], table[:, 4])
 
-    def _take_up(self, make: Callable[[], Wave]) -> bool:
-        """Take up a wave; one that fails must not end a study: its questions go on, and it is tried again later."""
+    def _start_wave(self, make: Callable[[], Wave]) -> bool:
+        """Start a new wave. If it fails, the study goes on with the questions it has and tries again later."""
         try:
             wave = make()
         except (ArithmeticError, ValueError) as error:
@@ -462,6 +466,8 @@ class LiveDesign:
         except (TypeError, ValueError):
             raise DataError(f"an answer is {entry!r}, but (left, right, choice) was expected") from None
         choice = choice.item() if isinstance(choice, np.generic) else choice
+        if not isinstance(choice, Hashable):
+            raise DataError(f"a choice is {choice!r}; use 'left', 'right', 'tie' or None")
         return self._row_of(left), self._row_of(right), choice
 
     def _row_of(self, name: Any) -> int:
@@ -470,6 +476,9 @@ class LiveDesign:
             raise DataError(f"an answer names item {name!r}, which is not in the catalogue; give items by their ids")
         return row
 
-    def _difference(self, pair: Any) -> Array:
-        left, right, _ = self._read((*pair, None))
-        return np.asarray(self.items[left] - self.items[right])
+    def _differences(self, settle: Any) -> tuple[Array, ...]:
+        """Return δ (d,) of each of the two pairs whose distances are to be compared."""
+        if np.shape(settle) != (2, 2):
+            raise DataError(f"settle={settle!r} is not two pairs of items; give ((a, b), (c, d)) by their ids")
+        rows = [(self._row_of(left), self._row_of(right)) for left, right in settle]
+        return tuple(np.asarray(self.items[left] - self.items[right]) for left, right in rows)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crowdmetric.checks import one_of, positive_number, share_of_one, whole_number
+from crowdmetric.checks import instance_of, one_of, positive_number, share_of_one, whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.design.information import apportion
 from crowdmetric.design.learning import AnswerTable
@@ -16,7 +16,7 @@ from crowdmetric.design.questionnaire import Questionnaire, hand_out, names_of
 from crowdmetric.design.waves import WaveOrder, next_wave
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["next_questionnaire"]
 
@@ -56,7 +56,7 @@ def next_questionnaire(
     """
     X, n = check_items(items), whole_number(people, "people", 1)
     m, share = whole_number(answers, "answers", 1), share_of_one(random_share, "random_share")
-    if told.n_items != len(X):
+    if instance_of(told, "told", Comparisons, "make one with Comparisons.from_arrays or .read").n_items != len(X):
         raise DataError(f"the answers are about {told.n_items} items, but there are {len(X)}; read both together")
     so_far = AnswerTable(told.user.astype(np.intp), told.pairs, told.response.astype(float), told.weight)
     order = WaveOrder(

@@ -22,7 +22,7 @@ from crowdmetric.design.question_sources import ItemSource
 from crowdmetric.design.questionnaire import Questionnaire, hand_out
 from crowdmetric.errors import DataError
 from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = [
     "FoundBundles",
@@ -179,7 +179,7 @@ def search_bundles(
         better = np.flatnonzero(worth > PROMISING * usual)
         if better.size:
             bundles, rows = np.concatenate([bundles, varied[better]]), np.concatenate([rows, theirs[:, better]], axis=1)
-            # newcomers get a fifth of the people; the next shares decide who stays
+            # new bundles get a fifth of the people; the next shares decide which stay
             shares = np.concatenate([0.8 * shares, np.full(better.size, 0.2 / better.size)])
             shares = best_shares(rows, p, kappa, start=shares, known=known, enough=ROUGHLY)
     shares = best_shares(rows, p, kappa, start=shares, known=known)

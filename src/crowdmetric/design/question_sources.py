@@ -74,7 +74,7 @@ class Catalogue:
         row, pair, side = np.arange(C), rng.integers(m, size=C), rng.integers(2, size=C)
         old, opposite = new[row, pair, side], new[row, pair, 1 - side]
         target = self.items[old]
-        if m > 1:  # parallel to another pair of the same person, so that the person's position cancels
+        if m > 1:  # parallel to another pair of the same person, so the person's position cancels
             guide = (pair + rng.integers(1, m, size=C)) % m
             guided = self.items[opposite] + self.items[new[row, guide, side]] - self.items[new[row, guide, 1 - side]]
             target = np.where(rng.random((C, 1)) < 0.25, guided, target)

@@ -2,10 +2,10 @@
 
 Metrics are drawn from the posterior (before any answer: from the prior guess), and for each of them the answers that
 are there have an information I₀. The next n people get the bundles that make ``Φ(I₀ + n Σ_i w_i I_i)`` small
-(`exchange`), so that they are asked about what is not known yet. n is the number of people who have answered: a wave
+(`exchange`), so they are asked about what is not known yet. n is the number of people who have answered: a wave
 plans for a study that doubles.
 
-`next_wave` is a function of its arguments alone, so that a re-design can run in another thread or process.
+`next_wave` is a function of its arguments alone, so a re-design can run in another thread or process.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.design.bundles import Population, bundle_rows, metric_covariance, population_of
-from crowdmetric.design.doubts import why_doubted
 from crowdmetric.design.exchange import CRITERIA, sensitivity, weighted_information
 from crowdmetric.design.guess import Guess, guess_about_items
 from crowdmetric.design.information import apportion, errors_of
 from crowdmetric.design.learning import AnswerTable, Learned, learn
 from crowdmetric.design.optimal import CHOOSERS, FoundBundles, search_bundles, size_of_search
 from crowdmetric.design.question_sources import Catalogue
+from crowdmetric.design.surprise import why_doubted
 from crowdmetric.errors import NotIdentifiedError
 from crowdmetric.symmetric import degrees_of_freedom
 
@@ -100,7 +100,7 @@ class Wave:
     known, gained
         (B, n, n) information of the answers so far, and of one more person, random shares included.
     doubt
-        Why the law is not trusted, so that everybody is asked at random; empty where it is.
+        Why the law is not trusted, so everybody is asked at random; empty if it is.
     seconds
         CPU seconds that it took to fit and to design.
     """
@@ -175,7 +175,7 @@ def _questions(
     """Return the bundles to ask, and how many people had answered when they were searched for."""
     before, people = order.before, order.told.people
     if before is not None and before.learned is not None and people < SEARCH_AGAIN * before.searched:
-        # so few new answers hardly change what is good to ask
+        # so few new answers hardly change the best questions
         shares = before.counts / before.counts.sum()
         return FoundBundles(before.bundles, rows_of(before.bundles), shares), before.searched
     p = degrees_of_freedom(order.items.shape[1])

@@ -1,4 +1,4 @@
-"""One metric from tastes that bend: nobody needs an ideal point, and items are close if the same people like them."""
+"""One metric from smooth tastes: nobody needs an ideal point, and items are close if the same people like them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.checks import as_array, one_of, true_or_false
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.inputs import Rows, check_items, check_options, read_rows
@@ -20,12 +21,20 @@ from crowdmetric.losses import Loss
 from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.effects import Effect, effects_along, utilities_over
-from crowdmetric.smooth.fit import SmoothFit, curvature, fit_evidence, go_on, log_evidence, revived
+from crowdmetric.smooth.evidence import (
+    LEAST_CURVATURE,
+    SmoothFit,
+    curvature,
+    fit_evidence,
+    go_on,
+    log_evidence,
+    revived,
+)
+from crowdmetric.smooth.joint_propagation import Propagation
 from crowdmetric.smooth.kernel import SHAPES
-from crowdmetric.smooth.people import Answers, PeopleBlock, arrange, merged, some_people
-from crowdmetric.smooth.prediction import Field, field_of, kernel_coordinates
-from crowdmetric.smooth.propagation import Propagation
-from crowdmetric.smooth.structures import STRUCTURES
+from crowdmetric.smooth.kernel_metrics import STRUCTURES
+from crowdmetric.smooth.people_blocks import DistinctAnswers, PeopleBlock, arrange, merged, some_people
+from crowdmetric.smooth.prediction import UtilityField, field_of, kernel_coordinates
 from crowdmetric.solvers.posterior import number_of_draws
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import svec
@@ -35,18 +44,19 @@ __all__ = ["MOST_SHOWN", "TasteMetric"]
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Items that may be compared: the work grows with their cube.
+# Maximum number of different items in the answers: the work grows with their cube.
 MOST_SHOWN = 2_000
-# Features up to which 'auto' tries a full metric: it has d(d+1)/2 parameters, and a fit takes that much longer.
+# Maximum number of features for which 'auto' tries a full metric: it has d(d+1)/2 parameters, and a fit takes that much
+# longer.
 MOST_FEATURES_IF_FULL = 8
-# Pairs of vectors that are predicted at once.
+# Number of pairs of vectors predicted at once.
 PAIRS_AT_ONCE = 500
-# Work (the cube of the items shown, added over people) of the crowd in which scales and structure are searched, the
-# nats that the steps of this search may leave, and the work of a crowd whose curvature is taken.
+# Scales and structure are searched on part of the crowd: its work (the cube of the items shown, summed over people),
+# the tolerance of the search in nats, and the work of the part from which the curvature is computed.
 SEARCH_WORK, SEARCH_TOLERANCE, CURVATURE_WORK = 2e6, 0.2, 6e6
-# The farthest that a draw of a parameter, most of which are logarithms, lies from its estimate.
+# Draws of a parameter (mostly logarithms) are kept within this distance of the estimate.
 LONGEST_DRAW = 4.0
-# How much the work grows from one crowd to the next, until it is everybody.
+# Factor between the sizes of the parts of the crowd that are fitted in turn, up to the whole crowd.
 GROWTH = 4.0
 
 
@@ -63,8 +73,9 @@ class TasteMetric(CrowdMetric):
     ----------
     items : (N, d) array
         Shared, not copied, by `clone`. May be None if pairs are given as vectors. At most 2,000 may be compared.
-    structure : {"auto", "isotropic", "diagonal", "full"}
-        What M may be, for standardized features. "auto": by the evidence, "full" for at most 8 features.
+    structure : {"auto", "isotropic", "diagonal", "shrunk", "full"}
+        What M may be, for standardized features; "shrunk" is any matrix, but held close to the isotropic one. "auto":
+        by the evidence, with "shrunk" and "full" for at most 8 features.
     shape : {"matern52", "matern32", "squared-exponential"}
         How covariances fall with distance, that is, how smooth tastes are.
     tol : float
@@ -80,7 +91,7 @@ class TasteMetric(CrowdMetric):
     metric_, components_, users_, objective_, solution_
         See `CrowdMetric`. A distance of one is one length of the kernel.
     standard_errors_ : (d, d) array
-        Of the entries of M, from the curvature of the evidence; zero where the structure leaves no freedom. The law of
+        Of the entries of M, from the curvature of the evidence; zero if the structure leaves no freedom. The law of
         an entry is skewed: intervals of its logarithm, with the error ``standard_errors_ / metric_``, hold better.
     metric_draws_ : (n, p) array
         svec of metrics drawn from the posterior, from which intervals are made (`crowdmetric.intervals`).
@@ -176,7 +187,7 @@ class TasteMetric(CrowdMetric):
         self.utility_errors_ = np.sqrt(np.maximum(np.diag(field.crowd)[number], 0.0))
         return self
 
-    def _prepare(self, rows: Rows) -> Answers:
+    def _prepare(self, rows: Rows) -> DistinctAnswers:
         """Set which items were shown, their units and the answers about them; return these."""
         shown = np.unique(rows.pairs)
         if shown.size > MOST_SHOWN:
@@ -207,13 +218,15 @@ class TasteMetric(CrowdMetric):
                     "again after loading it"
                 )
             person, low, high = self.answers_[:, :3].T.astype(np.intp)
-            blocks = arrange(Answers(person, low, high, self.answers_[:, 3], self.answers_[:, 4]), len(self.shown_))
+            blocks = arrange(
+                DistinctAnswers(person, low, high, self.answers_[:, 3], self.answers_[:, 4]), len(self.shown_)
+            )
             family = Covariances.of(str(self.structure_), self.shown_items_.shape[1], self.shape)
             fit = revived(family, self.theta_, self._inside(self.shown_items_), blocks, self.factors_)
             self._tastes = self._of_fit(fit, self.shown_items_ if self.items is None else check_items(self.items))
         return self._tastes
 
-    def _search(self, Z: Array, answers: Answers) -> SmoothFit:
+    def _search(self, Z: Array, answers: DistinctAnswers) -> SmoothFit:
         """Return the fit to everybody, of the structure of the highest evidence among some people.
 
         Each fit goes on from that to a quarter of its people.
@@ -252,7 +265,7 @@ class TasteMetric(CrowdMetric):
         return tried[self.structure_]
 
     def _earlier_end(self, Z: Array) -> SmoothFit | None:
-        """Return the end of an earlier fit to go on from; None where it is not to be used."""
+        """Return the end of an earlier fit to go on from; None if it is not to be used."""
         if not (self.warm_start and hasattr(self, "_inverse")):
             return None
         family = Covariances.of(str(self.structure_), Z.shape[1], self.shape)
@@ -264,7 +277,7 @@ class TasteMetric(CrowdMetric):
         nothing = Propagation([], len(Z))
         return SmoothFit(family, self.theta_, nothing, Z, 0.0, 0.0, self._inverse, 0, converged=True)
 
-    def _curvature(self, fit: SmoothFit, answers: Answers) -> Array:
+    def _curvature(self, fit: SmoothFit, answers: DistinctAnswers) -> Array:
         """Return the curvature (p, p) at the fit, that of some people where everybody would take too long."""
         some = some_people(answers, CURVATURE_WORK)
         more = np.unique(answers.person).size / some.size
@@ -285,7 +298,10 @@ class TasteMetric(CrowdMetric):
         """Set standard errors of M, and draws of it from θ ~ N(θ̂, H⁻¹), for intervals."""
         self.standard_errors_ = self._errors(fit, H)
         d, rng = fit.Z.shape[1], np.random.default_rng(0)
-        steps = rng.standard_normal((number_of_draws(d), H.shape[0])) @ np.linalg.cholesky(np.linalg.inv(H)).T
+        # the inverse of H would have lost its smallest eigenvalues to rounding
+        values, vectors = np.linalg.eigh(H)
+        normal = rng.standard_normal((number_of_draws(d), H.shape[0]))
+        steps = (normal / np.sqrt(np.maximum(values, LEAST_CURVATURE))) @ vectors.T
         drawn = fit.theta + np.clip(steps, -LONGEST_DRAW, LONGEST_DRAW)
         self.metric_draws_ = np.array([svec(self._outside(fit.family.metric(theta))) for theta in drawn])
 
@@ -323,11 +339,10 @@ class TasteMetric(CrowdMetric):
         return np.asarray(matrix / np.outer(self._units(), self._units()))
 
     def _check_parameters(self) -> None:
-        if self.structure not in ("auto", *STRUCTURES):
-            names = ", ".join(map(repr, ("auto", *STRUCTURES)))
-            raise DataError(f"structure={self.structure!r} is not known; choose one of {names}")
-        if self.shape not in SHAPES:
-            raise DataError(f"shape={self.shape!r} is not known; choose one of {', '.join(map(repr, SHAPES))}")
+        one_of(self.structure, "structure", ("auto", *STRUCTURES))
+        one_of(self.shape, "shape", SHAPES)
+        for name in ("uncertainty", "warm_start"):
+            true_or_false(getattr(self, name), name)
         check_options(self.tol, self.max_iter, 2, 0)
 
     # ------------------------------------------------------------------------------------- what tastes look like
@@ -371,8 +386,8 @@ class TasteMetric(CrowdMetric):
         answers = merged(rows.person, tastes.number[rows.pairs], rows.response, rows.weight)
         placed = copy(self)
         placed.users_ = rows.users
-        placed.__dict__.pop("answers_", None)  # those of other people: a saved model must not take them for these
-        placed._tastes = _Tastes(tastes.fit, tastes.field.told_by(answers), tastes.number)
+        placed.__dict__.pop("answers_", None)  # other people: a saved model must not confuse them
+        placed._tastes = _Tastes(tastes.fit, tastes.field.after_answers(answers), tastes.number)
         return placed
 
     def people(self) -> Iterator[tuple[Indices, Array, Array]]:
@@ -382,7 +397,7 @@ class TasteMetric(CrowdMetric):
         for who, mean, covariance in tastes.field.utilities():
             met[who] = True
             yield who, mean[:, tastes.number], covariance[:, tastes.number[:, None], tastes.number]
-        for person in np.flatnonzero(~met):  # of whom no answer is known
+        for person in np.flatnonzero(~met):  # people without a known answer
             anybody = (tastes.field.person + tastes.field.crowd)[tastes.number[:, None], tastes.number]
             yield np.array([person]), tastes.field.mean[tastes.number][None], anybody[None]
 
@@ -438,12 +453,12 @@ class _Tastes:
     """What predictions need: the fit, utilities of the catalog, and where its items (N,) stand in them."""
 
     fit: SmoothFit
-    field: Field
+    field: UtilityField
     number: Indices
 
 
 def _by_row(pairs: Any) -> bool:
-    return hasattr(pairs, "pairs") or np.ndim(pairs) == 2
+    return hasattr(pairs, "pairs") or as_array(pairs, "pairs").ndim == 2
 
 
 def _candidates(structure: str, d: int) -> tuple[str, ...]:
@@ -452,7 +467,7 @@ def _candidates(structure: str, d: int) -> tuple[str, ...]:
         return (structure,)
     if d == 1:
         return ("isotropic",)
-    return ("isotropic", "diagonal", "full") if d <= MOST_FEATURES_IF_FULL else ("isotropic", "diagonal")
+    return tuple(STRUCTURES) if d <= MOST_FEATURES_IF_FULL else ("isotropic", "diagonal")
 
 
 def _distinct(rows: Rows, pairs: Any) -> Rows:

@@ -80,12 +80,12 @@ def counted(data: Mapping[str, Any]) -> str:
 
 
 def _item_effects(fitted: Mapping[str, Any]) -> str:
-    """Return what items have beside their features, in words; nothing where they have nothing."""
+    """Return a sentence on per-item effects; empty if there are none."""
     spread, known = (fitted.get(f"item_effect{name}_") for name in ("_spread", "s_determined"))
     if spread is None:
         return ""
     told = "" if known is None else f", the answers determine {known:.1f} of {len(fitted['item_effects_'])}"
-    return f"have utilities of their own beside their features (spread {spread:.2g}{told})"
+    return f"have effects beyond their features (spread {spread:.2g}{told})"
 
 
 def _bound(model: LearnedModel, name: str) -> str:

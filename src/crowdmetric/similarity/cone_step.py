@@ -34,7 +34,7 @@ MAX_ITERATIONS = 2_000
 EVERY, REBALANCED, IMBALANCE = 5, 40, 4.0
 # Over-relaxation, which saves about a third of the iterations.
 RELAXED = 1.6
-# Share of the largest variance that is added to the covariance, so that items in a subspace do no harm.
+# Share of the largest variance that is added to the covariance, so items in a subspace do no harm.
 LEAST_VARIANCE = 1e-3
 
 
@@ -92,5 +92,5 @@ def _inverse(A: Array, rho: float) -> Array:
 
 
 def _regular(H: Array) -> Array:
-    """Return H with a trace of the identity, so that rounding does not make it indefinite."""
+    """Return H with a trace of the identity, so rounding does not make it indefinite."""
     return H + 1e-13 * np.trace(H) / len(H) * np.eye(len(H))

@@ -1,4 +1,4 @@
-"""Tastes that bend: utilities that are smooth over the items, for the crowd and for every person.
+"""Smooth tastes: utilities that are smooth over the items, for the crowd and for every person.
 
 ::
 

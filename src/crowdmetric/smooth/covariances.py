@@ -7,7 +7,7 @@ With items Z (N, d) in standardized features, q the squared distances ``(z − z
     C = s² [ a² κ(ρq) + c² G + b² G∘G + ω² I ]              the crowd: smooth, linear, quadratic, and item effects
 
 Parameters are θ = log (s, t, e, ω, a, c, b, ρ), followed by those of the metric (`structures`). All scales but s are
-relative to s, so that sharper answers change one parameter alone. Each has a Gaussian prior in θ, wide enough that
+relative to s, so sharper answers change one parameter alone. Each has a Gaussian prior in θ, wide enough that
 the answers decide wherever they say anything.
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.smooth.kernel import SHAPES
-from crowdmetric.smooth.structures import STRUCTURES, Structure, log_prior
+from crowdmetric.smooth.kernel_metrics import STRUCTURES, KernelStructure, log_prior
 
 __all__ = ["SCALES", "Covariances", "Grams"]
 
@@ -46,12 +46,12 @@ class Covariances:
 
     Attributes
     ----------
-    structure : Structure
+    structure : KernelStructure
     shape : str
         A key of `kernel.SHAPES`.
     """
 
-    structure: Structure
+    structure: KernelStructure
     shape: str
 
     @staticmethod
@@ -145,7 +145,7 @@ class Grams:
         return np.concatenate([scales, [sharpness], np.einsum("pij,ij->p", tangents, in_M)])
 
     def derivatives(self) -> Iterator[tuple[Array | None, Array | None]]:
-        """Yield the derivatives (N, N) of K and of C in every parameter of θ; None where there is none."""
+        """Yield the derivatives (N, N) of K and of C in every parameter of θ; None if there is none."""
         s, t, e, omega, a, c, b = 2.0 * self._variances
         G, q, rho, Z = self._G, self._q, self._rho, self._Z
         own = np.eye(len(Z))

@@ -21,23 +21,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.smooth.fit import FINE, SmoothFit
-from crowdmetric.smooth.people import Answers, PeopleBlock, arrange
-from crowdmetric.smooth.propagation import Propagation
+from crowdmetric.smooth.evidence import FINE, SmoothFit
+from crowdmetric.smooth.joint_propagation import Propagation
+from crowdmetric.smooth.people_blocks import DistinctAnswers, PeopleBlock, arrange
 
-__all__ = ["Field", "field_of", "kernel_coordinates"]
+__all__ = ["UtilityField", "field_of", "kernel_coordinates"]
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Numbers in people's matrices that are held at once.
+# Maximum size of people's matrices held at once, in numbers.
 MOST_NUMBERS = 4_000_000
-# Directions with less than this share of the largest variance have no coordinate.
+# Directions with a variance below this share of the largest get no coordinate.
 UNSEEN = 1e-10
 
 
 @dataclass(frozen=True)
-class Field:
+class UtilityField:
     """Utilities of some items: a Gaussian of the crowd's, and people around it.
 
     Attributes
@@ -105,7 +105,7 @@ class Field:
                 covariance += weights @ inner @ weights.transpose(0, 2, 1)
                 yield block.who[some], mean, covariance
 
-    def told_by(self, answers: Answers) -> Field:
+    def after_answers(self, answers: DistinctAnswers) -> UtilityField:
         """Return the same items with new people, who gave these answers and are known by nothing else."""
         K, N = self.person + self.crowd, len(self.mean)
         blocks = arrange(answers, N)
@@ -113,8 +113,8 @@ class Field:
         nothing = np.zeros_like(K)
         propagation.converge(K, nothing, FINE)
         propagation.look(K, nothing)
-        told = propagation.told
-        return Field(K, nothing, self.mean, tuple(blocks), tuple(t.W for t in told), tuple(t.c for t in told))
+        told = propagation.messages
+        return UtilityField(K, nothing, self.mean, tuple(blocks), tuple(t.W for t in told), tuple(t.c for t in told))
 
 
 def _of_differences(covariance: Array, low: Indices, high: Indices) -> Array:
@@ -122,18 +122,18 @@ def _of_differences(covariance: Array, low: Indices, high: Indices) -> Array:
     return np.asarray(own[low] + own[high] - 2.0 * covariance[low, high])
 
 
-def field_of(fit: SmoothFit, others: Array) -> Field:
+def field_of(fit: SmoothFit, others: Array) -> UtilityField:
     """Return the utilities of the items shown, 0…n−1, followed by other items with these features (N − n, d)."""
     n = len(fit.Z)
     grams = fit.family.at(fit.theta, np.concatenate([fit.Z, others]))
-    known, told = fit.propagation, fit.propagation.told
+    known, told = fit.propagation, fit.propagation.messages
     W, C = known.precision, grams.crowd
     across = C[:, :n]
     R = W @ np.linalg.inv(np.eye(n) + C[:n, :n] @ W)
     V = C - across @ R @ across.T
     blocks = tuple(_renumbered(block, len(C)) for block in known.blocks)
     mean = across @ (known.pull - W @ known.mean)
-    return Field(grams.person, 0.5 * (V + V.T), mean, blocks, tuple(t.W for t in told), tuple(t.c for t in told))
+    return UtilityField(grams.person, 0.5 * (V + V.T), mean, blocks, tuple(t.W for t in told), tuple(t.c for t in told))
 
 
 def _renumbered(block: PeopleBlock, n_items: int) -> PeopleBlock:

@@ -40,7 +40,7 @@ class LowRankResult:
 def start_of(moment: Array, covariance: Array, rank: int) -> Array:
     """Return L (d, rank) of size one whose square is the leading positive part of ``C⁻¹ G C⁻¹``.
 
-    Answers +1 prefer the right item, so that G, a sum of ``y (xxᵀ − x'x'ᵀ)``, grows with M.
+    Answers +1 prefer the right item, so G, a sum of ``y (xxᵀ − x'x'ᵀ)``, grows with M.
     """
     d = moment.shape[0]
     inverse = np.linalg.pinv(covariance + 1e-6 * np.trace(covariance) / d * np.eye(d), hermitian=True)
@@ -86,7 +86,7 @@ def fit_low_rank(
         away = (at.log_spread - log_spread) / SPREAD_LAW
         gradient = -gradient
         gradient[-1] += away / SPREAD_LAW
-        # unit: the value at the start, so that tolerances are relative to a number of order one
+        # unit: the value at the start, so tolerances are relative to a number of order one
         return (0.5 * away**2 - value) / scale, gradient / scale
 
     scale = 1.0

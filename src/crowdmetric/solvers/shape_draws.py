@@ -12,7 +12,7 @@ t₀ is the size of the estimate, and F (`FARTHEST`) how far from it, in log, si
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -163,6 +163,13 @@ def draw_shaped(density: ShapedDensity, mode: Array, seed: int = 0) -> Array:
 
 
 def draw_around(center: Array, precision: Array, m: Array, seed: int = 0) -> Array:
-    """Return draws svec M (n, p) under a `GaussianLikelihood`; m is the estimate, which is positive semi-definite."""
+    """Return draws svec M (n, p) under a `GaussianLikelihood`; m is the estimate, which is positive semi-definite.
+
+    Sizes are looked for around the size's standard error if the estimate is smaller than that.
+    """
     density, start = ShapedDensity.near(GaussianLikelihood(center, precision), m)
+    known_size = float(density.space.identity @ precision @ density.space.identity)
+    if known_size > 0.0:
+        start[0] = max(start[0], -0.5 * np.log(known_size))
+    density = replace(density, size=float(start[0]))
     return draw_shaped(density, density.mode(start), seed)

@@ -10,7 +10,7 @@ and, from the slope and bend of their integral (`integrals`),
 
     ∂ℓ/∂z_i = slope_i w_i + 8s² (bend Z K)_i    ∂ℓ/∂w_i = slope_i z_i    ∂ℓ/∂K = 4s² Zᵀ bend Z    ∂ℓ/∂log s = 2⟨bend, S⟩
 
-which are added up item by item, so that one product with X ends the pass: ``∂ℓ/∂L = Xᵀ Ȳ + 2 L K̄``. Nothing of size
+which are added up item by item, so one product with X ends the pass: ``∂ℓ/∂L = Xᵀ Ȳ + 2 L K̄``. Nothing of size
 (answers, d) is ever made. Arrays may be NumPy's or any other library's of the array API standard.
 """
 
@@ -158,7 +158,7 @@ def scores_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Los
 def moment_matrix(items: Array, chunks: Iterable[EqualQuestions]) -> NDArray[np.float64]:
     """Return ``Σ y sym(δ sᵀ)`` (d, d): what answers alone say of the metric, to first order.
 
-    For a small metric ``E[y | x, x'] ≈ ½β ψ``, so that for Gaussian items of covariance C the expectation is
+    For a small metric ``E[y | x, x'] ≈ ½β ψ``, so for Gaussian items of covariance C the expectation is
     proportional to ``C M C``, plus what the mean of people adds: its leading directions are a start for L.
     """
     xp = array_namespace(items)

@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Answers", "PeopleBlock", "arrange", "merged", "some_people"]
+__all__ = ["DistinctAnswers", "PeopleBlock", "arrange", "merged", "some_people"]
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Blocks differ in n by this factor, so that padding costs little and blocks are few.
+# Factor between the sizes n of blocks: padding costs little, and there are few blocks.
 GROWTH = 1.2
 # Numbers in the covariances of one block.
 MOST_NUMBERS = 4_000_000
-# People among whom a search is made at least, and the golden ratio, whose multiples spread evenly.
+# Minimum number of people in a search, and the golden ratio, whose multiples spread evenly.
 FEWEST, GOLDEN = 30, 0.6180339887498949
 
 
 @dataclass(frozen=True)
-class Answers:
+class DistinctAnswers:
     """Distinct answers, sorted by person.
 
     Attributes
@@ -47,13 +47,13 @@ class Answers:
     sign: Array
     weight: Array
 
-    def of(self, people: Indices) -> Answers:
+    def of(self, people: Indices) -> DistinctAnswers:
         """Return the answers of these people alone."""
         rows = np.isin(self.person, people)
-        return Answers(self.person[rows], self.low[rows], self.high[rows], self.sign[rows], self.weight[rows])
+        return DistinctAnswers(self.person[rows], self.low[rows], self.high[rows], self.sign[rows], self.weight[rows])
 
 
-def some_people(answers: Answers, most: float) -> Indices:
+def some_people(answers: DistinctAnswers, most: float) -> Indices:
     """Return people whose work, the cube of the items shown to each, is about `most` in all; everybody if it is less.
 
     Who that is depends on their answers, not on their names or their order: those with the least fractional parts of a
@@ -72,7 +72,7 @@ def some_people(answers: Answers, most: float) -> Indices:
     return np.sort(people[order[: max(enough, FEWEST)]])
 
 
-def merged(person: Array, pairs: Array, response: Array, weight: Array) -> Answers:
+def merged(person: Array, pairs: Array, response: Array, weight: Array) -> DistinctAnswers:
     """Return answers with those that were given several times added up, and those about one item left out."""
     left, right = pairs[:, 0], pairs[:, 1]
     low, high = np.minimum(left, right), np.maximum(left, right)
@@ -81,7 +81,7 @@ def merged(person: Array, pairs: Array, response: Array, weight: Array) -> Answe
     kept = low != high
     rows, place = np.unique(table[kept], axis=0, return_inverse=True)
     total = np.bincount(place.reshape(-1), weights=weight[kept], minlength=len(rows))
-    return Answers(rows[:, 0], rows[:, 1], rows[:, 2], np.where(rows[:, 3] > 0, 1.0, -1.0), total)
+    return DistinctAnswers(rows[:, 0], rows[:, 1], rows[:, 2], np.where(rows[:, 3] > 0, 1.0, -1.0), total)
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class PeopleBlock:
         return np.maximum(covariance[rows, low, low] + covariance[rows, high, high] - cross, 0.0)
 
 
-def arrange(answers: Answers, n_items: int) -> list[PeopleBlock]:
+def arrange(answers: DistinctAnswers, n_items: int) -> list[PeopleBlock]:
     """Return everybody who answered, in blocks."""
     people, first, count = np.unique(answers.person, return_index=True, return_counts=True)
     place = np.searchsorted(people, answers.person)
@@ -194,7 +194,7 @@ def arrange(answers: Answers, n_items: int) -> list[PeopleBlock]:
 
 
 def _block(
-    answers: Answers,
+    answers: DistinctAnswers,
     people: Indices,
     chosen: Indices,
     first: Indices,

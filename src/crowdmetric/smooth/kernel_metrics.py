@@ -4,29 +4,33 @@
 
     isotropic   M = e^w₀ I / d
     diagonal    M = e^w₀ diag(e^w₁, …, e^w_d) / d
-    full        M = e^w₀ L Lᵀ / d,   L lower triangular, filled from w₁, …
+    shrunk      M = e^w₀ exp(S) / d,   S symmetric, svec S = w₁, …, and close to zero
+    full        the same, with a wide prior
 
-Each has a prior that is centered on a length of about one in standardized features, and on the isotropic metric.
+Each has a prior that is centered on a length of about one in standardized features, and on the isotropic metric. The
+last two differ in the standard deviation of S alone, so that the evidence decides how far M is shrunk.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log, pi
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["STRUCTURES", "Diagonal", "Full", "Isotropic", "Structure"]
+from crowdmetric.symmetric import degrees_of_freedom, smat, svec
+
+__all__ = ["STRUCTURES", "DiagonalKernel", "FullKernel", "IsotropicKernel", "KernelStructure", "ShrunkKernel"]
 
 Array = NDArray[Any]
 
-# Standard deviations of the prior: of log size, of the log weights of features, and of the entries of L.
-LOG_SIZE, LOG_WEIGHT, ENTRY = 1.0, 1.0, 0.5
+# Standard deviations of the prior: of log size, and of the log weights of features and directions, wide and not.
+LOG_SIZE, LOG_WEIGHT, SMALL_LOG_WEIGHT = 1.0, 1.0, 0.4
 
 
-class Structure(Protocol):
+class KernelStructure(Protocol):
     """A family of metrics (d, d)."""
 
     @property
@@ -53,7 +57,7 @@ class Structure(Protocol):
 
 
 @dataclass(frozen=True)
-class Isotropic:
+class IsotropicKernel:
     """One length for all features."""
 
     d: int
@@ -82,7 +86,7 @@ class Isotropic:
 
 
 @dataclass(frozen=True)
-class Diagonal:
+class DiagonalKernel:
     """One length per feature."""
 
     d: int
@@ -114,50 +118,62 @@ class Diagonal:
 
 
 @dataclass(frozen=True)
-class Full:
-    """Any positive semi-definite matrix."""
+class FullKernel:
+    """Any positive definite matrix, by its logarithm."""
 
     d: int
+    weight: ClassVar[float] = LOG_WEIGHT
 
     @property
     def start(self) -> Array:
         """The w of I / d."""
-        return np.concatenate([[0.0], np.eye(self.d)[np.tril_indices(self.d)]])
+        return np.zeros(1 + degrees_of_freedom(self.d))
 
     @property
     def spread(self) -> Array:
-        """Standard deviations of w in the prior."""
-        return np.array([LOG_SIZE] + [ENTRY] * (self.d * (self.d + 1) // 2))
+        """Standard deviations of w in the prior, which knows no direction: svec keeps lengths."""
+        return np.array([LOG_SIZE] + [self.weight] * degrees_of_freedom(self.d))
 
-    def _factor(self, w: Array) -> Array:
-        L = np.zeros((self.d, self.d))
-        L[np.tril_indices(self.d)] = w[1:]
-        return L
+    def _spectrum(self, w: Array) -> tuple[Array, Array]:
+        """Return eigenvalues (d,) and eigenvectors (d, d) of S."""
+        return np.linalg.eigh(smat(w[1:]))
 
     def metric(self, w: Array) -> Array:
         """Return M (d, d)."""
-        L = self._factor(w)
-        return np.asarray(np.exp(w[0]) / self.d * L @ L.T)
+        values, U = self._spectrum(w)
+        return np.asarray((U * np.exp(w[0] + values) / self.d) @ U.T)
 
     def tangents(self, w: Array) -> Array:
-        """Return the derivatives (1 + d(d+1)/2, d, d) of M: in L_ij, ``E_ij Lᵀ + L E_ijᵀ``."""
-        size, L = np.exp(w[0]) / self.d, self._factor(w)
-        rows, columns = np.tril_indices(self.d)
-        half = np.zeros((rows.size, self.d, self.d))
-        half[np.arange(rows.size), rows, :] = size * L[:, columns].T
-        return np.concatenate([self.metric(w)[None], half + half.transpose(0, 2, 1)])
+        """Return the derivatives (1 + d(d+1)/2, d, d) of M.
+
+        With ``S = U diag(λ) Uᵀ``, that of exp S along E is ``U (F ∘ UᵀEU) Uᵀ``, ``F_ij = (e^λi − e^λj) / (λi − λj)``.
+        """
+        values, U = self._spectrum(w)
+        half = 0.5 * (values[:, None] - values[None, :])
+        ratio = np.sinh(half) / np.where(half == 0.0, 1.0, half)
+        F = np.exp(0.5 * (values[:, None] + values[None, :])) * np.where(half == 0.0, 1.0, ratio)
+        inside = U.T @ smat(np.eye(w.size - 1)) @ U
+        return np.concatenate([self.metric(w)[None], np.exp(w[0]) / self.d * (U @ (F * inside) @ U.T)])
 
     def like(self, metric: Array) -> Array:
         """Return the w of a positive definite metric."""
         trace = float(np.trace(metric))
-        return np.concatenate([[log(trace)], np.linalg.cholesky(self.d * metric / trace)[np.tril_indices(self.d)]])
+        values, U = np.linalg.eigh(self.d * metric / trace)
+        return np.concatenate([[log(trace)], svec((U * np.log(values)) @ U.T)])
+
+
+class ShrunkKernel(FullKernel):
+    """Any positive semi-definite matrix, the isotropic one by far the likeliest."""
+
+    weight: ClassVar[float] = SMALL_LOG_WEIGHT
 
 
 # A new structure is one line here; the property tests go through the list.
-STRUCTURES: dict[str, type[Isotropic] | type[Diagonal] | type[Full]] = {
-    "isotropic": Isotropic,
-    "diagonal": Diagonal,
-    "full": Full,
+STRUCTURES: dict[str, type[IsotropicKernel] | type[DiagonalKernel] | type[FullKernel]] = {
+    "isotropic": IsotropicKernel,
+    "diagonal": DiagonalKernel,
+    "shrunk": ShrunkKernel,
+    "full": FullKernel,
 }
 
 

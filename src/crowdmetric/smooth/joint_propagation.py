@@ -30,23 +30,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.smooth.people import PeopleBlock
+from crowdmetric.smooth.people_blocks import PeopleBlock
 from crowdmetric.users.integrals import REACH, lines
 from crowdmetric.users.propagation import CAVITY_FINENESS, CAVITY_SIZES, FEWEST_NODES
 
-__all__ = ["Evidence", "Propagation", "Sites", "Told"]
+__all__ = ["Evidence", "PeopleMessage", "Propagation", "Sites"]
 
 Array = NDArray[Any]
 
-# Rounds over a person's answers between two looks at the crowd, and looks at most.
+# Sweeps over a person's answers between two updates of the crowd, and the maximum number of updates.
 ROUNDS, MOST_SWEEPS = 2, 60
-# Factors are damped further, down to the least, while the change does not fall below this share of the one before.
+# Factors are damped further, down to LEAST_DAMPING, while the change shrinks by less than this factor.
 SLOW, DAMPING, LEAST_DAMPING = 0.7, 0.7, 0.2
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the people of a block tell the crowd: W (P, n, n), c (P, n); and B, P, r and K of theirs."""
+class PeopleMessage:
+    """Messages of the people of a block to the crowd, W (P, n, n) and c (P, n), with B, P, r and K of each person."""
 
     W: Array
     c: Array
@@ -86,7 +86,7 @@ class Propagation:
         People and their factors.
     mean, covariance : (N,), (N, N)
         Of the crowd's utilities h, after `sweep` or `evidence`.
-    told : list of Told
+    messages : list of PeopleMessage
     precision, pull : (N, N), (N,)
         Σ W and Σ c.
     """
@@ -94,7 +94,7 @@ class Propagation:
     def __init__(self, blocks: list[PeopleBlock], n_items: int, center: Array | None = None) -> None:
         self.blocks, self.n_items = blocks, n_items
         self.center = np.zeros(n_items) if center is None else center
-        # a weak factor that points the way of the answer
+        # a weak factor in favor of the answer given
         self.sites = [Sites(0.05 * b.weight, 0.3 * b.weight * b.sign) for b in blocks]
         self._levels = [np.zeros(b.weight.shape, dtype=np.intp) for b in blocks]
         self.sweeps = 0
@@ -140,9 +140,9 @@ class Propagation:
         Returns mean (P, n) and covariance (P, n, n) of the utilities of every block's people.
         """
         self.sweeps += 1
-        self.told = [_tell(block, site, K) for block, site in zip(self.blocks, self.sites, strict=True)]
+        self.messages = [_message_of(block, site, K) for block, site in zip(self.blocks, self.sites, strict=True)]
         precision, pull = np.zeros_like(C), np.zeros(self.n_items)
-        for block, told in zip(self.blocks, self.told, strict=True):
+        for block, told in zip(self.blocks, self.messages, strict=True):
             precision += block.put(told.W)
             pull += block.put_vector(told.c)
         self.precision, self.pull = 0.5 * (precision + precision.T), pull
@@ -151,17 +151,21 @@ class Propagation:
         self.mean = self.center + self.covariance @ (pull - self.precision @ self.center)
         return [
             _posterior(block, told, self.mean, self.covariance)
-            for block, told in zip(self.blocks, self.told, strict=True)
+            for block, told in zip(self.blocks, self.messages, strict=True)
         ]
 
+    @np.errstate(invalid="ignore")
     def evidence(self, K: Array, C: Array) -> Evidence:
-        """Return the log-likelihood at these factors, and its gradients; the prior mean of h must be zero."""
+        """Return the log-likelihood at these factors, and its gradients; the prior mean of h must be zero.
+
+        NaN where factors are far from settled, which callers refuse.
+        """
         posterior = self.look(K, C)
         sizes, weights = _lines()
         value, in_person, beta = 0.0, np.zeros_like(K), np.zeros(self.n_items)
         V = self.covariance
         for block, site, level, told, (mean, covariance) in zip(
-            self.blocks, self.sites, self._levels, self.told, posterior, strict=True
+            self.blocks, self.sites, self._levels, self.messages, posterior, strict=True
         ):
             psi, spread = block.differences(mean), block.variances(covariance)
             value += _kernels().log_masses(
@@ -189,7 +193,7 @@ class Propagation:
         crowd = np.array([number for number, (_, dC) in enumerate(pairs) if dC is not None], dtype=np.intp)
         total[np.ix_(crowd, crowd)] += _traces(W - W @ V @ W, [dC for _, dC in pairs if dC is not None])
         person = np.array([number for number, (dK, _) in enumerate(pairs) if dK is not None], dtype=np.intp)
-        for block, told in zip(self.blocks, self.told, strict=True):
+        for block, told in zip(self.blocks, self.messages, strict=True):
             Q = told.W - told.W @ block.take(V) @ told.W
             parts = [block.take(dK) for dK, _ in pairs if dK is not None]
             total[np.ix_(person, person)] += _traces(Q, parts)
@@ -221,13 +225,13 @@ class Propagation:
             self._levels.append(np.searchsorted(places, needed))
 
 
-def _tell(block: PeopleBlock, site: Sites, K: Array) -> Told:
+def _message_of(block: PeopleBlock, site: Sites, K: Array) -> PeopleMessage:
     P, r, own = block.precisions(site.tau), block.pulls(site.nu), block.take(K)
     B = np.linalg.inv(np.eye(own.shape[1]) + own @ P)
-    return Told(P @ B, np.einsum("pij,pi->pj", B, r), B, P, r, own)
+    return PeopleMessage(P @ B, np.einsum("pij,pi->pj", B, r), B, P, r, own)
 
 
-def _posterior(block: PeopleBlock, told: Told, mean: Array, covariance: Array) -> tuple[Array, Array]:
+def _posterior(block: PeopleBlock, told: PeopleMessage, mean: Array, covariance: Array) -> tuple[Array, Array]:
     before = block.take_vector(mean) + np.einsum("pij,pj->pi", told.K, told.r)
     both = told.B @ (told.K + block.take(covariance) @ told.B.transpose(0, 2, 1))
     return np.einsum("pij,pj->pi", told.B, before), both
