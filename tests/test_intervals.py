@@ -298,10 +298,8 @@ def test_bad_input_gets_a_sentence(model: Any) -> None:
         entries(PopulationMetric(CROWD.items))
     other = IdealPointMetric(CROWD.items, fixed_metric=np.eye(D))
     other.metric_ = np.eye(D)
-    with pytest.raises(DataError, match="IdealPointMetric does not say how sure it is of the metric; fit a Population"):
+    with pytest.raises(DataError, match="IdealPointMetric gives no standard errors of the metric; fit a Population"):
         entries(other)
     unsure = PopulationMetric(CROWD.items, starts=1, uncertainty=False).fit(CROWD.pairs, CROWD.y, users=CROWD.users)
-    with pytest.raises(
-        DataError, match="PopulationMetric does not say how sure it is of the metric; fit it with uncer"
-    ):
+    with pytest.raises(DataError, match="PopulationMetric gives no standard errors of the metric; fit it with uncer"):
         entries(unsure)
