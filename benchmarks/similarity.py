@@ -20,7 +20,11 @@ from crowdmetric.tables import read_columns
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 MODELS = ["euclid", "diagonal", "full", "chosen", "embedding"]
-RUNS = 40
+# Features, answers, kind and number of simulated studies in which intervals are checked.
+COVERED = [
+    (4, 500, "triplet", 60), (4, 4_000, "odd_one_out", 60), (5, 6_000, "quadruplet", 40), (10, 3_000, "triplet", 40),
+    (10, 10_000, "odd_one_out", 30), (18, 3_000, "triplet", 20), (18, 25_000, "triplet", 20),
+]  # fmt: skip
 
 
 def load(name: str) -> tuple[np.ndarray, Judgements]:
@@ -78,22 +82,23 @@ def speed() -> None:
 
 
 def coverage() -> None:
-    for kind in ("triplet", "odd_one_out", "quadruplet"):
+    for d, questions, kind, runs in COVERED:
         inside = []
-        for seed in range(RUNS):
-            study = simulate_judgements(60, 5, 6_000, kind=kind, seed=seed)
+        for seed in range(runs):
+            study = simulate_judgements(100, d, questions, kind=kind, seed=seed)
             model = SimilarityMetric(study.items, structure="full").fit(study.judgements)
-            pairs = np.random.default_rng(seed).integers(0, 60, (100, 2))
+            pairs = np.random.default_rng(seed).integers(0, 100, (100, 2))
             pairs = pairs[pairs[:, 0] != pairs[:, 1]]
             step = study.items[pairs[:, 0]] - study.items[pairs[:, 1]]
             truth = np.sqrt(np.einsum("pd,de,pe->p", step, study.metric, step))
-            upper = np.triu_indices(5)
+            upper = np.triu_indices(d)
             inside.append(
                 [entries(model).contains(study.metric)[upper].mean(), distances(model, pairs).contains(truth).mean()]
             )
-        mean, error = np.mean(inside, axis=0), np.std(inside, axis=0, ddof=1) / np.sqrt(RUNS)
+        mean, error = np.mean(inside, axis=0), np.std(inside, axis=0, ddof=1) / np.sqrt(runs)
         print(
-            f"90 % intervals, {kind}: entries {mean[0]:.3f} ± {error[0]:.3f}, distances {mean[1]:.3f} ± {error[1]:.3f}",
+            f"90 % intervals, {questions:,} answers ({kind}), d = {d}, {runs} studies: entries {mean[0]:.3f} ± "
+            f"{error[0]:.3f}, distances {mean[1]:.3f} ± {error[1]:.3f}",
             flush=True,
         )
 

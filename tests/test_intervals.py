@@ -26,8 +26,8 @@ from crowdmetric.losses import Logistic
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.simulate import answer, sample_metric, simulate_crowd
 from crowdmetric.solvers.parametrization import Parametrization
-from crowdmetric.solvers.posterior import draw_around
 from crowdmetric.solvers.priors import Ridges, penalty
+from crowdmetric.solvers.shape_draws import draw_around
 from crowdmetric.symmetric import smat, svec
 from crowdmetric.users.population_sums import STRUCTURES
 

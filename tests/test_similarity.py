@@ -15,7 +15,7 @@ from crowdmetric.evaluate import evaluate_similarity
 from crowdmetric.evaluate.similarity_evaluation import looks_ranked
 from crowdmetric.identifiability.judgement_diagnosis import diagnose_judgements
 from crowdmetric.persist import load_model, save_model
-from crowdmetric.similarity.factored import FactoredObjective
+from crowdmetric.similarity.factored import FactoredObjective, _left_out
 from crowdmetric.similarity.likelihood import LINKS, AnswerModel
 from crowdmetric.similarity.newton import minimize, start_for
 from crowdmetric.similarity.objective import SimilarityObjective
@@ -426,6 +426,20 @@ def test_real_people_are_predicted_better_than_by_euclid() -> None:
     assert found.result("items", "euclid").log_loss > 0.545
 
 
+def test_where_features_only_name_the_items_questions_are_left_out() -> None:
+    """Nothing carries over to an item that shares no feature with others: no ridge would be strong enough."""
+    study = simulate_judgements(12, 3, 3_000, seed=0)
+    questions = questions_of([study.judgements])
+    for items, all_items in ((np.eye(12), True), (study.items, False)):
+        known, new = _left_out(FactoredObjective(items - items.mean(axis=0), questions, AnswerModel()), 0)
+        assert known.n_answers + new.n_answers == study.judgements.n_answers
+        asked = np.unique(np.concatenate([known.items_of(block).ravel() for block in known.asked]))
+        assert (asked.size == 12) == all_items
+    named = SimilarityMetric(np.eye(12), rank=3).fit(study.judgements)
+    known_features = SimilarityMetric(study.items, uncertainty=False).fit(study.judgements)
+    assert named.score(study.judgements) > known_features.score(study.judgements) - 0.02
+
+
 def test_a_metric_of_zero_has_intervals() -> None:
     """People call closer what is farther, and one feature is the same for all items: intervals begin near zero."""
     rng = np.random.default_rng(0)
@@ -435,7 +449,8 @@ def test_a_metric_of_zero_has_intervals() -> None:
     model = SimilarityMetric(items).fit(triplets, np.where(near < far, 1.0, -1.0))
     assert np.all(np.isfinite(model.metric_draws_))
     low, high = np.quantile(model.metric_draws_[:, 0], [0.05, 0.95])
-    # by how much the feature may count: below its standard error, but not known to a millionth of it
-    error = model.symmetric_covariance_[0, 0] ** 0.5
-    assert 0.0 <= low < high < 2.0 * error
-    assert high > 0.05 * error
+    # a weight w of the feature makes these answers less likely by a factor of about exp(−w S): w is below a few 1/S,
+    # but not known to a millionth of it
+    S = 0.5 * np.sum(np.abs(near**2 - far**2))
+    assert 0.0 <= low < high < 5.0 / S
+    assert high > 0.05 / S

@@ -87,6 +87,16 @@ def svec_indices(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
     return rows, columns, scale
 
 
+@cache
+def _smat_places(d: int) -> NDArray[np.intp]:
+    """Return which svec entry every entry (d, d) of a symmetric matrix is."""
+    rows, columns, _ = svec_indices(d)
+    places = np.empty((d, d), dtype=np.intp)
+    places[rows, columns] = places[columns, rows] = np.arange(rows.size)
+    places.setflags(write=False)
+    return places
+
+
 def svec(A: Array) -> Array:
     """Return the svec vectors ``(..., p)`` of symmetric matrices ``A (..., d, d)`` (the upper triangle is read).
 
@@ -113,11 +123,7 @@ def smat(a: Array) -> Array:
     [[1.0, 2.0], [2.0, 3.0]]
     """
     d = dimension(a.shape[-1])
-    rows, columns, scale = svec_indices(d)
-    A = np.empty((*a.shape[:-1], d, d), dtype=a.dtype)
-    A[..., rows, columns] = a / scale
-    A[..., columns, rows] = A[..., rows, columns]
-    return A
+    return np.take((a / svec_indices(d)[2]).astype(a.dtype, copy=False), _smat_places(d), axis=-1)
 
 
 def outer_difference(delta: Array, total: Array) -> Array:

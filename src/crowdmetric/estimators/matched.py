@@ -25,7 +25,8 @@ from crowdmetric.fits.memory import MemoryPlan, bytes_to_lay_out, read_memory
 from crowdmetric.inputs import CONSTRAINTS, check_items, check_nothing_beside_scan, check_options, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.logistic import LogisticResult, solve_logistic
-from crowdmetric.solvers.posterior import draw_around, number_of_draws
+from crowdmetric.solvers.posterior import number_of_draws
+from crowdmetric.solvers.shape_draws import draw_around
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, describe_direction, smat, svec
 from crowdmetric.tables import ComparisonScan

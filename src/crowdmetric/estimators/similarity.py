@@ -26,6 +26,7 @@ from crowdmetric.estimators.similarity_inputs import read_judgements
 from crowdmetric.judgements import Judgements
 from crowdmetric.similarity.factored import FactoredFit, fit_factored
 from crowdmetric.similarity.likelihood import LINKS, AnswerModel
+from crowdmetric.similarity.metric_draws import draw_judged
 from crowdmetric.similarity.newton import fit_with_evidence
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.pair_choices import PairChoices, questions_of
@@ -33,7 +34,8 @@ from crowdmetric.similarity.personal_metrics import OwnMetrics, fit_people
 from crowdmetric.similarity.structure_choice import StructureChoice, choose_structure
 from crowdmetric.similarity.structures import STRUCTURES, MetricStructure
 from crowdmetric.similarity.symmetric_fit import symmetric_fit
-from crowdmetric.solvers.posterior import draw_around, number_of_draws
+from crowdmetric.solvers.posterior import number_of_draws
+from crowdmetric.solvers.shape_draws import draw_around
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, project_psd, smat, svec
 
@@ -48,6 +50,8 @@ LARGEST_NEWTON = 1_000
 LAPSE_ROUNDS, LAPSE_SETTLED = 8, 1e-3
 LARGEST_LAPSE = 0.5
 PEOPLE = ("shared", "own")
+# Below this spread, relative to their size, the features of all items are the same but for rounding.
+SAME_FEATURES = 1e-14
 # Attributes that only some fits set; removed before the next fit.
 NOT_ALWAYS_FOUND = (
     "standard_errors_", "symmetric_metric_", "symmetric_covariance_", "symmetric_log_likelihood_",
@@ -190,7 +194,12 @@ class SimilarityMetric(CrowdMetric):
         items, tables = read_judgements(judgements, y, users, self.items, merge=True)
         questions = questions_of(tables)
         center = items[np.unique(questions.pairs)].mean(axis=0)
-        size = float(np.sqrt(np.mean(np.sum((items[np.unique(questions.pairs)] - center) ** 2, axis=1)))) or 1.0
+        size = float(np.sqrt(np.mean(np.sum((items[np.unique(questions.pairs)] - center) ** 2, axis=1))))
+        if size <= SAME_FEATURES * float(np.abs(center).max()):
+            raise DataError(
+                "all items that were judged have the same features, so that no metric can tell them apart; "
+                "add features by which they differ"
+            )
         inside = (items - center) / size
         for name in NOT_ALWAYS_FOUND:
             self.__dict__.pop(name, None)
@@ -320,7 +329,10 @@ class SimilarityMetric(CrowdMetric):
         symmetric, covariance, self.symmetric_log_likelihood_ = symmetric_fit(objective, choice.fit, own)
         if objective.structure.name == "full":
             estimate = svec(choice.objective.structure.metric(choice.fit.theta))
-            draws = draw_around(svec(symmetric), np.linalg.pinv(covariance, hermitian=True), estimate)
+            if own is None:
+                draws = draw_judged(objective, estimate)
+            else:
+                draws = draw_around(svec(symmetric), np.linalg.pinv(covariance, hermitian=True), estimate)
         else:  # with a given structure, entries outside it are known to be zero
             rng, count = np.random.default_rng(0), number_of_draws(symmetric.shape[0])
             drawn = rng.multivariate_normal(svec(symmetric), covariance, size=count, method="eigh")

@@ -175,7 +175,8 @@ def _undetermined(model: SavedModel, comparisons: Comparisons | None) -> list[st
     d = len(model.metric)
     p = degrees_of_freedom(d)
     determined, answers = model.fitted.get("determined_"), model.description["data"].get("answers")
-    causes = _causes(model, comparisons, answers, p + d)
+    judged = "link_" in model.fitted  # similarity judgements have no mean to learn
+    causes = _causes(model, comparisons, answers, p if judged else p + d, "metric" if judged else "metric and a mean")
     if _is_near_zero(model, comparisons):
         why = f" One reason may be that {' and that '.join(causes)}." if causes else ""
         return [
@@ -209,16 +210,18 @@ def _is_near_zero(model: SavedModel, comparisons: Comparisons | None) -> bool:
     return bool(np.trace(model.metric) * size**2 < NO_METRIC * len(model.metric))
 
 
-def _causes(model: SavedModel, comparisons: Comparisons | None, answers: int | None, parameters: int) -> list[str]:
-    """Return clauses on why little is known, for `parameters` of metric and mean; none where no cause is known."""
+def _causes(
+    model: SavedModel, comparisons: Comparisons | None, answers: int | None, parameters: int, unknown: str
+) -> list[str]:
+    """Return clauses on why little is known, for the parameters of what is unknown; none where no cause is known."""
     causes = []
     if answers is not None and answers < FEW_ANSWERS * parameters:
-        causes.append(f"{answers:,} answers are few for the {parameters:,} parameters of a metric and a mean")
+        causes.append(f"{answers:,} answers are few for the {parameters:,} parameters of a {unknown}")
     shown = np.unique(_shown(model, comparisons)).size
     freely = model.description["parameters"].get("covariance") == "free" or "item_effects_" in model.fitted
     if 0 < shown < (FEW_ITEMS if freely else 1) * parameters:
         causes.append(
-            f"{shown:,} items are few for the {parameters:,} parameters of a metric and a mean (more answers about the "
+            f"{shown:,} items are few for the {parameters:,} parameters of a {unknown} (more answers about the "
             "same items will hardly help; more items or fewer features will)"
         )
     return causes

@@ -4,10 +4,14 @@
 
     min  gᵀ(x − θ) + ½ (x − θ)ᵀ H (x − θ)      over x in the cone
 
-by the alternating direction method of multipliers. Its metric is ``ρ R`` with R the shape that the curvature would
-have for Gaussian items of the same covariance (`Structure.scaling`), so few iterations are needed however the
-features are correlated. The multiplier and the balance ρ are kept between steps: the next Newton
-step starts where this one ended.
+by the alternating direction method of multipliers. It works in coordinates ``Sθ`` in which items of the same covariance
+have none (`MetricStructure.whitening`), so that few iterations are needed however the features are correlated, and in
+which the nearest point of the cone is found by one eigendecomposition. With ``A = S⁻ᵀHS⁻¹`` and ``b = S⁻ᵀ(Hθ − g)`` an
+iteration is ::
+
+    x = (A + ρI)⁻¹ (b + ρ(z − y))        z ← nearest point of the cone to x + y        y ← y + x − z
+
+The multiplier ρy and the balance ρ are kept between steps: the next Newton step starts where this one ended.
 """
 
 from __future__ import annotations
@@ -46,42 +50,45 @@ class ConeStep:
     def __post_init__(self) -> None:
         values, vectors = np.linalg.eigh(self.covariance)
         values = np.maximum(values, LEAST_VARIANCE * values[-1])
-        self.root = (vectors * np.sqrt(values)) @ vectors.T
-        self.inverse = (vectors / np.sqrt(values)) @ vectors.T
-        self.R = self.structure.scaling((vectors * values) @ vectors.T)
+        self.into = self.structure.whitening((vectors * np.sqrt(values)) @ vectors.T)
+        self.back = np.linalg.inv(self.into)
 
     def solve(self, theta: Array, g: Array, H: Array, accuracy: float = 1e-8) -> Array:
-        """Return the minimizer x in the cone, up to residuals of `accuracy` relative to ``‖Hθ − g‖``."""
+        """Return the minimizer x in the cone, up to residuals of `accuracy` relative to ``‖b‖``."""
         free = theta - cho_solve(cho_factor(_regular(H)), g)
         if not np.any(self.structure.negative(free)):
             self.multiplier = np.zeros_like(theta)
             return free
-        b = H @ theta - g
-        rho = self.balance * float(np.trace(H) / max(np.trace(self.R), 1e-300))
-        factor = cho_factor(_regular(H + rho * self.R), check_finite=False)
-        z = self._project(theta)
+        A, b = self.back.T @ H @ self.back, self.back.T @ (H @ theta - g)
+        rho = self.balance * float(np.trace(A)) / theta.size
+        inverse = _inverse(A, rho)
+        z = self.structure.project(self.into @ theta)
         y = np.zeros_like(theta) if self.multiplier is None else self.multiplier / rho
         size = max(float(np.linalg.norm(b)), 1e-300)
         for iteration in range(1, MAX_ITERATIONS + 1):
-            x = cho_solve(factor, b + rho * (self.R @ (z - y)), check_finite=False)
+            x = inverse @ (b + rho * (z - y))
             ahead = RELAXED * x + (1.0 - RELAXED) * z
-            before, z = z, self._project(ahead + y)
+            before, z = z, self.structure.project(ahead + y)
             y = y + ahead - z
             if iteration % EVERY:
                 continue
-            primal = rho * float(np.linalg.norm(self.R @ (x - z))) / size
-            dual = rho * float(np.linalg.norm(self.R @ (z - before))) / size
+            primal = rho * float(np.linalg.norm(x - z)) / size
+            dual = rho * float(np.linalg.norm(z - before)) / size
             if max(primal, dual) < accuracy:
                 break
             if iteration % REBALANCED == 0 and max(primal, dual) > IMBALANCE * min(primal, dual):
                 change = 2.0 if primal > dual else 0.5
                 rho, y, self.balance = rho * change, y / change, self.balance * change
-                factor = cho_factor(_regular(H + rho * self.R), check_finite=False)
+                inverse = _inverse(A, rho)
         self.multiplier = rho * y
-        return z
+        return self.back @ z
 
-    def _project(self, theta: Array) -> Array:
-        return self.structure.project(theta, self.root, self.inverse)
+
+def _inverse(A: Array, rho: float) -> Array:
+    """Return ``(A + ρI)⁻¹``: with many iterations, a product with it is cheaper than two triangular solves."""
+    n = len(A)
+    inverse: Array = cho_solve(cho_factor(_regular(A + rho * np.eye(n)), check_finite=False), np.eye(n))
+    return inverse
 
 
 def _regular(H: Array) -> Array:

@@ -40,8 +40,10 @@ DENSE = 0.1
 SINGLE_FROM = 1_000
 # Factor by which the ridge is weakened, and by how much that must help per answer, in nats.
 WEAKER, HELPS = 16.0, 1e-4
-# Share of the items that is left out to choose the ridge.
+# Share of the items, or of the questions, that is left out to choose the ridge.
 LEFT_OUT = 0.1
+# Squared distances that differ by less than this share are equal.
+EQUALLY_FAR = 1e-9
 # L-BFGS: number of stored steps, and the relative decrease at which it stops in intermediate fits and in the last one.
 MEMORY, ROUGH, FINE = 10, 1e-4, 1e-6
 # Steps per intermediate fit.
@@ -182,7 +184,7 @@ def fit_factored(
 def _best_rank(turned: FactoredObjective, deviations: Array, rank: int | str | None, seed: int) -> _Chosen:
     """Return where the last fit begins, and its ridge."""
     d = deviations.size
-    known, new = _left_out(turned.questions, len(turned.items), seed)
+    known, new = _left_out(turned, seed)
     learned, hidden = replace(turned, questions=known), replace(turned, questions=new)
     best = None
     if rank != "auto":
@@ -216,13 +218,21 @@ def _best_ridge(learned: FactoredObjective, hidden: FactoredObjective, deviation
     return between if between.score > best.score + HELPS else best
 
 
-def _left_out(questions: PairChoices, n_items: int, seed: int) -> tuple[PairChoices, PairChoices]:
-    """Return the questions about known items and those about items left out; some of all where items are too few."""
-    rng = np.random.default_rng(seed)
+def _left_out(turned: FactoredObjective, seed: int) -> tuple[PairChoices, PairChoices]:
+    """Return the questions about known items and those about items left out; some of all where items are too few.
+
+    Features by which all items are equally far apart (which item it is, and nothing else) tell nothing about items left
+    out. Questions are left out then.
+    """
+    rng, questions = np.random.default_rng(seed), turned.questions
     used = np.unique(questions.pairs)
-    group = np.zeros(n_items, dtype=bool)
-    group[rng.permutation(used)[: max(1, round(LEFT_OUT * used.size))]] = True
-    known, new = questions.split_by_items(group)
+    D = turned.distances(turned.items)
+    if np.ptp(D) <= EQUALLY_FAR * float(D.max()):
+        known, new = questions.split_by_chance(LEFT_OUT, rng)
+    else:
+        group = np.zeros(len(turned.items), dtype=bool)
+        group[rng.permutation(used)[: max(1, round(LEFT_OUT * used.size))]] = True
+        known, new = questions.split_by_items(group)
     return (known, new) if known.asked and new.asked else (questions, questions)
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,12 +44,12 @@ LEAST_RIDGE, MOST_RIDGE = 1e-6, 1e6
 NO_METRIC = 0.01
 SHORTEST_STEP = 1e-6
 # Tolerances of the quadratic program over the cone, in the last step and before it.
-ACCURATE, INACCURATE = 1e-9, 1e-6
+ACCURATE, INACCURATE = 1e-9, 1e-4
 # Below this tolerance, in nats, the quadratic program is solved accurately.
 PRECISE = 1e-4
 # The same tolerance in refits to part of the answers, and the share of the expected decrease that a step must reach for
 # the next one to use the same curvature.
-REFIT_ACCURACY, AS_EXPECTED = 1e-4, 0.5
+REFIT_ACCURACY, AS_EXPECTED = 1e-3, 0.5
 
 
 @dataclass(frozen=True)
@@ -110,18 +111,19 @@ def minimize(
     tolerance: float = 1e-8,
     max_iterations: int = 100,
     prior: Callable[[Array], tuple[float, Array, Array]] | None = None,
+    curvature: Array | None = None,
 ) -> SimilarityFit:
     """Minimize f from `start`.
 
-    `step` may be given to reuse what an earlier fit learned about the cone. `prior` is a further convex penalty: its
-    value, gradient and curvature.
+    `step` may be given to reuse what an earlier fit learned about the cone, and `curvature`, that of the likelihood at
+    `start`, where it is known. `prior` is a further convex penalty: its value, gradient and curvature.
     """
     penalty = _penalty(objective, strengths)
     if step is None and in_cone:
         step = ConeStep(objective.structure, objective.covariance)
     theta, done, steps = start, False, 0
     accuracy = ACCURATE if tolerance < PRECISE else INACCURATE
-    value, g, H, floor = _local(objective, penalty, theta, prior)
+    value, g, H, floor = _local(objective, penalty, theta, prior, curvature=curvature)
     while steps < max_iterations:
         steps += 1
         target = step.solve(theta, g, H, accuracy) if in_cone and step is not None else theta - np.linalg.solve(H, g)
@@ -195,10 +197,11 @@ def fit_with_evidence(
     ridges = objective.structure.ridges
     scale = _scale(objective, theta)
     strengths = [1.0 / scale**2] * len(ridges)
-    iterations = 0
+    iterations, known = 0, None
     for _ in range(ROUNDS if ridges else 0):
-        fit = minimize(objective, strengths, theta, step=step, tolerance=max(ROUGH, tolerance), max_iterations=8)
-        theta, iterations = fit.theta, iterations + fit.iterations
+        rough: dict[str, Any] = {"tolerance": max(ROUGH, tolerance), "max_iterations": 8, "curvature": known}
+        fit = minimize(objective, strengths, theta, step=step, **rough)
+        theta, known, iterations = fit.theta, fit.curvature, iterations + fit.iterations
         wanted = [
             _wanted(P, gamma, theta, _scale(objective, theta)) for P, gamma in zip(ridges, fit.determined, strict=True)
         ]
@@ -208,7 +211,8 @@ def fit_with_evidence(
         if settled:
             break
         strengths = wanted
-    fit = minimize(objective, strengths, theta, step=step, tolerance=tolerance, max_iterations=max_iterations)
+    last: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "curvature": known}
+    fit = minimize(objective, strengths, theta, step=step, **last)
     return SimilarityFit(**(fit.__dict__ | {"iterations": iterations + fit.iterations}))
 
 
@@ -235,9 +239,10 @@ def _local(
     theta: Array,
     prior: Callable[[Array], tuple[float, Array, Array]] | None,
     floor: float | None = None,
+    curvature: Array | None = None,
 ) -> tuple[float, Array, Array, float]:
-    """Return f, its gradient and curvature, and t."""
-    H = objective.curvature(theta)
+    """Return f, its gradient and curvature, and t; `curvature` is that of the likelihood, if it is known."""
+    H = objective.curvature(theta) if curvature is None else curvature
     if floor is None:  # of the answers alone: beside a strong ridge it would hold the size, which has none
         floor = FLOOR * float(np.max(np.diag(H), initial=1e-300))
     H = H + penalty

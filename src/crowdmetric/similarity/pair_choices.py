@@ -77,6 +77,11 @@ class PairChoices:
         touches: list[NDArray[np.bool_]] = [np.asarray(group[self.items_of(block)].any(axis=1)) for block in self.asked]
         return self._where([~t for t in touches]), self._where(touches)
 
+    def split_by_chance(self, share: float, rng: np.random.Generator) -> tuple[PairChoices, PairChoices]:
+        """Return most questions, and about a share of them, drawn at random."""
+        drawn = [rng.random(len(block.index)) < share for block in self.asked]
+        return self._where([~mask for mask in drawn]), self._where(drawn)
+
     def of_person(self, person: int) -> PairChoices:
         """Return the questions that one person answered."""
         return self._where([block.person == person for block in self.asked])

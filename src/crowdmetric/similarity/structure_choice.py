@@ -9,6 +9,7 @@ questions about none of a group predict those about at least one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,9 @@ ITEMS_PER_GROUP = 2
 ENOUGH = 1e-5
 # A richer structure must predict answers about items left out better by this much per answer, in nats.
 BETTER = 1e-4
+# Holding off-diagonal entries harder than predicts best may cost this much per answer, in nats. Where answers are few a
+# standard error is large, and would excuse a metric that is far from the best.
+CLOSE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,8 @@ def choose_structure(
     assert best is not None
     chosen, objective, fit = best
     if splits:
-        fit = minimize(objective, fit.strengths, fit.theta, tolerance=tolerance, max_iterations=max_iterations)
+        exact: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "curvature": fit.curvature}
+        fit = minimize(objective, fit.strengths, fit.theta, **exact)
     return StructureChoice(objective, fit, chosen, tuple(tried), bool(splits))
 
 
@@ -165,11 +170,11 @@ def _candidates(
 def _hardest_of_the_best(
     found: list[tuple[Candidate, tuple[float, ...]]],
 ) -> tuple[Candidate, tuple[float, ...]]:
-    """Return the candidate held hardest of those that are within one standard error of the best."""
+    """Return the candidate held hardest of those that are within one standard error of the best, and close to it."""
     best = max(found, key=lambda pair: _merit(pair[0]))
     for candidate, strengths in reversed(found):
         behind = np.subtract(best[0].scores, candidate.scores)
-        if behind.size > 1 and behind.mean() <= behind.std(ddof=1) / np.sqrt(behind.size):
+        if behind.size > 1 and behind.mean() <= min(CLOSE, behind.std(ddof=1) / np.sqrt(behind.size)):
             return candidate, strengths
     return best
 

@@ -56,12 +56,12 @@ class MetricStructure(Protocol):
         """Return the parameters of the nearest metric of this structure."""
         ...
 
-    def scaling(self, covariance: Array) -> Array:
-        """Return R (size, size), about the shape of the curvature for items with a covariance (d, d)."""
+    def whitening(self, root: Array) -> Array:
+        """Return S (size, size) of ``M ↦ C^½ M C^½`` on θ (about that, where it leaves the structure); root is C^½."""
         ...
 
-    def project(self, theta: Array, root: Array, inverse: Array) -> Array:
-        """Return the nearest point of the cone in the norm of `scaling`; root and inverse are of the covariance."""
+    def project(self, theta: Array) -> Array:
+        """Return the nearest point of the cone."""
         ...
 
     def negative(self, theta: Array) -> Array:
@@ -95,18 +95,15 @@ class Full:
     def theta(self, metric: Array) -> Array:
         return svec(metric)
 
-    def scaling(self, covariance: Array) -> Array:
-        """Return the matrix of ``M ↦ C M C`` on svec vectors: ‖C^½ M C^½‖² as a quadratic form."""
-        basis = smat(np.eye(self.size))
-        return svec(covariance @ basis @ covariance)
+    def whitening(self, root: Array) -> Array:
+        return svec(root @ smat(np.eye(self.size)) @ root)
 
-    def project(self, theta: Array, root: Array, inverse: Array) -> Array:
-        """Return ``C^-½ (C^½ M C^½)₊ C^-½``."""
-        values, vectors = np.linalg.eigh(root @ smat(theta) @ root)
+    def project(self, theta: Array) -> Array:
+        values, vectors = np.linalg.eigh(smat(theta))
         if values[0] >= 0.0:
             return theta
-        turned = inverse @ vectors
-        return svec((turned * np.maximum(values, 0.0)) @ turned.T)
+        kept = values > 0.0
+        return svec((vectors[:, kept] * values[kept]) @ vectors[:, kept].T)
 
     def negative(self, theta: Array) -> Array:
         return np.minimum(np.linalg.eigvalsh(smat(theta)), 0.0)
@@ -136,10 +133,10 @@ class Diagonal:
     def theta(self, metric: Array) -> Array:
         return np.diag(metric).copy()
 
-    def scaling(self, covariance: Array) -> Array:
-        return np.diag(np.diag(covariance) ** 2)
+    def whitening(self, root: Array) -> Array:
+        return np.diag(np.diag(root @ root))
 
-    def project(self, theta: Array, root: Array, inverse: Array) -> Array:
+    def project(self, theta: Array) -> Array:
         return np.maximum(theta, 0.0)
 
     def negative(self, theta: Array) -> Array:
@@ -170,10 +167,10 @@ class Identity:
     def theta(self, metric: Array) -> Array:
         return np.array([np.trace(metric) / self.d])
 
-    def scaling(self, covariance: Array) -> Array:
-        return np.array([[np.sum(covariance * covariance)]])
+    def whitening(self, root: Array) -> Array:
+        return np.array([[np.linalg.norm(root @ root)]])
 
-    def project(self, theta: Array, root: Array, inverse: Array) -> Array:
+    def project(self, theta: Array) -> Array:
         return np.maximum(theta, 0.0)
 
     def negative(self, theta: Array) -> Array:

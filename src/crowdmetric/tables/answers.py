@@ -391,9 +391,11 @@ def code_known(ids: Column, known: Column, what: str, sieve: Sieve) -> Ints:
     """Return the place of each id in `known`, and reject the rows whose id is not there."""
     if _is_text(ids) != _is_text(known) and sieve.keep.any():
         here, there = plain(ids[np.argmax(sieve.keep)]), plain(known[0])
+        numbered = what == "item" and not _is_text(ids)
+        rows = ". If these are row numbers, from 0 on, remove the column of item ids" if numbered else ""
         raise DataError(
             f"{sieve.what} name {what}s like {here!r}, but the {what} ids are like {there!r}; nothing is "
-            "guessed: convert one of the two, so both are integers or both text"
+            "guessed: convert one of the two, so both are integers or both text" + rows
         )
     codes = codes_of(ids, known)
     ends = f", {plain(known[0])!r}…{plain(known[-1])!r}" if len(known) else ""
