@@ -38,6 +38,7 @@ NAMES = {
     "scaling": "a pass over people as people, answers and features grow, on one thread and on two",
     "cluster": "a population fit on a Dask cluster of one and of two workers (needs dask.distributed)",
     "similarity": "similarity judgements: real people, time, coverage, promised error (some minutes)",
+    "pairwise_gp": "smooth tastes beside BoTorch's PairwiseGP, where it is installed (some minutes)",
     "smooth": "smooth tastes: time and error as people grow (real people: python -m benchmarks.smooth FOLDER)",
     "saved": "the model that fit saves, judged on hidden answers (real people: python -m benchmarks.saved FOLDER)",
     "small_problems": "random small problems through every estimator: what is impossible, unordered or slow is listed",

@@ -48,7 +48,7 @@ PATIENCE = 20.0
 
 
 def new_study(folder: Path, people: int, questions: int = QUESTIONS) -> Study:
-    """Return a study with a questionnaire of random pairs, so that no design is computed."""
+    """Return a study with a questionnaire of random pairs, so no design is computed."""
     rng = np.random.default_rng(0)
     rows = "".join(
         f"{i},Item number {i},{rng.standard_normal():.3f},{rng.standard_normal():.3f}\n" for i in range(ITEMS)

@@ -37,7 +37,7 @@ class Table:
     """The size of a table: what it is called, people, answers per person, items, features, and its options.
 
     With `shown`, everybody orders so many items, or rates them on a scale of `levels`, and answers are pairs that are
-    not tied.
+    not tied. With `genres`, features are 0 or 1, and an item has one to three of them.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Table:
     effects: float = 0.4
     shown: int = 0
     levels: int = 0
+    genres: bool = False
     options: tuple[str, ...] = ()
 
     @property
@@ -64,10 +65,12 @@ TABLES = (
     Table("noiseless", 60, 6, 30, 3, beta=np.inf, tastes=0.0, effects=0.0),
     Table("paintings", 299, 40, 50, 9),
     Table("colors", 48, 600, 37, 3),
+    Table("all-colors", 48, 1332, 37, 3),
     Table("contradictory", 300, 20, 60, 5, beta=0.0),
     Table("sushi", 5000, 45, 100, 6, shown=10),
-    Table("movielens", 943, 50, 1682, 19, shown=40, levels=5),
+    Table("movielens", 943, 50, 1682, 18, shown=40, levels=5, genres=True),
     Table("embeddings", 1000, 20, 5000, 384, options=("--pca", "20")),
+    Table("plain", 1000, 20, 5000, 384),
 )
 README = ("--dimension", "6", "--subspaces", "40", "--rank", "2", "--users", "60", "--comparisons", "8")
 
@@ -79,7 +82,7 @@ def write_table(table: Table, folder: Path, seed: int = 0) -> None:
     """
     rng = np.random.default_rng(seed)
     d, inner, (N, K) = table.features, min(table.features, 20), (table.items, table.people)
-    Z = rng.standard_normal((N, inner)) / np.sqrt(inner)
+    Z = _genres(N, d, rng) if table.genres else rng.standard_normal((N, inner)) / np.sqrt(inner)
     G = rng.standard_normal((inner, inner))
     M = 4.0 * inner * G @ G.T / np.linalg.norm(G @ G.T)
     U = rng.standard_normal((K, inner)) / np.sqrt(inner)
@@ -98,6 +101,14 @@ def write_table(table: Table, folder: Path, seed: int = 0) -> None:
     answered = np.where(answer < 0, "left", "right")
     columns = {"user": user, "left": left, "right": right, "choice": answered}
     write_columns(columns, folder / "comparisons.csv")
+
+
+def _genres(items: int, genres: int, rng: np.random.Generator) -> Array:
+    """Return the genres of items, 0 or 1 each: one to three per item, some genres far more often than others."""
+    share = 1.0 / np.arange(1, genres + 1)
+    liked = np.log(share) + rng.gumbel(size=(items, genres))  # the largest: drawn without replacement
+    rank = np.argsort(np.argsort(-liked, axis=1), axis=1)
+    return (rank < rng.integers(1, 4, size=(items, 1))).astype(np.float64)
 
 
 def _ordered(

@@ -2,12 +2,14 @@
 
 Strengths, shares, angles and weights are read from `find_directions`, which the report shows; entries, distances and
 ratios from `crowdmetric.intervals`. Beside the share of intervals that hold the truth stands the share of estimates
-outside their own interval, which must be 0. Within a run intervals go wrong together, so that a share is a mean over
-runs, with the standard error of that mean. `main` takes the number of runs and the names of settings, to run some.
+outside their own interval, which must be 0. Within a run intervals go wrong together, so a share is a mean over
+runs, with the standard error of that mean. ``python -m benchmarks.coverage --runs 40 'd=3, 100 × 5'`` runs some.
 """
 
 from __future__ import annotations
 
+import argparse
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -109,7 +111,7 @@ def held(model: CrowdMetric, truth: np.ndarray, seed: int) -> tuple[list[float],
     return shares, float(np.concatenate(outside).mean())
 
 
-def measure(name: str, runs: int, first: int = 5000) -> None:
+def measure(name: str, runs: int, first: int) -> None:
     """Print one line of the table."""
     clock = process_time()
     table, outside = [], []
@@ -126,9 +128,18 @@ def measure(name: str, runs: int, first: int = 5000) -> None:
     print(f"| {name} | {runs} | {' | '.join(cells)} | {np.mean(outside):.2%} | {seconds:.1f} s |", flush=True)
 
 
-def main(runs: int = 16, names: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=16)
+    parser.add_argument("--first", type=int, default=7000, help="seed of the first run")
+    parser.add_argument("settings", nargs="*", metavar="setting", help=f"some of: {'; '.join(SETTINGS)}")
+    options = parser.parse_args(arguments or [])
     print(f"share of {LEVEL:.0%} intervals that hold the truth, and of estimates outside their own")
     print(f"| crowd | runs | {' | '.join(KINDS)} | outside | CPU per run |")
     print("|---" * (len(KINDS) + 4) + "|")
-    for name in names or SETTINGS:
-        measure(name, runs)
+    for name in options.settings or SETTINGS:
+        measure(name, options.runs, options.first)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -37,7 +37,7 @@ from crowdmetric.symmetric import shape_error
 from crowdmetric.users import first_order
 from crowdmetric.users.first_order import IsotropicPeople, LowRank, value_and_gradient
 from crowdmetric.users.integrals import fused_kernels, loadings_of, on_grid, product
-from crowdmetric.users.population import STRUCTURES, PopulationBlock, sums_of
+from crowdmetric.users.population_sums import STRUCTURES, PopulationBlock, sums_of
 from crowdmetric.users.propagation import propagate, propagated
 
 PARTS = ("agreement", "passes", "scoring", "public")

@@ -7,8 +7,8 @@ import warnings
 import numpy as np
 from sklearn.linear_model import HuberRegressor
 
+from crowdmetric.experiments.cells import Cell
 from crowdmetric.experiments.learners import oracle_stage1
-from crowdmetric.experiments.settings import Cell
 from crowdmetric.stitch import stitch
 from crowdmetric.symmetric import project_psd, relative_error
 

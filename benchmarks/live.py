@@ -26,6 +26,8 @@ from scipy.special import expit
 
 from crowdmetric.design import LiveDesign
 from crowdmetric.design.learning import learn
+from crowdmetric.design.stopping import people_for
+from crowdmetric.design.waves import Wave
 from crowdmetric.simulate import sample_metric
 from crowdmetric.symmetric import shape_error
 
@@ -134,7 +136,7 @@ def error_curve(arm: str, crowd: Crowd, m: int, people: int, seed: int) -> tuple
     points, learned = [], None
     for told in stream(live, crowd, people):
         if told in marks:
-            learned = learn(crowd.items, live.told(), "isotropic", 1.0, learned)
+            learned = learn(crowd.items, live.answers_so_far(), "isotropic", 1.0, learned, draw=False)
             points.append((told, shape_error(learned.metric, crowd.metric)))
     return np.array(points), live
 
@@ -146,33 +148,49 @@ def people_needed(curves: list[np.ndarray], target: float) -> float:
     return float(np.exp((np.log(target) - level) / slope)) if slope < 0 else float("inf")
 
 
+def run_to_the_end(d: int, m: int, within: float, seed: int) -> tuple[Crowd, list[Wave]]:
+    """Return a crowd and the waves of a study of it that stops when the metric is known within an error."""
+    crowd = Crowd(d, seed)
+    live, waves = LiveDesign(crowd.items, answers=m, within=within, seed=seed), []
+    for _ in stream(live, crowd, 100_000):
+        if live.wave is not None and live.learned is not None and (not waves or live.wave is not waves[-1]):
+            waves.append(live.wave)
+        if live.done():
+            break
+    return crowd, waves
+
+
 def stopped(d: int, m: int, within: float, runs: int, first: int = 0) -> None:
     """Print what intervals hold when their width decides when to stop, and how true forecasts were."""
-    held, ratios, last, errors = [], [], [], []
+    found = []
     for seed in range(first, first + runs):
-        crowd = Crowd(d, seed)
-        live = LiveDesign(crowd.items, answers=m, within=within, seed=seed)
-        for _ in stream(live, crowd, 100_000):
-            if live.done():
-                break
-        learned = live.learned
-        assert learned is not None
-        low, high = learned.intervals()
-        upper = np.triu_indices(d)
-        held.append(np.mean(((low <= crowd.metric) & (crowd.metric <= high))[upper]))
-        last.append(learned.people)
-        errors.append(shape_error(learned.metric, crowd.metric))
-        early = min(live.forecasts, key=lambda f: abs(f.people - learned.people / 4))
-        if early.more_people is not None:
-            ratios.append((early.people + early.more_people) / learned.people)
-    spread = np.std(held) / np.sqrt(runs)
+        crowd, waves = run_to_the_end(d, m, within, seed)
+        early, last = min(waves, key=lambda w: abs(w.people - waves[-1].people / 4)), waves[-1]
+        assert last.learned is not None
+        low, high = last.learned.intervals()
+        held = np.mean(((low <= crowd.metric) & (crowd.metric <= high))[np.triu_indices(d)])
+        error, final = shape_error(last.learned.metric, crowd.metric), last.learned.radius()
+        more = np.concatenate([[0.0], np.geomspace(1.0, 1000.0 * early.people, 25)])
+        ahead = early.radii_ahead(np.array([0.0, last.people - early.people]))[1]
+        needed = people_for(final, early.radii_ahead(more), more)
+        people = float("inf") if needed is None else (early.people + needed) / last.people
+        found.append((last.people, held, error, error <= final, ahead / final, people))
+        print(
+            f"  run {seed}: {last.people} people, {held:.2f} of entries covered, shape error {error:.3f}; forecast "
+            f"after {early.people}: {ahead / final:.2f} times the error, {people:.2f} times the people", flush=True
+        )  # fmt: skip
+    people, held, error, inside, *ratios = np.array(found).T
     print(
-        f"d = {d}, stopped when within {within:g} with 90 % probability, {runs} runs: {np.mean(last):.0f} people, "
-        f"entries covered {np.mean(held):.3f} ± {spread:.3f}, shape error {np.sqrt(np.mean(np.square(errors))):.3f}, "
-        f"{np.mean(np.array(errors) <= within):.2f} of runs within; people forecast after a quarter of them "
-        f"over those it took: median {np.median(ratios):.2f}, middle half {np.quantile(ratios, 0.25):.2f} to "
-        f"{np.quantile(ratios, 0.75):.2f}", flush=True
+        f"d = {d}, stopped when within {within:g} with 90 % probability, {runs} runs: {people.mean():.0f} people, "
+        f"entries covered {held.mean():.3f} ± {held.std() / np.sqrt(runs):.3f}, shape error "
+        f"{np.sqrt(np.mean(error**2)):.3f}, {inside.mean():.2f} of runs within what was said", flush=True
     )  # fmt: skip
+    for name, ratio in zip(("error", "number of people"), ratios, strict=True):
+        low, middle, high = np.quantile(ratio, [0.25, 0.5, 0.75])
+        print(
+            f"  {name} forecast after a quarter of the people over what came: median {middle:.2f}, middle half "
+            f"{low:.2f} to {high:.2f}, {np.mean(np.abs(ratio - 1) <= 0.2):.2f} within 20 %", flush=True
+        )  # fmt: skip
 
 
 def compare(d: int, m: int, people: dict[str, int], runs: int, kind: str, first: int = 0) -> None:

@@ -1,9 +1,10 @@
 """Replay: choose among answers that real people gave, and predict people who were kept out.
 
-``python -m benchmarks.live_replay FOLDER`` with folders ``jester`` and ``train`` of items.csv and comparisons.csv.
+``python -m benchmarks.live_replay FOLDER [NAME]``: FOLDER has folders ``jester`` and ``train`` with items.csv and
+comparisons.csv.
 People come in random order. Of everybody two answers are used: any two, or the two that tell most (of 40 random twos)
 under metrics drawn from what the people before have said. A quarter of all people is kept out; what is reported is the
-log loss per answer of two answers of each of them, jointly, so that the metric matters and not only the average taste.
+log loss per answer of two answers of each of them, jointly, so the metric matters and not only the average taste.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import numpy as np
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.design.bundles import bundle_rows, log_chances
 from crowdmetric.design.exchange import sensitivity
+from crowdmetric.design.guess import guess_about_items
 from crowdmetric.design.learning import AnswerTable, Learned, learn
-from crowdmetric.design.waves import WaveOrder, information_of
+from crowdmetric.design.question_sources import Catalogue
+from crowdmetric.design.waves import WaveOrder, information_of, thought_possible
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import read_items
 
@@ -35,6 +38,7 @@ class Replay:
         spread = items.features.std(axis=0)
         self.items = (items.features - items.features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
         self.items /= np.sqrt(self.items.shape[1])
+        self.source = Catalogue(self.items, items.ids)
         self.answers, rng = answers, np.random.default_rng(seed)
         enough = np.flatnonzero(np.bincount(answers.user) >= 5)
         people = rng.permutation(enough)[:most]
@@ -65,24 +69,25 @@ class Replay:
         p, look = degrees_of_freedom(d), max(30, d * d // 4)
         chosen: list[np.ndarray] = []
         learned: Learned | None = None
+        guess = guess_about_items(self.items, None, None, 1.0, None, rng)
+        possible, crowd = thought_possible(guess, "isotropic", None, METRICS)
         known, found = None, []
         for number, k in enumerate(self.people, start=1):
             tried = np.stack([rng.choice(self.rows[k], ANSWERS, replace=False) for _ in range(TRIED)])
             best = 0
             if chosen_by_design and learned is not None:
                 vectors = self.items[self.answers.pairs[tried]]
-                rows = np.stack(
-                    [bundle_rows(vectors, M, learned.population, 1.0, rng) for M in learned.some_draws(METRICS)]
-                )
+                rows = np.stack([bundle_rows(vectors, M, crowd, 1.0, rng) for M in possible])
                 best = int(np.argmax(sensitivity(rows, np.zeros(TRIED), p, 1.0, known=known).bundles))
             chosen.append(tried[best])
             if number == look or number == len(self.people):
                 look = int(GROWTH * look)
                 told = self.table(chosen)
                 learned = learn(self.items, told, "isotropic", 1.0, learned)
-                order = WaveOrder(0, self.items, ANSWERS, "isotropic", 1.0, 0.0, told, np.zeros(len(told), dtype=bool),
+                order = WaveOrder(0, self.source, ANSWERS, "isotropic", 1.0, 0.0, told, np.zeros(len(told), dtype=bool),
                                   None, {}, seed)  # fmt: skip
-                known = information_of(order, learned.some_draws(METRICS), learned.population, rng)
+                possible, crowd = thought_possible(guess, "isotropic", learned, METRICS)
+                known = information_of(order, possible, crowd, rng)
                 found.append((number, self.loss(learned)))
         return found
 
@@ -90,7 +95,9 @@ class Replay:
 def main() -> None:
     """Print the loss by arm and number of people."""
     folder = Path(sys.argv[1])
-    for name, most, runs in (("train", 235, 4), ("jester", 500, 1)):
+    for name, most, runs in (("train", 235, 4), ("jester", 500, 2)):
+        if sys.argv[2:] not in ([], [name]):
+            continue
         clock = process_time()
         arms = {}
         for arm in ("random", "chosen"):

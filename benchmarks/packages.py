@@ -28,10 +28,10 @@ from scipy.optimize import minimize
 from crowdmetric import PopulationMetric
 from crowdmetric.errors import CrowdmetricWarning
 from crowdmetric.losses import Logistic
-from crowdmetric.simulate import Crowd, answer, simulate_crowd
+from crowdmetric.simulate import SimulatedCrowd, answer, simulate_crowd
 from crowdmetric.symmetric import svec
 from crowdmetric.users.blocks import Answers, arrange
-from crowdmetric.users.population import Law, blocks_of, integrate
+from crowdmetric.users.population_sums import Law, blocks_of, integrate
 
 Array = NDArray[Any]
 
@@ -104,7 +104,7 @@ def on_lines() -> None:
             print(f"  {name:28}{seconds:7.2f} s   log-likelihood {reached:.3f}   {seconds / ours:.0f}×", flush=True)
 
 
-def _line(crowd: Crowd) -> tuple[Array, Array, Array, Array]:
+def _line(crowd: SimulatedCrowd) -> tuple[Array, Array, Array, Array]:
     """Return δ, s and the direction (T, d) of every answer's line, and where δ lies along it (T,)."""
     delta = crowd.items[crowd.pairs[:, 0]] - crowd.items[crowd.pairs[:, 1]]
     total = crowd.items[crowd.pairs[:, 0]] + crowd.items[crowd.pairs[:, 1]]
@@ -112,7 +112,7 @@ def _line(crowd: Crowd) -> tuple[Array, Array, Array, Array]:
     return delta, total, basis, np.sum(delta * basis, axis=1)
 
 
-def _torch(crowd: Crowd) -> tuple[str, float, Law]:
+def _torch(crowd: SimulatedCrowd) -> tuple[str, float, Law]:
     import torch  # noqa: PLC0415
 
     torch.set_num_threads(1)
@@ -150,7 +150,7 @@ def _one_thread_of_xla() -> None:
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 
 
-def _jax(crowd: Crowd) -> tuple[str, float, Law]:
+def _jax(crowd: SimulatedCrowd) -> tuple[str, float, Law]:
     _one_thread_of_xla()
     import jax  # noqa: PLC0415
     import jax.numpy as jnp  # noqa: PLC0415
@@ -184,7 +184,7 @@ def _jax(crowd: Crowd) -> tuple[str, float, Law]:
     return "plain JAX, L-BFGS", seconds, _isotropic(L @ L.T, end[100:110], float(end[110]))
 
 
-def _numpyro(crowd: Crowd) -> tuple[str, float, Law]:
+def _numpyro(crowd: SimulatedCrowd) -> tuple[str, float, Law]:
     _one_thread_of_xla()
     import jax  # noqa: PLC0415
     import jax.numpy as jnp  # noqa: PLC0415

@@ -1,6 +1,6 @@
 """Cost and memory of one subspace (r = 2, m = 4) as people grow from a thousand to a million.
 
-Each size runs in a process of its own, so that its peak memory is its own.
+Each size runs in a process of its own, so its peak memory is its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def measure(users: int) -> dict[str, float]:
 
 
 def light_crowd(users: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Make the paper's data in R² in pieces, so that making it needs less memory than fitting it."""
+    """Make the paper's data in R² in pieces, so making it needs less memory than fitting it."""
     from crowdmetric.simulate import simulate_crowd  # noqa: PLC0415
 
     pieces = [simulate_crowd(2, None, None, min(10_000, users), 4, seed=seed, metric=np.array([[1.6, 0.5], [0.5, 0.9]]))

@@ -18,10 +18,10 @@ from crowdmetric import PopulationMetric
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import CrowdmetricWarning
 from crowdmetric.losses import Logistic
-from crowdmetric.simulate import Crowd, simulate_crowd
+from crowdmetric.simulate import SimulatedCrowd, simulate_crowd
 from crowdmetric.symmetric import degrees_of_freedom, relative_error, shape_error, svec
 from crowdmetric.users.blocks import Answers, arrange
-from crowdmetric.users.population import STRUCTURES, blocks_of, sums_of
+from crowdmetric.users.population_sums import STRUCTURES, blocks_of, sums_of
 
 RUNS = 8
 # Of the errors at given sizes: with eight, (40, 4) on lines came out at 0.406 ± 0.014, with 32 at 0.383 ± 0.009.
@@ -41,13 +41,13 @@ CASES: dict[str, tuple[dict[str, Any], float]] = {
 }
 
 
-def _fit(crowd: Crowd, **options: Any) -> PopulationMetric:
+def _fit(crowd: SimulatedCrowd, **options: Any) -> PopulationMetric:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdmetricWarning)
         return PopulationMetric(crowd.items, **options).fit(crowd.pairs, crowd.y, users=crowd.users)
 
 
-def _cramer_rao(crowd: Crowd) -> float:
+def _cramer_rao(crowd: SimulatedCrowd) -> float:
     d = crowd.metric.shape[0]
     answers = Answers(
         crowd.items, crowd.pairs, crowd.y.astype(float), np.ones(crowd.y.size), crowd.users,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from time import process_time
 
+from crowdmetric.experiments.cells import FIGURES, cells_of
 from crowdmetric.experiments.learners import Job, run_cell
 from crowdmetric.experiments.runner import jobs_for
-from crowdmetric.experiments.settings import FIGURES, cells_of
 
 RUNS = 30
 EVERY = 17  # of all jobs, in order of experiment, rank, loss and cost

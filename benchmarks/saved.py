@@ -45,7 +45,7 @@ def _smooth(X: Array, weights: Array, people: int, rng: np.random.Generator) -> 
 
 
 def simulated(kind: str, seed: int = 0) -> tuple[Array, Comparisons]:
-    """Return items and answers: tastes that bend, rankings, linear tastes for a few items, or ideal points."""
+    """Return items and answers: smooth tastes, rankings, linear tastes for a few items, or ideal points."""
     rng = np.random.default_rng(seed)
     if kind == "bent":
         X, people, each = rng.standard_normal((37, 3)), 48, 60

@@ -33,7 +33,7 @@ def pass_over(d: int, answers: int, people: int, jobs: int | None) -> tuple[floa
     from crowdmetric.inputs import read_rows  # noqa: PLC0415
     from crowdmetric.losses import Logistic  # noqa: PLC0415
     from crowdmetric.solvers.parametrization import Parametrization  # noqa: PLC0415
-    from crowdmetric.users.population import STRUCTURES  # noqa: PLC0415
+    from crowdmetric.users.population_sums import STRUCTURES  # noqa: PLC0415
 
     rng = np.random.default_rng(0)
     items = rng.standard_normal((1_000, d)) / np.sqrt(d)

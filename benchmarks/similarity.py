@@ -11,9 +11,9 @@ from time import process_time
 import numpy as np
 
 from crowdmetric import Judgements, SimilarityMetric
-from crowdmetric.design.judgements import plan_judgements
+from crowdmetric.design.judgement_plan import plan_judgements
 from crowdmetric.evaluate import evaluate_similarity
-from crowdmetric.evaluate.similarity import similarity_folds
+from crowdmetric.evaluate.similarity_evaluation import similarity_folds
 from crowdmetric.intervals import distances, entries
 from crowdmetric.simulate_judgements import simulate_judgements
 from crowdmetric.tables import read_columns

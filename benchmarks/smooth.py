@@ -14,15 +14,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import sqrtm
 from scipy.special import expit
 
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.datasets import load_tidy
+from crowdmetric.estimators.population import PopulationMetric
 from crowdmetric.estimators.smooth import TasteMetric
 from crowdmetric.evaluate import evaluate
-from crowdmetric.evaluate.smooth import TasteModel
-from crowdmetric.smooth.kernel import matern52
-from crowdmetric.smooth.structures import STRUCTURES
+from crowdmetric.evaluate.taste_model import TasteModel
+from crowdmetric.intervals import entries
+from crowdmetric.smooth.covariances import SCALES, Covariances
+from crowdmetric.smooth.kernel_metrics import STRUCTURES
+from crowdmetric.symmetric import shape_error
 
 Array = NDArray[Any]
 
@@ -47,17 +51,7 @@ def simulate(people: int, each: int, n_items: int, weights: Array, seed: int) ->
     q = np.sum(weights * (X[:, None] - X[None]) ** 2, axis=2)
     root = np.linalg.cholesky(np.exp(-0.5 * q) + 1e-9 * np.eye(n_items))
     utility = 2.0 * (root @ rng.standard_normal((n_items, people))).T + root @ rng.standard_normal(n_items)
-    users, left = np.repeat(np.arange(people), each), rng.integers(0, n_items, people * each)
-    pairs = np.column_stack([left, (left + rng.integers(1, n_items, left.size)) % n_items])
-    right = expit(utility[users, pairs[:, 1]] - utility[users, pairs[:, 0]])
-    return Crowd(X, pairs, np.where(rng.random(left.size) < right, 1, -1), users)
-
-
-def shape_error(metric: Array, weights: Array) -> float:
-    """Return the relative error of a metric after the best rescaling."""
-    truth = np.diag(weights)
-    scale = float(np.sum(metric * truth) / np.sum(metric * metric))
-    return float(np.linalg.norm(scale * metric - truth) / np.linalg.norm(truth))
+    return _asked(X, utility, each, rng)
 
 
 @dataclass(frozen=True)
@@ -79,29 +73,77 @@ class OwnWins:
         return 0.5 + 0.3 * np.sign(net[questions.user, questions.right] - net[questions.user, questions.left])
 
 
-def coverage(crowds: int = 60) -> None:
-    """Print how often 90 % intervals hold the two weights of a metric: symmetric ones, and those of their logarithms.
+def simulate_law(family: Covariances, theta: Array, people: int, each: int, n_items: int, seed: int) -> Crowd:
+    """Draw a crowd of the model's own kind: items standardized, the crowd's and everybody's utilities by these laws."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_items, len(family.metric(theta))))
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    grams = family.at(theta, X)
+    person, crowd = (np.linalg.cholesky(S + 1e-9 * np.trace(S) * np.eye(n_items)) for S in (grams.person, grams.crowd))
+    utility = (person @ rng.standard_normal((n_items, people))).T + crowd @ rng.standard_normal(n_items)
+    return _asked(X, utility, each, rng)
 
-    150 people × 20 answers about 20 items; Matérn tastes with a linear part, and item effects.
+
+def _asked(X: Array, utility: Array, each: int, rng: np.random.Generator) -> Crowd:
+    """Ask people with these utilities (K, N) about random pairs."""
+    people, n_items = utility.shape
+    users, left = np.repeat(np.arange(people), each), rng.integers(0, n_items, people * each)
+    pairs = np.column_stack([left, (left + rng.integers(1, n_items, left.size)) % n_items])
+    right = expit(utility[users, pairs[:, 1]] - utility[users, pairs[:, 0]])
+    return Crowd(X, pairs, np.where(rng.random(left.size) < right, 1, -1), users)
+
+
+def coverage(crowds: int = 120, people: int = 150, each: int = 20, n_items: int = 20) -> None:
+    """Print how often 90 % intervals hold the two weights of a metric in crowds of the model's own kind.
+
+    Weights and size of the metric are drawn from their prior, the other scales stay where theirs is highest, but for
+    utilities of size 2. Intervals are those of `crowdmetric.intervals`, and by standard errors: symmetric, and of
+    logarithms.
     """
-    truth = np.array([0.8, 0.2])
-    plain, logarithmic = [], []
+    family = Covariances.of("diagonal", 2, "matern52")
+    held = []
+    for seed in range(crowds):
+        theta = family.start.copy()
+        theta[0] = np.log(2.0)
+        theta[len(SCALES) :] += (family.spread * np.random.default_rng([seed, 1]).standard_normal(theta.size))[-3:]
+        crowd, truth = simulate_law(family, theta, people, each, n_items, seed), np.diag(family.metric(theta))
+        model = TasteMetric(crowd.items, structure="diagonal").fit(crowd.pairs, crowd.y, users=crowd.users)
+        found, error, drawn = np.diag(model.metric_), np.diag(model.standard_errors_), entries(model)
+        held.append(
+            [
+                (np.diag(drawn.low) <= truth) & (truth <= np.diag(drawn.high)),
+                np.abs(np.log(found / truth)) < 1.645 * error / found,
+                np.abs(found - truth) < 1.645 * error,
+            ]
+        )
+    shares = np.mean(held, axis=(0, 2))
+    print(
+        f"90 % intervals of weights in {crowds} crowds of {people} people × {each} answers hold: intervals "
+        f"{shares[0]:.3f}, logarithms {shares[1]:.3f}, symmetric {shares[2]:.3f}"
+    )
+
+
+def ideal_points(crowds: int = 10, people: int = 300, each: int = 20) -> None:
+    """Print shape errors on simulated ideal points: of M, and of M², by which the same people like two items.
+
+    With ideal points p ~ N(0, I) and utilities −‖x − p‖²_M, people differ by the linear utilities 2 xᵀM p, so that
+    `TasteMetric` sees the distance of M².
+    """
+    errors = []
     for seed in range(crowds):
         rng = np.random.default_rng(seed)
-        X = rng.standard_normal((20, 2))
-        q = np.sum(truth * (X[:, None] - X[None]) ** 2, axis=2)
-        root = np.linalg.cholesky(matern52(q)[0] + 1e-9 * np.eye(20))
-        utility = 2.0 * (root @ rng.standard_normal((20, 150))).T + 0.7 * rng.standard_normal((150, 2)) @ X.T
-        utility += root @ rng.standard_normal(20) + 0.3 * rng.standard_normal(20)
-        users, left = np.repeat(np.arange(150), 20), rng.integers(0, 20, 3000)
-        pairs = np.column_stack([left, (left + rng.integers(1, 20, 3000)) % 20])
-        right = expit(utility[users, pairs[:, 1]] - utility[users, pairs[:, 0]])
-        y = np.where(rng.random(3000) < right, 1, -1)
-        model = TasteMetric(X, structure="diagonal").fit(pairs, y, users=users)
-        found, error = np.diag(model.metric_), np.diag(model.standard_errors_)
-        plain.append(np.abs(found - truth) < 1.645 * error)
-        logarithmic.append(np.abs(np.log(found / truth)) < 1.645 * error / found)
-    print(f"90 % intervals of {truth}: hold {np.mean(plain, axis=0)}, of logarithms {np.mean(logarithmic, axis=0)}")
+        X, P, A = (rng.standard_normal(size) for size in ((60, 3), (people, 3), (3, 3)))
+        M = A @ A.T / np.trace(A @ A.T)
+        gaps = X[None] - P[:, None]
+        crowd = _asked(X, -3.0 * np.einsum("kni,ij,knj->kn", gaps, M, gaps), each, rng)
+        one = PopulationMetric(X).fit(crowd.pairs, crowd.y, users=crowd.users).metric_
+        other = TasteMetric(X, structure="full").fit(crowd.pairs, crowd.y, users=crowd.users).metric_
+        pairs = ((one, M), (other, M), (np.real(sqrtm(other)), M), (one @ one, M @ M), (other, M @ M))
+        errors.append([shape_error(found, truth) for found, truth in pairs])
+    names = ("M: population", "taste", "taste, root", "M²: population", "taste")
+    means, spreads = np.mean(errors, axis=0), np.std(errors, axis=0) / np.sqrt(crowds)
+    said = [f"{name} {mean:.3f} ± {e:.3f}" for name, mean, e in zip(names, means, spreads, strict=True)]
+    print("shape errors on ideal points, " + ", ".join(said))
 
 
 def real(folder: str) -> None:
@@ -117,15 +159,24 @@ def main() -> None:
     """Print seconds and errors for 300 people × 40 answers about 50 items of 9 features, and for fewer and more."""
     small = simulate(20, 10, 12, WEIGHTS[:3], 0)
     TasteMetric(small.items).fit(small.pairs, small.y, users=small.users)  # compiles
-    print(f"{'people':>8}{'CPU s':>8}{'per person, ms':>16}{'structure':>12}{'shape error':>13}")
-    for people in (75, 150, 300, 600, 1200):
-        crowd = simulate(people, 40, 50, WEIGHTS, 1)
-        clock = time.process_time()
-        model = TasteMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
-        took = time.process_time() - clock
-        error = shape_error(model.metric_, WEIGHTS)
-        print(f"{people:8d}{took:8.2f}{1000 * took / people:16.1f}{model.structure_:>12}{error:13.3f}", flush=True)
+    growth()
     coverage()
+    ideal_points()
+
+
+def growth() -> None:
+    """Print seconds and shape errors as people grow."""
+    print(f"{'people':>8}{'CPU s':>8}{'per person, ms':>16}{'shape error':>13}{'× √people':>11}   means of 3 crowds")
+    for people in (75, 150, 300, 600, 1200):
+        took, error = [], []
+        for seed in (1, 2, 3):
+            crowd = simulate(people, 40, 50, WEIGHTS, seed)
+            clock = time.process_time()
+            model = TasteMetric(crowd.items).fit(crowd.pairs, crowd.y, users=crowd.users)
+            took.append(time.process_time() - clock)
+            error.append(shape_error(model.metric_, np.diag(WEIGHTS)))
+        row = np.mean(took), 1000 * np.mean(took) / people, np.mean(error), np.mean(error) * np.sqrt(people)
+        print(f"{people:8d}{row[0]:8.2f}{row[1]:16.1f}{row[2]:13.3f}{row[3]:11.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import cvxpy as cp
 import numpy as np
 
 from crowdmetric.losses import get_loss
-from crowdmetric.simulate import Crowd, simulate_crowd
+from crowdmetric.simulate import SimulatedCrowd, simulate_crowd
 from crowdmetric.solvers.barrier import solve_barrier
 from crowdmetric.solvers.line_subspaces import solve_bounded
 from crowdmetric.stitch import stitch
@@ -26,22 +26,22 @@ from crowdmetric.users.blocks import Answers, arrange
 D, N, K, M = 10, 80, 80, 8
 
 
-def oracle_radii(crowd: Crowd) -> tuple[np.ndarray, np.ndarray]:
+def oracle_radii(crowd: SimulatedCrowd) -> tuple[np.ndarray, np.ndarray]:
     Q = np.swapaxes(crowd.bases, 1, 2) @ crowd.metric @ crowd.bases
     v = (-2.0 * crowd.ideal_points @ crowd.metric).reshape(N, -1, D) @ crowd.bases
     return np.linalg.norm(Q, axis=(1, 2)), np.linalg.norm(v, axis=2).max(axis=1)
 
 
-def coordinates(crowd: Crowd) -> np.ndarray:
+def coordinates(crowd: SimulatedCrowd) -> np.ndarray:
     return np.einsum("ndr,nd->nr", crowd.bases[crowd.labels], crowd.items)
 
 
-def answers_of(crowd: Crowd) -> Answers:
+def answers_of(crowd: SimulatedCrowd) -> Answers:
     y, problem = crowd.y.astype(float), np.repeat(np.arange(N), len(crowd.ideal_points) // N)
     return Answers(coordinates(crowd), crowd.pairs, y, np.ones(y.size), crowd.users, problem, N)
 
 
-def ours(crowd: Crowd, loss: str) -> tuple[float, np.ndarray, float]:
+def ours(crowd: SimulatedCrowd, loss: str) -> tuple[float, np.ndarray, float]:
     """Return seconds, objectives (n,) and relative error of both stages, from coordinates to metric."""
     radii = oracle_radii(crowd)
     answers = answers_of(crowd)
@@ -70,13 +70,13 @@ def against_the_interior_point() -> None:
     )
 
 
-def rows_of(crowd: Crowd, subspace: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def rows_of(crowd: SimulatedCrowd, subspace: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     rows = crowd.users // K == subspace
     X = coordinates(crowd)
     return X[crowd.pairs[rows, 0]], X[crowd.pairs[rows, 1]], crowd.y[rows], crowd.users[rows] - subspace * K
 
 
-def vectorized(crowd: Crowd, subspace: int, loss: str) -> tuple[float, float]:
+def vectorized(crowd: SimulatedCrowd, subspace: int, loss: str) -> tuple[float, float]:
     """Return seconds and objective of one vectorized CVXPY problem with Clarabel."""
     zeta_metric, zeta_ideal = oracle_radii(crowd)
     left, right, y, user = rows_of(crowd, subspace)
@@ -93,7 +93,7 @@ def vectorized(crowd: Crowd, subspace: int, loss: str) -> tuple[float, float]:
     return perf_counter() - clock, problem.value / len(y)
 
 
-def termwise(crowd: Crowd, subspace: int) -> tuple[float, float]:
+def termwise(crowd: SimulatedCrowd, subspace: int) -> tuple[float, float]:
     """Return seconds and objective of the published formulation: a term a comparison, SCS."""
     zeta_metric, zeta_ideal = oracle_radii(crowd)
     left, right, y, user = rows_of(crowd, subspace)

@@ -1,6 +1,6 @@
 """A population fit from Parquet under a memory limit: 1 and 2 million people with one answer each, d = 10.
 
-Files are written in shuffled order, so that grouping by person is part of the work. Every size runs in a process of
+Files are written in shuffled order, so grouping by person is part of the work. Every size runs in a process of
 its own, whose peak memory is what the operating system counted. Seconds are those of the processor. Then what else
 reads a scan, on 300,000 people with four questions each about points of a lattice (d = 6), many of them parallel.
 """

@@ -3,7 +3,7 @@ Can my answers teach a metric at all?
 =====================================
 
 Before anything is fitted, :func:`~crowdmetric.identifiability.diagnose` says how much of a metric a set of questions
-can reveal. It needs to know who compared what, not what they answered, so that a questionnaire can be judged before
+can reveal. It needs to know who compared what, not what they answered, so a questionnaire can be judged before
 anybody is asked. The items here are simulated.
 """
 

@@ -3,7 +3,7 @@ How sure is it?
 ===============
 
 A metric from 200 people and one from 3,000 look alike. What sets them apart is what can be said with confidence. The
-crowd is simulated, so that intervals can be compared with the truth.
+crowd is simulated, so intervals can be compared with the truth.
 """
 
 import matplotlib.pyplot as plt

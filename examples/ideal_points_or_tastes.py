@@ -25,7 +25,7 @@ phase = rng.uniform(0, 2 * np.pi, size=(60, 1))
 ideal = rng.normal(size=(60, 2))
 crowds = {
     "ideal points": -np.sum([2.0, 0.2] * (items[None] - ideal[:, None]) ** 2, axis=2),
-    "tastes that bend": 2.5 * np.sin(3.0 * items[None, :, 0] + phase),
+    "smooth tastes": 2.5 * np.sin(3.0 * items[None, :, 0] + phase),
 }
 
 # %%

@@ -3,7 +3,7 @@ Put a new person on the map from five answers
 =============================================
 
 A fitted model places people it has never met, and knows which question would tell most about them. The crowd and the
-new people are simulated, so that it is known where they stand.
+new people are simulated, so it is known where they stand.
 """
 
 import matplotlib.pyplot as plt

@@ -3,7 +3,7 @@ How many people do I need?
 ==========================
 
 :func:`~crowdmetric.design.plan` answers before anyone is asked, and :func:`~crowdmetric.design.design` writes the
-questions. Here the people are simulated, so that the promise can be compared with what came out.
+questions. Here the people are simulated, so the promise can be compared with what came out.
 """
 
 import matplotlib.pyplot as plt

@@ -3,7 +3,7 @@ Is the metric worth using?
 ==========================
 
 It is if it predicts what people say better than models that need no metric. :func:`~crowdmetric.evaluate.evaluate`
-hides answers, people and items in turn and compares. This crowd is simulated and has ideal points, so that a metric
+hides answers, people and items in turn and compares. This crowd is simulated and has ideal points, so a metric
 should win; for real people see :doc:`/explanation/real-data`.
 """
 

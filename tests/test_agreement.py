@@ -9,10 +9,10 @@ from crowdmetric import Comparisons, PopulationMetric, SimilarityMetric
 from crowdmetric.agreement import agreement, one_metric
 from crowdmetric.errors import DataError
 from crowdmetric.persist import save_model
-from crowdmetric.similarity.beside import JudgementsBeside
+from crowdmetric.similarity.judgement_term import JudgementsBeside
 from crowdmetric.similarity.likelihood import AnswerModel
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.similarity.questions import questions_of
+from crowdmetric.similarity.pair_choices import questions_of
 from crowdmetric.similarity.structures import Full
 from crowdmetric.simulate import answer, simulate_crowd
 from crowdmetric.simulate_judgements import random_questions, simulate_judgements

@@ -44,11 +44,11 @@ ROW = {
     "radii": 4,
     "similarity": 4,
     "smooth": 4,
-    "simulate_judgements": 4,
     "stitch": 4,
     "theory": 4,
     "coefficients": 5,
     "fits": 5,
+    "simulate_judgements": 5,
     "design": 6,
     "estimators": 6,
     "identifiability": 6,
@@ -166,6 +166,26 @@ def test_imports_point_upwards(module: str) -> None:
 @each_module
 def test_nothing_is_imported_through_the_root(module: str) -> None:
     assert ROOT not in inside(module) - {module}, f"{module} imports through {ROOT}; name the module instead"
+
+
+def test_every_module_has_its_own_name() -> None:
+    """A command may be called like the module that does its work (`commands/export.py`, `export.py`)."""
+    seen: dict[str, list[str]] = {}
+    for module, path in FILES.items():
+        if path.name != "__init__.py" and unit_of(module) != "commands":
+            seen.setdefault(path.stem, []).append(module)
+    repeated = {name: modules for name, modules in seen.items() if len(modules) > 1}
+    assert not repeated, f"rename all but one of {repeated}"
+
+
+def test_every_class_has_its_own_name() -> None:
+    seen: dict[str, list[str]] = {}
+    for module, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                seen.setdefault(node.name, []).append(module)
+    repeated = {name: modules for name, modules in seen.items() if len(modules) > 1}
+    assert not repeated, f"rename all but one of {repeated}"
 
 
 def test_there_are_no_cycles() -> None:

@@ -12,7 +12,7 @@ import shutil
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +29,26 @@ from crowdmetric import (
     PopulationMetric,
     SimilarityMetric,
     StitchedMetric,
+    TasteMetric,
+    intervals,
 )
+from crowdmetric.agreement import agreement
 from crowdmetric.checks import positive_number, whole_number
 from crowdmetric.cli import main
+from crowdmetric.coefficients import coefficients_of
 from crowdmetric.datasets import load_jester, load_movielens, load_sushi
-from crowdmetric.design import design, plan
+from crowdmetric.design import LiveDesign, design, next_questionnaire, plan
+from crowdmetric.design.judgement_plan import design_judgements, plan_judgements
 from crowdmetric.errors import CrowdmetricError, CrowdmetricWarning
-from crowdmetric.evaluate import evaluate
+from crowdmetric.evaluate import evaluate, evaluate_similarity
+from crowdmetric.export import item_coordinates, linear_head
 from crowdmetric.identifiability import diagnose
+from crowdmetric.importance import feature_importance
+from crowdmetric.locate import locate
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.simulate import simulate_crowd
+from crowdmetric.simulate_judgements import simulate_judgements
 from crowdmetric.tables import read_items, write_columns
 
 Case = tuple[str, Callable[[], Any]]
@@ -58,6 +67,7 @@ FITTED: dict[str, Callable[..., Any]] = {
     "matched": MatchedMetric,
     "population": partial(PopulationMetric, starts=1, covariance="isotropic", max_iter=5),
     "stitched": partial(StitchedMetric, subspaces=LABELS, rank=1, **GIVEN),
+    "taste": TasteMetric,
 }
 
 
@@ -241,6 +251,14 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
         "max_iter": ODD,
         "n_subspaces": ODD,
     },
+    "taste": {
+        "structure": ODD,
+        "shape": ODD,
+        "tol": ODD | {"negative": -1.0, "zero": 0.0},
+        "max_iter": ODD | {"half": 1.5, "zero": 0, "True": True},
+        "uncertainty": ODD,
+        "warm_start": ODD,
+    },
 }
 
 
@@ -264,6 +282,7 @@ EXTREMES: list[Case] = [
     *(
         (f"{name}: beta={beta:g}", partial(fit, name, beta=beta))
         for name in FITTED
+        if name != "taste"  # which learns it
         for beta in (1e-300, 1e-12, 1e10, 1e300)
     ),
     *(
@@ -494,12 +513,166 @@ FUNCTIONS: list[Case] = [
     ("users forgotten", lambda: fit("population", pairs=np.tile(PAIRS, (50, 1)), y=np.tile(Y, 50), users=None)),
 ]
 
-CASES = [*fits(), *EXTREMES, *TABLES, *FUNCTIONS]
+# ------------------------------------------------------------- judgements, designs that learn, fitted models
+
+WHOLE = ODD | {"half": 1.5, "zero": 0, "True": True, "negative": -1}
+POSITIVE = ODD | {"negative": -1.0, "zero": 0.0, "infinite": INF}
+SHARE = ODD | {"negative": -0.5, "two": 2.0}
+MATRIX = ODD | {"negative": -np.eye(2), "larger": np.eye(3), "lopsided": np.array([[1.0, 2.0], [0.0, 1.0]])}
+SEED = ODD | {"negative": -1, "half": 1.5, "True": True}
+SIMILAR = simulate_judgements(ITEMS, None, 60, seed=0).judgements
+BAD_ITEMS = {kind: value for kind, value in BAD["items"].items() if not kind.startswith(("1e", "one feature", "fewer"))}
+
+
+def similar(items: Any = ITEMS, **options: Any) -> SimilarityMetric:
+    return SimilarityMetric(items, **options).fit(SIMILAR)
+
+
+def live(items: Any = ITEMS, **options: Any) -> LiveDesign:
+    return LiveDesign(items, **options)
+
+
+def told(answers: Any) -> None:
+    LiveDesign(ITEMS).tell("ann", answers)
+
+
+def asked_next(items: Any = ITEMS, told: Any = ANSWERS, **options: Any) -> Any:
+    return next_questionnaire(items, told, **({"people": 5} | options))
+
+
+def designed(items: Any = ITEMS, answers: Any = 20, **options: Any) -> Any:
+    return design_judgements(items, answers, **options)
+
+
+def planned(items: Any = ITEMS, judgements: Any = SIMILAR, metric: Any = None, **options: Any) -> Any:
+    return plan_judgements(items, judgements, np.eye(2) if metric is None else metric, **options)
+
+
+def simulated(items: Any = ITEMS, dimension: Any = None, questions: Any = 9, **options: Any) -> Any:
+    return simulate_judgements(items, dimension, questions, **options)
+
+
+def evaluated(items: Any = ITEMS, judgements: Any = SIMILAR, **options: Any) -> Any:
+    return evaluate_similarity(items, judgements, **options)
+
+
+NEWER: dict[Callable[..., Any], dict[str, dict[str, Any]]] = {
+    similar: {
+        "items": BAD_ITEMS, "structure": ODD, "rank": ODD | {"half": 1.5, "zero": 0, "True": True, "more": 9},
+        "link": ODD, "lapse": ODD | {"one": 1.0, "negative": -0.1, "True": True}, "people": ODD, "beta": POSITIVE,
+        "uncertainty": ODD, "folds": WHOLE, "tol": POSITIVE, "max_iter": WHOLE, "random_state": SEED,
+    },
+    live: {
+        "items": BAD_ITEMS, "answers": WHOLE, "item_ids": {"short": [1, 2], "repeated": [1] * 8}, "random_share": SHARE,
+        "within": POSITIVE, "shape": ODD, "settle": ODD | {"pair": (1, 2), "unknown": ((0, 1), (2, 99))},
+        "budget": WHOLE, "covariance": ODD, "beta": POSITIVE, "metric": MATRIX, "doubt": ODD | {"negative": -1},
+        "ideal_points": ODD | {"other space": np.ones((3, 5))}, "adapt": ODD, "seed": SEED,
+    },
+    told: {
+        "answers": {
+            "none": None, "number": 3, "text": "left", "pairs": [(0, 1)], "unknown": [(0, 99, "left")],
+            "choice": [(0, 1, "up")], "nan": [(0, 1, NAN)], "list": [(0, 1, [1])], "dictionary": [{"left": 0}],
+        }
+    },
+    asked_next: {
+        "items": BAD_ITEMS, "told": ODD | {"none": None, "judgements": SIMILAR}, "people": WHOLE, "answers": WHOLE,
+        "random_share": SHARE, "covariance": ODD, "beta": POSITIVE, "item_ids": {"short": [1]}, "seed": SEED,
+    },
+    designed: {
+        "items": BAD_ITEMS, "answers": WHOLE, "people": WHOLE, "metric": MATRIX, "kind": ODD, "way": ODD,
+        "item_ids": {"short": [1]}, "beta": POSITIVE, "link": ODD, "seed": SEED,
+    },
+    planned: {
+        "items": BAD_ITEMS | {"fewer": ITEMS[:3]}, "judgements": ODD | {"none": None, "comparisons": ANSWERS},
+        "metric": MATRIX, "beta": POSITIVE, "link": ODD,
+    },
+    simulated: {
+        "items": BAD_ITEMS | {"half": 2.5, "zero": 0}, "dimension": ODD | {"zero": 0, "other": 3}, "questions": WHOLE,
+        "kind": ODD, "metric": MATRIX, "people": WHOLE, "spread": ODD | {"negative": -1.0}, "beta": POSITIVE,
+        "lapse": SHARE, "link": ODD, "seed": SEED,
+    },
+    evaluated: {
+        "items": BAD_ITEMS, "judgements": ODD | {"none": None, "comparisons": ANSWERS},
+        "models": ODD | {"unknown": ["x"], "empty": [], "repeated": ["full", "full"]},
+        "splits": ODD | {"unknown": ["x"], "empty": []}, "folds": WHOLE, "seed": SEED, "link": ODD,
+    },
+}  # fmt: skip
+
+
+@cache
+def fitted(name: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdmetricWarning)
+        return similar() if name == "similarity" else fit(name)
+
+
+def used(name: str, use: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    """Use a fitted model, which is made when it is first needed."""
+    return use(fitted(name), *given, **options)
+
+
+def after_locating(name: str, use: str, *given: Any, **options: Any) -> Any:
+    return getattr(locate(fitted(name), PAIRS, Y, users=USERS), use)(*given, **options)
+
+
+def predicting(pairs: dict[str, Any]) -> Iterator[Case]:
+    """Yield questions to fitted models that cannot be answered."""
+    for name in ("population", "taste", "similarity"):
+        for kind, value in pairs.items():
+            for use in ("predict", "predict_proba"):
+                yield f"{use} {name}: {kind}", partial(used, name, lambda m, v, use=use: getattr(m, use)(v), value)
+            yield f"distances {name}: {kind}", partial(used, name, intervals.distances, value)
+        for kind, value in ODD.items():
+            yield f"linear_head {name}: rank={kind}", partial(used, name, linear_head, rank=value)
+            yield f"distances {name}: level={kind}", partial(used, name, intervals.distances, PAIRS, value)
+        for kind, value in BAD["users"].items():
+            if name != "similarity" and kind != "halves":
+                yield (
+                    f"{name}: predict users {kind}",
+                    partial(used, name, lambda m, v: m.predict(PAIRS, users=v), value),
+                )
+
+
+def locating(pairs: dict[str, Any]) -> Iterator[Case]:
+    """Yield what located people cannot be asked."""
+    for name in ("population", "taste"):
+        for kind, value in ODD.items():
+            yield f"rank_items {name}: top={kind}", partial(after_locating, name, "rank_items", top=value)
+        for kind, value in pairs.items():
+            yield f"probability {name}: {kind}", partial(after_locating, name, "probability", value)
+            if kind != "none":
+                yield f"next_question {name}: {kind}", partial(after_locating, name, "next_question", value)
+
+
+# Questions that compare an item with itself have an answer: a toss-up.
+UNANSWERABLE = {kind: value for kind, value in BAD["pairs"].items() if kind != "all the same"}
+LATER: list[Case] = [
+    *(
+        (f"{use.__name__}: {option} {kind}", partial(use, **{option: value}))
+        for use, options in NEWER.items()
+        for option, values in options.items()
+        for kind, value in values.items()
+    ),
+    *predicting(UNANSWERABLE),
+    *locating(UNANSWERABLE),
+    *(
+        (f"{use.__name__}: {value!r}", partial(use, value))
+        for use in (linear_head, locate, item_coordinates, coefficients_of, feature_importance)
+        for value in (None, 3, "model")
+    ),
+    *(
+        (f"{use.__name__}: an estimator", partial(used, "population", use))
+        for use in (item_coordinates, coefficients_of, feature_importance)
+    ),
+    ("agreement: none", partial(used, "population", agreement, None)),
+]
+
+CASES = [*fits(), *EXTREMES, *TABLES, *FUNCTIONS, *LATER]
 
 
 def test_there_are_enough_cases() -> None:
     names = [name for name, _ in CASES]
-    assert len(set(names)) > 400
+    assert len(set(names)) > 1500
 
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[name for name, _ in CASES])

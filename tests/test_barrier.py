@@ -184,7 +184,7 @@ often = settings(quickly, max_examples=150)
 @quickly
 @given(problems(losses=("logistic", "hinge", "squared")))
 def test_optimum_is_that_of_a_conic_solver(problem: Problem) -> None:
-    # CVXPY's log_normcdf is an approximation good to 1e-3, so that the probit is left to the next test.
+    # CVXPY's log_normcdf is an approximation good to 1e-3, so the probit is left to the next test.
     result = problem.solve()
     problem.assert_feasible(result.metrics[0], result.pseudo_ideal_points)
     assert result.converged[0]

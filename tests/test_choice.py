@@ -67,7 +67,7 @@ def test_a_free_covariance_from_few_items_is_taken_with_caution(rng) -> None:
     choice = choose_covariance(Trials(X, Comparisons.from_arrays(users, pairs, y, n_items=12), {}))
     assert choice.value == "free"
     assert choice.caution.startswith("12 items are few for the 5 parameters of a metric and a mean")
-    assert choice.caution.endswith("may not carry over to new items: use fewer features for those")
+    assert choice.caution.endswith("may not carry over to new items; use fewer features to predict those")
 
 
 def test_a_free_covariance_is_not_tried_where_no_fit_has_one(rng) -> None:
@@ -77,7 +77,7 @@ def test_a_free_covariance_is_not_tried_where_no_fit_has_one(rng) -> None:
     assert trials.people > trials.wanted
     choice = choose_covariance(trials)
     assert (choice.value, trials.freest) == ("isotropic", "isotropic")
-    assert "not for that many features" in choice.reason
+    assert "neither this many features" in choice.reason
 
 
 # ------------------------------------------------------------------------------------------- item effects
@@ -142,14 +142,14 @@ def test_with_more_parameters_than_items_hidden_items_decide(rng) -> None:
     pair = X[:2]
     choice = choose_item_effects(Trials(pair, asked(pair, ideal, 1), {"jobs": 1}))
     assert choice.value is False
-    assert "it cannot be told which do: " in choice.reason
+    assert "hidden items cannot decide either: " in choice.reason
 
 
 NOT_CONSIDERED: dict[str, tuple[int, int, dict[str, Any], str]] = {
     "many items": (501, 2, {}, "at most 500 items, and there are 501"),
     "shown seldom": (100, 2, {}, "shown 4.1 times on average, and 10 times are wanted"),
-    "another ridge": (20, 2, {"ridge": 0.0}, "another ridge was asked for"),
-    "many features": (20, 80, {}, "nor for so many features"),
+    "another ridge": (20, 2, {"ridge": 0.0}, "another ridge was given"),
+    "many features": (20, 80, {}, "nor this many features"),
 }
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
+import html
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.special import expit
 
-from crowdmetric import Comparisons, PopulationMetric
+from crowdmetric import Comparisons, PopulationMetric, TasteMetric
 from crowdmetric.choice import CANDIDATES, LAWS, UNLEARNED, choose_by_hidden_answers
 from crowdmetric.cli import main
+from crowdmetric.coefficients import coefficients_of
 from crowdmetric.commands.fit_findings import saved_as
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import CrowdModel, Evaluation
@@ -19,6 +22,7 @@ from crowdmetric.evaluate.evaluation import Result
 from crowdmetric.export import item_coordinates, linear_head
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.report import report_page
+from crowdmetric.report.tastes import find_tastes
 
 SPLITS = ("pairs", "people", "items")
 
@@ -141,7 +145,7 @@ def test_constraints_that_contradict_are_refused(linear_crowd) -> None:
     X, answers = linear_crowd
     with pytest.raises(DataError, match="leaves no metric"):
         PopulationMetric(X, constraint="zero").fit(answers)
-    with pytest.raises(DataError, match="has no use with constraint='identity'"):
+    with pytest.raises(DataError, match="has no effect with constraint='identity'"):
         PopulationMetric(X, constraint="identity", rank=1).fit(answers)
 
 
@@ -195,9 +199,31 @@ def test_tastes_that_bend_are_saved_and_predict_after_loading(bent: Path, capsys
     np.testing.assert_allclose([float(row["probability_left"]) for row in rows], expected, atol=1e-9)
 
 
+def test_a_fit_of_tastes_ends_with_what_its_report_says_moves_choices(bent: Path) -> None:
+    model = load_model(bent / "model")
+    tastes = find_tastes(model)
+    table = tastes.table()
+    shares = np.array([row["share"] for row in table.to_list()])
+    assert shares.sum() + tastes.crowd_items + tastes.people_items == pytest.approx(1.0)
+    assert table.headline in html.unescape((bent / "model" / "report.html").read_text())
+    assert table.summary().startswith(f"What moves choices most is {table.names[0]}")
+    single = replace(tastes, people_items=0.6).sentence()
+    assert single.startswith("Most of what moves choices is what people think of single items")
+    assert f"Of the features, {table.names[0]} moves choices most" in single
+
+
+def test_where_all_features_count_alike_none_is_said_to_count_most(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((12, 2))
+    asked = _asked(rng.standard_normal((20, 12)), 8, rng)
+    fitted = TasteMetric(X, structure="isotropic").fit(asked[1], asked[2], users=asked[0])
+    found = coefficients_of(save_model(tmp_path / "model", fitted))
+    assert found.headline == "All features count alike in the learned distance."
+
+
 def test_the_report_of_tastes_is_about_the_saved_model(bent: Path) -> None:
     page = (bent / "model" / "report.html").read_text()
-    assert "Using TasteMetric, tastes that bend" in page
+    assert "Using TasteMetric, smooth tastes" in page
     assert "Islands of taste" in page
     assert "The saved model is smooth" in page
     assert "ideal points" not in page.split("Choices made, and why")[0].replace("rather than ideal points", "")

@@ -320,21 +320,21 @@ def test_fit_passes_options_of_the_stitched_metric_on(option, value, run, crowd,
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--estimator", "ideal", "--rank", "2"], "--rank has no use with --estimator ideal"),
-        (["--stitch", "ols"], "--stitch has no use with --estimator population"),
-        (["--estimator", "population", "--loss", "hinge"], "--loss hinge has no use with --estimator population"),
+        (["--estimator", "ideal", "--rank", "2"], "--rank has no effect with --estimator ideal"),
+        (["--stitch", "ols"], "--stitch has no effect with --estimator population"),
+        (["--estimator", "population", "--loss", "hinge"], "--loss hinge has no effect with --estimator population"),
         (["--ridge", "much"], "--ridge much is neither"),
         (["--estimator", "matched", "--ridge", "evidence"], "give a number"),
-        (["--labels", "x.csv", "--norm", "nuclear"], "--norm has no use with --estimator stitched"),
+        (["--labels", "x.csv", "--norm", "nuclear"], "--norm has no effect with --estimator stitched"),
         (["--estimator", "stitched"], "needs --labels"),
         (["--labels", "x.csv", "--discover"], "nothing to --discover"),
-        (["--labels", "x.csv", "--subspaces", "3"], "--subspaces has no use without --discover"),
-        (["--discover", "--norm", "nuclear"], "--norm has no use with --estimator stitched"),
+        (["--labels", "x.csv", "--subspaces", "3"], "--subspaces has no effect without --discover"),
+        (["--discover", "--norm", "nuclear"], "--norm has no effect with --estimator stitched"),
         (["--pca", "many"], "--pca many is neither"),
-        (["--estimator", "ideal", "--no-item-effects"], "--no-item-effects has no use with --estimator ideal"),
+        (["--estimator", "ideal", "--no-item-effects"], "--no-item-effects has no effect with --estimator ideal"),
         (["--names", "x.csv", "--no-report"], "--no-report leaves out a report"),
         (["--names", "x.csv", "--memory", "2GB"], "--memory does without a report"),
-        (["--estimator", "ideal", "--labels", "x.csv"], "--labels and --discover have no use"),
+        (["--estimator", "ideal", "--labels", "x.csv"], "--labels and --discover have no effect"),
     ],
 )
 def test_options_that_contradict_each_other_are_wrong_usage(options, sentence, run, tmp_path) -> None:
@@ -383,15 +383,15 @@ def test_fit_decides_what_items_have_of_their_own(run, popular, tmp_path) -> Non
     quick = ["--starts", 1, "--no-evaluate", "--jobs", 1, "--integration", "propagation"]
     result = run("fit", *tables(popular), *quick, "--out", tmp_path / "model")
     assert result.code == 0
-    sentence = "items have utilities of their own beside their features, because those gain "
+    sentence = "per-item effects are used, because they gain "
     assert sentence in result.err
     assert "may not carry over to new items" not in result.err  # the utilities see to that
-    assert "  items         have utilities of their own beside their features (spread " in result.out
-    assert sentence.replace("items", "Items", 1) in (tmp_path / "model" / "report.html").read_text(encoding="utf-8")
+    assert "  items         have effects beyond their features (spread " in result.out
+    assert sentence.replace("per", "Per", 1) in (tmp_path / "model" / "report.html").read_text(encoding="utf-8")
     assert load_model(tmp_path / "model").description["parameters"]["item_effects"] is True
     for options, value in ((["--no-item-effects"], False), (["--item-effects", "--covariance", "isotropic"], True)):
         result = run("fit", *tables(popular), *quick, "--no-report", *options, "--out", tmp_path / options[0])
-        assert "of their own beside their features, because" not in result.err
+        assert "per-item effects" not in result.err
         model = load_model(tmp_path / options[0])
         assert model.description["parameters"]["item_effects"] is value
         assert ("item_effects_" in model.fitted) is value

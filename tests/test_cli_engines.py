@@ -89,8 +89,8 @@ def test_a_scheduler_that_does_not_answer_is_said(fit: Run, monkeypatch: pytest.
     [
         (["--engine", "spark"], "--engine spark is unknown; use local, torch, torch:DEVICE, dask or dask:ADDRESS"),
         (["--engine", "local:2"], "--engine local:2 is unknown"),
-        (["--engine", "torch", "--jobs", "2"], "--jobs has no use with --engine torch"),
-        (["--engine", "local", "--estimator", "ideal"], "has no use with --estimator ideal"),
+        (["--engine", "torch", "--jobs", "2"], "--jobs has no effect with --engine torch"),
+        (["--engine", "local", "--estimator", "ideal"], "has no effect with --estimator ideal"),
     ],
 )
 def test_engines_that_make_no_sense_are_wrong_usage(options: list[str], sentence: str, fit: Run) -> None:
@@ -112,4 +112,4 @@ def test_a_fit_says_how_fast_it_is_and_how_long_it_takes(
     for place in ("fit", "streamed"):
         monkeypatch.setattr(f"{fit_command.__package__}.{place}.show_progress", listen)
     assert fit(*options)[0] == 0
-    assert any("people a second, about" in text and text.endswith("left") for text in told)
+    assert any("people per second, about" in text and text.endswith("left") for text in told)

@@ -78,7 +78,7 @@ def test_options_without_use_are_refused(option, tables, tmp_path, capsys) -> No
     with pytest.raises(SystemExit) as end:
         main(["fit", *files, "--out", str(tmp_path / "model"), *option])
     assert end.value.code == 2
-    assert "has no use with similarity judgements" in capsys.readouterr().err
+    assert "has no effect with similarity judgements" in capsys.readouterr().err
 
 
 def test_similarity_options_are_refused_for_comparisons(tmp_path, capsys) -> None:
@@ -88,7 +88,7 @@ def test_similarity_options_are_refused_for_comparisons(tmp_path, capsys) -> Non
     with pytest.raises(SystemExit) as end:
         main(["fit", *files, "--out", str(tmp_path / "model"), "--link", "distance"])
     assert end.value.code == 2
-    assert "--link has no use" in capsys.readouterr().err
+    assert "--link has no effect" in capsys.readouterr().err
 
 
 def test_fit_writes_a_report_on_judgements(tables) -> None:
@@ -128,9 +128,9 @@ def test_simulate_plan_design_and_predict_know_judgements(kind, tmp_path, capsys
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        (["simulate", "--judgements", "triplet", "--noise", "1"], "--noise has no use with judgements"),
-        (["simulate", "--questions", "9"], "--questions has no use with comparisons"),
-        (["design", "x.csv", "--people", "2", "--judgements", "triplet", "--rank", "2"], "--rank has no use"),
+        (["simulate", "--judgements", "triplet", "--noise", "1"], "--noise has no effect with judgements"),
+        (["simulate", "--questions", "9"], "--questions has no effect with comparisons"),
+        (["design", "x.csv", "--people", "2", "--judgements", "triplet", "--rank", "2"], "--rank has no effect"),
         (
             ["design", "x.csv", "--people", "2", "--judgements", "triplet", "--kind", "matched"],
             "choose optimal or random",

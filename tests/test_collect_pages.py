@@ -27,11 +27,11 @@ from crowdmetric.collect.database import StoreError
 from crowdmetric.collect.exporting import csv_lines
 from crowdmetric.collect.folder import open_reader, open_store, read_secret
 from crowdmetric.collect.limits import Limit
-from crowdmetric.collect.live import HelperProcess
+from crowdmetric.collect.live_questions import HelperProcess
 from crowdmetric.collect.logs import LOG, JsonLines, RequestTally
 from crowdmetric.collect.panels import arrival_of, ending_of, personal_links
-from crowdmetric.collect.pictures import bars, heat_map, intervals
 from crowdmetric.collect.settings import Careless, Panel
+from crowdmetric.collect.svg import bars, heat_map, intervals
 from crowdmetric.collect.tokens import sign, unsign
 from crowdmetric.collect.words import WORDS
 from crowdmetric.errors import DataError
@@ -821,7 +821,7 @@ def test_the_verdict_comes_from_a_process_and_is_drawn(tmp_path) -> None:
 def test_too_early_is_a_sentence(study, client) -> None:
     walk(client, begin(client))
     db = open_reader(study)
-    told = findings.learn(study, db, findings.Sample(study, db))
+    told = findings.learn(study, db, findings.StudySample(study, db))
     db.close()
     assert told["sentence"].startswith("Too early")
 
@@ -833,8 +833,8 @@ def test_counts_do_not_depend_on_pieces_and_a_fit_takes_a_sample_of_very_many_pe
             walk(client, begin(client), "left" if k % 3 else "right", ms=str(100 * k + 50))
     db = open_reader(study)
 
-    def found() -> tuple[dict, findings.Sample]:
-        counts, sample = counting.Counts(study.settings.careless), findings.Sample(study, db)
+    def found() -> tuple[dict, findings.StudySample]:
+        counts, sample = counting.Counts(study.settings.careless), findings.StudySample(study, db)
         for person, answered in counting.answers_by_person(db):
             assert len(answered) == 6
             counts.add(db, person, answered)

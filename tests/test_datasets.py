@@ -289,7 +289,7 @@ def test_people_and_pairs_are_limited_and_the_last_rating_counts(tmp_path) -> No
     data = load_movielens(folder, pairs=1)
     assert (9, 1, 2) in answers_of(data)
     assert data.comparisons.dropped == {
-        "ratings that the same person gave anew": 1, "tied": 1, "beyond the most a person": 1,
+        "ratings that the same person gave anew": 1, "tied": 1, "more than the maximum per person": 1,
     }  # fmt: skip
     assert load_movielens(folder, people=1).comparisons.n_users == 1
 
@@ -507,7 +507,7 @@ def test_import_writes_what_diagnose_reads(sushi, tmp_path, capsys) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["movielens", "--groups"], 2, "--groups has no use with movielens, only with sushi"),
+        (["movielens", "--groups"], 2, "--groups has no effect with movielens, only with sushi"),
         (["sushi", "--pairs", "many"], 2, "--pairs many is neither"),
         (["sushi", "--people", "0"], 1, "0 people were asked for"),
         (["jester"], 1, "does not hold Jester data"),

@@ -10,8 +10,8 @@ import pytest
 from scipy.special import expit
 
 from crowdmetric.cli import main
-from crowdmetric.identifiability import diagnose, implicit, verdict
-from crowdmetric.identifiability.answer_map import read_rows
+from crowdmetric.identifiability import diagnose, diagnosing, implicit
+from crowdmetric.identifiability.answer_map import answer_rows
 from crowdmetric.identifiability.assignment import check_assignment, disjoint_questions
 from crowdmetric.identifiability.person_spans import SpanTally
 from crowdmetric.identifiability.questions import read_questions
@@ -185,7 +185,7 @@ def test_products_alone_tell_what_the_whole_matrix_does(name: str, way: str, mon
     crowd = simulate_crowd(*CROWDS[name], seed=0)
     questions = read_questions(crowd.items, crowd.pairs, crowd.users)
     sums, tally = sum_up(questions), SpanTally()
-    own, everybody = read_rows(questions, tally)
+    own, everybody = answer_rows(questions, tally)
     assert (tally.silent, tally.spare, tally.span) == (sums.tally.silent, sums.tally.spare, sums.tally.span)
     dense = [decompose(sums.S, negligible_of(sums.tally), questions.unit), common_spectrum(sums.common, questions.unit)]
     p = len(sums.S)
@@ -214,7 +214,7 @@ def test_products_alone_tell_what_the_whole_matrix_does(name: str, way: str, mon
 def test_some_people_stand_for_all_without_any_solve(monkeypatch) -> None:
     crowd = simulate_crowd(*CROWDS["planes, some"], seed=0)
     questions = read_questions(crowd.items, crowd.pairs, crowd.users)
-    own, _ = read_rows(questions, SpanTally())
+    own, _ = answer_rows(questions, SpanTally())
     assert own is not None
     assert own.own_rank == 480
     monkeypatch.setattr(implicit, "DIRECT", 100)
@@ -228,7 +228,7 @@ def test_some_people_stand_for_all_without_any_solve(monkeypatch) -> None:
 def test_the_operator_and_its_adjoint_belong_together() -> None:
     crowd = simulate_crowd(5, 4, 2, users=3, comparisons=4, seed=0)
     questions = read_questions(crowd.items, crowd.pairs, crowd.users)
-    own, everybody = read_rows(questions, SpanTally())
+    own, everybody = answer_rows(questions, SpanTally())
     sums = sum_up(questions)
     assert own is not None
     for rows in (own, everybody):
@@ -263,7 +263,7 @@ def test_beyond_two_hundred_features() -> None:
 def test_what_is_not_settled_is_not_claimed(monkeypatch) -> None:
     for name, value in (("DIRECT", 0), ("SKETCH", 20), ("MOST_ITERATIONS", 3)):
         monkeypatch.setattr(implicit, name, value)
-    monkeypatch.setattr(verdict, "LARGEST", 0)
+    monkeypatch.setattr(diagnosing, "LARGEST", 0)
     crowd = simulate_crowd(10, None, None, users=40, comparisons=12, seed=0)  # 55 of 55, in truth
     found = diagnose(crowd.items, crowd.pairs, crowd.users)
     assert (found.rank, found.rank_bounds, found.identified) == (20, (20, 55), False)
@@ -275,7 +275,7 @@ def test_what_is_not_settled_is_not_claimed(monkeypatch) -> None:
 def test_diagnose_is_the_same_either_way(monkeypatch) -> None:
     crowd = simulate_crowd(7, 9, 2, users=4, comparisons=4, seed=3)
     dense = diagnose(crowd.items, crowd.pairs, crowd.users)
-    monkeypatch.setattr(verdict, "LARGEST", 0)
+    monkeypatch.setattr(diagnosing, "LARGEST", 0)
     monkeypatch.setattr(implicit, "DIRECT", 0)
     found = diagnose(crowd.items, crowd.pairs, crowd.users)
     for name in ("identified", "rank", "population_rank", "silent_reasons", "spare", "span", "rank_bounds"):

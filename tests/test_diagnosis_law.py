@@ -16,7 +16,7 @@ from crowdmetric.identifiability import diagnose, law
 from crowdmetric.identifiability.diagnosis import FEWEST_PEOPLE
 from crowdmetric.identifiability.law import (
     LAWS,
-    Reference,
+    ReferenceLaw,
     law_spectrum,
     most_revealed,
     pairs_of_answers,
@@ -62,7 +62,7 @@ def _root(S: np.ndarray) -> np.ndarray:
     return C
 
 
-def probabilities(theta: np.ndarray, at: Reference, pairs: np.ndarray, covariance: str) -> np.ndarray:
+def probabilities(theta: np.ndarray, at: ReferenceLaw, pairs: np.ndarray, covariance: str) -> np.ndarray:
     """Return (K, 2^m) probabilities of all answers to the questions (K, m, 2) of each person, by quadrature."""
     d, p = at.d, at.p
     M, mean = smat(theta[:p]), theta[p : p + d]
@@ -84,7 +84,7 @@ def probabilities(theta: np.ndarray, at: Reference, pairs: np.ndarray, covarianc
     return np.stack(columns, axis=1)
 
 
-def singular_values(at: Reference, pairs: np.ndarray, covariance: str) -> np.ndarray:
+def singular_values(at: ReferenceLaw, pairs: np.ndarray, covariance: str) -> np.ndarray:
     """Return those of the information about M, people profiled out, relative to the largest before; by differences."""
     p, h = at.p, 1e-4
     here = probabilities(at.natural, at, pairs, covariance)

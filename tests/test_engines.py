@@ -30,7 +30,7 @@ from crowdmetric.fits import matched_people
 from crowdmetric.fits.many_features import asked_in_memory, fit_low_rank_law
 from crowdmetric.inputs import read_rows
 from crowdmetric.losses import Logistic
-from crowdmetric.simulate import Crowd, answer, simulate_crowd
+from crowdmetric.simulate import SimulatedCrowd, answer, simulate_crowd
 from crowdmetric.tables import spool
 from crowdmetric.users.first_order import (
     EqualQuestions,
@@ -103,7 +103,7 @@ each_engine = pytest.mark.parametrize("name", ENGINES)
 
 
 @pytest.fixture(scope="module")
-def mixed() -> Crowd:
+def mixed() -> SimulatedCrowd:
     """People with one answer and people with two, enough of these for a metric that is not singular.
 
     A singular one lies where the likelihood is flat, and the search for ridges enlarges rounding there.
@@ -116,7 +116,7 @@ def mixed() -> Crowd:
 @pytest.mark.parametrize("covariance", ["isotropic", "free"])
 @pytest.mark.filterwarnings("ignore::crowdmetric.errors.NotIdentifiedWarning")  # few people: agreement is the point
 def test_every_engine_gives_the_same_fit(
-    mixed: Crowd, name: str, covariance: str, request: pytest.FixtureRequest
+    mixed: SimulatedCrowd, name: str, covariance: str, request: pytest.FixtureRequest
 ) -> None:
     here, there = (
         PopulationMetric(mixed.items, starts=1, covariance=covariance, integration="grid", engine=engine).fit(
@@ -144,7 +144,7 @@ def test_every_engine_propagates_alike(name: str, request: pytest.FixtureRequest
 
 @each_engine
 def test_every_engine_fits_answers_on_disk(
-    mixed: Crowd, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    mixed: SimulatedCrowd, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setattr(spool, "CHUNK_ROWS", 100)
     table = Comparisons.from_arrays(mixed.users, mixed.pairs, mixed.y, n_items=len(mixed.items))
@@ -191,7 +191,7 @@ def test_every_engine_fits_bounded_people_on_disk(name: str, request: pytest.Fix
         return
     here = clone(model).set_params(engine=None).fit(scan)
     np.testing.assert_allclose(model.fit(scan).metric_, here.metric_, rtol=1e-9)
-    with pytest.raises(DataError, match="has no use here: answers in memory are solved by one interior point"):
+    with pytest.raises(DataError, match="has no effect here: answers in memory are solved by one interior point"):
         model.fit(crowd.pairs, crowd.y, users=crowd.users)
 
 
@@ -231,7 +231,7 @@ def test_a_killed_worker_costs_only_its_chunks(cluster: Any) -> None:
 COMPILED_APART = 1e-10
 
 
-def test_a_worker_killed_mid_fit_changes_nothing(mixed: Crowd, cluster: Any) -> None:
+def test_a_worker_killed_mid_fit_changes_nothing(mixed: SimulatedCrowd, cluster: Any) -> None:
     killed: list[int] = []
 
     def kill(sentence: str) -> None:
@@ -255,7 +255,7 @@ def _started(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def test_a_lost_scheduler_ends_in_a_sentence_and_the_last_step_is_saved(
-    mixed: Crowd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mixed: SimulatedCrowd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("distributed", reason="dask.distributed is not installed (extra: cluster)")
     monkeypatch.setattr("crowdmetric.engines.dask_engine.PATIENCE", "3s")
@@ -353,7 +353,7 @@ def test_torch_fits_what_numpy_fits() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::crowdmetric.errors.NotIdentifiedWarning")  # few people: agreement is the point
-def test_engines_have_names(mixed: Crowd) -> None:
+def test_engines_have_names(mixed: SimulatedCrowd) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed (extra: gpu)")
     models = [
         PopulationMetric(mixed.items, starts=1, uncertainty=False, engine=engine).fit(

@@ -25,7 +25,7 @@ from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric, TasteMetric
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.losses import LOSSES, Logistic, get_loss
-from crowdmetric.simulate import Crowd, simulate_crowd
+from crowdmetric.simulate import SimulatedCrowd, simulate_crowd
 
 CROWD = simulate_crowd(3, 6, 2, users=5, comparisons=6, seed=0)
 BOUNDS = {"metric_bound": 3.0, "ideal_bound": 4.0}
@@ -40,11 +40,11 @@ each_model = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 each_loss = pytest.mark.parametrize("loss", LOSSES)
 
 
-def answers(loss: str, crowd: Crowd = CROWD) -> np.ndarray:
+def answers(loss: str, crowd: SimulatedCrowd = CROWD) -> np.ndarray:
     return crowd.y if get_loss(loss).needs_binary else crowd.psi
 
 
-def fitted(make: Callable[..., CrowdMetric], crowd: Crowd = CROWD, **options: Any) -> CrowdMetric:
+def fitted(make: Callable[..., CrowdMetric], crowd: SimulatedCrowd = CROWD, **options: Any) -> CrowdMetric:
     return make(crowd, **options).fit(crowd.pairs, answers(options.get("loss", "logistic"), crowd), users=crowd.users)
 
 
@@ -483,7 +483,7 @@ def test_fixed_metric_only_places_people(loss: str) -> None:
     assert elsewhere.objective_ > free.objective_ + 1e-3
 
 
-def rank_two() -> Crowd:
+def rank_two() -> SimulatedCrowd:
     return simulate_crowd(4, None, None, users=60, comparisons=10, seed=1, metric=np.diag([2.0, 1.0, 0.0, 0.0]))
 
 
@@ -652,7 +652,7 @@ BAD_STITCHED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         changed(),
         r"rank=1 contradicts bases of dimension \[2\]; leave rank=None",
     ),
-    "n_subspaces": ({"n_subspaces": 6}, changed(), r"n_subspaces=6 has no use with subspaces given.*leave it out"),
+    "n_subspaces": ({"n_subspaces": 6}, changed(), r"n_subspaces=6 has no effect with subspaces given.*leave it out"),
     "unknown stitch": (
         {"stitch": "glue"},
         changed(),
@@ -739,5 +739,5 @@ def test_names_of_features_are_kept() -> None:
 
 def test_forgotten_users_are_said_at_once() -> None:
     pairs, y = np.tile(CROWD.pairs, (50, 1)), np.tile(CROWD.y, 50)
-    with pytest.raises(DataError, match=r"users is missing, so that all .* answers would be one person's"):
+    with pytest.raises(DataError, match=r"users is missing, so all .* answers would be one person's"):
         PopulationMetric(CROWD.items).fit(pairs, y)

@@ -30,9 +30,18 @@ from crowdmetric.evaluate import (
     run,
     split,
 )
-from crowdmetric.evaluate.models import BASELINES, BEGINS_AT, DEFAULT, LEARNED, MODELS, WITHOUT_DISTANCE, WITHOUT_METRIC
+from crowdmetric.evaluate.models import (
+    BASELINES,
+    BEGINS_AT,
+    DEFAULT,
+    LEARNED,
+    MODELS,
+    WITHOUT_DISTANCE,
+    WITHOUT_METRIC,
+    choose_models,
+)
 from crowdmetric.evaluate.scores import clustered, measures
-from crowdmetric.evaluate.splits import TITLES, questions_of
+from crowdmetric.evaluate.splits import TITLES, possible_splits, questions_of
 from crowdmetric.evaluate.verdict import (
     ACCURACY_MARGIN,
     HALF,
@@ -42,7 +51,7 @@ from crowdmetric.evaluate.verdict import (
     best_model,
     findings,
     has_no_ideal_points,
-    is_popularity_in_disguise,
+    is_only_popularity,
     outcome_of,
     worth_of,
     worth_of_metric,
@@ -293,7 +302,7 @@ def test_a_weight_of_two_is_an_answer_twice(model) -> None:
 
 
 def test_the_linear_model_is_the_mixed_logit_optimum() -> None:
-    """One feature, so that the likelihood is a one-dimensional integral that anybody can do."""
+    """One feature, so the likelihood is a one-dimensional integral that anybody can do."""
     rng = np.random.default_rng(4)
     users = np.repeat(np.arange(150), 4)
     items = rng.standard_normal((30, 1))
@@ -374,7 +383,7 @@ def test_the_true_model_wins(ideal, kind, other) -> None:
 
 def test_a_crowd_with_ideal_points_is_not_flagged(ideal) -> None:
     assert not has_no_ideal_points(ideal)
-    assert not is_popularity_in_disguise(ideal)
+    assert not is_only_popularity(ideal)
     text = ideal.summary()
     assert text.startswith("In short: a learned metric is worth using for ")
     assert "Warning" not in text
@@ -383,12 +392,12 @@ def test_a_crowd_with_ideal_points_is_not_flagged(ideal) -> None:
 def test_a_crowd_without_ideal_points_is_flagged(saddle) -> None:
     assert has_no_ideal_points(saddle)
     text = saddle.findings()
-    assert "does not look as if it had ideal points" in " ".join(text)
+    assert "does not seem to have ideal points" in " ".join(text)
     if any(worth_of(saddle, kind).outcome == "better" for kind in saddle.splits):
         assert "not as a distance" in text[0]
 
 
-def test_popularity_in_disguise_is_not_believed_of_new_items() -> None:
+def test_popularity_alone_is_not_believed_of_new_items() -> None:
     """Popularity that features say nothing about, on few items of many features: a metric learns it by heart."""
     items, table = crowd_of(np.zeros((4, 4)), people=200, answers=16, n_items=10, popularity=1.5)
     found = evaluate(items, table, ["bradley-terry", "linear", "population-free"], splits=["pairs", "items"], repeats=1)
@@ -417,13 +426,13 @@ def test_popularity_that_items_have_to_themselves_is_no_disguise() -> None:
     values = {"linear": (0.0, 0.0), "population-free": (0.3, -0.3), "population-items": (0.4, 0.1)}
     splits = ("pairs", "items")
     found = Made(values, splits=splits)
-    assert is_popularity_in_disguise(found)
-    assert findings(found)[-1].endswith("With effects of the items beside it (population-items) it need not be.")
-    assert findings(Made({**values, "population-items": (0.4, -0.2)}, splits=splits))[-1].endswith("not on new ones.")
-    assert not is_popularity_in_disguise(Made({**values, "population-free": (0.0, 0.0)}, splits=splits))
+    assert is_only_popularity(found)
+    assert findings(found)[-1].endswith("A model with per-item effects (population-items) predicts new items better.")
+    assert findings(Made({**values, "population-items": (0.4, -0.2)}, splits=splits))[-1].endswith("not for new items.")
+    assert not is_only_popularity(Made({**values, "population-free": (0.0, 0.0)}, splits=splits))
     # the saved model is the one that is judged
-    assert not is_popularity_in_disguise(Made(values, splits=splits, saved="population-items"))
-    assert is_popularity_in_disguise(Made(values, splits=splits, saved="population-free"))
+    assert not is_only_popularity(Made(values, splits=splits, saved="population-items"))
+    assert is_only_popularity(Made(values, splits=splits, saved="population-free"))
 
 
 @pytest.mark.parametrize(
@@ -488,6 +497,35 @@ def test_one_plain_sentence_comes_first(gains, sentence) -> None:
     assert first.startswith("In short: ")
     assert first.endswith(sentence)
     assert len([text for text in others if not text.startswith("Warning:")]) == 3
+
+
+@pytest.mark.parametrize(
+    ("gains", "sentence"),
+    [
+        ((0.0, 0.0, 0.0), "cannot tell whether the saved model predicts better than simpler models."),
+        ((-0.3, -0.3, -0.3), "the saved model predicts no better than simpler models: for new questions to known"),
+        ((-0.3, 0.0, 0.0), "do not show that the saved model predicts better than simpler models: for new questions"),
+        ((0.3, -0.3, 0.3), "and new items; for new people simpler models predict better."),
+    ],
+)
+def test_tastes_are_compared_with_simpler_models_as_a_whole(gains, sentence) -> None:
+    """A model that predicts as well as linear utilities is of use; it is only no better."""
+    found = Made({"linear": (0.0, 0.0, 0.0), "smooth": gains}, splits=tuple(SPLITS), saved="smooth")
+    assert sentence in findings(found)[0]
+
+
+def test_with_one_feature_plain_distance_is_the_learned_metric_and_no_baseline() -> None:
+    assert "identity" in [model.name for model in choose_models(None, None, 20, 2)]
+    assert "identity" not in [model.name for model in choose_models(None, None, 20, 1)]
+    assert [model.name for model in choose_models(["identity"], None, 20, 1)] == ["identity"]  # whoever asks, gets it
+
+
+def test_a_split_that_leaves_nothing_does_not_spoil_the_others() -> None:
+    """Two items are one question: people can be hidden, and neither questions nor items."""
+    users, y = np.repeat(np.arange(6), 2), np.tile([1.0, -1.0], 6)
+    assert possible_splits(Comparisons.from_arrays(users, np.tile([0, 1], (12, 1)), y)) == ["people"]
+    with pytest.raises(DataError, match="leaves nothing to predict"):
+        possible_splits(Comparisons.from_arrays([0, 0], [[0, 1], [1, 0]], [1.0, -1.0]))
 
 
 def test_a_metric_is_credited_only_with_what_the_model_lacks_without_it() -> None:
@@ -774,7 +812,7 @@ def test_a_symmetric_matrix_begins_where_its_metric_ended_and_ends_as_high() -> 
 
 
 def test_sentences_are_about_the_saved_tastes() -> None:
-    """Where tastes that bend were saved, they are judged, and nothing is said of a metric alone."""
+    """Where smooth tastes were saved, they are judged, and nothing is said of a metric alone."""
     found = Made({"linear": (-0.6,), "population": (-0.55,), "smooth": (-0.3,)}, error=0.01, saved="smooth")
     sentences = findings(found)
     assert sentences[0] == "In short: the saved model is worth using for new questions to known people."

@@ -115,7 +115,7 @@ def test_a_metric_is_worth_using_where_there_is_one() -> None:
 
 def test_tastes_that_bend_need_a_model_that_bends() -> None:
     right = run("ideal_points_or_tastes")["right"]
-    assert right["tastes that bend", "TasteMetric"] > right["tastes that bend", "PopulationMetric"] + 0.05
+    assert right["smooth tastes", "TasteMetric"] > right["smooth tastes", "PopulationMetric"] + 0.05
     assert abs(right["ideal points", "TasteMetric"] - right["ideal points", "PopulationMetric"]) < 0.08
 
 

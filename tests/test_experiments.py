@@ -12,12 +12,12 @@ import pytest
 
 from crowdmetric.cli import main
 from crowdmetric.errors import DataError
-from crowdmetric.experiments import runner, settings
+from crowdmetric.experiments import cells, runner
+from crowdmetric.experiments.cells import FIGURES, Cell, cells_of, figure_named, least_subspaces
 from crowdmetric.experiments.learners import LEARNERS, run_cell
-from crowdmetric.experiments.page import write_page
+from crowdmetric.experiments.reproduction_page import write_page
+from crowdmetric.experiments.result_tables import rows_of_figure, summarize
 from crowdmetric.experiments.runner import Progress, run_cells
-from crowdmetric.experiments.settings import FIGURES, Cell, cells_of, figure_named, least_subspaces
-from crowdmetric.experiments.summary import rows_of_figure, summarize
 from crowdmetric.symmetric import degrees_of_freedom
 
 CELL = Cell(1, d=4, n=14, r=1, K=8, m=4, beta=1.0, sigma=0.0, counts=(14,), loss="logistic")
@@ -232,10 +232,10 @@ def test_the_page_counts_runs_and_a_single_run_has_no_deviation(tmp_path) -> Non
 
 
 def test_command_writes_tables_pictures_and_a_page(monkeypatch, tmp_path, capsys) -> None:
-    tiny = settings._Grid(
+    tiny = cells._Grid(
         people=(3, 6), answers=(2, 3), dimensions=(3, 4), counts=(5, 12), sigmas=(0.0, 0.2), people_near=(4,)
     )
-    monkeypatch.setattr(settings, "_QUICK", tiny)
+    monkeypatch.setattr(cells, "_QUICK", tiny)
     out = tmp_path / "out"
     names = ["exp1-logistic-beta1", "exp2-logistic-beta1", "exp3-r2"]
     arguments = ["reproduce", *names, "--quick", "--runs", "1", "--jobs", "1", "--out", str(out)]

@@ -25,7 +25,7 @@ from crowdmetric.users.first_order import (
     scores_of_people,
     value_and_gradient,
 )
-from crowdmetric.users.population import STRUCTURES, blocks_of, sums_of
+from crowdmetric.users.population_sums import STRUCTURES, blocks_of, sums_of
 
 
 def crowd(m: int, people: int = 200, d: int = 6, seed: int = 0) -> tuple[np.ndarray, EqualQuestions]:

@@ -15,7 +15,7 @@ from crowdmetric.judgements import Judgements
 from crowdmetric.losses import Logistic
 from crowdmetric.stitch import stitch
 from crowdmetric.users.blocks import Answers, arrange
-from crowdmetric.users.population import Law, blocks_of, integrate
+from crowdmetric.users.population_sums import Law, blocks_of, integrate
 
 FOLDER = Path(__file__).parent / "golden"
 

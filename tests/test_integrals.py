@@ -19,8 +19,8 @@ from crowdmetric.users.integrals import (
     SIZES,
     Integral,
     evaluate_nodes,
-    expected_information,
     grid_of,
+    information_of_answer,
     kernels,
     lines,
     loadings_of,
@@ -30,8 +30,8 @@ from crowdmetric.users.integrals import (
     posterior_of,
     root_of,
 )
+from crowdmetric.users.monte_carlo import by_sampling
 from crowdmetric.users.propagation import by_propagation, propagate
-from crowdmetric.users.sampling import by_sampling
 
 LINKS = {"logistic": expit, "probit": ndtr}
 LOSSES: dict[str, Loss] = {"logistic": Logistic(1.3), "probit": Probit(0.8)}
@@ -436,7 +436,7 @@ def test_certainty_is_never_more_than_certain(name: str) -> None:
     for v in variance:  # each has a grid of its own, whose weights sum to one but for rounding
         p = mean_probability(np.array([-900.0, 900.0]), np.array([v, v]), LOSSES[name])
         assert np.all((p >= 0.0) & (p <= 1.0))
-        assert np.all(np.isfinite(expected_information(np.array([-900.0, 900.0]), np.array([v, v]), LOSSES[name])))
+        assert np.all(np.isfinite(information_of_answer(np.array([-900.0, 900.0]), np.array([v, v]), LOSSES[name])))
 
 
 @pytest.mark.parametrize("name", LOSSES)

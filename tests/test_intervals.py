@@ -13,13 +13,23 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from crowdmetric.design import matched_from_generator
+from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import CrowdmetricWarning, DataError, NotIdentifiedWarning
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric
+from crowdmetric.fits.crowd import crowd_in_memory
+from crowdmetric.fits.problem import PopulationProblem
+from crowdmetric.fits.starts import evidence_fit
+from crowdmetric.fits.uncertainty import posterior_draws
+from crowdmetric.inputs import read_rows
 from crowdmetric.intervals import closer, distance_ratios, distances, entries, intervals_from
+from crowdmetric.losses import Logistic
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.simulate import answer, sample_metric, simulate_crowd
+from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.posterior import draw_around
+from crowdmetric.solvers.priors import Ridges, penalty
 from crowdmetric.symmetric import smat, svec
+from crowdmetric.users.population_sums import STRUCTURES
 
 D = 3
 CROWD = simulate_crowd(D, None, None, users=1500, comparisons=2, seed=0)
@@ -96,6 +106,32 @@ def test_draws_have_the_moments_of_the_posterior() -> None:
     error = np.sqrt(np.diag(covariance))
     np.testing.assert_allclose(ours.mean(axis=0), mean, atol=0.12 * error.max())
     np.testing.assert_allclose(ours.std(axis=0), error, rtol=0.12)
+
+
+def test_one_feature_against_the_posterior_on_a_grid() -> None:
+    """Size, mean and spread of people, everything integrated out by brute force under the prior of the docs."""
+    crowd, loss = simulate_crowd(1, None, None, users=40, comparisons=4, seed=2), Logistic()
+    rows = read_rows(crowd.pairs, crowd.y, crowd.users, None, crowd.items, loss)
+    problem = PopulationProblem.of(crowd_in_memory(rows), STRUCTURES["isotropic"], loss, LocalEngine(1))
+    fit = evidence_fit(problem, Parametrization(1, "psd", False), None, tolerance=1e-6, max_iterations=200)
+    ours = np.log(posterior_draws(problem, fit, free=False)[:, 0])
+
+    t = np.linspace(-2.5, 2.5, 26) + np.log(fit.natural[0])
+    mean, spread = np.linspace(-2.5, 2.5, 13) + fit.natural[1], np.linspace(-2.5, 2.0, 13)
+    grid = np.stack(np.meshgrid(t, mean, spread, indexing="ij"), axis=-1)
+    log_density = np.empty(grid.shape[:-1])
+    for place in np.ndindex(log_density.shape):
+        natural = np.append(np.exp(grid[place][0]), grid[place][1:])
+        sums, prior = problem.total(natural), penalty(natural, fit.layout, Ridges(), 1.0)
+        jeffreys = 0.5 * np.log((sums.information + prior.curvature)[1, 1])
+        log_density[place] = sums.value - prior.value + jeffreys
+    weight = np.exp(log_density - log_density.max()).sum(axis=(1, 2))
+    weight /= weight.sum()
+    assert max(weight[0], weight[-1]) < 1e-3  # the grid is wide enough
+    exact = weight @ t
+    error = np.sqrt(weight @ (t - exact) ** 2)
+    assert ours.mean() == pytest.approx(exact, abs=0.12 * error)
+    assert ours.std() == pytest.approx(error, rel=0.12)
 
 
 def test_draws_are_metrics_and_the_same_every_time(model: Any) -> None:

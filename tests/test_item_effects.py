@@ -24,7 +24,7 @@ from crowdmetric.symmetric import degrees_of_freedom, relative_error, svec
 from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.integrals import mean_probability
 from crowdmetric.users.item_effects import WithItemEffects
-from crowdmetric.users.population import STRUCTURES, PopulationBlock, Sums, blocks_of, integrate, sums_of
+from crowdmetric.users.population_sums import STRUCTURES, PopulationBlock, Sums, blocks_of, integrate, sums_of
 
 each_structure = pytest.mark.parametrize("structure", STRUCTURES)
 QUICK: dict[str, Any] = {"uncertainty": False, "starts": 1, "jobs": 1}

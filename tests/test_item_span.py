@@ -14,7 +14,7 @@ from crowdmetric.fits.item_span import ItemSpan
 from crowdmetric.simulate import simulate_crowd
 from crowdmetric.solvers.priors import shape_penalty
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
-from crowdmetric.users.population import Law
+from crowdmetric.users.population_sums import Law
 
 LAWS: dict[str, dict[str, Any]] = {
     "ridges from the evidence": {},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from copy import deepcopy
@@ -19,13 +20,14 @@ from crowdmetric.cli import main
 from crowdmetric.design import LiveDesign
 from crowdmetric.design.adaptive import best_next_pair
 from crowdmetric.design.bundles import answered_scores
-from crowdmetric.design.doubts import surprise, why_doubted
+from crowdmetric.design.guess import guess_about_items
 from crowdmetric.design.learning import AnswerTable, learn
 from crowdmetric.design.question_sources import Catalogue
-from crowdmetric.design.stopping import Forecast, always_valid, log_ratios, people_for
-from crowdmetric.design.waves import next_wave
-from crowdmetric.errors import DataError
-from crowdmetric.estimators import PopulationMetric
+from crowdmetric.design.stopping import Forecast, always_valid, errors_ahead, log_ratios, people_for
+from crowdmetric.design.surprise import surprise, why_doubted
+from crowdmetric.design.waves import next_wave, thought_possible
+from crowdmetric.errors import CrowdmetricError, DataError, NotIdentifiedWarning
+from crowdmetric.estimators import MatchedMetric, PopulationMetric
 from crowdmetric.symmetric import shape_error
 from crowdmetric.tables import read_columns, write_columns
 
@@ -42,7 +44,7 @@ def _short_searches() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("crowdmetric.design.optimal.POOL", 800)
         patch.setattr("crowdmetric.design.optimal.VARIATIONS", 800)
-        patch.setattr("crowdmetric.design.waves.CHOOSERS", 3)
+        patch.setattr("crowdmetric.design.optimal.CHOOSERS", 3)
         patch.setattr("crowdmetric.solvers.posterior.MOST_DRAWS", 300)
         patch.setattr("crowdmetric.design.waves.FIRST_ROUNDS", 2)
         patch.setattr("crowdmetric.design.waves.ROUNDS", 1)
@@ -140,11 +142,11 @@ def test_answers_may_come_late_out_of_order_incomplete_and_twice() -> None:
     live.tell(2, [(*asked[2][0], "left"), (*asked[2][1], None), (*asked[2][2], "tie")])
     live.tell(3, [(*pair, "skip") for pair in asked[3]])
     assert live.people == 3
-    told = live.told()
+    told = live.answers_so_far()
     assert told.person.tolist() == [0, 0, 0, 1, 2, 2, 2]
     assert told.weight.tolist() == [1, 1, 1, 1, 1, 0.5, 0.5]
     live.tell(1, says(1, asked[1]))  # the rest of them
-    assert len(live.told()) == 9
+    assert len(live.answers_so_far()) == 9
     live.tell("a stranger", [(IDS[0], IDS[1], "right")])
     assert live.people == 4
 
@@ -153,7 +155,9 @@ def test_answers_may_come_late_out_of_order_incomplete_and_twice() -> None:
     ("answers", "said"),
     [
         ([("item 0", "item 1", "up")], "choice='up'"),
-        ([("item 0", "nothing", "left")], "'nothing', which is not in the catalogue"),
+        ([("item 0", "item 1", ["left"])], "choice=['left']"),
+        ([("item 0", "nothing", "left")], "'nothing' is not in the catalogue"),
+        ([("item 0", "item 0", "left")], "'item 0' is compared with itself"),
         (["left"], "(left, right, choice) was expected"),
     ],
 )
@@ -170,7 +174,12 @@ def test_wrong_answers_are_named(answers: list[Any], said: str) -> None:
         ({"answers": 0}, "answers"),
         ({"covariance": "round"}, "covariance"),
         ({"settle": (("item 0", "item 1"), ("item 0", "x"))}, "'x'"),
+        ({"settle": (("item 0", "item 1"),)}, "settle="),
+        ({"settle": (("item 0", "item 1"), ("item 1", "item 0"))}, "with itself"),
         ({"within": -1}, "within"),
+        ({"metric": np.eye(3)}, "metric"),
+        ({"doubt": -1}, "doubt"),
+        ({"ideal_points": np.ones((3, 3))}, "ideal_points"),
     ],
 )
 def test_wrong_options_are_named(options: dict[str, Any], said: str) -> None:
@@ -253,6 +262,76 @@ def test_an_estimator_that_is_told_of_adaptive_questions_leaves_out_the_test_tha
         assert np.isnan(model.question_bias_) == adaptive
 
 
+# ------------------------------------------------------------------------------------------------- kinds of questions
+
+GRID = np.stack(np.meshgrid(range(7), range(7)), axis=-1).reshape(-1, 2) / 2.0
+LINES = np.arange(len(ITEMS)) % 6  # six lines through the origin, and items that lie nowhere
+LINES[:5] = -1
+ON_LINES = np.linalg.norm(ITEMS, axis=1)[:, None] * np.column_stack([np.cos(LINES / 2.0), np.sin(LINES / 2.0)])
+
+
+def same_questions(live: LiveDesign, items: np.ndarray, people: range) -> list[np.ndarray]:
+    """Ask and tell people who answer by the Euclidean metric, and return pairs (m, 2) of each."""
+    asked = []
+    for person in people:
+        pairs, rng = np.array(live.ask(person).pairs), RNG([8, person])
+        x, x_, u = items[pairs[:, 0]], items[pairs[:, 1]], rng.standard_normal(2)
+        psi = np.sum((x - x_) * (x + x_ - 2 * u), axis=1)
+        y = np.where(rng.random(len(psi)) < expit(psi), 1, -1)
+        live.tell(person, [(a, b, c) for (a, b), c in zip(pairs.tolist(), y.tolist(), strict=True)])
+        asked.append(pairs)
+    return asked
+
+
+def test_within_subspaces_everybody_is_asked_in_one_of_them(tmp_path: Path) -> None:
+    live = LiveDesign(ON_LINES, kind="within", subspaces=LINES, answers=2, random_share=0.3, seed=1)
+    asked = same_questions(live, ON_LINES, range(30))
+    assert live.learned is not None  # the questions have been chosen from answers
+    homes = [set(LINES[pairs].ravel().tolist()) for pairs in asked]
+    assert all(len(home) == 1 for home in homes)
+    assert len(set.union(*homes)) > 2
+    assert -1 not in set.union(*homes)
+    assert all(np.all(pairs[:, 0] != pairs[:, 1]) for pairs in asked)
+    live.save(tmp_path / "live.npz")
+    again = LiveDesign.resume(tmp_path / "live.npz", ON_LINES)
+    assert again.kind == "within"
+    assert again.ask("new").pairs == live.ask("new").pairs
+
+
+def test_matched_questions_are_parallel() -> None:
+    live = LiveDesign(GRID, kind="matched", answers=2, tolerance=0.1, random_share=0.3, seed=1)
+    asked = np.array(same_questions(live, GRID, range(30)))
+    assert live.learned is not None
+    delta = GRID[asked[:, :, 0]] - GRID[asked[:, :, 1]]
+    # sides are shuffled, so that parallel questions may point either way
+    apart = np.minimum(*(np.linalg.norm(delta[:, 0] + sign * delta[:, 1], axis=1) for sign in (1, -1)))
+    assert apart.max() < 1e-12
+    pairs, people = asked.reshape(-1, 2), np.repeat(np.arange(30), 2)
+    told = live.answers_so_far()
+    assert np.array_equal(told.pairs, pairs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotIdentifiedWarning)  # people are few
+        assert MatchedMetric(GRID, ridge=1.0).fit(pairs, told.y, users=people).n_sets_ == 30
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"kind": "within"}, "subspaces="),
+        ({"subspaces": LINES}, "kind='within' go together"),
+        ({"kind": "within", "subspaces": LINES, "answers": 1}, "ask at least 2"),
+        ({"kind": "within", "subspaces": np.arange(len(ITEMS)), "answers": 2}, "no subspace holds two items"),
+        ({"kind": "matched", "answers": 3}, "answers=3 is odd"),
+        ({"kind": "matched", "tolerance": 1e-12}, "no parallelogram"),
+        ({"kind": "matched", "adapt": "within"}, "adapt='within' has no use"),
+        ({"kind": "any"}, "kind='any'"),
+    ],
+)
+def test_kinds_that_do_not_fit_are_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(CrowdmetricError, match=said):
+        LiveDesign(ON_LINES, **options)
+
+
 # ------------------------------------------------------------------------------------------------- background, files
 
 
@@ -317,6 +396,8 @@ def test_a_study_that_is_saved_and_resumed_goes_on_as_if_nothing_had_happened(tm
     assert run(again, range(35, 45)) == asked[35:]
     with pytest.raises(DataError, match="other items"):
         LiveDesign.resume(tmp_path / "study.npz", ITEMS + 1.0)
+    with pytest.raises(DataError, match="item_ids"):
+        LiveDesign.resume(tmp_path / "study.npz", ITEMS)
     (tmp_path / "other.npz").write_bytes(b"nothing")
     with pytest.raises(DataError, match="no saved live design"):
         LiveDesign.resume(tmp_path / "other.npz", ITEMS)
@@ -385,7 +466,7 @@ def test_the_next_wave_is_designed_from_answers_in_a_file(tmp_path: Path, capsys
     written = read_columns(files[2])
     assert len(written["person"]) == 100
     assert set(written["left"]) <= set(IDS)
-    for wrong, told_of in ((["--doubt", "0.5"], "--doubt has no use with --from"), (["--kind", "random"], "--kind")):
+    for wrong, told_of in ((["--doubt", "0.5"], "--doubt has no effect with --from"), (["--kind", "random"], "--kind")):
         with pytest.raises(SystemExit):
             main([*call, *wrong])
         assert told_of in capsys.readouterr().err
@@ -424,12 +505,42 @@ def test_forecasts_are_kept_and_said() -> None:
 
 def test_people_for_inverts_the_fall_of_the_error() -> None:
     more = np.concatenate([[0.0], np.geomspace(1.0, 1e5, 60)])
-    expected = 0.7 / np.sqrt(100.0 + more)  # 0.07 now, in theory
-    needed = people_for(0.14, 0.10, expected, more)  # twice as large in truth: it falls at the same rate
-    assert needed == pytest.approx(100 * (1.4**2 - 1), rel=0.02)
-    assert people_for(0.05, 0.10, expected, more) == 0
-    assert people_for(0.14, 1e-9, expected, more) is None
-    assert people_for(0.14, 0.1, np.full(61, np.inf), more) is None
+    errors = 0.14 * np.sqrt(100.0 / (100.0 + more))
+    assert people_for(0.10, errors, more) == pytest.approx(100 * (1.4**2 - 1), rel=0.02)
+    assert people_for(0.2, errors, more) == 0
+    assert people_for(1e-9, errors, more) is None
+
+
+def test_precisions_add_up_in_a_forecast() -> None:
+    more = np.array([0.0, 100.0, 300.0, 1e8])
+    expected = 0.7 / np.sqrt(100.0 + more)[None]
+    # where the error now is what Fisher information says, it falls with the square root of the number of people
+    assert errors_ahead(1.3 * expected[0, 0], 1.3, expected) == pytest.approx(1.3 * expected[0])
+    # an error that is smaller, by a prior, does not fall as fast, and is the same with many people
+    prior = errors_ahead(0.05, 1.3, expected)
+    assert prior[0] == 0.05
+    assert 0.05 * expected[0, 1] / expected[0, 0] < prior[1] < 0.05
+    assert prior[-1] == pytest.approx(1.3 * expected[0, -1], rel=1e-3)
+    # also where the answers alone do not determine the metric yet
+    assert errors_ahead(0.05, 1.3, np.array([[np.inf, 0.05 / 1.3]]))[1] == pytest.approx(0.05 / np.sqrt(2))
+    # a metric under which nothing can be learned does not decide
+    assert errors_ahead(0.5, 1.3, np.array([[1.0, 0.1], [1.0, 0.1], [9.0, 8.0]]))[1] < 0.2
+
+
+def test_the_guess_is_designed_for_until_there_are_answers_enough() -> None:
+    guess = guess_about_items(ITEMS, METRIC, 0.1, 1.0, None, RNG(0))
+    few, many = (learn(ITEMS, table(people), "isotropic", 1.0) for people in (12, 2000))
+    metrics, people = thought_possible(guess, "isotropic", None, 8)
+    assert np.array_equal(metrics, guess.to_choose[:8])
+    early, near = thought_possible(guess, "isotropic", few, 8)
+    assert np.array_equal(early[4:], guess.to_choose[4:8])
+    sizes = np.trace(early, axis1=1, axis2=2) / np.trace(METRIC)
+    assert 0.3 < sizes.min() <= sizes.max() < 3.0
+    assert np.linalg.norm(near.mean - people.mean) < 0.5 * np.linalg.norm(few.ideal_mean - people.mean)
+    late, there = thought_possible(guess, "isotropic", many, 8)
+    assert not any(np.array_equal(one, other) for one, other in zip(late, guess.to_choose, strict=False))
+    assert shape_error(late.mean(axis=0), many.metric) < 0.2
+    assert there.mean == pytest.approx(many.ideal_mean, abs=0.1)
 
 
 def test_a_confidence_sequence_holds_at_all_looks_together_and_an_ordinary_interval_does_not() -> None:

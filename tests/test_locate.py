@@ -19,9 +19,9 @@ from crowdmetric.losses import Logistic, Probit
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.simulate import answer, simulate_crowd
 from crowdmetric.users.blocks import Answers, arrange
-from crowdmetric.users.integrals import expected_information, roughly_expected_information
+from crowdmetric.users.integrals import information_of_answer, rough_information_of_answer
 from crowdmetric.users.people import posteriors
-from crowdmetric.users.population import Law, blocks_of
+from crowdmetric.users.population_sums import Law, blocks_of
 
 CROWD = simulate_crowd(2, None, None, users=800, comparisons=3, seed=0)
 ITEMS = np.random.default_rng(0).standard_normal((12, 2))
@@ -118,7 +118,7 @@ def test_ranking_is_by_probability(small: Located) -> None:
 @pytest.mark.parametrize("loss", [Logistic(1.5), Probit(0.7)], ids=["logistic", "probit"])
 def test_information_as_scipy_has_it(loss) -> None:
     psi, variance = np.array([0.0, 1.0, -3.0, 0.5]), np.array([1.0, 4.0, 0.3, 100.0])
-    ours = expected_information(psi, variance, loss)
+    ours = information_of_answer(psi, variance, loss)
     for k in range(4):
         s = np.sqrt(variance[k])
 
@@ -132,7 +132,7 @@ def test_information_as_scipy_has_it(loss) -> None:
         mean, _ = quad(lambda z, p=p: p(z) * norm.pdf(z), -9, 9, points=where, limit=200)
         left, _ = quad(noise, -9, 9, points=where, limit=200)
         assert ours[k] == pytest.approx(entr(mean) + entr(1.0 - mean) - left, abs=1e-6)
-    assert expected_information(np.zeros(1), np.zeros(1), loss)[0] == pytest.approx(0.0, abs=1e-12)
+    assert information_of_answer(np.zeros(1), np.zeros(1), loss)[0] == pytest.approx(0.0, abs=1e-12)
     assert np.all(ours <= np.log(2))
 
 
@@ -146,7 +146,7 @@ def test_information_is_the_fall_in_entropy_of_the_person() -> None:
     for likelihood in (right, 1.0 - right):
         mass = prior @ likelihood
         fall -= mass * entr(prior * likelihood / mass).sum()
-    ours = expected_information(np.array([0.7 + 1.1 * 0.4]), np.array([(1.1 * 1.3) ** 2]), Logistic(1.0))
+    ours = information_of_answer(np.array([0.7 + 1.1 * 0.4]), np.array([(1.1 * 1.3) ** 2]), Logistic(1.0))
     assert ours[0] == pytest.approx(fall, abs=1e-6)
 
 
@@ -277,8 +277,8 @@ def test_a_model_on_grids_places_people_on_grids() -> None:
 @pytest.mark.parametrize(("loss", "error"), [(Logistic(), 0.025), (Probit(), 0.002), (Logistic(2.5), 0.025)])
 def test_the_formula_that_ranks_questions_is_as_good_as_it_says(loss: Logistic | Probit, error: float) -> None:
     psi, variance = np.meshgrid(np.linspace(-12.0, 12.0, 61), np.geomspace(0.01, 100.0, 40))
-    exact = expected_information(psi, variance, loss)
-    np.testing.assert_allclose(roughly_expected_information(psi, variance, loss), exact, atol=error)
+    exact = information_of_answer(psi, variance, loss)
+    np.testing.assert_allclose(rough_information_of_answer(psi, variance, loss), exact, atol=error)
 
 
 def test_the_best_items_are_those_of_a_full_sort() -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crowdmetric.fits.questions import QuestionStream
 
 from crowdmetric import PopulationMetric
 from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import CrowdmetricWarning
 from crowdmetric.fits import many_features
 from crowdmetric.fits.many_features import Strided, asked_in_memory, fit_low_rank_law, is_ridge_searched
-from crowdmetric.fits.questions import QuestionStream
 from crowdmetric.inputs import read_rows
 from crowdmetric.losses import Logistic
 from crowdmetric.persist import load_model, save_model

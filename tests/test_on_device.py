@@ -222,7 +222,7 @@ def test_no_gpu_means_compiled_loops_and_a_word() -> None:
     said: list[str] = []
     options: dict[str, Any] = {"rank": 1, "uncertainty": False, "max_iter": 300}
     model = PopulationMetric(items, engine="torch", progress=said.append, **options).fit(pairs, y, users=users)
-    assert said[0].startswith("no GPU was found: this machine's processor will take about")
+    assert said[0].startswith("no GPU was found: the CPU will take about")
     np.testing.assert_array_equal(
         model.metric_, PopulationMetric(items, **options).fit(pairs, y, users=users).metric_
     )  # fmt: skip

@@ -271,10 +271,10 @@ def test_a_plan_says_what_cannot_be() -> None:
         ({"kind": "clever"}, "kind='clever' is unknown"),
         ({"criterion": "G"}, "criterion='G' is unknown"),
         ({"covariance": "diagonal"}, "covariance='diagonal' is unknown"),
-        ({"kind": "random", "criterion": "A"}, "criterion='A' has no use with kind='random'"),
+        ({"kind": "random", "criterion": "A"}, "criterion='A' has no effect with kind='random'"),
         ({"color": 1}, "color=1 is unknown"),
         ({"dimension": 3}, "give either items"),
-        ({"reach": 1.0}, "reach=1.0 has no use with a catalogue"),
+        ({"reach": 1.0}, "reach=1.0 has no effect with a catalogue"),
         ({"kind": "within"}, "needs items and subspaces="),
         ({"people": 0}, "people=0"),
         ({"answers": 0}, "answers=0"),
@@ -317,7 +317,7 @@ def test_plan_from_a_shell(catalogue, capsys) -> None:
     assert main(["plan", str(catalogue), "--kind", "random", "--error", "0.2", "--shape", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kinds"][0]["people"] > 0
     assert main(["plan", str(catalogue), "--kind", "random", "--reach", "2"]) == 1
-    assert "reach=2.0 has no use" in capsys.readouterr().err
+    assert "reach=2.0 has no effect" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ BOUNDS = {"metric_bound": 5.0, "ideal_bound": 3.0}
 
 
 def stitched(**options):
-    bases = [*CROWD.bases[:7], CROWD.bases[7][:, :1]]  # of two ranks, so that lists are ragged
+    bases = [*CROWD.bases[:7], CROWD.bases[7][:, :1]]  # of two ranks, so lists are ragged
     estimator = StitchedMetric(CROWD.items, subspaces=bases, **(BOUNDS | options))
     inside = CROWD.labels[CROWD.pairs[:, 0]] < 7
     return estimator.fit(CROWD.pairs[inside], CROWD.y[inside], users=np.array(PEOPLE)[inside])

@@ -30,11 +30,11 @@ from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges, penalty, shape_penalty
 from crowdmetric.solvers.scoring import Quadratic, minimize_by_scoring
 from crowdmetric.symmetric import degrees_of_freedom, relative_error, shape_error, smat, svec
-from crowdmetric.users.blocks import Answers, arrange
+from crowdmetric.users.blocks import SPARE, Answers, arrange
 from crowdmetric.users.expected import Information, expected_information
 from crowdmetric.users.integrals import kernels
 from crowdmetric.users.people import places_of, posteriors
-from crowdmetric.users.population import STRUCTURES, Law, PopulationBlock, Sums, blocks_of, integrate, sums_of
+from crowdmetric.users.population_sums import STRUCTURES, Law, PopulationBlock, Sums, blocks_of, integrate, sums_of
 
 each_structure = pytest.mark.parametrize("structure", STRUCTURES)
 LOSSES: dict[str, Loss] = {"logistic": Logistic(1.2), "probit": Probit(0.7)}
@@ -430,6 +430,27 @@ def test_the_expected_information_is_close_to_outer_products_of_many_people(stru
     assert np.median(ratios) == pytest.approx(1.0, abs=0.1)
 
 
+@each_structure
+def test_people_of_several_ranks_in_one_block_say_the_same(structure: str) -> None:
+    """Rows of zeros in their span change neither likelihood nor score nor information."""
+    d, rng = 4, np.random.default_rng(5)
+    items, users = rng.standard_normal((20, d)), np.repeat(np.arange(40), 1 + np.arange(40) % 5)
+    left = rng.integers(20, size=users.size)
+    pairs = np.column_stack([left, (left + rng.integers(1, 20, size=users.size)) % 20])
+    people = arrange(answers_of(items, pairs, rng.choice([-1.0, 1.0], users.size), users), spare=SPARE)
+    apart, joined = blocks_of(people), blocks_of(people, join_above=1)
+    assert [block.span.shape[1] for block in joined] == [1, 4]
+    assert len(apart) == 4
+    at = a_natural(structure, d)
+    found = [
+        sum_of(blocks, structure, at, Logistic(), expected=expected_information, largest_grid=1)
+        for blocks in (apart, joined)
+    ]
+    assert found[1].value == pytest.approx(found[0].value, rel=1e-9)
+    np.testing.assert_allclose(found[1].score, found[0].score, atol=1e-8)
+    np.testing.assert_allclose(found[1].information.total, found[0].information.total, atol=1e-8)
+
+
 def test_information_about_the_size_and_the_shape_of_people_has_a_share_each() -> None:
     """Answers all but free of noise say all of a shape and little of a size."""
     rng = np.random.default_rng(4)
@@ -577,7 +598,7 @@ class Study:
 
 
 CROWD = simulate_crowd(3, None, None, users=500, comparisons=2, seed=0)
-# everything exact, so that what must not matter does not, to many digits
+# everything exact, so what must not matter does not, to many digits
 EXACTLY: dict[str, Any] = {"integration": "grid", "ridge": None, "tol": 1e-8}
 BASE = Study(CROWD.items, CROWD.pairs, CROWD.y, CROWD.users)
 TURN = ortho_group.rvs(3, random_state=1)
@@ -874,7 +895,7 @@ def test_few_people_lean_on_the_ridge_and_say_so() -> None:
     crowd = simulate_crowd(4, 20, 1, users=4, comparisons=2, seed=1)
     model = Study(crowd.items, crowd.pairs, crowd.y, crowd.users).fit()
     assert model.determined_ < 8
-    assert "a ridge towards a multiple of the identity stands in for the rest" in model.solution_.status
+    assert "the rest comes from the prior, a multiple of the identity" in model.solution_.status
 
 
 def test_too_few_iterations_are_admitted() -> None:
@@ -891,7 +912,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "rank 0": ({"rank": 0}, "rank=0 is not a whole number of at least 1"),
     "rank 4": ({"rank": 4}, "rank=4 is not between 1 and the 3 features"),
     "rank True": ({"rank": True}, "rank=True is not a whole number of at least 1"),
-    "rank and symmetric": ({"rank": 2, "constraint": "symmetric"}, "rank=2 has no use with constraint='symmetric'"),
+    "rank and symmetric": ({"rank": 2, "constraint": "symmetric"}, "rank=2 has no effect with constraint='symmetric'"),
     "ridge": ({"ridge": "strong"}, "ridge='strong' is unknown; use 'evidence', a number or None"),
     "negative ridge": ({"ridge": -1.0}, "ridge=-1.0 is not a positive finite number"),
     "beta": ({"beta": 0.0}, "beta"),

@@ -13,13 +13,13 @@ from crowdmetric.errors import DataError
 from crowdmetric.estimators import IdealPointMetric
 from crowdmetric.losses import LOSSES, Loss, get_loss
 from crowdmetric.radii import PARTS, choose_radii
-from crowdmetric.simulate import Crowd, simulate_crowd
+from crowdmetric.simulate import SimulatedCrowd, simulate_crowd
 from crowdmetric.users.blocks import Answers, People
 
 FOLDS = 3
 
 
-def answers_of(crowd: Crowd, loss: Loss) -> Answers:
+def answers_of(crowd: SimulatedCrowd, loss: Loss) -> Answers:
     K = int(crowd.users.max()) + 1
     y = crowd.y.astype(float) if loss.needs_binary else crowd.psi
     zeros = np.zeros(K, dtype=np.intp)
@@ -110,7 +110,7 @@ def test_the_choice_is_the_best_of_what_was_tried(loss: str) -> None:
     assert losses[chosen.metric, chosen.ideal] <= min(losses.values()) + radii.WORTH_A_MOVE
 
 
-def loss_of_newcomers(crowd: Crowd, new: Crowd, metric_bound: float, ideal_bound: float) -> float:
+def loss_of_newcomers(crowd: SimulatedCrowd, new: SimulatedCrowd, metric_bound: float, ideal_bound: float) -> float:
     """Mean loss on the second half of new people's answers, placed by the first half under the learned metric."""
     bounds = {"metric_bound": metric_bound, "ideal_bound": ideal_bound, "tol": 1e-5}
     M = IdealPointMetric(crowd.items, **bounds).fit(crowd.pairs, crowd.y, users=crowd.users).metric_

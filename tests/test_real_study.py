@@ -34,7 +34,7 @@ def test_the_study_runs_on_a_small_set() -> None:
         assert rows["bradley-terry"]["gain"] == pytest.approx(
             rows["bradley-terry"]["accuracy"] - rows["linear"]["accuracy"], abs=2e-3
         )
-        # carrots have features that people agree about, so that features carry over to carrots never seen
+        # carrots have features that people agree about, so features carry over to carrots never seen
         assert rows["linear"]["accuracy"] > 60
     assert rows["bradley-terry"]["accuracy"] < rows["linear"]["accuracy"] - 3
 

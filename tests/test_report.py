@@ -304,6 +304,9 @@ def test_steady_tastes_move_choices_though_a_metric_does_not_show_them(rng, tmp_
     assert found.taste(0).startswith("less, for ")
     assert found.taste(1).startswith("more, for ")
     assert found.sentence().startswith("What moves choices most is price")
+    unsure = replace(found, low=np.zeros_like(found.low), high=np.ones_like(found.high)).sentence()
+    assert unsure.startswith("These answers hardly tell what moves choices: price seems to come first")
+    assert unsure.endswith("but anything from 0 % to 100 % is possible.")
     assert "prefer" in found.sentence().split(".")[0]
     assert "price" in found.summary()
     page = report_page(saved, comparisons=answers)
@@ -357,7 +360,7 @@ def test_what_no_question_shows_moves_nothing(model, crowd) -> None:
 def test_intervals_use_draws_of_the_metric_where_there_are_some(model, crowd, rng) -> None:
     without = {name: value for name, value in model.fitted.items() if name != "metric_draws_"}
     plain = feature_importance(replace(model, fitted=without), of_crowd(crowd))
-    # a metric that is hardly known, so that it shows beside what is not known of people
+    # a metric that is hardly known, so it shows beside what is not known of people
     draws = rng.multivariate_normal(svec(model.metric), 16.0 * model.fitted["metric_covariance_"], size=50)
     drawn = feature_importance(replace(model, fitted=model.fitted | {"metric_draws_": draws}), of_crowd(crowd))
     np.testing.assert_array_equal(drawn.shares, plain.shares)
@@ -445,7 +448,7 @@ class Evaluation:
         return 0.01
 
     def findings(self, *, no_distance=None):
-        return ["New people: linear predicts better.", "Warning: popularity in disguise.", "Note: slow."]
+        return ["New people: linear predicts better.", "Warning: only popularity.", "Note: slow."]
 
     def scope(self):
         return ["Evaluated on <b>some</b>."]
@@ -496,7 +499,7 @@ def test_the_page_is_whole_fetches_nothing_and_escapes(model, crowd) -> None:
     assert page.count("<svg") == 6  # two of the metric, one per split, and the two maps
     for words in (
         "New people: linear",
-        "Popularity in disguise",
+        "Only popularity",
         "&lt;script&gt;",
         "prefers-color-scheme",
         "@media print",

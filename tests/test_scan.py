@@ -29,7 +29,7 @@ from crowdmetric.identifiability import assignment, diagnose, plan_diagnosis
 from crowdmetric.inputs import read_rows
 from crowdmetric.losses import get_loss
 from crowdmetric.persist import load_model
-from crowdmetric.simulate import Crowd, answer, simulate_crowd
+from crowdmetric.simulate import SimulatedCrowd, answer, simulate_crowd
 from crowdmetric.solvers.bounds import get_bound
 from crowdmetric.symmetric import svec
 from crowdmetric.tables import ComparisonScan, spool
@@ -219,12 +219,12 @@ def test_an_interrupted_grouping_leaves_nothing_behind(
 
 
 @pytest.fixture(scope="module")
-def crowd() -> Crowd:
+def crowd() -> SimulatedCrowd:
     return simulate_crowd(3, None, None, users=2_500, comparisons=1, seed=3)
 
 
 @pytest.fixture(scope="module")
-def table(crowd: Crowd) -> Comparisons:
+def table(crowd: SimulatedCrowd) -> Comparisons:
     """Some people with one answer, some with two or three, in shuffled order."""
     users = np.where(crowd.users % 4 == 0, crowd.users // 3, crowd.users)
     whole = Comparisons.from_arrays(users, crowd.pairs, crowd.y, n_items=len(crowd.items))
@@ -232,7 +232,7 @@ def table(crowd: Crowd) -> Comparisons:
 
 
 @pytest.fixture(scope="module")
-def in_memory(crowd: Crowd, table: Comparisons) -> PopulationMetric:
+def in_memory(crowd: SimulatedCrowd, table: Comparisons) -> PopulationMetric:
     return PopulationMetric(crowd.items).fit(table)
 
 
@@ -250,7 +250,7 @@ def assert_same(one: PopulationMetric, other: PopulationMetric, tolerance: float
 @pytest.mark.parametrize("room", [0, 10_000, 10**9])
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_scan_is_fitted_as_in_memory(
-    crowd: Crowd, table: Comparisons, in_memory: PopulationMetric, tmp_path: Path,
+    crowd: SimulatedCrowd, table: Comparisons, in_memory: PopulationMetric, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, room: int, jobs: int,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(spool, "CHUNK_ROWS", 300)
@@ -269,7 +269,7 @@ def test_a_scan_is_fitted_as_in_memory(
 
 
 def test_a_sample_for_the_starts_is_the_same_people(
-    crowd: Crowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    crowd: SimulatedCrowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(problem, "PEOPLE_FOR_STARTS", 600)
     monkeypatch.setattr(spool, "CHUNK_ROWS", 300)
@@ -323,18 +323,18 @@ def test_a_scan_is_diagnosed_as_in_memory(
 
 
 def test_the_memory_of_a_diagnosis_is_planned(
-    crowd: Crowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    crowd: SimulatedCrowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crowdmetric.fits.memory._in_use", lambda: 10**8)
     scan = scan_of(table, tmp_path)
-    with pytest.raises(DataError, match=r"is too little: this diagnosis takes .* at the least; raise memory"):
+    with pytest.raises(DataError, match=r"is too little: this diagnosis takes .* or more; raise memory"):
         diagnose(crowd.items, scan, memory="1MB")
     assert "answers are read from disk, a chunk at a time" in plan_diagnosis(crowd.items, scan, "4GB").sentence
     with pytest.raises(DataError, match="memory='2GB' is a limit for scanned comparisons"):
         diagnose(crowd.items, table, memory="2GB")
 
 
-def test_scans_and_arrays_do_not_mix(crowd: Crowd, table: Comparisons, tmp_path: Path) -> None:
+def test_scans_and_arrays_do_not_mix(crowd: SimulatedCrowd, table: Comparisons, tmp_path: Path) -> None:
     scan = scan_of(table, tmp_path)
     with pytest.raises(DataError, match="a scan carries its answers"):
         PopulationMetric(crowd.items).fit(scan, crowd.y)
@@ -347,7 +347,7 @@ def test_scans_and_arrays_do_not_mix(crowd: Crowd, table: Comparisons, tmp_path:
 
 
 def test_estimators_that_do_not_stream_read_a_scan_into_memory(
-    crowd: Crowd, table: Comparisons, tmp_path: Path
+    crowd: SimulatedCrowd, table: Comparisons, tmp_path: Path
 ) -> None:
     loss = get_loss("logistic", 1.0)
     here, there = (
@@ -374,7 +374,7 @@ def test_memory_that_is_none_is_refused(memory: Any) -> None:
 
 
 def test_a_limit_that_cannot_be_kept_is_refused(
-    crowd: Crowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    crowd: SimulatedCrowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crowdmetric.fits.memory._in_use", lambda: 10**8)
     scan = scan_of(table, tmp_path)
@@ -425,7 +425,7 @@ def test_many_features_of_a_scan_are_fitted_as_in_memory(
         here = PopulationMetric(items, **options).fit(table)
     there = PopulationMetric(items, **options)
     plan = there.set_params(memory="9GB").memory_plan(scan)
-    with pytest.raises(DataError, match=r"is too little: this fit takes .* at the least; raise memory"):
+    with pytest.raises(DataError, match=r"is too little: this fit takes .* or more; raise memory"):
         there.set_params(memory=plan.needed - 10**6).fit(scan)
     with pytest.warns(ConvergenceWarning):
         there.set_params(memory=plan.needed + int(kept * plan.everything)).fit(scan)
@@ -444,7 +444,7 @@ class Interrupted(Exception):
 @pytest.mark.parametrize("people_for_starts", [600, 20_000])  # starts on some of the people, or on all
 @pytest.mark.parametrize("passes", [1, 4, 8, 11])
 def test_an_interrupted_fit_is_taken_up_exactly(
-    crowd: Crowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passes: int,
+    crowd: SimulatedCrowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passes: int,
     people_for_starts: int,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(problem, "PEOPLE_FOR_STARTS", people_for_starts)
@@ -465,12 +465,12 @@ def test_an_interrupted_fit_is_taken_up_exactly(
     assert np.array_equal(model.metric_, whole.metric_)
     assert np.array_equal(model.standard_errors_, whole.standard_errors_)
     assert model.solution_.iterations == whole.solution_.iterations
-    assert "people a second, about" in said[0]
+    assert "people per second, about" in said[0]
     model.fit(table)  # and once more, from the end
     assert np.array_equal(model.metric_, whole.metric_)
 
 
-def test_a_checkpoint_of_another_fit_is_refused(crowd: Crowd, table: Comparisons, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_fit_is_refused(crowd: SimulatedCrowd, table: Comparisons, tmp_path: Path) -> None:
     path = tmp_path / "state.npz"
     PopulationMetric(crowd.items, checkpoint=path).fit(table)
     with pytest.raises(DataError, match="belongs to a fit to other answers or with other options"):
@@ -488,7 +488,7 @@ def test_a_checkpoint_of_another_fit_is_refused(crowd: Crowd, table: Comparisons
 # ---------------------------------------------------------------------------------------- warm starts
 
 
-def test_a_refit_with_new_people_reaches_the_full_refit(crowd: Crowd, table: Comparisons) -> None:
+def test_a_refit_with_new_people_reaches_the_full_refit(crowd: SimulatedCrowd, table: Comparisons) -> None:
     options: dict[str, Any] = {"ridge": 5.0, "uncertainty": False, "tol": 1e-6}
     first = table.take(table.user < table.n_users // 2)
     cold = PopulationMetric(crowd.items, **options).fit(table)
@@ -503,7 +503,7 @@ def test_a_refit_with_new_people_reaches_the_full_refit(crowd: Crowd, table: Com
         warm.set_params(items=crowd.items[:, :2]).fit(table)
 
 
-def test_a_warm_start_can_leave_the_boundary(crowd: Crowd, table: Comparisons) -> None:
+def test_a_warm_start_can_leave_the_boundary(crowd: SimulatedCrowd, table: Comparisons) -> None:
     cold = PopulationMetric(crowd.items, uncertainty=False).fit(table)
     warm = PopulationMetric(crowd.items, uncertainty=False, warm_start=True, rank=1).fit(table)
     assert np.linalg.matrix_rank(warm.metric_, tol=1e-6) == 1
@@ -526,7 +526,11 @@ def test_grouped_answers_vanish_with_the_scan(table: Comparisons, tmp_path: Path
 
 
 def test_the_command_line_fits_within_a_memory_limit(
-    crowd: Crowd, table: Comparisons, in_memory: PopulationMetric, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    crowd: SimulatedCrowd,
+    table: Comparisons,
+    in_memory: PopulationMetric,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     np.save(tmp_path / "items.npy", crowd.items)
     for number, rows in enumerate(np.array_split(np.arange(len(table)), 2)):
@@ -549,7 +553,7 @@ def test_the_command_line_fits_within_a_memory_limit(
 
 
 def test_the_command_line_diagnoses_within_a_memory_limit(
-    crowd: Crowd, table: Comparisons, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    crowd: SimulatedCrowd, table: Comparisons, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.save(tmp_path / "items.npy", crowd.items)
     table.write(tmp_path / "answers.parquet")
@@ -599,7 +603,7 @@ def test_matched_questions_of_a_scan_are_fitted_as_in_memory(
 
 
 @pytest.fixture(scope="module")
-def talkative() -> tuple[Crowd, Comparisons]:
+def talkative() -> tuple[SimulatedCrowd, Comparisons]:
     crowd = simulate_crowd(3, None, None, users=400, comparisons=6, seed=1)
     table = Comparisons.from_arrays(crowd.users, crowd.pairs, crowd.y, n_items=len(crowd.items))
     return crowd, table.take(np.random.default_rng(0).permutation(len(table)))
@@ -609,8 +613,8 @@ def talkative() -> tuple[Crowd, Comparisons]:
 @pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
 @pytest.mark.parametrize("bound", [1.0, 8.0])  # active, and not
 def test_bounded_people_of_a_scan_are_fitted_as_in_memory(
-    talkative: tuple[Crowd, Comparisons], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, never_in_memory: None,
-    loss: str, norm: str, bound: float,
+    talkative: tuple[SimulatedCrowd, Comparisons], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    never_in_memory: None, loss: str, norm: str, bound: float,
 ) -> None:  # fmt: skip
     crowd, table = talkative
     monkeypatch.setattr(bounded_people, "SAMPLE", 100)
@@ -623,7 +627,7 @@ def test_bounded_people_of_a_scan_are_fitted_as_in_memory(
     assert there.objective_ == pytest.approx(here.objective_, abs=2e-8)
     assert there.metric_ == pytest.approx(here.metric_, abs=2e-3)
     assert get_bound(norm).size(svec(there.metric_)) <= bound * (1.0 + 1e-12)
-    assert "people a second, about" in told[0]
+    assert "people per second, about" in told[0]
     # nobody's place is kept: the mean of everybody's is expected
     assert there.users_.size == 0
     assert there.pseudo_ideal_mean_ == pytest.approx(here.pseudo_ideal_points_.mean(axis=0), abs=2e-3)
@@ -631,7 +635,7 @@ def test_bounded_people_of_a_scan_are_fitted_as_in_memory(
 
 
 def test_bounds_of_a_scan_are_chosen_on_some_people(
-    talkative: tuple[Crowd, Comparisons], tmp_path: Path, never_in_memory: None
+    talkative: tuple[SimulatedCrowd, Comparisons], tmp_path: Path, never_in_memory: None
 ) -> None:
     crowd, table = talkative
     here, there = (
@@ -641,7 +645,7 @@ def test_bounds_of_a_scan_are_chosen_on_some_people(
     assert there.radii_ is not None
 
 
-def test_what_gradients_cannot_fit_is_refused(talkative: tuple[Crowd, Comparisons], tmp_path: Path) -> None:
+def test_what_gradients_cannot_fit_is_refused(talkative: tuple[SimulatedCrowd, Comparisons], tmp_path: Path) -> None:
     crowd, table = talkative
     scan = scan_of(table, tmp_path)
     for options, what in (
@@ -658,7 +662,7 @@ def test_what_gradients_cannot_fit_is_refused(talkative: tuple[Crowd, Comparison
 
 @pytest.mark.parametrize("estimator", ["matched", "ideal"])
 def test_the_command_line_fits_other_estimators_within_a_memory_limit(
-    matched: tuple[Any, Comparisons], talkative: tuple[Crowd, Comparisons], tmp_path: Path,
+    matched: tuple[Any, Comparisons], talkative: tuple[SimulatedCrowd, Comparisons], tmp_path: Path,
     capsys: pytest.CaptureFixture[str], estimator: str,
 ) -> None:  # fmt: skip
     items, table = matched if estimator == "matched" else (talkative[0].items, talkative[1])
@@ -681,7 +685,7 @@ def test_the_command_line_fits_other_estimators_within_a_memory_limit(
 
 
 def test_some_people_of_a_scan_are_whole_and_the_same_every_time(
-    talkative: tuple[Crowd, Comparisons], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    talkative: tuple[SimulatedCrowd, Comparisons], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spool, "CHUNK_ROWS", 300)
     table = talkative[1]
@@ -700,7 +704,7 @@ def test_some_people_of_a_scan_are_whole_and_the_same_every_time(
 
 
 def test_a_scan_is_evaluated_on_some_people(
-    talkative: tuple[Crowd, Comparisons], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    talkative: tuple[SimulatedCrowd, Comparisons], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crowdmetric.fits.memory._in_use", lambda: 10**8)
     crowd, table = talkative
@@ -720,7 +724,7 @@ def test_a_scan_is_evaluated_on_some_people(
 
 
 def test_the_command_line_evaluates_within_a_memory_limit(
-    talkative: tuple[Crowd, Comparisons], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    talkative: tuple[SimulatedCrowd, Comparisons], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.save(tmp_path / "items.npy", talkative[0].items)
     talkative[1].write(tmp_path / "answers.parquet")
@@ -749,7 +753,7 @@ def test_a_file_damaged_in_the_middle_is_named(tmp_path: Path, scratch: Path) ->
 
 
 def test_a_checkpoint_that_finds_the_disk_full_keeps_the_last_one(
-    crowd: Crowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    crowd: SimulatedCrowd, table: Comparisons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "state.npz"
     writes = 0
@@ -777,7 +781,7 @@ def test_a_checkpoint_that_finds_the_disk_full_keeps_the_last_one(
 
 @pytest.mark.parametrize("estimator", ["population", "ideal"])
 def test_control_c_in_a_fit_leaves_the_checkpoint_and_nothing_else(
-    talkative: tuple[Crowd, Comparisons], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    talkative: tuple[SimulatedCrowd, Comparisons], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str], estimator: str,
 ) -> None:  # fmt: skip
     def interrupt(passes: Passes, seconds: float, made: int = 1) -> None:

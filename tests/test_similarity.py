@@ -9,17 +9,17 @@ import pytest
 from sklearn.base import clone
 
 from crowdmetric import Judgements, SimilarityMetric, intervals
-from crowdmetric.design.judgements import answers_needed, design_judgements, plan_judgements
+from crowdmetric.design.judgement_plan import answers_needed, design_judgements, plan_judgements
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import evaluate_similarity
-from crowdmetric.evaluate.similarity import looks_ranked
-from crowdmetric.identifiability.judgements import diagnose_judgements
+from crowdmetric.evaluate.similarity_evaluation import looks_ranked
+from crowdmetric.identifiability.judgement_diagnosis import diagnose_judgements
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.similarity.factored import FactoredObjective
 from crowdmetric.similarity.likelihood import LINKS, AnswerModel
 from crowdmetric.similarity.newton import minimize, start_for
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.similarity.questions import questions_of
+from crowdmetric.similarity.pair_choices import questions_of
 from crowdmetric.similarity.structures import STRUCTURES, Full
 from crowdmetric.simulate_judgements import answer_questions, simulate_judgements
 from crowdmetric.symmetric import relative_error, shape_error, smat, svec
@@ -424,3 +424,18 @@ def test_real_people_are_predicted_better_than_by_euclid() -> None:
     found = evaluate_similarity(X, judgements, ["euclid", "full"], splits=["items"])
     assert found.result("items", "full").log_loss < 0.505
     assert found.result("items", "euclid").log_loss > 0.545
+
+
+def test_a_metric_of_zero_has_intervals() -> None:
+    """People call closer what is farther, and one feature is the same for all items: intervals begin near zero."""
+    rng = np.random.default_rng(0)
+    items = np.column_stack([np.arange(6.0), np.ones(6)])
+    triplets = np.array([rng.choice(6, 3, replace=False) for _ in range(120)])
+    near, far = (np.abs(items[triplets[:, 0], 0] - items[triplets[:, side], 0]) for side in (1, 2))
+    model = SimilarityMetric(items).fit(triplets, np.where(near < far, 1.0, -1.0))
+    assert np.all(np.isfinite(model.metric_draws_))
+    low, high = np.quantile(model.metric_draws_[:, 0], [0.05, 0.95])
+    # by how much the feature may count: below its standard error, but not known to a millionth of it
+    error = model.symmetric_covariance_[0, 0] ** 0.5
+    assert 0.0 <= low < high < 2.0 * error
+    assert high > 0.05 * error

@@ -10,8 +10,8 @@ from crowdmetric import TasteMetric
 from crowdmetric.losses import Logistic
 from crowdmetric.smooth.calibration import KINDS, PARTS, _of_questions, find_sharpness, probability_of, sharpness_of
 from crowdmetric.smooth.covariances import Covariances
-from crowdmetric.smooth.fit import fit_evidence
-from crowdmetric.smooth.people import arrange, merged
+from crowdmetric.smooth.evidence import fit_evidence
+from crowdmetric.smooth.people_blocks import arrange, merged
 from crowdmetric.users.integrals import mean_probability
 
 RNG = np.random.default_rng(3)

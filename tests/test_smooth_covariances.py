@@ -7,10 +7,10 @@ import pytest
 
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.kernel import SHAPES
-from crowdmetric.smooth.structures import STRUCTURES, log_prior
+from crowdmetric.smooth.kernel_metrics import STRUCTURES, log_prior, structure_of
 
 each_shape = pytest.mark.parametrize("shape", SHAPES)
-each_structure = pytest.mark.parametrize("structure", STRUCTURES)
+each_structure = pytest.mark.parametrize("structure", [*STRUCTURES, "rank-2"])
 
 STEP = 1e-5
 
@@ -32,18 +32,54 @@ def test_a_shape_falls_from_one_and_knows_its_slope(shape: str) -> None:
 
 @each_structure
 def test_tangents_are_derivatives_of_the_metric(structure: str) -> None:
-    family = STRUCTURES[structure](3)
+    family = structure_of(structure, 3)
     w = family.start + 0.4 * np.random.default_rng(1).standard_normal(family.start.size)
     numeric = [(family.metric(w + e) - family.metric(w - e)) / (2 * STEP) for e in STEP * np.eye(w.size)]
     np.testing.assert_allclose(family.tangents(w), numeric, atol=1e-8)
     assert np.linalg.eigvalsh(family.metric(w))[0] >= -1e-12
 
 
-@each_structure
+@pytest.mark.parametrize("structure", STRUCTURES)
 def test_every_structure_starts_at_the_isotropic_metric(structure: str) -> None:
-    family = STRUCTURES[structure](4)
+    family = structure_of(structure, 4)
     np.testing.assert_allclose(family.metric(family.start), np.eye(4) / 4)
     assert family.spread.shape == family.start.shape
+
+
+def test_a_low_rank_is_the_largest_directions_and_as_wide_as_the_isotropic_metric() -> None:
+    family, rng = structure_of("rank-2", 4), np.random.default_rng(7)
+    U = rng.standard_normal((4, 2))
+    np.testing.assert_allclose(family.metric(family.like(U @ U.T)), U @ U.T)
+    largest = family.metric(family.like(np.diag([1.0, 5.0, 0.5, 3.0])))
+    np.testing.assert_allclose(largest, np.diag([0.0, 5.0, 0.0, 3.0]), atol=1e-12)
+    drawn = family.spread * rng.standard_normal((4000, family.start.size))
+    drawn[:, 0] = 0.0
+    np.testing.assert_allclose(np.mean([family.metric(w) for w in drawn], axis=0), np.eye(4) / 4, atol=0.02)
+
+
+@each_structure
+def test_steps_that_leave_the_metric_alone_are_not_moving(structure: str) -> None:
+    family = Covariances.of(structure, 3, "matern52")
+    theta = some_theta(family, 8)
+    moving = family.moving(theta)
+    np.testing.assert_allclose(moving @ moving, moving, atol=1e-12)
+    change = np.einsum("p...,pq->q...", family.structure.tangents(theta[len(SCALES) :]), moving[8:, 8:])
+    np.testing.assert_allclose(change, family.structure.tangents(theta[len(SCALES) :]), atol=1e-10)
+    # as many as the metric has degrees of freedom
+    freedom = {"isotropic": 1, "diagonal": 3, "shrunk": 6, "full": 6, "rank-2": 5}[structure]
+    assert np.trace(moving) == pytest.approx(len(SCALES) + freedom)
+
+
+@pytest.mark.parametrize("structure", ["shrunk", "full"])
+def test_a_full_metric_knows_tangents_where_eigenvalues_are_equal_and_no_direction_before_the_data(structure) -> None:
+    family = STRUCTURES[structure](3)
+    w = family.start
+    numeric = [(family.metric(w + e) - family.metric(w - e)) / (2 * STEP) for e in STEP * np.eye(w.size)]
+    np.testing.assert_allclose(family.tangents(w), numeric, atol=1e-8)
+    turn = np.linalg.qr(np.random.default_rng(3).standard_normal((3, 3)))[0]
+    M = np.diag([2.0, 0.5, 0.1])
+    alike = [log_prior(family.like(metric), family.start, family.spread)[0] for metric in (M, turn @ M @ turn.T)]
+    assert alike[0] == pytest.approx(alike[1])
 
 
 @each_shape

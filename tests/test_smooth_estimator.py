@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import pickle
+from copy import copy
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 
+import crowdmetric.estimators.smooth as smooth_estimator
 from crowdmetric import Comparisons, TasteMetric
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.evaluate import evaluate
-from crowdmetric.evaluate.smooth import TasteModel
+from crowdmetric.evaluate.taste_model import TasteModel
+from crowdmetric.locate import locate
 from crowdmetric.persist import load_model, save_model
+from crowdmetric.smooth.kernel import SHAPES
+from crowdmetric.symmetric import smat
 
 
 def bent_crowd(people: int = 60, each: int = 14, n_items: int = 12, seed: int = 0) -> tuple:
@@ -103,7 +108,7 @@ def test_a_weight_of_two_is_an_answer_given_twice() -> None:
 def test_vectors_are_items(model: TasteMetric) -> None:
     vectors = ITEMS[PAIRS]
     np.testing.assert_allclose(model.predict_proba(vectors, USERS), model.predict_proba(PAIRS, USERS), atol=1e-9)
-    # distinct vectors are sorted, so that answers are renewed in another order and steps end a little elsewhere
+    # distinct vectors are sorted, so answers are renewed in another order and steps end a little elsewhere
     other = TasteMetric(structure="diagonal").fit(vectors, Y, users=USERS)
     assert np.all(np.abs(other.metric_ - model.metric_) <= 0.01 * model.standard_errors_)
 
@@ -130,11 +135,37 @@ def test_comparisons_and_placed_people(model: TasteMetric) -> None:
 
 def test_auto_takes_the_structure_of_the_highest_evidence() -> None:
     found = TasteMetric(ITEMS).fit(PAIRS, Y, users=USERS)
-    assert set(found.evidence_) == {"isotropic", "diagonal", "full"}
+    assert set(found.evidence_) == {"isotropic", "diagonal", "shrunk", "full"}
     assert found.evidence_[found.structure_] == max(found.evidence_.values())
     assert found.structure_ != "isotropic"
     line = TasteMetric(ITEMS[:, :1]).fit(PAIRS, Y, users=USERS)
     assert line.structure_ == "isotropic"
+
+
+def test_a_low_rank_is_asked_for_by_name(tmp_path: Path) -> None:
+    line = TasteMetric(ITEMS, structure="rank-1").fit(PAIRS, Y, users=USERS)
+    assert np.linalg.matrix_rank(line.metric_) == 1
+    in_spreads = line.metric_ * np.outer(ITEMS.std(axis=0), ITEMS.std(axis=0))
+    assert in_spreads[0, 0] > 4.0 * in_spreads[1, 1]
+    assert line.structure_ == "rank-1"
+    assert set(line.evidence_) == {"rank-1"}
+    # draws are of the same rank and about as far as standard errors say, although turning the factor changes nothing
+    drawn = smat(line.metric_draws_)
+    assert np.linalg.matrix_rank(drawn[0], tol=1e-9) == 1
+    assert np.std(drawn[:, 0, 0]) < 3.0 * line.standard_errors_[0, 0]
+    save_model(tmp_path / "model", line)
+    again = load_model(tmp_path / "model").estimator()
+    np.testing.assert_allclose(again.predict_proba(PAIRS, USERS), line.predict_proba(PAIRS, USERS), atol=1e-12)
+
+
+def test_how_smooth_tastes_are_is_decided_by_the_evidence(model: TasteMetric) -> None:
+    assert set(model.shape_evidence_) == set(SHAPES)
+    assert model.shape_evidence_[model.shape_] == max(model.shape_evidence_.values())
+    asked = TasteMetric(ITEMS, structure="diagonal", shape="matern32").fit(PAIRS, Y, users=USERS)
+    assert asked.shape_ == "matern32"
+    assert set(asked.shape_evidence_) == {"matern32"}
+    # a search that began elsewhere ends at about the same evidence
+    assert asked.shape_evidence_["matern32"] == pytest.approx(model.shape_evidence_["matern32"], abs=0.3)
 
 
 def test_every_option_changes_something(model: TasteMetric) -> None:
@@ -150,6 +181,7 @@ def test_every_option_changes_something(model: TasteMetric) -> None:
     ("options", "message"),
     [
         ({"structure": "round"}, "structure='round' is not known"),
+        ({"structure": "rank-3"}, "structure='rank-3' is not known.*from 1 to 2"),
         ({"shape": "flat"}, "shape='flat' is not known"),
         ({"tol": -1.0}, "tol=-1.0 is not a positive"),
         ({"max_iter": 0}, "max_iter=0 is not a whole number"),
@@ -160,10 +192,88 @@ def test_bad_options_are_named(options: dict, message: str) -> None:
         TasteMetric(ITEMS, **options).fit(PAIRS, Y, users=USERS)
 
 
-def test_too_many_items_are_refused() -> None:
-    pairs = np.arange(2004).reshape(-1, 2)
-    with pytest.raises(DataError, match=r"2,004 items were compared.*at most 2,000"):
-        TasteMetric(np.arange(2004.0)[:, None]).fit(pairs, np.ones(1002), users=np.zeros(1002, dtype=int))
+def test_people_share_many_items_through_some(
+    model: TasteMetric, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(smooth_estimator, "MOST_SHOWN", 5)
+    monkeypatch.setattr(smooth_estimator, "INDUCING", 11)
+    many = TasteMetric(ITEMS, structure="diagonal", shape=model.shape_).fit(PAIRS, Y, users=USERS)
+    assert len(many.inducing_) == 11
+    assert 0.0 < many.not_shared_ < 0.05
+    assert model.not_shared_ == 0.0
+    assert "people share 11 of them" in many.summary()
+    assert "people share" not in model.summary()
+    # nearly as exact as can be, in all that a fit leaves
+    assert np.all(np.abs(many.metric_ - model.metric_) <= 0.5 * model.standard_errors_)
+    np.testing.assert_allclose(many.predict_proba(PAIRS, USERS), model.predict_proba(PAIRS, USERS), atol=0.05)
+    np.testing.assert_allclose(many.utilities_, model.utilities_, atol=0.3)
+    np.testing.assert_allclose(many.utility_errors_, model.utility_errors_, rtol=0.3)
+    np.testing.assert_allclose(many.effect_of(0).mean, model.effect_of(0).mean, atol=0.3)
+    np.testing.assert_allclose(many.effect_of(0).error, model.effect_of(0).error, rtol=0.3)
+    np.testing.assert_allclose(many.mean_utilities(), model.mean_utilities(), atol=0.5)
+    assert many.item_coordinates().shape[0] == 12
+    new = ITEMS[PAIRS[:5]] + 0.3
+    np.testing.assert_allclose(many.predict_proba(new, USERS[:5]), model.predict_proba(new, USERS[:5]), atol=0.05)
+    # new people, saved models, and what would be too large
+    asked = PAIRS[:14], Y[:14], np.full(14, 7)
+    placed, exact = many.place(*asked), model.place(*asked)
+    np.testing.assert_allclose(
+        placed.predict_proba(PAIRS, np.full(len(Y), 7)), exact.predict_proba(PAIRS, np.full(len(Y), 7)), atol=0.05
+    )
+    save_model(tmp_path / "model", many)
+    again = load_model(tmp_path / "model").estimator()
+    np.testing.assert_allclose(again.predict_proba(PAIRS, USERS), many.predict_proba(PAIRS, USERS), atol=1e-12)
+    with pytest.raises(DataError, match="covariance of one person's utilities of 12 items is too large"):
+        next(many.people())
+    question = locate(many).next_question([[0, 1], [2, 3]])
+    np.testing.assert_allclose(
+        question.information, locate(model).next_question([[0, 1], [2, 3]]).information, atol=0.05
+    )
+
+
+X, SOME = ITEMS, slice(0, 280)
+EXTREME = {
+    "a constant feature": (np.column_stack([X, np.full(12, 7.0)]), PAIRS[SOME], Y[SOME], USERS[SOME]),
+    "duplicate items": (np.tile(X[:6], (2, 1)), PAIRS[SOME], Y[SOME], USERS[SOME]),
+    "all items but one equal": (np.vstack([X[:1], np.tile(X[1], (11, 1))]), PAIRS[SOME], Y[SOME], USERS[SOME]),
+    "one person": (X, PAIRS[:14], Y[:14], np.zeros(14, dtype=int)),
+    "one answer": (X, PAIRS[:1], Y[:1], USERS[:1]),
+    "one answer each": (X, PAIRS[:60], Y[:60], np.arange(60)),
+    "unanimous": (X[:2], np.tile([[0, 1]], (50, 1)), np.ones(50), np.arange(50)),
+    "a person who contradicts themselves": (
+        X,
+        np.tile([[0, 1]], (40, 1)),
+        np.tile([1, -1], 20),
+        np.zeros(40, dtype=int),
+    ),
+    "large and small units": (X * [1e6, 1e-6], PAIRS[SOME], Y[SOME], USERS[SOME]),
+    "far from zero": (X + 1e9, PAIRS[SOME], Y[SOME], USERS[SOME]),
+    "an outlier": (np.vstack([X[:11], [[1e8, 1e8]]]), PAIRS[SOME], Y[SOME], USERS[SOME]),
+    "more features than items": (np.random.default_rng(9).standard_normal((12, 30)), PAIRS[SOME], Y[SOME], USERS[SOME]),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("structure", ["auto", "rank-1"])
+@pytest.mark.parametrize("name", EXTREME)
+def test_extreme_answers_and_items_have_finite_results(name: str, structure: str) -> None:
+    items, pairs, y, users = EXTREME[name]
+    found = TasteMetric(items, structure=structure).fit(pairs, y, users=users)
+    assert found.log_likelihood_ <= 0.0
+    assert max(found.evidence_.values()) <= 0.0
+    learned = (found.metric_, found.standard_errors_, found.metric_draws_, found.utilities_, found.utility_errors_)
+    shown = (found.item_coordinates(), found.effect_of(0).mean, found.effect_of(0).people, found.mean_utilities())
+    for values in (*learned, *shown, found.predict_proba(pairs, users), found.predict_proba(pairs), found.sharpness_):
+        assert np.all(np.isfinite(values))
+    assert np.linalg.eigvalsh(found.metric_)[0] >= -1e-9 * np.trace(found.metric_)
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_answer_repeated_too_often_is_refused() -> None:
+    often = TasteMetric(ITEMS, structure="isotropic").fit(PAIRS[SOME], Y[SOME], USERS[SOME], np.full(280, 100.0))
+    assert np.isfinite(often.log_likelihood_)
+    with pytest.raises(DataError, match=r"cannot be integrated over.*give smaller sample_weight"):
+        TasteMetric(ITEMS).fit(PAIRS[SOME], Y[SOME], USERS[SOME], np.full(280, 1e6))
 
 
 def test_people_are_placed_by_rows_only(model: TasteMetric) -> None:
@@ -216,3 +326,14 @@ def test_answers_by_coin_teach_nothing() -> None:
     found = evaluate(ITEMS, table, [TasteModel(structure="isotropic")], splits=["pairs", "items"], repeats=1)
     for split in ("pairs", "items"):
         assert found.mean(split, "smooth") == pytest.approx(np.log(0.5), abs=0.03)
+
+
+def test_draws_are_there_where_scales_are_known_ever_so_differently(model: TasteMetric) -> None:
+    """With many answers of few people, curvatures reach from nothing to millions."""
+    fit, rng = model._learned().fit, np.random.default_rng(0)
+    turn = np.linalg.qr(rng.standard_normal((fit.theta.size, fit.theta.size)))[0]
+    known = np.geomspace(1e-3, 5e9, fit.theta.size)
+    found = copy(model)
+    found._describe_uncertainty(fit, (turn * known) @ turn.T)
+    assert np.all(np.isfinite(found.metric_draws_))
+    assert np.all(np.isfinite(found.standard_errors_))

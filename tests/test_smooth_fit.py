@@ -8,10 +8,10 @@ from scipy.special import expit
 
 from crowdmetric.smooth.calibration import probability_of
 from crowdmetric.smooth.covariances import Covariances
-from crowdmetric.smooth.fit import curvature, fit_evidence, log_evidence
-from crowdmetric.smooth.people import Answers, arrange, merged
-from crowdmetric.smooth.prediction import Field, field_of
-from crowdmetric.smooth.structures import STRUCTURES
+from crowdmetric.smooth.evidence import curvature, fit_evidence, log_evidence
+from crowdmetric.smooth.kernel_metrics import STRUCTURES
+from crowdmetric.smooth.people_blocks import DistinctAnswers, arrange, merged
+from crowdmetric.smooth.prediction import UtilityField, field_of
 
 
 def smooth_crowd(people: int, each: int, weights: np.ndarray, items: int = 14, seed: int = 0) -> tuple:
@@ -78,6 +78,22 @@ def test_the_evidence_prefers_one_length_where_there_is_one() -> None:
     assert found["isotropic"] > found["diagonal"] - 1.0
 
 
+def test_the_evidence_finds_tastes_along_no_single_feature() -> None:
+    """Linear tastes for one mixture of three features, of people with ten answers each."""
+    rng = np.random.default_rng(5)
+    Z = rng.standard_normal((40, 3))
+    tastes = np.outer(rng.standard_normal(100), [1.0, 1.0, -1.0]) + 0.2 * rng.standard_normal((100, 3))
+    person, pairs = np.repeat(np.arange(100), 10), np.array([rng.permutation(40)[:2] for _ in range(1000)])
+    gap = np.einsum("kd,kd->k", tastes[person], Z[pairs[:, 1]] - Z[pairs[:, 0]])
+    y = np.where(rng.random(1000) < expit(gap), 1.0, -1.0)
+    blocks = arrange(merged(person, pairs, y, np.ones(1000)), len(Z))
+    found = {name: fit_evidence(Covariances.of(name, 3, "matern52"), Z, blocks) for name in STRUCTURES}
+    evidence = {name: log_evidence(fit) for name, fit in found.items()}
+    assert evidence["full"] > evidence["shrunk"] > max(evidence["isotropic"], evidence["diagonal"])
+    strongest = np.linalg.eigh(found["full"].family.metric(found["full"].theta))[1][:, -1]
+    assert abs(strongest @ [1.0, 1.0, -1.0]) / np.sqrt(3.0) > 0.97
+
+
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_a_metric_of_one_structure_starts_another(name: str) -> None:
     w = np.array([0.3, 0.5, -0.7])
@@ -123,7 +139,7 @@ def test_predictions_condition_on_everything(who: int, low: int, high: int) -> N
     np.testing.assert_allclose([mean[0], variance[0]], expected, rtol=1e-5, atol=1e-7)
 
 
-def a_field(some_fit) -> Field:
+def a_field(some_fit) -> UtilityField:
     return field_of(some_fit, np.zeros((0, 2)))
 
 
@@ -131,7 +147,7 @@ def test_a_new_person_learns_from_their_answers(some_fit) -> None:
     field = a_field(some_fit)
     one = np.array([7])
     before = field.moments(np.array([0]), np.array([1]), np.array([-1]))
-    told = field.told_by(Answers(one, np.array([0]), np.array([1]), np.array([1.0]), np.array([5.0])))
+    told = field.after_answers(DistinctAnswers(one, np.array([0]), np.array([1]), np.array([1.0]), np.array([5.0])))
     after = told.moments(np.array([0]), np.array([1]), one)
     assert after[0][0] > before[0][0]
     assert after[1][0] < before[1][0]
@@ -142,7 +158,9 @@ def test_a_new_person_is_integrated_like_any_other(some_fit) -> None:
     """One answer about a pair leaves its mean and variance where quadrature has them."""
     field = a_field(some_fit)
     m, v = (float(x[0]) for x in field.moments(np.array([2]), np.array([5]), np.array([-1])))
-    told = field.told_by(Answers(np.array([0]), np.array([2]), np.array([5]), np.array([-1.0]), np.array([1.0])))
+    told = field.after_answers(
+        DistinctAnswers(np.array([0]), np.array([2]), np.array([5]), np.array([-1.0]), np.array([1.0]))
+    )
     line = np.linspace(m - 12 * np.sqrt(v), m + 12 * np.sqrt(v), 20001)
     density = np.exp(-0.5 * (line - m) ** 2 / v) * expit(-line)
     density /= density.sum()

@@ -9,13 +9,14 @@ import pytest
 from scipy.special import log_expit
 
 from crowdmetric.smooth.covariances import Covariances
-from crowdmetric.smooth.people import Answers, PeopleBlock, arrange, merged
-from crowdmetric.smooth.propagation import Propagation
+from crowdmetric.smooth.joint_propagation import Propagation
+from crowdmetric.smooth.people_blocks import DistinctAnswers, PeopleBlock, arrange, merged
+from crowdmetric.smooth.site_kernels import times_differences
 
 TIGHT = 1e-10
 
 
-def crowd(seed: int, people: int, items: int, each: int) -> Answers:
+def crowd(seed: int, people: int, items: int, each: int) -> DistinctAnswers:
     rng = np.random.default_rng(seed)
     pairs = np.array([rng.choice(items, 2, replace=False) for _ in range(people * each)])
     return merged(
@@ -29,13 +30,13 @@ def covariances(seed: int, items: int, size: float = 1.0) -> tuple[np.ndarray, n
     return size * (A @ A.T) / items, size * (B @ B.T) / items
 
 
-def evidence_of(answers: Answers, K: np.ndarray, C: np.ndarray) -> tuple[Propagation, float]:
+def evidence_of(answers: DistinctAnswers, K: np.ndarray, C: np.ndarray) -> tuple[Propagation, float]:
     propagation = Propagation(arrange(answers, len(K)), len(K))
     assert propagation.converge(K, C, TIGHT) < TIGHT
     return propagation, propagation.evidence(K, C).value
 
 
-def by_quadrature(answers: Answers, K: np.ndarray, C: np.ndarray, nodes: int = 60) -> float:
+def by_quadrature(answers: DistinctAnswers, K: np.ndarray, C: np.ndarray, nodes: int = 60) -> float:
     """Return the log-likelihood by Gauss–Hermite nodes in as many dimensions as there are answers."""
     D = np.zeros((answers.person.size, len(K)))
     rows = np.arange(len(D))
@@ -65,7 +66,7 @@ SMALL = {
 @pytest.mark.parametrize("name", SMALL)
 def test_the_evidence_is_the_integral(name: str, size: float) -> None:
     person, low, high, sign, weight = SMALL[name]
-    answers = Answers(np.array(person), np.array(low), np.array(high), np.array(sign), np.array(weight))
+    answers = DistinctAnswers(np.array(person), np.array(low), np.array(high), np.array(sign), np.array(weight))
     K, C = covariances(0, 3, size)
     value = evidence_of(answers, K, C)[1]
     # one answer is exact, but for the lines that cavities are integrated along; several are approximate
@@ -104,7 +105,7 @@ def test_the_information_is_that_of_gaussian_answers() -> None:
     assert found[0, 1] == 0.0
     assert np.all(np.diag(found) > 0.0)
     V, total = propagation.covariance, 0.0
-    for block, told in zip(propagation.blocks, propagation.told, strict=True):
+    for block, told in zip(propagation.blocks, propagation.messages, strict=True):
         for p in range(len(block.who)):
             n = int(np.sum(block.items[p] < 4))
             own = block.items[p, :n]
@@ -121,7 +122,7 @@ def test_people_stand_beside_each_other() -> None:
     other = np.random.default_rng(9).permutation(9)[answers.person]
     order = np.lexsort([answers.high, answers.low, other])
     fields = ("low", "high", "sign", "weight")
-    moved = Answers(other[order], *(getattr(answers, name)[order] for name in fields))
+    moved = DistinctAnswers(other[order], *(getattr(answers, name)[order] for name in fields))
     assert evidence_of(moved, K, C)[1] == pytest.approx(value, abs=1e-7)
 
 
@@ -130,7 +131,7 @@ def test_without_a_crowd_people_add_up() -> None:
     nothing = np.zeros((5, 5))
     whole = evidence_of(answers, K, nothing)[1]
     fields = ("person", "low", "high", "sign", "weight")
-    parts = [Answers(*(getattr(answers, f)[answers.person == k] for f in fields)) for k in range(6)]
+    parts = [DistinctAnswers(*(getattr(answers, f)[answers.person == k] for f in fields)) for k in range(6)]
     assert whole == pytest.approx(sum(evidence_of(part, K, nothing)[1] for part in parts), abs=1e-7)
 
 
@@ -169,15 +170,18 @@ def dense(block: PeopleBlock, p: int) -> np.ndarray:
 def test_blocks_are_the_answers() -> None:
     answers = crowd(14, 20, 12, 6)
     keep = np.random.default_rng(15).random(answers.person.size) < 0.6  # people of different sizes
-    answers = Answers(*(getattr(answers, f)[keep] for f in ("person", "low", "high", "sign", "weight")))
+    answers = DistinctAnswers(*(getattr(answers, f)[keep] for f in ("person", "low", "high", "sign", "weight")))
     blocks = arrange(answers, 12)
     assert len(blocks) > 1
     rows = []
     for block in blocks:
         tau = np.where(block.weight > 0, np.random.default_rng(16).random(block.weight.shape), 0.0)
+        P, n = block.items.shape
+        X = np.random.default_rng(19).standard_normal((P, n, n))
+        found = times_differences(X, block.low, block.high, tau)
         for p, who in enumerate(block.who):
             A = dense(block, p)
-            np.testing.assert_allclose(block.precisions(tau)[p], A.T @ (tau[p][:, None] * A), atol=1e-12)
+            np.testing.assert_allclose(found[p], A.T @ (tau[p][:, None] * A) @ X[p], atol=1e-12)
             np.testing.assert_allclose(block.pulls(tau)[p], A.T @ tau[p], atol=1e-12)
             for i in np.flatnonzero(block.weight[p] > 0):
                 ends = block.items[p, block.low[p, i]], block.items[p, block.high[p, i]]

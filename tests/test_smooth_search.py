@@ -10,12 +10,12 @@ from scipy.special import expit
 
 import crowdmetric.estimators.smooth as smooth_estimator
 from crowdmetric import Comparisons, TasteMetric
-from crowdmetric.evaluate.smooth import TasteModel
+from crowdmetric.evaluate.taste_model import TasteModel
 from crowdmetric.intervals import entries
 from crowdmetric.locate import LocatedTastes, locate
 from crowdmetric.smooth.covariances import Covariances
-from crowdmetric.smooth.fit import fit_evidence, go_on, log_evidence
-from crowdmetric.smooth.people import arrange, merged, some_people
+from crowdmetric.smooth.evidence import fit_evidence, go_on, log_evidence
+from crowdmetric.smooth.people_blocks import arrange, merged, some_people
 
 RNG = np.random.default_rng(5)
 ITEMS = RNG.standard_normal((18, 2)) * np.array([2.0, 0.5]) + 3.0
@@ -39,7 +39,7 @@ Z = (ITEMS - ITEMS.mean(axis=0)) / ITEMS.std(axis=0)
 
 @pytest.fixture(scope="module")
 def model() -> TasteMetric:
-    return TasteMetric(ITEMS, structure="diagonal").fit(PAIRS, Y, users=USERS)
+    return TasteMetric(ITEMS, structure="diagonal", shape="matern52").fit(PAIRS, Y, users=USERS)
 
 
 def test_some_people_do_not_depend_on_names_or_order() -> None:
@@ -66,7 +66,7 @@ def test_going_on_from_some_people_ends_where_everybody_does() -> None:
 
 def test_a_crowd_searched_in_parts_has_the_same_metric(model: TasteMetric, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(smooth_estimator, "SEARCH_WORK", 1e4)
-    parts = TasteMetric(ITEMS, structure="diagonal").fit(PAIRS, Y, users=USERS)
+    parts = TasteMetric(ITEMS, structure="diagonal", shape="matern52").fit(PAIRS, Y, users=USERS)
     assert parts.log_likelihood_ == pytest.approx(model.log_likelihood_, abs=1.0)
     np.testing.assert_allclose(
         parts.predict_proba(PAIRS, users=USERS), model.predict_proba(PAIRS, users=USERS), atol=0.03
@@ -81,7 +81,9 @@ def test_a_warm_start_goes_on_with_the_structure_it_has() -> None:
     assert again.log_likelihood_ == pytest.approx(first.log_likelihood_, abs=0.5)
     assert not hasattr(again, "standard_errors_")
     other = TasteMetric(np.hstack([ITEMS, ITEMS[:, :1] ** 2]), structure="diagonal", warm_start=True)
-    vars(other).update({k: v for k, v in vars(first).items() if k.startswith(("theta", "_inverse", "structure_"))})
+    vars(other).update(
+        {k: v for k, v in vars(first).items() if k.startswith(("theta", "_inverse", "structure_", "shape_"))}
+    )
     with pytest.raises(Exception, match="warm_start has"):
         other.fit(PAIRS, Y, users=USERS)
 

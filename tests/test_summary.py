@@ -104,7 +104,7 @@ def test_the_coefficient_is_the_log_odds_of_one_spread_more() -> None:
     row = table.names.index("f0")
     spread, center = ITEMS.std(axis=0), ITEMS.mean(axis=0)
     step = np.array([spread[0], 0.0])
-    # halfway on either side of the center, so that the metric's own curvature cancels
+    # halfway on either side of the center, so the metric's own curvature cancels
     left, right = center + 0.5 * step, center - 0.5 * step
     psi = (left - right) @ (model.metric_ @ (left + right) + model.pseudo_ideal_mean_)
     assert table.columns["coef"][row] == pytest.approx(-psi, rel=1e-9)

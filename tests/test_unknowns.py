@@ -124,6 +124,17 @@ def test_a_saved_model_predicts_alike(tmp_path: Any) -> None:
     np.testing.assert_allclose(again.predict_proba(test), model.predict_proba(test), atol=1e-12)
 
 
+def test_items_in_a_list_are_known_too() -> None:
+    """Items that have to be converted, such as lists and data frames, are the items that people were asked about."""
+    X, pairs, y, users = crowd_with_tastes(1.5, 0, people=20, answers=30)
+    one, two = (
+        PopulationMetric(items, starts=1, uncertainty=False).fit(pairs, y, users=users) for items in (X, X.tolist())
+    )
+    one.personal_spread_ = two.personal_spread_ = 1.0
+    np.testing.assert_array_equal(two.asked_items_, one.asked_items_)
+    np.testing.assert_array_equal(two.predict_proba(pairs, users), one.predict_proba(pairs, users))
+
+
 def test_vectors_are_new_items() -> None:
     """The same pair by row and as vectors: the vectors are new to everybody who has answered."""
     X, pairs, y, users = crowd_with_tastes(1.5, 0)

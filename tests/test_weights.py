@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from crowdmetric import Comparisons, Judgements
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.ideal_point import IdealPointMetric
 from crowdmetric.estimators.matched import MatchedMetric
 from crowdmetric.estimators.population import PopulationMetric
+from crowdmetric.estimators.similarity import SimilarityMetric
+from crowdmetric.estimators.smooth import TasteMetric
 from crowdmetric.estimators.stitched import StitchedMetric
+from crowdmetric.evaluate import evaluate
 from crowdmetric.simulate import simulate_crowd
 from crowdmetric.users.blocks import Answers
 
@@ -63,12 +67,14 @@ ESTIMATORS: dict[str, tuple[Crowd, Callable[[], CrowdMetric]]] = {
     "ideal points": (LATTICE, lambda: IdealPointMetric(LATTICE.items, **BOUNDS)),
     "stitched": (PLANES, lambda: StitchedMetric(PLANES.items, subspaces=PLANES.labels, rank=2, **BOUNDS)),
     "matched": (PLANE, lambda: MatchedMetric(PLANE.items, ridge=1.0)),
+    "taste": (PLANE, lambda: TasteMetric(PLANE.items)),
 }
 # What is compared: by name, as far as an estimator has it.
 REPORTED = (
     "metric_", "objective_", "log_likelihood_", "standard_errors_", "metric_covariance_", "spread_", "ridge_",
     "question_bias_", "scale_correction_", "pseudo_ideal_points_", "pseudo_ideal_mean_", "pseudo_ideal_covariance_",
-    "item_effects_", "approximation_error_", "n_across_", "reliability_",
+    "item_effects_", "approximation_error_", "n_across_", "reliability_", "metric_draws_", "symmetric_metric_",
+    "symmetric_covariance_", "symmetric_log_likelihood_", "determined_", "sharpness_", "utilities_", "utility_errors_",
 )  # fmt: skip
 
 
@@ -114,6 +120,44 @@ def test_weight_zero_is_absence(name: str) -> None:
     rows = np.flatnonzero(~silent)
     one = fitted(name, np.arange(T), np.where(silent, 0.0, 1.0))
     assert_same_reports(one, fitted(name, rows, np.ones(rows.size)))
+
+
+@pytest.mark.filterwarnings("ignore::crowdmetric.errors.DroppedRowsWarning")
+@pytest.mark.parametrize("heavy", [0.0, 2.0])
+def test_weights_of_similarity_judgements(heavy: float) -> None:
+    """Triplets of weight 0 are left out, and those of weight 2 count twice."""
+    rng = np.random.default_rng(3)
+    items, triplets = rng.standard_normal((9, 2)), np.array([rng.choice(9, 3, replace=False) for _ in range(150)])
+    person, marked = np.repeat(np.arange(15), 10), rng.random(150) < 0.3
+    marked[:10] |= heavy == 0.0  # a person without any answer
+    rows = np.repeat(np.arange(150), np.where(marked, int(heavy), 1))
+
+    def fit(rows: NDArray[np.intp], weight: Array) -> SimilarityMetric:
+        table = Judgements.from_triplets(triplets[rows], person=person[rows], weight=weight, n_items=9)
+        return SimilarityMetric(items, structure="full").fit(table)
+
+    assert_same_reports(fit(np.arange(150), np.where(marked, heavy, 1.0)), fit(rows, np.ones(rows.size)))
+
+
+@pytest.mark.filterwarnings("ignore::crowdmetric.errors.DroppedRowsWarning")
+@pytest.mark.parametrize("heavy", [0.0, 2.0])
+def test_weights_in_an_evaluation(heavy: float) -> None:
+    """Whole questions are hidden, so that the same are hidden whether an answer stands there twice or weighs two."""
+    T, rng = PLANE.y.size, np.random.default_rng(4)
+    marked = rng.random(T) < 0.3
+    marked[:6] |= heavy == 0.0
+    rows = np.repeat(np.arange(T), np.where(marked, int(heavy), 1))
+
+    def table(rows: NDArray[np.intp], weight: Array) -> list[tuple[float, ...]]:
+        answers = Comparisons.from_arrays(
+            PLANE.users[rows], PLANE.pairs[rows], PLANE.y[rows], weight=weight, n_items=len(PLANE.items)
+        )
+        models = ["bradley-terry", "quadratic", "identity", "linear"]
+        found = evaluate(PLANE.items, answers, models, repeats=1)
+        return [(*result.measures.values(), result.n_train, result.n_test) for result in found.results]
+
+    one, other = table(np.arange(T), np.where(marked, heavy, 1.0)), table(rows, np.ones(rows.size))
+    np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 def test_nothing_but_weights_of_zero_is_refused() -> None:

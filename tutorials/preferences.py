@@ -2,7 +2,7 @@
 ===================================================
 
 You have items with embeddings, and people who answer "this one or that one?". You want distances that mean what
-*they* mean by similar. This page goes the whole way on a small catalogue whose truth is known, so that every step can
+*they* mean by similar. This page goes the whole way on a small catalogue whose truth is known, so every step can
 be checked: plan, ask, diagnose, learn, doubt, evaluate, use.
 
 **What is real here and what is not.** The 48 drinks and their tastes were made up by hand, the embedding is made of
@@ -123,7 +123,7 @@ from crowdmetric.identifiability import diagnose
 print(diagnose(items, comparisons, item_ids=names).summary().split("\n\n")[0])
 
 # %%
-# Four answers cannot even locate the person who gave them, so that without any assumption they teach nothing: that is
+# Four answers cannot even locate the person who gave them, so without any assumption they teach nothing: that is
 # the theorem at the heart of the paper. Taken as *one population*, the same people teach everything (:doc:`why
 # </explanation/can-i-learn>`).
 #

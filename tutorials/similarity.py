@@ -74,7 +74,7 @@ for row, name in enumerate(features):
 # -----------
 #
 # Judgements about colors that the model has not seen, predicted by plain distance and by the learned one. People
-# contradict themselves, so that no model can be right all the time.
+# contradict themselves, so no model can be right all the time.
 
 from crowdmetric.evaluate import evaluate_similarity
 

@@ -2,7 +2,7 @@
 
 python docs/front/picture.py
 
-The crowd of the first tutorial is simulated and fitted once more, so that the picture shows what that lesson finds.
+The crowd of the first tutorial is simulated and fitted once more, so the picture shows what that lesson finds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INK, FAINT = "#22223b", "#6c757d"
 def draw_map(axes: plt.Axes, coordinates: np.ndarray, title: str) -> None:
     """Draw one map of the items in two dimensions, kinds of drinks in their colors."""
     places = MDS(n_components=2, n_init=4, init="random", random_state=0).fit_transform(coordinates)
-    places = places / np.ptp(places, axis=0)  # both ways from 0 to 1, so that room for a word is the same everywhere
+    places = places / np.ptp(places, axis=0)  # both ways from 0 to 1, so room for a word is the same everywhere
     taken = [(x, y, 0.03, 0.05) for x, y in places]
     for name, (x, y) in zip(SHOWN, places, strict=True):
         color = next(color for color, names in GROUPS.items() if name in names)

@@ -1,7 +1,7 @@
 """Write the inventories that links to other libraries are looked up in.
 
 Sphinx usually downloads them from each library's site at every build. These are small, made from the installed
-libraries, and kept beside this file, so that a build needs no network::
+libraries, and kept beside this file, so a build needs no network::
 
     python docs/inventories/make.py
 

@@ -2,14 +2,14 @@
 
 That people judge similarity and form preferences by one metric is an assumption. With a fit of each kind it can be
 tested. Let ``m_1, m_2`` be svec of two symmetric fits with covariances ``C_1, C_2``. Each kind of answer has a noise of
-its own, so that metrics can agree only up to a scale s > 0, and ::
+its own, so metrics can agree only up to a scale s > 0, and ::
 
     W = min_s (m_2 − s m_1)ᵀ (C_2 + s² C_1)⁻¹ (m_2 − s m_1)
 
 is χ² with p − 1 degrees of freedom if ``M_2 = s M_1`` (Wald; the two kinds of answers being independent).
 
 `one_metric` asks the same of the likelihood: with ℓ_1 and ℓ_2 of two separate fits over all symmetric matrices and ℓ of
-one fit to both kinds (`crowdmetric.similarity.beside`), ``W = 2 (ℓ_1 + ℓ_2 − ℓ)`` has the same law.
+one fit to both kinds (`crowdmetric.similarity.judgement_term`), ``W = 2 (ℓ_1 + ℓ_2 − ℓ)`` has the same law.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import chi2
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.checks import instance_of
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.population import PopulationMetric
@@ -69,7 +70,7 @@ class Agreement:
         sure = f"χ² = {self.statistic:.1f} with {self.degrees_of_freedom} degrees of freedom, p = {self.p_value:.2g}"
         if self.p_value < level:
             return f"The two metrics differ in shape ({sure}; cosine {self.similarity:.2f})."
-        return f"The answers do not tell the two metrics apart ({sure}; cosine {self.similarity:.2f})."
+        return f"The answers do not show that the two metrics differ ({sure}; cosine {self.similarity:.2f})."
 
 
 def agreement(first: CrowdMetric, second: CrowdMetric) -> Agreement:
@@ -114,11 +115,9 @@ def agreement(first: CrowdMetric, second: CrowdMetric) -> Agreement:
 
 def _fit_of(model: CrowdMetric) -> tuple[Array, Array]:
     """Return svec of the symmetric fit (p,) and its covariance (p, p)."""
-    check_is_fitted(model)
+    check_is_fitted(instance_of(model, "model", CrowdMetric, "give two fitted estimators"))
     if not (hasattr(model, "symmetric_metric_") and hasattr(model, "symmetric_covariance_")):
-        raise DataError(
-            f"{type(model).__name__} does not say how sure it is of the metric; fit it with uncertainty=True"
-        )
+        raise DataError(f"{type(model).__name__} gives no standard errors of the metric; fit it with uncertainty=True")
     return svec(model.symmetric_metric_), model.symmetric_covariance_
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,16 @@ __all__ = [
     "SMALLEST",
     "as_array",
     "check_size",
+    "instance_of",
     "is_accurate",
     "one_of",
     "positive_number",
     "share_of_one",
+    "true_or_false",
     "whole_number",
 ]
+
+Kind = TypeVar("Kind")
 
 # Outside this range, squares and products overflow or underflow in double precision, and results would be wrong without
 # notice.
@@ -56,6 +60,20 @@ def one_of(value: Any, name: str, known: Collection[str]) -> str:
     """Return one of the known names; an array or a list is refused."""
     if not isinstance(value, str) or value not in known:
         raise DataError(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, known))}")
+    return value
+
+
+def true_or_false(value: Any, name: str) -> bool:
+    """Return True or False, Python's or NumPy's; text and numbers, which Python takes for one of them, are refused."""
+    if not isinstance(value, bool | np.bool_):
+        raise DataError(f"{name}={value!r} is neither True nor False; give one of them")
+    return bool(value)
+
+
+def instance_of(value: Any, name: str, kind: type[Kind], how: str) -> Kind:
+    """Return an object of a class of ours; `how` says how to get one."""
+    if not isinstance(value, kind):
+        raise DataError(f"{name} is of type {type(value).__name__}, but {kind.__name__} was expected; {how}")
     return value
 
 

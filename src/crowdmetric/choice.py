@@ -1,4 +1,4 @@
-"""The model, the law of people and items, and how free: what `crowdmetric fit` decides, each time with its reason.
+"""Which model `crowdmetric fit` chooses, and its reason: the estimator, the law of people, and per-item effects.
 
 Nothing here is hidden: a choice is a value and the clause that follows "because", and every rule is stated.
 
@@ -52,13 +52,13 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-# Coordinates of people's places (people × features) wanted for each parameter that a free covariance has more.
+# A free covariance is considered only with at least this many (people × features) per additional parameter.
 COORDINATES_A_PARAMETER = 20
-# Items for each parameter of a metric and a mean, below which a free covariance is taken with a word of caution.
+# With fewer items than this per parameter of metric and mean, a free covariance comes with a caution.
 ITEMS_IF_FREE = 5
-# How often an item must have been shown, on average, to have a utility of its own.
+# Per-item effects are considered only if items were shown at least this often on average.
 SHOWN_OFTEN = 10
-# People on whom trials are made at most.
+# Maximum number of people in trial fits.
 MOST_PEOPLE = 20_000
 # The laws of ideal points that may be chosen, by the names of the evaluated models, the simplest first.
 LAWS: dict[str, dict[str, Any]] = {
@@ -73,21 +73,21 @@ UNLEARNED: dict[str, dict[str, Any]] = {
     "linear-items": {"covariance": "free", "item_effects": True, "constraint": "zero"},
     "identity": {"covariance": "isotropic", "item_effects": False, "constraint": "identity"},
 }
-# All that may be chosen where the user leaves everything open: estimators of `crowdmetric fit` and their parameters.
+# Everything that `crowdmetric fit` may choose if the user fixes nothing: estimators and their parameters.
 CANDIDATES: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: ("population", law) for name, law in LAWS.items()},
     "smooth": ("taste", {}),
     **{name: ("population", law) for name, law in UNLEARNED.items()},
 }
-# What a model may be wanted for, and the splits of an evaluation that ask it.
+# What a model may be used for, and the splits of an evaluation that measure it.
 QUESTIONS = {
     "all": ("pairs", "people", "items"),
     "known-items": ("pairs",),
     "new-people": ("people",),
     "new-items": ("items",),
 }
-# Nats per answer that a simpler law may be further behind and still be taken; and that the best law of ideal points
-# may be further behind than a model of another kind.
+# Tolerances in nats per answer: a simpler law is chosen if it is at most this much worse, and so is the best law of
+# ideal points compared with a model of another kind.
 WORTH_MORE, WORTH_ANOTHER_KIND = 0.001, 0.002
 
 
@@ -164,7 +164,7 @@ class Trials:
         """Return a fit to some of the people under a law; what it warns of is left to the fit that is kept."""
         law = covariance, item_effects
         if law not in self._made:
-            # one way of integrating for all: otherwise the difference could be one of methods
+            # the same integration method for all; otherwise a difference could come from the method
             told = {"integration": "propagation", **self.parameters, "starts": 1, "uncertainty": False}
             told |= {"covariance": covariance, "item_effects": item_effects, "checkpoint": None}
             if told["integration"] == "auto":
@@ -209,7 +209,8 @@ def choose_by_hidden_answers(
     behind = max(max(evaluation.mean(s, law) for law in laws) - evaluation.mean(s, chosen) for s in splits)
     asked = " and ".join(filter(None, [", ".join(_asked(s) for s in splits[:-1]), _asked(splits[-1])]))
     how = (
-        f"on hidden answers ({asked}) no other predicts better by more than {max(behind, 5e-5):.4f} nats each"
+        f"on hidden answers ({asked}) no other model that can be saved predicts better "
+        f"by more than {max(behind, 5e-5):.4f} nats each"
         if len(laws) > 1
         else ""
     )
@@ -251,12 +252,12 @@ def choose_covariance(trials: Trials, item_effects: bool = False) -> Choice:
     """
     extra = degrees_of_freedom(trials.d) - 1
     if extra == 0:
-        return Choice("isotropic", "items have one feature, and every covariance is isotropic there")
+        return Choice("isotropic", "items have one feature, so every covariance is isotropic")
     if trials.by_gradients:
-        return Choice("isotropic", "a free one is not for that many features, nor for single precision")
+        return Choice("isotropic", "a free one supports neither this many features nor single precision")
     if trials.people < trials.wanted:
         few = f"{trials.people:,} people are too few for the {extra:,} more parameters of a free one"
-        return Choice("isotropic", f"{few}, {trials.wanted:,} are wanted")
+        return Choice("isotropic", f"{few}; it takes {trials.wanted:,}")
     free, isotropic = (trials.fit(covariance, item_effects) for covariance in ("free", "isotropic"))
     gain = free.log_likelihood_ - isotropic.log_likelihood_
     if item_effects:
@@ -286,13 +287,13 @@ def _few_items(trials: Trials, least: int) -> str:
     if shown >= least * parameters:
         return ""
     return (
-        f"{shown:,} items are few for the {parameters:,} parameters of a metric and a mean, and what is learned "
-        "from them may not carry over to new items: use fewer features for those"
+        f"{shown:,} items are few for the {parameters:,} parameters of a metric and a mean, so what is learned "
+        "from them may not carry over to new items; use fewer features to predict those"
     )
 
 
 def choose_item_effects(trials: Trials) -> Choice:
-    """Return whether items have utilities of their own beside their features (`crowdmetric.users.item_effects`).
+    """Return whether items have effects beyond their features (`crowdmetric.users.item_effects`).
 
     They are considered for at most 500 items that were shown 10 times on average, and taken where the log-likelihood
     is worth its parameters, both fits being made under the covariance given or else the freest that there are people
@@ -313,15 +314,15 @@ def choose_item_effects(trials: Trials) -> Choice:
     """
     N = len(trials.items)
     if N > MOST_ITEMS:
-        return Choice(False, f"those are for at most {MOST_ITEMS} items, and there are {N:,}")
+        return Choice(False, f"they are for at most {MOST_ITEMS} items, and there are {N:,}")
     if trials.by_gradients or device_of(engine_of(trials.parameters.get("engine"))) is not None:
-        return Choice(False, "those are neither for a GPU nor for so many features")
+        return Choice(False, "they support neither a GPU nor this many features")
     if trials.parameters.get("ridge", "evidence") != "evidence":
-        return Choice(False, "those are shrunk by the evidence, and another ridge was asked for")
+        return Choice(False, "they are shrunk by the evidence, but another ridge was given")
     shown = np.bincount(trials.comparisons.pairs.ravel(), minlength=N)
     often = float(shown.sum()) / max(int(np.count_nonzero(shown)), 1)
     if often < SHOWN_OFTEN:
-        return Choice(False, f"an item was shown {often:.1f} times on average, and {SHOWN_OFTEN} times are wanted")
+        return Choice(False, f"items were shown {often:.1f} times on average, and {SHOWN_OFTEN} times are needed")
     if np.count_nonzero(shown) < degrees_of_freedom(trials.d) + trials.d:
         return _by_hidden_items(trials)
     without, with_them = (trials.fit(trials.freest, effects) for effects in (False, True))
@@ -329,19 +330,19 @@ def choose_item_effects(trials: Trials) -> Choice:
     more = _determined(with_them) - _determined(without)
     price = more + log(np.count_nonzero(shown))
     figures = f"{gain:.1f} nats of log-likelihood for {more:.1f} more effective parameters, priced at {price:.1f}"
-    return Choice(gain > price, f"those gain {'' if gain > price else 'only '}{figures}")
+    return Choice(gain > price, f"they gain {'' if gain > price else 'only '}{figures}")
 
 
 def _by_hidden_items(trials: Trials) -> Choice:
-    """Return whether items have utilities of their own, judged by answers about items that were hidden."""
+    """Return whether items have effects beyond their features, judged by answers about hidden items."""
     laws = [CrowdModel(name, "psd", trials.freest, item_effects=name == "with") for name in ("with", "without")]
-    alike = "features could say all that those could, and"
+    alike = "with so few items the likelihood cannot decide, and"
     try:
         found = evaluate(
             trials.items, trials.some, laws, splits=["items"], repeats=1, jobs=trials.parameters.get("jobs")
         )
-    except DataError as error:  # too little to hide anything of
-        return Choice(False, f"{alike} it cannot be told which do: {error}")
+    except DataError as error:  # too few answers to hide some of them
+        return Choice(False, f"{alike} hidden items cannot decide either: {error}")
     gain = found.difference("items", "with", "without")
     better = gain.is_clear and gain.mean > 0
     how = "better predicted with them" if better else "not clearly better predicted with them"

@@ -91,7 +91,7 @@ class _CommandParser(ArgumentParser):
         if self.command is not None:
             command, self.command = self.command, None
             command.load().add_arguments(self)
-            # The default is left to the program's own --quiet, so that it works before and after the command.
+            # No default here: the option of the main parser has it, so --quiet works before and after the command.
             self.add_argument("--quiet", action="store_true", default=SUPPRESS, help=QUIET)
         return super().parse_known_args(*arguments, **options)
 
@@ -137,5 +137,5 @@ def _fail(text: str, code: int) -> int:
 
 
 def _close_stdout() -> None:
-    """Point standard output nowhere, so that Python does not complain about the closed pipe at exit."""
+    """Point standard output nowhere, so Python does not complain about the closed pipe at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,7 +9,8 @@ Where a model knows people, a row says how a feature moves choices (`crowdmetric
 
 A coefficient of zero is no unimportant feature: where people differ (sd), half of them may want more and half less.
 
-Where it does not, as with similarity judgements, a row is the weight of a feature in the learned distance.
+Where it does not, as with similarity judgements, a row is the weight of a feature in the learned distance. Of smooth
+tastes (`crowdmetric.report.tastes`) a row has the shares of what the crowd likes and of how people differ.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from crowdmetric.errors import DataError, printable
 from crowdmetric.importance import (
     FeatureImportance,
     LearnedModel,
+    check_saved,
     feature_importance,
     feature_weights,
     raw_features,
@@ -42,6 +44,8 @@ Array = NDArray[np.float64]
 LEVEL = 0.90
 # Rows that are printed; further features are only counted.
 SHOWN, WIDEST_NAME, WIDTH = 12, 28, 100
+# Weights that differ by a smaller share of the largest are alike.
+ALIKE = 0.01
 # What columns are called in JSON, where that is another name.
 KEYS = {
     "from": "share_low", "to": "share_high", "std err": "std_err", "P>|z|": "p_value", "[5 %": "low", "95 %]": "high",
@@ -168,6 +172,7 @@ def _of_choices(found: FeatureImportance) -> Coefficients:
 
 
 def _of_distance(model: LearnedModel) -> Coefficients:
+    check_saved(model)
     items = model.items
     if items is None:
         raise DataError("the model was fitted to vectors and has no items; a table of features needs items=…")
@@ -180,10 +185,13 @@ def _of_distance(model: LearnedModel) -> Coefficients:
         columns |= {"[5 %": sure.low, "95 %]": sure.high}
     order = np.argsort(-weights, kind="stable")
     first = order[0]
+    headline = f"What counts most in the learned distance is {model.feature_names[first]} ({_percent(weights[first])})."
+    if len(weights) > 1 and np.ptp(weights) < ALIKE * weights[first]:
+        headline = "All features count alike in the learned distance."
     return Coefficients(
         tuple(model.feature_names[j] for j in order),
         {name: column[order] for name, column in columns.items()},
-        f"What counts most in the learned distance is {model.feature_names[first]} ({_percent(weights[first])}).",
+        headline,
         WEIGHT,
     )
 
@@ -209,6 +217,8 @@ FORMATS: dict[str, Callable[[float], str]] = {
     "share": _percent,
     "from": _percent,
     "to": _percent,
+    "crowd": _percent,
+    "people": _percent,
     "coef": _signed,
     "std err": _plain,
     "z": lambda value: "" if np.isnan(value) else f"{value:.2f}",

@@ -55,7 +55,7 @@ class Comparisons(WritableTable):
     weight : (T,) float64
         How much a row counts, positive and finite.
     user_ids : (K,) int64 or str
-        Sorted, so that the order of rows changes nothing; or as given, and then also people without a row.
+        Sorted, so the order of rows changes nothing; or as given, and then also people without a row.
     item_ids : (N,) int64 or str
         As given; otherwise the row numbers 0…N−1, or the sorted names found.
     dropped : dict
@@ -223,7 +223,7 @@ class Comparisons(WritableTable):
     def from_scan(cls, scan: ComparisonScan, people: int | None = None) -> Comparisons:
         """Return scanned comparisons in memory, sorted by person: of all people, or of about this many.
 
-        People are drawn by a hash of their number, so that the same ones are drawn every time.
+        People are drawn by a hash of their number, so the same ones are drawn every time.
         """
         if people is not None:
             whole_number(people, "people")
@@ -382,7 +382,7 @@ def _groups(*columns: Column) -> Ints:
     return groups
 
 
-# ---------------------------------------------------------------------------------- what is asked for
+# ------------------------------------------------------------------------------------------- arguments
 
 
 def _sides(pairs: Any) -> tuple[Any, Any]:

@@ -1,9 +1,9 @@
 """A learned metric for other programs: one matrix, after which plain Euclidean distance is the learned distance.
 
-``y = W x + b`` with ``WᵀW = M``, so that ``‖y − y'‖ = ‖x − x'‖_M``. Any index of vectors (FAISS, hnswlib, pgvector),
+``y = W x + b`` with ``WᵀW = M``, so ``‖y − y'‖ = ‖x − x'‖_M``. Any index of vectors (FAISS, hnswlib, pgvector),
 any scikit-learn estimator and any linear layer can use it without knowing about metrics.
 
-Tastes that bend have such a matrix inside their kernel. How alike the tastes for two items are is no linear map of it:
+Smooth tastes have such a matrix inside their kernel. How alike the tastes for two items are is no linear map of it:
 `item_coordinates` gives every item a place among others, by kernel principal components.
 """
 
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.checks import instance_of, whole_number
 from crowdmetric.errors import DataError, missing_extra
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.smooth import TasteMetric
@@ -107,17 +108,15 @@ def linear_head(
         components, preprocessing = model.components, model.preprocessing
         names = tuple(model.feature_names)
     else:
-        check_is_fitted(model)
+        check_is_fitted(instance_of(model, "model", CrowdMetric, "give a fitted estimator, or a saved model"))
         components = model.components_
         # those of preprocessed features are not those of the items
         names = tuple(map(str, getattr(model, "feature_names_in_", ()))) if preprocessing is None else ()
     sizes = np.einsum("ij,ij->i", components, components)  # the eigenvalues of M, largest first
     seen = int(np.sum(sizes > UNSEEN * sizes.max(initial=0.0)))
     if seen == 0:
-        raise DataError(
-            "the metric is zero: the answers support no learned metric, so that there is no distance to export"
-        )
-    if rank is not None and not 1 <= rank <= seen:
+        raise DataError("the metric is zero: the answers support no learned metric, so there is no distance to export")
+    if rank is not None and whole_number(rank, "rank") > seen:
         raise DataError(f"rank={rank} is not between 1 and {seen}, the rank of the metric")
     weight = components[: seen if rank is None else rank]
     bias = np.zeros(len(weight))
@@ -183,14 +182,15 @@ def write_head(head: LinearHead, path: Place, kind: str = "npz") -> None:
 
 def item_coordinates(model: SavedModel, *, rank: int | None = None) -> Array:
     """Return coordinates (N, k) of a saved `TasteMetric`'s items: close if the same people like them."""
-    estimator = model.estimator()
+    saved = instance_of(model, "model", SavedModel, "save the fit with save_model, or read one with load_model")
+    estimator = saved.estimator()
     if not isinstance(estimator, TasteMetric) or model.items is None:
         raise DataError(
             f"coordinates of items are for TasteMetric with items, and this is {type(estimator).__name__}; leave "
             "--coordinates out for its matrix"
         )
-    if rank is not None and rank < 1:
-        raise DataError(f"rank={rank} is not a number of coordinates; give at least 1")
+    if rank is not None:
+        whole_number(rank, "rank")
     return estimator.item_coordinates(model.items, rank)
 
 

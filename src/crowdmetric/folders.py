@@ -1,7 +1,7 @@
 """A file or a folder, whole or not at all: it is built beside its place and moved there.
 
-The one place where files are written. The temporary name is random and opened exclusively, so that nobody can plant a
-link under it; the contents reach the disk before the name does, so that a machine that goes down leaves the old file or
+The one place where files are written. The temporary name is random and opened exclusively, so nobody can plant a
+link under it; the contents reach the disk before the name does, so a machine that goes down leaves the old file or
 the new one; and whatever goes wrong, Ctrl-C included, removes what was begun.
 """
 

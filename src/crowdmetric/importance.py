@@ -12,7 +12,7 @@ s = x + x'. Then ψ is a sum over features j, exactly::
     own        δ_j (v − μ)_j          people differ
 
 A feature counts by the mean square of its term ψ_j over pairs and people, which is its variance, as either item may be
-on the left. People are independent of pairs, so that what everybody shares and what differs add up::
+on the left. People are independent of pairs, so what everybody shares and what differs add up::
 
     E[ψ_j²] = E[(steady_j + bent_j)²] + E[own_j²]          share_j = E[ψ_j²] / (Σ_k E[ψ_k²] + E[(b_x − b_x')²])
 
@@ -20,7 +20,7 @@ and shares, that of item effects included, add up to 1. The shared part is told 
 terms. (Covariances E[ψ_j ψ] would add up as well, but a feature whose effect is often made up for by another that comes
 with it, such as a price and a discount, would get a share below zero.)
 
-Preprocessing z = T(x − m) is undone: δ_z = Tδ, so that the terms are those of δ = T⁺δ_z with Tᵀ(ℓ + …), and the sum is
+Preprocessing z = T(x − m) is undone: δ_z = Tδ, so the terms are those of δ = T⁺δ_z with Tᵀ(ℓ + …), and the sum is
 the same; directions that T threw away move nothing, nor do those in which compared items do not differ (features that
 add up to a constant).
 
@@ -48,7 +48,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.symmetric import project_psd, smat
 
-__all__ = ["FeatureImportance", "LearnedModel", "feature_importance", "feature_weights", "raw_features"]
+__all__ = ["FeatureImportance", "LearnedModel", "check_saved", "feature_importance", "feature_weights", "raw_features"]
 
 Array = NDArray[np.float64]
 
@@ -57,6 +57,8 @@ DRAWS = 200
 # If no pair's squared difference along a direction exceeds this share of the largest, no pair shows that direction.
 # Features that sum to a constant up to rounding count as constant.
 UNSEEN = 1e-4
+# Where the share of the first feature may be below this, the answers hardly tell what moves choices.
+HARDLY = 0.05
 # Maximum number of pairs over which means are taken.
 MOST_PAIRS = 10_000
 
@@ -179,6 +181,12 @@ class FeatureImportance:
     def sentence(self) -> str:
         """Return what moves choices most, in plain words."""
         first, *others = self.order[:3].tolist()
+        if self.has_intervals and self.low[first] < HARDLY:
+            return (
+                f"These answers hardly tell what moves choices: {self.names[first]} seems to come first "
+                f"({_percent(self.shares[first])}), but anything from {_percent(self.low[first])} to "
+                f"{_percent(self.high[first])} is possible."
+            )
         taste = self.taste(first)
         text = f"What moves choices most is {self.names[first]} ({_percent(self.shares[first])})"
         if taste != "no common direction":
@@ -209,6 +217,15 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %".replace("-0 %", "0 %").replace("-", "−")
 
 
+def check_saved(model: Any) -> None:
+    """Refuse what is no saved model, such as an estimator."""
+    if not hasattr(model, "fitted"):
+        raise DataError(
+            f"model is of type {type(model).__name__}, but a saved model was expected; save the fit with "
+            "crowdmetric.persist.save_model, or read one with load_model"
+        )
+
+
 def feature_importance(
     model: LearnedModel, comparisons: Comparisons | None = None, *, draws: int = DRAWS, seed: int = 0
 ) -> FeatureImportance:
@@ -236,6 +253,7 @@ def feature_importance(
     >>> round(float(found.shares.sum() + found.item_share), 6)
     1.0
     """
+    check_saved(model)
     if model.items is None:
         raise DataError("the model was fitted to vectors and has no items; importance needs PopulationMetric(items=…)")
     law = _Law.of(model)
@@ -291,11 +309,11 @@ class _Law:
                 estimator = model.description["estimator"]
                 if estimator == "TasteMetric":
                     raise DataError(
-                        "tastes that bend have no one strength per feature: what moves choices is not worked out for "
-                        "TasteMetric; fit PopulationMetric to see it for ideal points"
+                        "what moves choices is not available for TasteMetric, whose features have no single strength; "
+                        "fit a PopulationMetric"
                     )
                 raise DataError(
-                    f"{estimator} learns nothing about people, and without them nobody knows what moves choices; fit "
+                    f"{estimator} learns nothing about people, which is needed to say what moves choices; fit a "
                     "PopulationMetric"
                 )
             mean, covariance = points.mean(axis=0), np.cov(points, rowvar=False, ddof=0).reshape(model.metric.shape)
@@ -416,7 +434,7 @@ def _uncertainty(
     d = slope.size
     if law.points is None or len(law.points) <= 2 * d:
         nothing = np.full(shares.size, np.nan)
-        return nothing, nothing, nothing, "There are no intervals: too little is known about people one by one."
+        return nothing, nothing, nothing, "There are no intervals: too little is known about each person."
     C = _people_covariance(law, law.points)
     rng = np.random.default_rng(seed)
     metrics = model.fitted.get("metric_draws_")

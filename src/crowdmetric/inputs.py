@@ -28,6 +28,7 @@ __all__ = [
     "positive_number",
     "read_pairs",
     "read_rows",
+    "user_ids",
 ]
 
 Array = NDArray[np.float64]
@@ -35,9 +36,9 @@ Indices = NDArray[np.intp]
 
 # What a metric may be: positive semi-definite, or any symmetric matrix.
 CONSTRAINTS = ("psd", "symmetric")
-# People's numbers are counted rather than sorted where there are at most so many times as many as answers.
+# People's numbers are counted instead of sorted if the largest is at most this many times the number of answers.
 DENSE = 4
-# Comparisons that are looked at together for one of different items.
+# Number of comparisons checked at once for different items.
 LOOKED_AT = 4096
 # More answers than one person plausibly gives: if nobody is named, `users` was probably forgotten.
 MOST_OF_ONE = 500
@@ -216,7 +217,7 @@ def read_rows(
             raise DataError("sample_weight must not be negative, and some of it must be positive")
         if users is None and T > MOST_OF_ONE and not unnamed:
             raise DataError(
-                f"users is missing, so that all {T:,} answers would be one person's; say who gave each as users=, (T,) "
+                f"users is missing, so all {T:,} answers would be one person's; say who gave each as users=, (T,) "
                 "ids, or give users=np.zeros(T, dtype=int) if it was one person"
             )
         names, person = people_of(users, T)
@@ -259,6 +260,15 @@ def people_of(users: Any, T: int) -> tuple[NDArray[Any], Indices]:
     """Return sorted people and the row of each answer's; without `users` everything was said by one person."""
     if users is None:
         return np.zeros(1, dtype=np.int64), np.zeros(T, dtype=np.intp)
+    ids = user_ids(users, T)
+    if ids.dtype.kind == "i":
+        return _numbered(ids)
+    names, person = np.unique(ids, return_inverse=True)
+    return names, person.astype(np.intp)
+
+
+def user_ids(users: Any, T: int) -> NDArray[Any]:
+    """Return who gave each of T answers, by numbers or names (T,); missing ids are refused."""
     if isinstance(users, np.ma.MaskedArray):
         as_array(users, "users")
     shape = np.shape(users) if hasattr(users, "shape") or not isinstance(users, Sized) else (len(users),)
@@ -270,10 +280,7 @@ def people_of(users: Any, T: int) -> tuple[NDArray[Any], Indices]:
             f"users names nobody in {int(np.sum(missing))} comparisons, first in row {int(np.argmax(missing))}; drop "
             "those comparisons or name the person"
         )
-    if ids.dtype.kind == "i":
-        return _numbered(ids)
-    names, person = np.unique(ids.astype(str), return_inverse=True)
-    return names, person.astype(np.intp)
+    return ids if ids.dtype.kind == "i" else ids.astype(str)
 
 
 def _numbered(ids: NDArray[Any]) -> tuple[NDArray[Any], Indices]:

@@ -81,7 +81,7 @@ class Interruption:
 
     def _unraisable(self, lost: Any) -> None:
         if not isinstance(lost.exc_value, KeyboardInterrupt):
-            if not self.happened:  # else it is a destructor of something half-made, which nobody wants to hear of
+            if not self.happened:  # otherwise it is a destructor of a half-made object, whose error helps nobody
                 sys.__unraisablehook__(lost)
         elif hasattr(signal, "SIGALRM"):
             signal.setitimer(signal.ITIMER_REAL, AGAIN)

@@ -209,7 +209,7 @@ def _draws_of(model: CrowdMetric) -> Array:
                     "a metric of low rank has intervals of distances and of their ratios only; for others reduce the "
                     "items to 76 features (crowdmetric.preprocess)"
                 )
-        raise DataError(f"{type(model).__name__} does not say how sure it is of the metric; {remedy}")
+        raise DataError(f"{type(model).__name__} gives no standard errors of the metric; {remedy}")
     return np.asarray(model.metric_draws_, dtype=np.float64)
 
 
@@ -225,7 +225,7 @@ def _squares(model: CrowdMetric, pairs: Any) -> tuple[Array, Array]:
 def _squares_of_factor(model: CrowdMetric, pairs: Any) -> tuple[Array, Array]:
     """Return `_squares` from draws of a factor, ``M = LLᵀ``.
 
-    To first order a square moves by ``2 δᵀL ΔLᵀδ``. Its logarithm is drawn, so that it stays positive, and not the
+    To first order a square moves by ``2 δᵀL ΔLᵀδ``. Its logarithm is drawn, so it stays positive, and not the
     square of a drawn factor, which is larger on average.
     """
     check_is_fitted(model)

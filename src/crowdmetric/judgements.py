@@ -1,6 +1,6 @@
 """Which is more like this? One validated, frozen table of similarity judgements.
 
-Every kind of judgement chooses one of k pairs of items as the closest: see `crowdmetric.tables.judged`.
+Every kind of judgement chooses one of k pairs of items as the closest: see `crowdmetric.tables.judgement_columns`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from crowdmetric.tables import (
     read_columns,
     unique_ids,
 )
-from crowdmetric.tables.judged import ALTERNATIVES, KINDS
+from crowdmetric.tables.judgement_columns import ALTERNATIVES, KINDS
 
 __all__ = ["KINDS", "CheckQuestions", "Judgements"]
 
@@ -247,7 +247,7 @@ class Judgements(WritableTable):
         ----------
         table : path, data frame or mapping
             CSV (also ``.csv.gz``) or Parquet; pandas, Polars or Arrow; or names and arrays. The columns are listed in
-            `crowdmetric.tables.judged`; others are ignored.
+            `crowdmetric.tables.judgement_columns`; others are ignored.
         names : mapping, optional
             What columns are called in this table, such as ``{"anchor": "probe_image"}``.
         items, n_items, item_ids, person_ids, merge, on_bad

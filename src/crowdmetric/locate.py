@@ -19,6 +19,7 @@ A `TasteMetric` has no ideal points: its people are utilities of the items, Gaus
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -27,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.checks import as_array, instance_of, whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
@@ -37,9 +39,9 @@ from crowdmetric.inputs import check_items, read_pairs, read_rows
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.symmetric import outer_difference, svec
 from crowdmetric.users.blocks import arrange
-from crowdmetric.users.integrals import expected_information, mean_probability, roughly_expected_information
+from crowdmetric.users.integrals import information_of_answer, mean_probability, rough_information_of_answer
 from crowdmetric.users.people import posteriors
-from crowdmetric.users.population import Law, blocks_of
+from crowdmetric.users.population_sums import Law, blocks_of
 
 __all__ = ["Located", "LocatedTastes", "NextQuestion", "locate"]
 
@@ -161,13 +163,13 @@ class Located:
             for person, out in enumerate(new):
                 out[:] = self.seen.new_items(np.full(len(numbers), person), rows)
         beside = law + self.unknowns.personal * new
-        return self._sweep(
+        return self._for_all_people(
             pairs, lambda psi, variance, some: 1.0 - mean_probability(psi, variance + beside[some], self.loss)
         )
 
     def information(self, pairs: Any) -> Array:
         """Return how much (K, T) each person's answer to each question would tell about them, in nats."""
-        return self._sweep(pairs, lambda psi, variance, _: expected_information(psi, variance, self.loss))
+        return self._for_all_people(pairs, lambda psi, variance, _: information_of_answer(psi, variance, self.loss))
 
     def rank_items(self, items: ArrayLike | None = None, top: int | None = None) -> Indices:
         """Return the rows of the items (K, N) in the order of each person's preference, best first.
@@ -183,8 +185,7 @@ class Located:
         """
         X = check_items(self.items if items is None else items)
         self._check_features(X)
-        if top is not None and (isinstance(top, bool) or not 1 <= top <= X.shape[0]):
-            raise DataError(f"top={top!r} is not between 1 and the {X.shape[0]} items")
+        _check_top(top, X.shape[0])
         own = np.einsum("nd,nd->n", X @ self.metric, X)
         if items is None and self.effects is not None:
             own -= self.effects
@@ -205,7 +206,7 @@ class Located:
 
         Notes
         -----
-        All candidates are ranked by a formula that is right to 0.025 nats (`roughly_expected_information`), and
+        All candidates are ranked by a formula that is right to 0.025 nats (`rough_information_of_answer`), and
         the 32 best of each person are weighed exactly; the question returned is the best of those.
         """
         pairs = self._all_pairs(seed) if candidates is None else read_pairs(candidates, self.items)[1]
@@ -221,9 +222,9 @@ class Located:
             some = slice(begin, begin + step)
             psi = own + self.pseudo_ideal_points[some] @ delta.T
             variance = np.maximum(spreads[some] @ outer.T, 0.0)
-            rough = roughly_expected_information(psi, variance, self.loss)
+            rough = rough_information_of_answer(psi, variance, self.loss)
             likely = np.argpartition(-rough, few - 1, axis=1)[:, :few]
-            exact = expected_information(
+            exact = information_of_answer(
                 np.take_along_axis(psi, likely, axis=1), np.take_along_axis(variance, likely, axis=1), self.loss
             )
             place = np.argmax(exact, axis=1)[:, None]
@@ -258,7 +259,7 @@ class Located:
         if items.shape[1] != d:
             raise DataError(f"items have {items.shape[1]} features, but the metric has {d}; use one space")
 
-    def _sweep(self, pairs: Any, function: Any) -> Array:
+    def _for_all_people(self, pairs: Any, function: Any) -> Array:
         """Return a function of the mean and the variance of ψ for every person and pair, some people at a time."""
         delta, own = self._questions(pairs)
         out = np.empty((len(self), len(delta)))
@@ -294,13 +295,11 @@ class LocatedTastes:
     @cached_property
     def mean(self) -> Array:
         """Posterior mean of the utilities of the items, (K, N); only differences within a person matter."""
-        mean = np.empty((len(self), check_items(self.model.items).shape[0]))
-        for who, utilities, _ in self.model.people():
-            mean[who] = utilities
-        return mean
+        return self.model.mean_utilities()
 
     def probability(self, pairs: Any) -> Array:
         """Return the probability (K, T) that each person prefers the left item of each pair."""
+        read_pairs(pairs, self.model.items)  # says what is wrong with them
         numbers = np.asarray(pairs)
         asked, who = np.tile(numbers, (len(self), *[1] * (numbers.ndim - 1))), np.repeat(self.users, len(numbers))
         return np.asarray(self.model.predict_proba(asked, users=who)[:, 0].reshape(len(self), -1))
@@ -308,8 +307,7 @@ class LocatedTastes:
     def rank_items(self, top: int | None = None) -> Indices:
         """Return the rows of the items (K, N) by each person's expected utility, best first; `top` of them."""
         N = self.mean.shape[1]
-        if top is not None and (isinstance(top, bool) or not 1 <= top <= N):
-            raise DataError(f"top={top!r} is not between 1 and the {N} items")
+        _check_top(top, N)
         return np.array([_smallest(-utilities, top) for utilities in self.mean], dtype=np.intp).reshape(len(self), -1)
 
     def next_question(self, candidates: Any = None) -> NextQuestion:
@@ -317,18 +315,41 @@ class LocatedTastes:
         N = self.mean.shape[1]
         if N < 2:
             raise DataError("there is one item, and a question needs two; give more items")
-        pairs = np.column_stack(np.triu_indices(N, 1)) if candidates is None else np.asarray(candidates, dtype=np.intp)
-        left, right = pairs.T
+        everything = candidates is None
+        pairs = np.column_stack(np.triu_indices(N, 1)) if everything else _rows_of(candidates, self.model.items)
         loss, few = Logistic(), min(WEIGHED, len(pairs))
         best, most = np.zeros(len(self), dtype=np.intp), np.zeros(len(self))
+        for person, psi, variance in self._moments(pairs, everything):
+            likely = np.argpartition(-rough_information_of_answer(psi, variance, loss), few - 1)[:few]
+            exact = information_of_answer(psi[likely], variance[likely], loss)
+            best[person], most[person] = likely[int(np.argmax(exact))], float(np.max(exact))
+        return NextQuestion(self.users, pairs[best], most)
+
+    def _moments(self, pairs: Indices, all_of_them: bool) -> Iterator[tuple[int, Array, Array]]:
+        """Yield everybody's number, and mean and variance of the difference of utilities of pairs, (T,) each."""
+        left, right = pairs.T
+        if not all_of_them:
+            for person, name in enumerate(self.users):
+                yield person, *self.model.moments_of(pairs, np.full(len(pairs), name))
+            return
         for who, utilities, covariance in self.model.people():
             for person, mean, S in zip(who, utilities, covariance, strict=True):
                 own = np.diag(S)
-                psi, variance = mean[right] - mean[left], np.maximum(own[left] + own[right] - 2.0 * S[left, right], 0.0)
-                likely = np.argpartition(-roughly_expected_information(psi, variance, loss), few - 1)[:few]
-                exact = expected_information(psi[likely], variance[likely], loss)
-                best[person], most[person] = likely[int(np.argmax(exact))], float(np.max(exact))
-        return NextQuestion(self.users, pairs[best], most)
+                variance = np.maximum(own[left] + own[right] - 2.0 * S[left, right], 0.0)
+                yield int(person), mean[right] - mean[left], variance
+
+
+def _check_top(top: Any, n_items: int) -> None:
+    """Check how many of so many items are asked for; None: all."""
+    if top is not None and whole_number(top, "top") > n_items:
+        raise DataError(f"top={top!r} is more than there are items, {n_items:,}; ask for fewer")
+
+
+def _rows_of(candidates: Any, items: ArrayLike | None) -> Indices:
+    """Return pairs of row numbers (T, 2)."""
+    if as_array(candidates, "candidates").ndim == 3:
+        raise DataError("candidates are vectors; give (T, 2) row numbers into the items of the model")
+    return read_pairs(candidates, items)[1]
 
 
 def _smallest(values: Array, top: int | None) -> Indices:
@@ -366,7 +387,7 @@ def locate(
     >>> bool(ann.next_question().information[0] <= 0.69)
     True
     """
-    check_is_fitted(model)
+    check_is_fitted(instance_of(model, "model", CrowdMetric, "give a fitted PopulationMetric or TasteMetric"))
     if isinstance(model, TasteMetric):
         if sample_weight is not None:
             raise DataError("sample_weight is not for people of a TasteMetric; repeat their answers instead")

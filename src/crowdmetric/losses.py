@@ -13,7 +13,7 @@ with y ∈ {−1, +1} where ``needs_binary``, any real number otherwise. All are
 shapes that broadcast; every result has the broadcast shape. Nothing is checked here: these functions sit in
 the innermost loop, and answers are validated once, where they enter.
 
-Values, slopes and curvatures keep their *relative* accuracy in both tails, so that a Newton step on a few
+Values, slopes and curvatures keep their *relative* accuracy in both tails, so a Newton step on a few
 badly mispredicted answers is as good as one near the optimum.
 """
 

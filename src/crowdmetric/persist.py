@@ -7,7 +7,7 @@
     model/model.json    everything else: versions, parameters, how the fit ended, the checksum of metric.npz
     model/report.html   a page for people, where one was asked for; nothing reads it back
 
-Whatever public attribute a fit leaves behind is kept, under its name without the underscore, so that a new
+Whatever public attribute a fit leaves behind is kept, under its name without the underscore, so a new
 estimator needs no line here. A list of matrices of different shapes (bases, subspace metrics) is two arrays:
 ``bases.values``, end to end, and ``bases.shapes``.
 
@@ -71,7 +71,7 @@ class SavedModel:
     fitted : dict
         What the fit left behind (``metric_``, ``users_``, …), arrays, numbers and lists of arrays by name.
     items : (N, d) array or None
-        The catalogue as the fit saw it (after preprocessing); None where the model was fitted to vectors.
+        The catalogue as the fit saw it (after preprocessing); None if the model was fitted to vectors.
     item_ids : (N,) int64 or str
     feature_names : list of str
         Names of the features before preprocessing.
@@ -211,7 +211,7 @@ def save_model(
     folder : path
         Made by this function; its parent must exist.
     estimator : CrowdMetric
-        Fitted. Its items are saved with it, so that the folder alone can predict.
+        Fitted. Its items are saved with it, so the folder alone can predict.
     item_ids : (N,) int or str, optional
         By default the index of the data frame that was given as items, where it names them, else the row numbers.
     feature_names : sequence of d str, optional

@@ -152,7 +152,7 @@ def draw_gains(
 ) -> None:
     """Draw one panel per task: for every set, one dot per model at its gain, with two errors to either side.
 
-    Gains below `worst` are written at the edge, so that they do not squeeze the others.
+    Gains below `worst` are written at the edge, so they do not squeeze the others.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def draw_ellipses(
     axes.plot(*circle.T, color=PLAIN, linestyle="--", linewidth=1.4, label="equally far before")
     if ellipse is not None:
         axes.plot(*ellipse.T, color=LEARNED, linewidth=2.2, label="equally far as learned")
-    # the frame is that of the curves and most of the items, whatever a stray draw does
+    # the frame fits the curves and most of the items; stray draws do not change it
     reach = max(np.abs(circle).max(), 0.0 if ellipse is None else np.abs(ellipse).max())
     reach = max(1.15 * reach, float(np.quantile(np.abs(points), 0.98)))
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")

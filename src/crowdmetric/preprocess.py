@@ -27,9 +27,9 @@ __all__ = ["DIFFERENT_UNITS", "WORTH_A_WORD", "ItemMap", "scale_ratio"]
 
 Array = NDArray[np.float64]
 
-# Features whose standard deviations differ by more than this factor are taken to be in different units. Of eleven real
-# tables of items, seven whose features are all on one scale had factors from 1 to 9. Of four with features in different
-# units three had 12, 12 and 57, and are told apart; one had 8. Above the second factor it is mentioned.
+# Features whose standard deviations differ by more than this factor are taken to be in different units. In seven real
+# tables with all features on one scale the factor was between 1 and 9. In four tables with different units it was 8,
+# 12, 12 and 57, so three of them are recognized. Above the second factor a note is printed.
 DIFFERENT_UNITS, WORTH_A_WORD = 10, 3
 
 
@@ -63,7 +63,7 @@ class ItemMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Number of principal directions to keep, or the share (between 0 and 1) of the variance that they explain.
         None: all features, as they are.
     whiten : bool
-        Give the kept directions variance 1. A metric can undo it, so that it changes what a fit starts from and
+        Give the kept directions variance 1. A metric can undo it, so it changes what a fit starts from and
         shrinks toward, never what it can express.
     random_state : int
         Random seed of the randomized PCA that scikit-learn uses for large tables.

@@ -16,7 +16,7 @@ Say = Callable[[str], None]
 
 # Seconds between two lines in a pipe.
 PAUSE = 30.0
-# Whoever shows progress now, the last one first.
+# The progress displays that are active now, the newest first.
 _shown_now: list[Say] = []
 
 

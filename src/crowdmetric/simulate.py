@@ -14,7 +14,7 @@ not the answers.
 
 The metric, the subspaces, the people, the items and the answers each have a random stream of their own.
 With one seed, more people or more comparisons leave the metric and the subspaces as they were, and a
-different `beta` changes only the answers, so that experiments can vary one thing at a time.
+different `beta` changes only the answers, so experiments can vary one thing at a time.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from crowdmetric.checks import whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.symmetric import check_metric
 
-__all__ = ["Crowd", "answer", "responses", "sample_metric", "sample_subspaces", "simulate_crowd"]
+__all__ = ["SimulatedCrowd", "answer", "responses", "sample_metric", "sample_subspaces", "simulate_crowd"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Crowd:
+class SimulatedCrowd:
     """Answers of a simulated crowd, and the truth behind them.
 
     N items, T = n·K·m comparisons, n subspaces of dimension r, K people in each, m comparisons per person.
@@ -120,7 +120,7 @@ def simulate_crowd(
     seed: int | Generator | None = None,
     people: str = "gaussian",
     metric: ArrayLike | None = None,
-) -> Crowd:
+) -> SimulatedCrowd:
     """Draw a crowd, its questions and its answers.
 
     Parameters
@@ -151,7 +151,7 @@ def simulate_crowd(
 
     Returns
     -------
-    Crowd
+    SimulatedCrowd
 
     Raises
     ------
@@ -180,7 +180,7 @@ def simulate_crowd(
     pairs = np.arange(len(items)).reshape(-1, 2)
     owners = np.repeat(np.arange(n * K), m)
     psi = _unquantized(items[pairs[:, 0]], items[pairs[:, 1]], ideal_points[owners], M)
-    return Crowd(
+    return SimulatedCrowd(
         items=items,
         pairs=pairs,
         y=responses(psi, beta, for_answers),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Number
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.checks import one_of, positive_number, share_of_one, whole_number
 from crowdmetric.errors import DataError
+from crowdmetric.inputs import check_items
 from crowdmetric.judgements import KINDS, Judgements
 from crowdmetric.simulate import sample_metric
 from crowdmetric.symmetric import check_metric
-from crowdmetric.tables.judged import ALTERNATIVES
+from crowdmetric.tables.judgement_columns import ALTERNATIVES
 
 __all__ = ["SimulatedStudy", "answer_questions", "random_questions", "simulate_judgements"]
 
@@ -71,7 +74,7 @@ def simulate_judgements(
     people, spread : int, float
         How many people, and how much their metrics differ: ``M_k = L (I + spread·E_k)² Lᵀ`` with M = LLᵀ.
     beta, lapse, link
-        As in `crowdmetric.SimilarityMetric`; M is the metric for β = 1, so that it is multiplied by `beta`.
+        As in `crowdmetric.SimilarityMetric`; M is the metric for β = 1, so it is multiplied by `beta`.
 
     Examples
     --------
@@ -80,17 +83,24 @@ def simulate_judgements(
     >>> study.items.shape, study.judgements.kind
     ((20, 3), 'odd_one_out')
     """
-    rng = np.random.default_rng(seed)
-    if kind not in KINDS:
-        raise DataError(f"kind={kind!r} is not known; choose {', '.join(map(repr, KINDS))}")
-    if link not in ("squared", "distance"):
-        raise DataError(f"link={link!r} is not known; choose 'squared' or 'distance'")
-    if isinstance(items, int | np.integer):
+    rng = np.random.default_rng(whole_number(seed, "seed", 0))
+    one_of(kind, "kind", tuple(KINDS))
+    one_of(link, "link", ("squared", "distance"))
+    for name, value in (("questions", questions), ("people", people)):
+        whole_number(value, name)
+    positive_number(beta, "beta")
+    share_of_one(lapse, "lapse")
+    if not (isinstance(spread, int | float) and spread == 0):
+        positive_number(spread, "spread")
+    if isinstance(items, Number):
         if dimension is None:
             raise DataError("dimension is missing; give the number of features of the items to draw")
-        X: Array = rng.standard_normal((int(items), dimension)) / np.sqrt(dimension)
+        d = whole_number(dimension, "dimension")
+        X: Array = rng.standard_normal((whole_number(items, "items"), d)) / np.sqrt(d)
     else:
-        X = np.asarray(items, dtype=np.float64)
+        X = check_items(items)
+        if dimension is not None and whole_number(dimension, "dimension") != X.shape[1]:
+            raise DataError(f"dimension={dimension!r}, but items have {X.shape[1]} features; leave dimension out")
     N, d = X.shape
     width = len(KINDS[kind])
     M = beta * (sample_metric(d, rng) if metric is None else check_metric(metric, d, "metric"))

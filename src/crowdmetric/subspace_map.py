@@ -255,7 +255,7 @@ def _metrics_of(group: _Group, metrics: Matrices) -> Array:
 
 
 def _roots_of(group: _Group, information: Matrices) -> Array:
-    """Return ``I^½  (k, p_r, p_r)`` by eigenvalues, so that singular information is as good as any."""
+    """Return ``I^½  (k, p_r, p_r)`` by eigenvalues, so singular information is as good as any."""
     I = _gather("information", information, group, group.width)  # noqa: E741 - the letter of the formula
     values, vectors = np.linalg.eigh(I)
     bad = values[:, 0] < -SYMMETRIC * np.abs(values).max(axis=1)

@@ -1,7 +1,7 @@
 """Symmetric matrices as vectors, and the few linear-algebra maps the model is made of.
 
 Symmetric d×d matrices travel as *svec* vectors: the upper triangle row by row, off-diagonal entries
-times √2, so that ``⟨A, B⟩ = svec(A) @ svec(B)``; ``p = d(d+1)/2``. Every function takes leading batch axes.
+times √2, so ``⟨A, B⟩ = svec(A) @ svec(B)``; ``p = d(d+1)/2``. Every function takes leading batch axes.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def project_psd(A: Array) -> Array:
 def components_of(M: Array) -> Array:
     """Return ``L (d, d)`` with ``M = LᵀL``, rows by falling eigenvalue: ``‖L(x − x')‖`` is the learned distance.
 
-    The sign of each row makes its largest entry positive, so that equal metrics have equal components.
+    The sign of each row makes its largest entry positive, so equal metrics have equal components.
 
     Examples
     --------
@@ -220,7 +220,10 @@ def orthonormal_basis(X: Array, rank: int | None = None, tolerance: float = 1e-1
 
 def check_metric(metric: ArrayLike, d: int, name: str) -> Array:
     """Return a given M as a float array if it is (d, d), finite, symmetric and positive semi-definite."""
-    M = np.array(metric, dtype=np.float64)
+    try:
+        M = np.array(metric, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} cannot be read as numbers ({error}); give a ({d}, {d}) array") from None
     if M.shape != (d, d):
         raise DataError(f"{name} has shape {M.shape}, but items have {d} features; it must be ({d}, {d})")
     if not np.all(np.isfinite(M)):

@@ -33,7 +33,7 @@ from crowdmetric.simulate import answer, sample_metric, simulate_crowd
 from crowdmetric.simulate_judgements import simulate_judgements
 
 FOLDER = Path(__file__).parent
-DIGITS = 6  # of the data; rounded before anything is solved, so that the files hold what the solvers saw
+DIGITS = 6  # of the data; rounded before anything is solved, so the files hold what the solvers saw
 
 
 def rounded(values: np.ndarray) -> np.ndarray:

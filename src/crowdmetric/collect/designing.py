@@ -1,6 +1,6 @@
 """All places of a study, as `crowdmetric.design`, a file or a live design asks.
 
-A share of the people is kept for evaluation: they are asked random questions, whatever the design, so that models can
+A share of the people is kept for evaluation: they are asked random questions, whatever the design, so models can
 be judged on answers that no design has chosen.
 """
 
@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from crowdmetric.collect.items import StudyItems
 from crowdmetric.collect.places import DESIGN, fingerprint, questionnaire_file, random_places
 from crowdmetric.collect.settings import Settings
 from crowdmetric.collect.sheets import Place
+from crowdmetric.collect.study_items import StudyItems
 from crowdmetric.design import Questionnaire, design
 
 __all__ = ["Pool", "make_pool"]

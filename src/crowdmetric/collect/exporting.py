@@ -45,7 +45,7 @@ def _pieces(db: Database, everything: bool) -> Iterator[list[tuple[Any, ...]]]:
 def answer_batches(db: Database, whole_ids: bool, *, everything: bool = False) -> Iterator[Columns]:
     """Yield columns of answers, a batch at a time; at least one batch, which may be empty.
 
-    ``repeat_of`` and ``response_ms`` are NaN where there is none; times are seconds since 1970. Items that are whole
+    ``repeat_of`` and ``response_ms`` are NaN if there is none; times are seconds since 1970. Items that are whole
     numbers in the table of items are whole numbers here.
     """
     none = True

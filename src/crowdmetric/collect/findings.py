@@ -1,4 +1,4 @@
-"""What the answers show so far: counts first, then what they teach. Runs in a process of its own.
+"""What the answers show so far: counts first, then what they teach. Runs in a separate process.
 
 ::
 
@@ -31,7 +31,7 @@ from crowdmetric.estimators import PopulationMetric
 from crowdmetric.folders import write_file
 from crowdmetric.identifiability import diagnose
 
-__all__ = ["Sample", "learn", "main"]
+__all__ = ["StudySample", "learn", "main"]
 
 # Fewest people and answers for which a metric is fitted, and the numbers above which a sample is used.
 FEWEST_PEOPLE, FEWEST_ANSWERS = 10, 60
@@ -39,10 +39,10 @@ MOST_PEOPLE, MOST_ANSWERS = 20_000, 400_000
 USED = ("design", "evaluation", "repeat")
 
 
-class Sample:
+class StudySample:
     """The answers that a metric is fitted to: of everybody, or of people drawn at random if there are very many.
 
-    Ids are random, so that people whose hash is small are a random sample, and the same ones at every fit.
+    Ids are random, so people whose hash is small are a random sample, and the same ones at every fit.
     """
 
     def __init__(self, study: Study, db: Database) -> None:
@@ -78,7 +78,7 @@ class Sample:
         )  # fmt: skip
 
 
-def learn(study: Study, db: Database, sample: Sample) -> dict[str, Any]:
+def learn(study: Study, db: Database, sample: StudySample) -> dict[str, Any]:
     """Return what the answers teach: identifiability, the metric with intervals, and its error against the plan."""
     finished = int(db.run("SELECT COUNT(*) FROM person WHERE status = 'finished'")[0][0])
     found: dict[str, Any] = {"people": sample.people, "answers": sample.answers, "finished": finished}
@@ -135,7 +135,7 @@ def main(folder: str) -> None:
     study = open_study(Path(folder))
     db = open_reader(study)
     started = time.time()
-    counts, sample = Counts(study.settings.careless), Sample(study, db)
+    counts, sample = Counts(study.settings.careless), StudySample(study, db)
     for person, rows in answers_by_person(db):
         counts.add(db, person, rows)
         sample.add(person, rows)

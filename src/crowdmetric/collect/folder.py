@@ -7,7 +7,7 @@
       items.csv        the items, and their files beside it
       secret.json      the researcher's secret and the signing key, readable by the owner alone
       answers.sqlite   the store
-      verdict.json     what the answers teach so far, written by a process of its own
+      verdict.json     what the answers teach so far, written by a separate process
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crowdmetric.collect.database import Database
-from crowdmetric.collect.items import MEDIA, StudyItems, problems_of_items
 from crowdmetric.collect.panels import people_of_list
 from crowdmetric.collect.places import questionnaire_file
 from crowdmetric.collect.postgres_database import open_postgres
 from crowdmetric.collect.settings import Settings, problems_of_settings
 from crowdmetric.collect.sqlite_database import open_sqlite, read_sqlite
+from crowdmetric.collect.study_items import MEDIA, StudyItems, problems_of_items
 from crowdmetric.collect.template import template
 from crowdmetric.errors import DataError
 from crowdmetric.folders import new_folder
@@ -38,7 +38,7 @@ DATABASE = "CROWDMETRIC_DATABASE"  # an address with a password is better kept o
 
 @dataclass(frozen=True, repr=False)
 class Secret:
-    """What only the server knows. It has no repr, so that it does not end up in a log."""
+    """What only the server knows. It has no repr, so it does not end up in a log."""
 
     study: str
     researcher: str
@@ -61,7 +61,7 @@ class Study:
 
     @property
     def verdict(self) -> Path:
-        """What the answers teach so far, written by a process of its own."""
+        """What the answers teach so far, written by a separate process."""
         return self.folder / "verdict.json"
 
     @property

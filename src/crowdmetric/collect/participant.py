@@ -15,10 +15,9 @@ from statistics import median
 from typing import Any
 
 from crowdmetric.collect.database import Database, StoreError
-from crowdmetric.collect.exchange import Ask, Cookie, Reply, redirect
 from crowdmetric.collect.folder import Study
 from crowdmetric.collect.limits import Limit
-from crowdmetric.collect.live import LiveQuestions
+from crowdmetric.collect.live_questions import LiveQuestions
 from crowdmetric.collect.operations import (
     CLOSED,
     FAILED,
@@ -43,6 +42,7 @@ from crowdmetric.collect.operations import (
 from crowdmetric.collect.pages import Frame, frame, render
 from crowdmetric.collect.panels import arrival_of, ending_of
 from crowdmetric.collect.places import questionnaire_file
+from crowdmetric.collect.request import Ask, Cookie, Reply, redirect
 from crowdmetric.collect.sheets import Place, Step, make_steps, minutes_of, repeats_of
 from crowdmetric.collect.tokens import sign, unsign
 from crowdmetric.collect.words import direction_of, words_for
@@ -109,7 +109,7 @@ class Participants:
     # -------------------------------------------------------------------------------------------------- requests
 
     async def welcome(self, ask: Ask) -> Reply:
-        """Show what the study is; whoever has been here goes on where they were."""
+        """Show what the study is; people who return continue where they were."""
         arrival = arrival_of(self.settings.panel, ask.query, self.key)
         language = (Cookie(f"{self.cookie}_lang", self._language(ask), MONTH),) if "lang" in ask.query else ()
         if arrival is None:
@@ -316,7 +316,7 @@ class Participants:
         rows = await self.writer.run(lambda db: db.run(sql, person))
         try:
             await live.tell(person, [(a, b, c) for a, b, c in rows])
-        except Exception:  # a hook's mistake must not cost anybody their last page
+        except Exception:  # an error in a hook must not keep people from their last page
             log.exception("hook_failed")
 
     # ------------------------------------------------------------------------------------------------------ pages

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from crowdmetric.collect.items import StudyItems
 from crowdmetric.collect.settings import Settings
 from crowdmetric.collect.sheets import Place
+from crowdmetric.collect.study_items import StudyItems
 from crowdmetric.errors import DataError
 from crowdmetric.tables import read_columns
 

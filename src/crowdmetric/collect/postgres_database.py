@@ -39,7 +39,7 @@ class PostgresDatabase:
         self._connect()
 
     def _connect(self) -> None:
-        with self._told():
+        with self._as_store_errors():
             self.connection = self.psycopg.connect(
                 self.address, connect_timeout=SECONDS_TO_CONNECT, options="-c synchronous_commit=on"
             )
@@ -49,7 +49,7 @@ class PostgresDatabase:
             self.connection.commit()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _as_store_errors(self) -> Iterator[None]:
         try:
             yield
         except (self.psycopg.errors.DeadlockDetected, self.psycopg.errors.LockNotAvailable) as error:
@@ -64,12 +64,12 @@ class PostgresDatabase:
             self.connection.close()
 
     def run(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        with self._told():
+        with self._as_store_errors():
             cursor = self.connection.execute(sql.replace("?", "%s"), values)
             return cursor.fetchall() if cursor.description else []
 
     def change(self, sql: str, *values: Any) -> int:
-        with self._told():
+        with self._as_store_errors():
             return int(self.connection.execute(sql.replace("?", "%s"), values).rowcount)
 
     def has_table(self, name: str) -> bool:
@@ -83,12 +83,12 @@ class PostgresDatabase:
             self.rollback()  # a transaction begins by itself with the first statement
 
     def commit(self) -> None:
-        with self._told():
+        with self._as_store_errors():
             self.connection.commit()
 
     def rollback(self) -> None:
         if not self.connection.closed:
-            with self._told():
+            with self._as_store_errors():
                 self.connection.rollback()
 
     def lock_places(self) -> None:

@@ -164,7 +164,7 @@ def _write_settings(folder: Path, people: int) -> None:
 
 
 class _Server:
-    """The real server, as a process of its own on a free port of this machine."""
+    """The real server, as a separate process on a free port of this machine."""
 
     def __init__(self, study: Study) -> None:
         self.study = study

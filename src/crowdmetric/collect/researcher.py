@@ -12,16 +12,16 @@ from typing import Any
 from crowdmetric.collect.careless import rules
 from crowdmetric.collect.counting import EDGES
 from crowdmetric.collect.database import Database, StoreError
-from crowdmetric.collect.exchange import Ask, Cookie, Reply, redirect
 from crowdmetric.collect.exporting import csv_lines
 from crowdmetric.collect.folder import Study, open_reader
 from crowdmetric.collect.limits import Limit
-from crowdmetric.collect.live import LiveQuestions
+from crowdmetric.collect.live_questions import LiveQuestions
 from crowdmetric.collect.logs import RequestTally, log_event
 from crowdmetric.collect.operations import CLOSED, OPEN, PAUSED, get_meta, set_meta
 from crowdmetric.collect.pages import render
 from crowdmetric.collect.panels import people_of_list, personal_links
-from crowdmetric.collect.pictures import bars, forecast, heat_map, intervals
+from crowdmetric.collect.request import Ask, Cookie, Reply, redirect
+from crowdmetric.collect.svg import bars, forecast, heat_map, intervals
 from crowdmetric.collect.tokens import same, sign, unsign
 from crowdmetric.collect.verdict_process import VerdictProcess, read_findings
 from crowdmetric.collect.writer import Writer
@@ -67,7 +67,7 @@ class Researcher:
             return self._exchange(ask)
         if not self._knows(ask):
             return self._stranger(403)
-        return Reply(render("researcher.html", **await self._told(), link=f"{self._address(ask)}/"))
+        return Reply(render("researcher.html", **await self._page_values(), link=f"{self._address(ask)}/"))
 
     async def change_state(self, ask: Ask) -> Reply:
         """Pause, resume or close."""
@@ -141,8 +141,8 @@ class Researcher:
 
     # ------------------------------------------------------------------------------------------------------ page
 
-    async def _told(self) -> dict[str, Any]:
-        """Return everything that the page shows."""
+    async def _page_values(self) -> dict[str, Any]:
+        """Return the values that the page shows."""
         if self.process is not None:
             self.process.wanted.set()
         counts, trouble = await asyncio.to_thread(self._counted)

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from crowdmetric.collect.folder import Study, open_store
-from crowdmetric.collect.live import open_live
+from crowdmetric.collect.live_questions import open_live
 from crowdmetric.collect.logs import RequestTally, log_event
 from crowdmetric.collect.operations import add_design, newest_design
 from crowdmetric.collect.participant import Participants

@@ -1,7 +1,7 @@
 """`study.toml`: what a study is, read with `tomllib`, every key checked.
 
 Each section of the file is a frozen dataclass below, and each of its fields carries the rule that its value must
-follow. A wrong or unknown key is one sentence that names it; all of them are collected, so that one look at the list
+follow. A wrong or unknown key is one sentence that names it; all of them are collected, so one look at the list
 is enough to mend the file.
 """
 
@@ -18,7 +18,7 @@ from crowdmetric.errors import DataError
 
 __all__ = [
     "CheckQuestion",
-    "Field",
+    "FormField",
     "Screening",
     "Settings",
     "parse_settings",
@@ -197,7 +197,7 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Field:
+class FormField:
     """One entry of ``[[survey]]``, asked at the end."""
 
     name: str = field(metadata=_rule("a short name of letters, digits and _", _is_key))
@@ -239,7 +239,7 @@ class Settings:
     careless: Careless = Careless()
     privacy: Privacy = Privacy()
     server: Server = Server()
-    survey: tuple[Field, ...] = ()
+    survey: tuple[FormField, ...] = ()
     screening: tuple[Screening, ...] = ()
     checks: tuple[CheckQuestion, ...] = ()
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -249,7 +249,7 @@ SECTIONS: dict[str, type[Any]] = {
     "study": General, "pages": Pages, "items": ItemTable, "design": Design, "practice": Practice, "panel": Panel,
     "careless": Careless, "privacy": Privacy, "server": Server,
 }  # fmt: skip
-LISTS: dict[str, type[Any]] = {"survey": Field, "screening": Screening, "checks": CheckQuestion}
+LISTS: dict[str, type[Any]] = {"survey": FormField, "screening": Screening, "checks": CheckQuestion}
 
 
 def read_settings(path: Path) -> Settings:
@@ -293,7 +293,7 @@ def parse_settings(table: Mapping[str, Any]) -> tuple[Settings, list[str]]:
 
 
 def _read_section(kind: type[Section], table: Mapping[str, Any], where: str, wrong: list[str]) -> Section:
-    """Return a section of one kind; values that break their rule are told and left at their default."""
+    """Return a section of one kind; values that break their rule are reported and replaced by their default."""
     rules = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
     good: dict[str, Any] = {}
     for key, value in table.items():

@@ -37,8 +37,8 @@ def sentence(error: sqlite3.DatabaseError, path: Path) -> StoreError:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Turn what SQLite complains about into sentences."""
+def as_store_errors(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite into a StoreError with a sentence."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -54,7 +54,7 @@ class SqliteDatabase:
     def __init__(self, path: Path, *, read_only: bool = False, patience_ms: int = PATIENCE_MS) -> None:
         self.path = path
         address = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}"
-        with told(path):
+        with as_store_errors(path):
             # Transactions are explicit. Commits run on their own thread, never at the same time as a statement.
             self.connection = sqlite3.connect(
                 address, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256
@@ -130,7 +130,7 @@ def copies_of(path: Path) -> list[Path]:
 def _copy(db: SqliteDatabase, path: Path) -> None:
     """Copy a store by SQLite's own means, which sees what is still in the log."""
     place = path.with_name(f"{path.stem}.before-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}")
-    with told(place):
+    with as_store_errors(place):
         target = sqlite3.connect(place)
         try:
             db.connection.backup(target)
@@ -141,7 +141,7 @@ def _copy(db: SqliteDatabase, path: Path) -> None:
 def erase_from_copies(path: Path, person: str) -> None:
     """Remove a person from every copy, whatever its version."""
     for place in copies_of(path):
-        with told(place):
+        with as_store_errors(place):
             connection = sqlite3.connect(place)
             try:
                 connection.execute("PRAGMA secure_delete = ON")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 import time
 from contextlib import suppress
@@ -20,7 +21,7 @@ from crowdmetric.collect.logs import log_event
 __all__ = ["VerdictProcess", "read_findings"]
 
 # Fewest seconds between two runs, and the longest that one may take. A run is followed by a pause of `REST` times its
-# own length, so that a large study does not keep a processor busy.
+# own length, so a large study does not keep a processor busy.
 EVERY, LONGEST, REST = 20.0, 900.0, 3.0
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")}
 
@@ -60,7 +61,7 @@ class VerdictProcess:
         self.running = True
         try:
             _, told = await asyncio.wait_for(process.communicate(), LONGEST)
-            if process.returncode:
+            if process.returncode not in (0, -signal.SIGTERM):  # SIGTERM: the whole group is being stopped
                 last = told.decode("utf-8", "replace").strip().splitlines()[-1:] or [""]
                 log_event("verdict_failed", error_type=last[0].partition(":")[0])
         except TimeoutError:

@@ -14,12 +14,12 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from crowdmetric.collect.database import Database
-from crowdmetric.collect.exchange import Ask, Reply
 from crowdmetric.collect.folder import Study
 from crowdmetric.collect.logs import RequestTally, log_event
 from crowdmetric.collect.operations import OPEN, get_meta, set_meta
 from crowdmetric.collect.pages import STATIC, static_file
 from crowdmetric.collect.participant import Participants
+from crowdmetric.collect.request import Ask, Reply
 from crowdmetric.collect.researcher import Researcher
 from crowdmetric.errors import missing_extra
 
@@ -180,7 +180,7 @@ async def _body(receive: Any, length: bytes) -> bytes:
             raise TooLarge  # cut off: nobody waits for the reply
         body += part.get("body", b"")
         more = part.get("more_body", False)
-        if len(body) > LARGEST_BODY:  # whatever its length was said to be
+        if len(body) > LARGEST_BODY:  # regardless of its Content-Length
             raise TooLarge
     return body
 

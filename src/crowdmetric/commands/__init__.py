@@ -1,6 +1,6 @@
 """The commands of the command line, one per file; a new one is a file and an entry here.
 
-A command's file is imported when the command is called, so that ``crowdmetric --help`` loads none of them.
+A command's file is imported when the command is called, so ``crowdmetric --help`` loads none of them.
 
 ::
 
@@ -22,7 +22,7 @@ A command's file is imported when the command is called, so that ``crowdmetric -
 
 from __future__ import annotations
 
-from crowdmetric.commands.base import Command, UsageError
+from crowdmetric.commands.command import Command, UsageError
 
 __all__ = ["COMMANDS", "Command", "UsageError"]
 

@@ -13,7 +13,7 @@ from crowdmetric.collect.logs import set_up_logs
 from crowdmetric.collect.operations import erase, people_named
 from crowdmetric.collect.serving import Links, listen, prepare, serve
 from crowdmetric.collect.sqlite_database import erase_from_copies
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.command import UsageError, note
 from crowdmetric.errors import DataError
 from crowdmetric.tables import write_batches
 
@@ -29,7 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )  # fmt: skip
     add("--study", metavar="DIR", default="study", help="folder to make from a table of items (default: study)")
     add("--check", action="store_true", help="say what is wrong with the study, and do not start it")
-    add("--rehearse", type=int, metavar="N", help="send N simulated people through the real server, and say what comes")
+    add("--rehearse", type=int, metavar="N", help="send N simulated people through the real server, and report")
     add("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1, this machine only)")
     add("--port", type=int, default=8000, help="port to listen at, 0 for any (default: 8000)")
     add("--address", metavar="URL", help="where people reach the study, behind a proxy (default: as in study.toml)")

@@ -7,10 +7,10 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.command import UsageError, note
 from crowdmetric.commands.item_tables import read_labels
 from crowdmetric.commands.reading import TABLE, add_categories, add_columns, answers_of, items_of
-from crowdmetric.commands.similarity import design_similarity
+from crowdmetric.commands.similarity_commands import design_similarity
 from crowdmetric.design import Questionnaire, design, next_questionnaire
 from crowdmetric.design.entry import KINDS
 from crowdmetric.design.exchange import CRITERIA
@@ -20,16 +20,16 @@ from crowdmetric.judgements import KINDS as JUDGED
 from crowdmetric.persist import load_model
 from crowdmetric.progress import show_progress
 from crowdmetric.tables import Items
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
-__all__ = ["add_arguments", "run", "shared_arguments", "told_by"]
+__all__ = ["add_arguments", "design_arguments", "run", "shared_arguments"]
 
-# Options that have no use when answers are there to learn from.
+# Options that have no effect with --from, which learns from answers.
 NOT_OF_A_NEXT_WAVE = ("dimension", "guess", "doubt", "labels", "rank", "criterion", "tolerance", "reach", "items_out")
 
 
 def shared_arguments(parser: ArgumentParser) -> None:
-    """Add what crowdmetric design and crowdmetric plan are both told."""
+    """Add the options that crowdmetric design and crowdmetric plan share."""
     add = parser.add_argument
     add("items", metavar="ITEMS", nargs="?", help=f"{TABLE}, .npy or .npz: one row per item; or give --dimension")
     add_columns(parser)
@@ -64,8 +64,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--items-out", metavar="FILE", help="CSV or Parquet to write new items to; goes with --dimension")
 
 
-def told_by(options: Namespace, kinds: list[str]) -> tuple[Items | None, dict[str, Any]]:
-    """Return the items and what the library is told."""
+def design_arguments(options: Namespace, kinds: list[str]) -> tuple[Items | None, dict[str, Any]]:
+    """Return the items and the other arguments of `design`."""
     if (options.items is None) == (options.dimension is None):
         raise UsageError("give either ITEMS, to ask about them, or --dimension, to make items for the purpose")
     items = None if options.items is None else items_of(options)
@@ -106,8 +106,8 @@ def run(options: Namespace) -> None:
         _finish(options, _next_wave(options))
         return
     if options.random_share is not None:
-        raise UsageError("--random-share is of a next wave; it goes with --from")
-    items, told = told_by(options, [options.kind])
+        raise UsageError("--random-share is for a next wave; use it together with --from")
+    items, told = design_arguments(options, [options.kind])
     with show_progress("Choosing questions", quiet=options.quiet):
         ask = design(
             None if items is None else items.features, people=options.people, answers=options.answers,
@@ -121,7 +121,7 @@ def _next_wave(options: Namespace) -> Questionnaire:
     unused = [name for name in NOT_OF_A_NEXT_WAVE if getattr(options, name) is not None]
     if options.kind != "optimal" or unused:
         wrong = f"--kind {options.kind}" if options.kind != "optimal" else f"--{unused[0].replace('_', '-')}"
-        raise UsageError(f"{wrong} has no use with --from, which learns its guess from the answers; leave it out")
+        raise UsageError(f"{wrong} has no effect with --from, which learns its guess from the answers; leave it out")
     items = items_of(options)
     answers = answers_of(options, items)
     with show_progress("Learning from the answers and choosing questions", quiet=options.quiet):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser, Namespace
 
-from crowdmetric.commands.base import note
+from crowdmetric.commands.command import note
 from crowdmetric.commands.preparing import add_preparation, check_preparation, prepared
 from crowdmetric.commands.reading import TABLE, add_categories, add_columns, answers_of, holds_judgements, items_of
 from crowdmetric.commands.scans import scan_answers
-from crowdmetric.commands.similarity import diagnose_similarity
+from crowdmetric.commands.similarity_commands import diagnose_similarity
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.identifiability import diagnose, plan_diagnosis
 from crowdmetric.progress import show_progress

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.command import UsageError, note
 from crowdmetric.engines.dask_engine import DaskEngine
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.torch_engine import TorchEngine
@@ -19,7 +19,7 @@ ENGINES = ("local", "torch", "dask")
 
 @contextmanager
 def open_engine(options: Namespace) -> Iterator[Any]:
-    """Yield the engine asked for, None where none was; a cluster that was started for it ends with the body.
+    """Yield the engine asked for, None if none was; a cluster that was started for it ends with the body.
 
     ``local`` is threads of this machine, ``torch`` PyTorch on the GPU if there is one, ``torch:DEVICE`` on
     that device, ``dask`` one process per job on this machine, ``dask:ADDRESS`` the cluster of a scheduler.
@@ -31,7 +31,7 @@ def open_engine(options: Namespace) -> Iterator[Any]:
     if kind not in ENGINES or (kind == "local" and place):
         raise UsageError(f"--engine {options.engine} is unknown; use local, torch, torch:DEVICE, dask or dask:ADDRESS")
     if options.jobs is not None and (kind == "torch" or place):
-        raise UsageError(f"--jobs has no use with --engine {options.engine}, which has its own workers; leave it out")
+        raise UsageError(f"--jobs has no effect with --engine {options.engine}, which has workers; leave it out")
     if kind == "local":
         yield LocalEngine(options.jobs)
     elif kind == "torch":

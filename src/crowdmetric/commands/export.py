@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.command import UsageError, note
 from crowdmetric.export import FORMATS, item_coordinates, linear_head, write_coordinates, write_head
 from crowdmetric.persist import load_model
 
@@ -20,7 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--coordinates",
         action="store_true",
-        help="of tastes (TasteMetric): coordinates of the items by kernel principal components instead of the matrix",
+        help="TasteMetric: write coordinates of the items (kernel principal components) instead of the matrix",
     )
     parser.add_argument("--rank", type=int, metavar="K", help="coordinates to keep (default: the rank of the metric)")
 

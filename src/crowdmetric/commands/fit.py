@@ -7,7 +7,7 @@ from datetime import date
 from functools import partial
 from typing import Any
 
-from crowdmetric.commands.base import note
+from crowdmetric.commands.command import note
 from crowdmetric.commands.engines import open_engine
 from crowdmetric.commands.fit_choice import (
     choose_directions,
@@ -22,8 +22,8 @@ from crowdmetric.commands.fit_options import ESTIMATORS, add_arguments, paramete
 from crowdmetric.commands.item_tables import read_labels, read_names
 from crowdmetric.commands.preparing import check_preparation, prepared
 from crowdmetric.commands.reading import answers_of, holds_judgements, items_of, names_of_files
-from crowdmetric.commands.similarity import fit_similarity, judgements_beside, whether_one_metric
-from crowdmetric.commands.streamed import fit_streamed, fit_telling
+from crowdmetric.commands.similarity_commands import fit_similarity, judgements_beside, whether_one_metric
+from crowdmetric.commands.streamed import fit_streamed, fit_with_progress
 from crowdmetric.folders import check_target
 from crowdmetric.persist import is_model, save_model
 from crowdmetric.progress import show_progress
@@ -83,7 +83,7 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
             reasons.append(tastes)
     estimator = ESTIMATORS[name](features, **parameters)
     with show_progress("Learning the metric", quiet=options.quiet) as say:
-        fit_telling(estimator, comparisons, say, **beside)
+        fit_with_progress(estimator, comparisons, say, **beside)
     reasons += whether_one_metric(options, estimator, comparisons, **beside)
     found = getattr(estimator, "discovery_", None)
     if found is not None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from crowdmetric.choice import (
     CANDIDATES,
     LAWS,
+    QUESTIONS,
     UNLEARNED,
     Trials,
     choose_by_hidden_answers,
@@ -18,7 +19,7 @@ from crowdmetric.choice import (
     choose_item_effects,
     matched_share,
 )
-from crowdmetric.commands.base import note
+from crowdmetric.commands.command import note
 from crowdmetric.commands.fit_options import ESTIMATORS, refused_by
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
@@ -29,17 +30,18 @@ from crowdmetric.symmetric import degrees_of_freedom
 
 __all__ = ["choose_directions", "choose_estimator", "choose_model", "population_or", "suggest_matched"]
 
-# Fewer people than this are no population.
+# Fewer people than this are not fitted as one population.
 FEWEST_PEOPLE = 5
-# More features than this are not learned from without being asked to: a metric of them has thousands of parameters.
+# With more features than this, a metric would have thousands of parameters and is only learned on request.
 MOST_FEATURES = 100
-# Principal directions kept of more features than that, at most, and answers for each parameter of their metric.
+# With more features: the maximum number of principal directions kept, and the answers wanted per parameter of the
+# metric.
 MOST_DIRECTIONS, ANSWERS_A_PARAMETER = 20, 20
-# Where at least so many people were asked parallel questions, they were asked on purpose.
+# If at least this share of people were asked parallel questions, the study was designed that way.
 MATCHED = 0.5
-# Parameters that leave open which kind of model is fitted.
+# Only if the user changed no other parameter than these is the kind of model chosen by `crowdmetric fit`.
 OPEN = {"jobs", "random_state", "starts"}
-# What models without a learned metric are, in words.
+# Descriptions of the models without a learned metric.
 WITHOUT_A_METRIC = {
     "linear": "linear utilities",
     "linear-items": "linear utilities and an effect of each item",
@@ -62,7 +64,7 @@ def choose_estimator(options: Namespace) -> tuple[str, str]:
         return "population", "because people taken as one population need neither subspaces nor bounds"
     for name in ("ideal", "matched"):
         if not refused_by(options, name):
-            return name, f"because {' and '.join(wanted)} {'is' if len(wanted) == 1 else 'are'} of use there"
+            return name, f"because {' and '.join(wanted)} {'applies' if len(wanted) == 1 else 'apply'} to it"
     return "population", ""
 
 
@@ -115,13 +117,14 @@ def choose_model(
     using = f"using {ESTIMATORS[name].__name__}, {reason}"
     if name != "population":
         return _said(options, name, parameters, [using])
-    if evaluation is None or ("item_effects" in parameters and "covariance" in parameters):
+    question = getattr(options, "for") or "all"
+    judged = evaluation is not None and not set(QUESTIONS[question]).isdisjoint(evaluation.splits)
+    if evaluation is None or not judged or ("item_effects" in parameters and "covariance" in parameters):
         chosen, reasons = _by_evidence(options, features, answers, parameters)
         return _said(options, "population", chosen, [using, *reasons])
     is_open = options.estimator is None and set(parameters) <= OPEN
-    found = choose_by_hidden_answers(
-        evaluation, parameters, getattr(options, "for") or "all", tuple(CANDIDATES) if is_open else tuple(LAWS)
-    )
+    candidates = tuple(CANDIDATES) if is_open else tuple(LAWS)
+    found = choose_by_hidden_answers(evaluation, parameters, question, candidates)
     model, because = str(found.value), found.reason + (f"; {found.caution}" if found.caution else "")
     name, law = CANDIDATES[model]
     if model in LAWS:
@@ -134,7 +137,7 @@ def choose_model(
         )
         return _said(options, name, {**parameters, **law}, [text])
     text = (
-        f"using TasteMetric, tastes that bend, rather than ideal points ({model}), because {because} "
+        f"using TasteMetric, smooth tastes, rather than ideal points ({model}), because {because} "
         "(--estimator population fits ideal points)"
     )
     return _said(options, name, law, [text])
@@ -150,10 +153,10 @@ def _said(
 
 def _described(law: dict[str, Any], given: dict[str, Any]) -> str:
     """Return what was chosen of a law, in words, beside what was given."""
-    some = "utilities" if law["item_effects"] else "no utilities"
+    some = "per-item effects are used" if law["item_effects"] else "there are no per-item effects"
     what = {
         "covariance": f"the covariance of people is {law['covariance']}",
-        "item_effects": f"items have {some} of their own beside their features",
+        "item_effects": some,
     }
     return " and ".join(text for name, text in what.items() if name not in given)
 
@@ -164,11 +167,11 @@ def _by_evidence(
     """Return the same, chosen by fits to some of the people."""
     trials, chosen, reasons = Trials(features, answers, parameters), dict(parameters), []
     if "item_effects" not in chosen:
-        with show_progress("Choosing what items have of their own", quiet=options.quiet):
+        with show_progress("Choosing whether to use per-item effects", quiet=options.quiet):
             effects = choose_item_effects(trials)
         chosen["item_effects"] = effects.value
-        some = "utilities" if effects.value else "no utilities"
-        reasons.append(f"items have {some} of their own beside their features, because {effects.reason}")
+        some = "per-item effects are used" if effects.value else "there are no per-item effects"
+        reasons.append(f"{some}, because {effects.reason}")
     if "covariance" not in chosen:
         with show_progress("Choosing how people scatter", quiet=options.quiet):
             scatter = choose_covariance(trials, chosen["item_effects"])
@@ -187,5 +190,5 @@ def suggest_matched(name: str, features: NDArray[np.float64], answers: Compariso
         return ""
     return (
         f"questions depend on who was asked, and {share:.0%} of the people were asked parallel questions: "
-        "--estimator matched learns from those without assuming anything of people"
+        "--estimator matched learns from those without assumptions about people"
     )

@@ -20,6 +20,7 @@ from crowdmetric.evaluate.splits import TITLES
 from crowdmetric.evaluate.verdict import Compared, best_model
 from crowdmetric.identifiability import Diagnosis
 from crowdmetric.persist import REPORT, SavedModel
+from crowdmetric.report.tastes import find_tastes
 from crowdmetric.report.warnings import warnings_of, worth_using
 
 __all__ = ["gains_of", "print_ending"]
@@ -52,7 +53,7 @@ def print_ending(
     comparisons, diagnosis, evaluation : optional
         What the model was fitted to, what that can teach, and how well hidden answers are predicted.
     """
-    table = coefficients_of(model, comparisons) if model.items is not None else None
+    table = None if model.items is None else _table(model, comparisons)
     gains = [] if evaluation is None else gains_of(evaluation, getattr(options, "for", None))
     careful = warnings_of(model, diagnosis, evaluation, comparisons)
     page = Path(options.out) / REPORT
@@ -69,6 +70,13 @@ def print_ending(
         f"Model: {options.out}" if report is None else f"Report: {report}",
     ]
     print("\n\n".join(filter(None, sections)))
+
+
+def _table(model: SavedModel, comparisons: Comparisons | None) -> Coefficients:
+    """Return what moves choices, feature by feature; of a model that does not tell, what counts in its distance."""
+    if model.description["estimator"] == "TasteMetric":
+        return find_tastes(model).table()
+    return coefficients_of(model, comparisons)
 
 
 def gains_of(evaluation: Evaluation, question: str | None) -> list[Compared]:

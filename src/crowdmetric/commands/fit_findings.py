@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.choice import LAWS, UNLEARNED
-from crowdmetric.commands.base import note
+from crowdmetric.commands.command import note
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation, evaluate
-from crowdmetric.evaluate.splits import TITLES
+from crowdmetric.evaluate.models import not_of_use
+from crowdmetric.evaluate.splits import TITLES, possible_splits
 from crowdmetric.identifiability import Diagnosis, diagnose
 from crowdmetric.progress import show_progress
 from crowdmetric.symmetric import degrees_of_freedom
@@ -26,15 +27,16 @@ __all__ = ["diagnosed", "evaluated", "saved_as", "suggest_tastes"]
 
 # More features than this take longer to diagnose than to learn from.
 MOST_DIAGNOSED = 60
-# What is evaluated for the report, and how many people at most: enough for a verdict, in about the time of a few fits.
+# Models evaluated for the report, and the maximum number of people: enough for a verdict in about the time of a few
+# fits.
 EVALUATED = ("bradley-terry", "linear", "quadratic", "identity", "population", "population-free", "symmetric")
 MOST_EVALUATED = 2_000
 WITH_ROUND_PEOPLE = "population-items-isotropic"
-# Work of tastes that bend (the cube of the items shown, added over people) for which people are evaluated at most, and
-# people at least; nats per answer that such tastes must gain to be mentioned.
+# For TasteMetric: maximum work of the evaluation (the cube of the items shown, summed over people), minimum number of
+# people, and the gain in nats per answer from which it is suggested.
 SMOOTH, MOST_SMOOTH_WORK, FEWEST_EVALUATED, WORTH_SAYING = "smooth", 1.5e8, 200, 0.005
-# Answers times the square of a metric's parameters, what a pass of a fit costs, beyond which laws with a free
-# covariance are left out: they have twice the parameters, and take most of the time.
+# Maximum cost (answers times the square of the metric's parameters) at which laws with a free covariance are compared:
+# they have twice the parameters and take most of the time.
 MOST_WORK = 300_000_000
 WITH_FREE_PEOPLE = ("population-free", "symmetric", "population-items", "symmetric-items")
 
@@ -60,7 +62,7 @@ def diagnosed(
 def evaluated(
     options: Namespace, features: NDArray[np.float64], answers: Comparisons, parameters: Mapping[str, Any]
 ) -> Evaluation | None:
-    """Return how well models predict hidden answers of at most 2,000 of the people; None where that is not asked.
+    """Return how well models predict hidden answers of at most 2,000 of the people; None if that is not asked.
 
     Among them are all laws of people and items that may be chosen, but for free covariances of many features.
     """
@@ -80,7 +82,8 @@ def evaluated(
     some = answers if step == 1 else answers.take(np.flatnonzero(answers.user % step == 0))
     subspaces = parameters.get("subspaces")
     labels = subspaces if subspaces is not None and not isinstance(subspaces, str) else None
-    names = [*EVALUATED, *(["stitched"] if labels is not None else [])]
+    left_out = not_of_use(features.shape[1])
+    names = [*(name for name in EVALUATED if name not in left_out), *(["stitched"] if labels is not None else [])]
     if with_tastes:
         names += ["linear-items", WITH_ROUND_PEOPLE, "population-items", "symmetric-items"]
         names += [SMOOTH]
@@ -95,7 +98,14 @@ def evaluated(
     try:
         with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
             found = evaluate(
-                features, some, names, repeats=1, subspaces=labels, after_fit=say, time_limit=options.time_limit
+                features,
+                some,
+                names,
+                splits=possible_splits(some),
+                repeats=1,
+                subspaces=labels,
+                after_fit=say,
+                time_limit=options.time_limit,
             )
     except DataError as error:
         note(options, f"how well answers are predicted was not measured: {error}")
@@ -114,7 +124,7 @@ def _work_of_tastes(answers: Comparisons) -> float:
 
 
 def suggest_tastes(evaluation: Evaluation) -> str:
-    """Return that tastes that bend predict clearly better than the saved model, if they do, and for which questions."""
+    """Return that smooth tastes predict clearly better than the saved model, if they do, and for which questions."""
     saved = evaluation.saved
     if saved in (None, SMOOTH) or SMOOTH not in evaluation.models:
         return ""
@@ -127,7 +137,7 @@ def suggest_tastes(evaluation: Evaluation) -> str:
     if not clear:
         return ""
     return (
-        "tastes that bend (TasteMetric, 'smooth' in the table) predict hidden answers better than this model for "
+        "smooth tastes (TasteMetric, 'smooth' in the table) predict hidden answers better than this model for "
         f"{' and '.join(clear)}: people here may have tastes rather than ideal points; compare "
         "--estimator taste (pairs made from ratings never contradict each other, which favors it: "
         "docs/explanation/smooth.md)"

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from typing import Any
 
 from crowdmetric.choice import QUESTIONS
-from crowdmetric.commands.base import UsageError, add_time_limit
+from crowdmetric.commands.command import UsageError, add_time_limit
 from crowdmetric.commands.preparing import add_preparation
 from crowdmetric.commands.reading import TABLE, add_categories, add_columns
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric, TasteMetric
@@ -18,7 +18,7 @@ from crowdmetric.similarity.likelihood import LINKS
 from crowdmetric.similarity.structures import STRUCTURES as STRUCTURES_OF_A_METRIC
 from crowdmetric.solvers.bounds import BOUNDS
 from crowdmetric.stitch import METHODS
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["ESTIMATORS", "add_arguments", "parameters_of", "refused_by", "ridge_of"]
 
@@ -30,7 +30,7 @@ ESTIMATORS: dict[str, type[Estimator]] = {
     "stitched": StitchedMetric,
     "taste": TasteMetric,
 }
-# Options that are passed on where they are given, and what the estimators call them.
+# Options that are passed to the estimator if given, and the names of its parameters.
 PASSED = {
     "subspaces": "n_subspaces",
     "rank": "rank",
@@ -80,25 +80,23 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(
         "--for",
         choices=QUESTIONS,
-        help="what the model is for: it is chosen by hidden answers to that (default: all)",
+        help="what the model is for: the one that predicts such hidden answers best is chosen (default: all)",
     )
     add(
         "--estimator",
         choices=ESTIMATORS,
         help="default: stitched with --labels or --discover, else what predicts hidden answers best: ideal points "
-        "under a learned metric (population), tastes that bend (taste), or no learned metric",
+        "under a learned metric (population), smooth tastes (taste), or no learned metric",
     )
-    add(
-        "--covariance", choices=STRUCTURES, help="of ideal points in the population (default: by what a free one gains)"
-    )
+    add("--covariance", choices=STRUCTURES, help="of ideal points (default: by what a free covariance gains)")
     add(
         "--item-effects",
         action=BooleanOptionalAction,
-        help="whether items have utilities of their own beside their features (default: by what those gain)",
+        help="per-item effects, for what features do not explain (default: by what they gain)",
     )
-    add("--starts", type=int, metavar="N", help="points to begin a population fit from (default: 2)")
+    add("--starts", type=int, metavar="N", help="number of starting points of a population fit (default: 2)")
     add("--integration", choices=INTEGRATIONS, help="how a population is integrated out (default: auto)")
-    add("--jobs", type=int, metavar="N", help="threads of a population fit (default: one a core)")
+    add("--jobs", type=int, metavar="N", help="threads of a population fit (default: one per core)")
     add(
         "--engine",
         metavar="NAME",
@@ -112,7 +110,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--labels", metavar="FILE", help="CSV or Parquet: item_id, subspace (empty or -1: in none)")
     add("--discover", action="store_true", help="find the subspaces among the items instead")
     add("--subspaces", type=int, metavar="N", help="how many to discover (default: chosen from the items)")
-    add("--rank", type=int, metavar="R", help="of the subspaces (default: from the items), or of a population's metric")
+    add("--rank", type=int, metavar="R", help="rank of subspaces (default: from the items) or of the metric")
     add("--affine", action="store_true", default=None, help="subspaces need not pass through the origin")
     add_preparation(parser)
     add_columns(parser)
@@ -133,24 +131,28 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(
         "--constraint",
         choices=POPULATION_CONSTRAINTS,
-        help="of a matched or population metric (default: psd); identity and zero of a population only",
+        help="constraint on a matched or population metric (default: psd); identity and zero: population only",
     )
     add("--ridge", metavar="X", help="penalty: a number, or (population, the default there) 'evidence'; 0: none")
-    add("--structure", choices=("auto", *STRUCTURES_OF_A_METRIC), help="of a metric from judgements (default: auto)")
-    add("--link", choices=(*LINKS, "auto"), help="whether people compare squared distances or distances, of judgements")
+    add(
+        "--structure",
+        choices=("auto", *STRUCTURES_OF_A_METRIC),
+        help="judgements: structure of the metric (default: auto)",
+    )
+    add("--link", choices=(*LINKS, "auto"), help="judgements: whether people compare squared distances or distances")
     add("--lapse", metavar="X", help="share of judgements given without looking: a number, 'estimate' or 'checks'")
     add("--judgements", metavar="FILE", help=f"{TABLE}: similarity judgements that share a population's metric")
-    add("--own", action="store_true", default=None, help="everybody's own metric, from judgements of several people")
+    add("--own", action="store_true", default=None, help="judgements: also learn each person's own metric")
     add("--tol", type=float, help="gap at which to stop (default: 1e-8 certified; population: 1e-4 nats)")
     add("--max-iter", type=int, metavar="N", help="iterations at most (default: 200)")
-    add("--seed", type=int, help="of folds that choose bounds, and of starts (default: 0)")
+    add("--seed", type=int, help="random seed of folds and starts (default: 0)")
     add("--memory", metavar="SIZE", help="leave answers on disk and fit within SIZE, such as 2GB")
-    add("--checkpoint", metavar="FILE", help="save a population fit at every step, and go on from FILE if it is there")
+    add("--checkpoint", metavar="FILE", help="save a population fit at every step, and resume from FILE if it exists")
     add("--json", action="store_true", help="print one JSON object instead of a summary")
 
 
 def refused_by(options: Namespace, name: str) -> list[str]:
-    """Return the options given that an estimator has no use for."""
+    """Return the given options that an estimator does not have."""
     known = ESTIMATORS[name]().get_params()
     given = {option: getattr(options, option) for option in PASSED if getattr(options, option) is not None}
     refused = [_flag(option, value) for option, value in given.items() if PASSED[option] not in known]
@@ -181,9 +183,9 @@ def parameters_of(options: Namespace, name: str) -> dict[str, Any]:
     located = options.labels is not None or options.discover
     hint = "" if located else ", or give --labels or --discover"
     for flag in refused_by(options, name):
-        raise UsageError(f"{flag} has no use with --estimator {name}; leave it out{hint}")
+        raise UsageError(f"{flag} has no effect with --estimator {name}; leave it out{hint}")
     if options.ridge == "evidence" and name != "population":
-        raise UsageError(f"--ridge evidence has no use with --estimator {name}; give a number")
+        raise UsageError(f"--ridge evidence has no effect with --estimator {name}; give a number")
     if options.labels is not None and options.discover:
         raise UsageError(
             "--labels says which subspace an item lies in, so there is nothing to --discover; leave one out"
@@ -203,11 +205,11 @@ def parameters_of(options: Namespace, name: str) -> dict[str, Any]:
         left_out = "--no-report leaves out" if options.no_report else "--memory does without"
         raise UsageError(f"--names says what the report calls items, and {left_out} a report; leave one of them out")
     if options.subspaces is not None and not options.discover:
-        raise UsageError("--subspaces has no use without --discover; leave it out, or give --discover")
+        raise UsageError("--subspaces has no effect without --discover; leave it out, or give --discover")
     if located != (name == "stitched"):
         raise UsageError(
             "--estimator stitched needs --labels, which say which subspace an item lies in, or --discover"
             if name == "stitched"
-            else f"--labels and --discover have no use with --estimator {name}; leave them out"
+            else f"--labels and --discover have no effect with --estimator {name}; leave them out"
         )
     return {PASSED[option]: value for option, value in given.items()}

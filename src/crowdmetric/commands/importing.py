@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import Any
 
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.command import UsageError, note
 from crowdmetric.datasets import Dataset, load_jester, load_movielens, load_sushi, load_travel
 from crowdmetric.datasets.dataset import FORMATS, check_folder
 from crowdmetric.datasets.sushi import ANSWERS
@@ -48,7 +48,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> None:
     """Run the command."""
     _check(options)
-    told = {} if options.name == INCLUDED else _told(options)
+    told = {} if options.name == INCLUDED else _loader_arguments(options)
     check_folder(options.out, options.overwrite)
     with show_progress("Reading", quiet=options.quiet):
         included = options.name == INCLUDED
@@ -71,11 +71,11 @@ def _check(options: Namespace) -> None:
     given = [f"--{name}" for name in ("pairs", "people", "gap", "features", *OWN) if getattr(options, name) is not None]
     for name in [options.path, *given]:
         if name is not None:
-            raise UsageError(f"{name} has no use with {INCLUDED}, which is read whole; leave it out")
+            raise UsageError(f"{name} has no effect with {INCLUDED}, which is read whole; leave it out")
 
 
-def _told(options: Namespace) -> dict[str, Any]:
-    """Return what the loader is told; an option of another data set is a usage error."""
+def _loader_arguments(options: Namespace) -> dict[str, Any]:
+    """Return the arguments of the loader; an option of another data set is a usage error."""
     told: dict[str, Any] = {"people": options.people, "gap": options.gap or 0.0, "seed": options.seed}
     pairs = "20" if options.pairs is None else options.pairs
     try:
@@ -88,6 +88,6 @@ def _told(options: Namespace) -> dict[str, Any]:
         if getattr(options, option) is None:
             continue
         if options.name != name:
-            raise UsageError(f"--{option} has no use with {options.name}, only with {name}; leave it out")
+            raise UsageError(f"--{option} has no effect with {options.name}, only with {name}; leave it out")
         told[option] = getattr(options, option)
     return told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from crowdmetric.commands.base import print_model
+from crowdmetric.commands.command import print_model
 from crowdmetric.persist import load_model
 
 __all__ = ["add_arguments", "run"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdmetric.commands.base import note
+from crowdmetric.commands.command import note
 from crowdmetric.errors import DataError
 from crowdmetric.tables import Column, Items, read_columns, unique_ids
 
@@ -15,7 +15,7 @@ __all__ = ["read_labels", "read_names"]
 
 
 def read_labels(options: Namespace, items: Items) -> Column:
-    """Return the subspace (N,) of every item, −1 or None where the file of --labels names none."""
+    """Return the subspace (N,) of every item, −1 or None if the file of --labels names none."""
     labels, rows = _column_of_items(options, options.labels, "subspace", "labels", items)
     if np.any(rows < 0):
         note(options, f"{np.sum(rows < 0)} items have no label and lie in no subspace")
@@ -31,7 +31,7 @@ def read_names(options: Namespace, items: Items) -> Column | None:
 
 
 def _name(cell: Any) -> str | None:
-    """Return a cell as a name: None where it is empty, and whole numbers without a point."""
+    """Return a cell as a name: None if it is empty, and whole numbers without a point."""
     if cell is None or (isinstance(cell, float | np.floating) and np.isnan(cell)):
         return None
     return str(int(cell)) if isinstance(cell, float | np.floating) and float(cell).is_integer() else str(cell)

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.commands.aligned import NAMES, align
+from crowdmetric.commands.ids import NAMES, align
 from crowdmetric.commands.reading import TABLE, add_columns, columns_of
 from crowdmetric.commands.writing import add_writing, write_table
 from crowdmetric.comparisons import Comparisons

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser, Namespace
 
-from crowdmetric.commands.design import shared_arguments, told_by
-from crowdmetric.commands.similarity import plan_similarity
+from crowdmetric.commands.design import design_arguments, shared_arguments
+from crowdmetric.commands.similarity_commands import plan_similarity
 from crowdmetric.design import plan
 from crowdmetric.design.entry import KINDS
 from crowdmetric.progress import show_progress
@@ -19,7 +19,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     shared_arguments(parser)
     add = parser.add_argument
     add("--error", type=float, default=0.10, metavar="X", help="relative error of the metric wanted (default: 0.10)")
-    add("--shape", action="store_true", help="--error is meant after the best rescaling")
+    add("--shape", action="store_true", help="--error is the error of the shape, up to scale")
     add("--kind", choices=KINDS, action="append", help="kinds of questions, repeatable (default: optimal and random)")
 
 
@@ -29,7 +29,7 @@ def run(options: Namespace) -> None:
         plan_similarity(options)
         return
     kinds = options.kind or ["optimal", "random"]
-    items, told = told_by(options, kinds)
+    items, told = design_arguments(options, kinds)
     with show_progress("Planning", quiet=options.quiet):
         found = plan(
             None if items is None else items.features, target=options.error, answers=options.answers,

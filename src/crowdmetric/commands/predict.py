@@ -7,10 +7,10 @@ from argparse import ArgumentParser, Namespace
 
 import numpy as np
 
-from crowdmetric.commands.aligned import NAMES, align
-from crowdmetric.commands.base import note
+from crowdmetric.commands.command import note
+from crowdmetric.commands.ids import NAMES, align
 from crowdmetric.commands.reading import TABLE, add_columns, columns_of, holds_judgements
-from crowdmetric.commands.similarity import predict_similarity
+from crowdmetric.commands.similarity_commands import predict_similarity
 from crowdmetric.commands.writing import add_writing, write_table
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError, DroppedRowsWarning, ModelFileError

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.command import UsageError, note
 from crowdmetric.preprocess import DIFFERENT_UNITS, WORTH_A_WORD, ItemMap, scale_ratio
 from crowdmetric.tables import Items
 

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
-from crowdmetric.commands.base import UsageError
+from crowdmetric.commands.command import UsageError
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.judgements import Judgements
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 TABLE = "CSV, TSV, Excel, JSON lines or Parquet, - for standard input"
-# What columns may be renamed to: that of the items, those of comparisons, those of judgements.
+# Names that columns may be renamed to: of items, of comparisons and of judgements.
 OF_ITEMS = ("item_id",)
 OF_ANSWERS = (
     "user", "left", "right", "choice", "response", "probability", "weight", "winner", "loser",

@@ -7,12 +7,12 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from time import perf_counter
 
-from crowdmetric.commands.base import UsageError, note
-from crowdmetric.experiments.page import write_page
-from crowdmetric.experiments.pictures import draw_figures
+from crowdmetric.commands.command import UsageError, note
+from crowdmetric.experiments.cells import FIGURES, Figure, cells_of, figure_named
+from crowdmetric.experiments.figures import draw_figures
+from crowdmetric.experiments.reproduction_page import write_page
+from crowdmetric.experiments.result_tables import summarize, write_tables
 from crowdmetric.experiments.runner import run_cells
-from crowdmetric.experiments.settings import FIGURES, Figure, cells_of, figure_named
-from crowdmetric.experiments.summary import summarize, write_tables
 from crowdmetric.plots import new_figure
 from crowdmetric.progress import show_progress
 
@@ -41,7 +41,7 @@ def run(options: Namespace) -> None:
     runs = options.runs if options.runs is not None else QUICK_RUNS if options.quick else FULL_RUNS
     if runs < 1:
         raise UsageError(f"--runs {runs} is not a number of runs; give 1 or more")
-    new_figure(1.0, 1.0)  # without matplotlib an hour's work would have nothing to show: say so now
+    new_figure(1.0, 1.0)  # fail now, not after an hour of work, if matplotlib is missing
     out = Path(options.out)
     clock = perf_counter()
     cells = cells_of(figures, quick=options.quick)

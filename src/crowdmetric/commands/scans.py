@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from crowdmetric.commands.base import UsageError
+from crowdmetric.commands.command import UsageError
 from crowdmetric.commands.reading import names_of_answers
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.progress import show_progress
@@ -22,7 +22,7 @@ def scan_answers(options: Namespace, items: Items) -> ComparisonScan:
     other = [name for name in names if name not in ("user", "left", "right")]
     if other:
         raise UsageError(
-            f"--columns {other[0]}= has no use with --memory, only user, left and right; rename the column"
+            f"--columns {other[0]}= has no effect with --memory, only user, left and right; rename the column"
         )
     is_text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt"))
     with show_progress("Grouping the answers by person", quiet=options.quiet):

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.command import UsageError, note
 from crowdmetric.folders import check_target, new_file, new_folder
 from crowdmetric.judgements import KINDS
-from crowdmetric.simulate import PEOPLE, Crowd, simulate_crowd
+from crowdmetric.simulate import PEOPLE, SimulatedCrowd, simulate_crowd
 from crowdmetric.simulate_judgements import SimulatedStudy, simulate_judgements
 from crowdmetric.tables import Columns, write_columns
 
@@ -55,7 +55,7 @@ def run(options: Namespace) -> None:
     for name in other:
         if getattr(options, name) is not None:
             raise UsageError(
-                f"--{name} has no use with {kind}; leave it out{'' if judged else ', or add --judgements'}"
+                f"--{name} has no effect with {kind}; leave it out{'' if judged else ', or add --judgements'}"
             )
     for name, default in (OF_JUDGEMENTS if judged else OF_COMPARISONS).items():
         if getattr(options, name) is None:
@@ -72,7 +72,7 @@ def run(options: Namespace) -> None:
     note(options, f"wrote {', '.join(f'{name}.{options.format}' for name in tables)} and {TRUTH}")
 
 
-def _crowd(options: Namespace) -> Crowd:
+def _crowd(options: Namespace) -> SimulatedCrowd:
     return simulate_crowd(
         options.dimension,
         options.subspaces,
@@ -100,7 +100,7 @@ def _judgements(options: Namespace) -> SimulatedStudy:
     )
 
 
-def _truth(study: Crowd | SimulatedStudy) -> dict[str, Any]:
+def _truth(study: SimulatedCrowd | SimulatedStudy) -> dict[str, Any]:
     if isinstance(study, SimulatedStudy):
         return {"metric": study.metric, "person_metrics": study.person_metrics}
     return {"metric": study.metric, "ideal_points": study.ideal_points, "bases": study.bases}
@@ -112,7 +112,7 @@ def _study_tables(study: SimulatedStudy) -> dict[str, Columns]:
     return {"items": {"item_id": np.arange(len(study.items)), **features}, "judgements": study.judgements.columns()}
 
 
-def _tables(crowd: Crowd) -> dict[str, Columns]:
+def _tables(crowd: SimulatedCrowd) -> dict[str, Columns]:
     """Return items (features alone), comparisons and labels, with row numbers as ids."""
     ids = np.arange(len(crowd.items))
     features = {f"f{j}": column for j, column in enumerate(crowd.items.T)}

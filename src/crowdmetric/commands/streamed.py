@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
-from crowdmetric.commands.base import note
+from crowdmetric.commands.command import note
 from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.scans import scan_answers
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric
@@ -15,21 +15,21 @@ from crowdmetric.preprocess import ItemMap
 from crowdmetric.progress import show_progress
 from crowdmetric.tables import Items
 
-__all__ = ["Streaming", "fit_streamed", "fit_telling"]
+__all__ = ["Streaming", "fit_streamed", "fit_with_progress"]
 
 Streaming = PopulationMetric | IdealPointMetric | MatchedMetric
 
 
-def fit_telling(estimator: Any, answers: Any, say: Callable[[str], None], **more: Any) -> None:
-    """Fit an estimator that tells how it is coming along, if it can, and keeps nothing of where it ran.
+def fit_with_progress(estimator: Any, answers: Any, say: Callable[[str], None], **more: Any) -> None:
+    """Fit an estimator and show its progress if it reports any. Afterwards it has neither engine nor progress.
 
-    `more` is what it is given beside the answers.
+    `more` are further arguments of `fit`.
     """
     known = estimator.get_params()
     if "progress" in known:
         estimator.set_params(progress=say)
     estimator.fit(answers, **more)
-    # a saved model has no use for them
+    # they are not part of a saved model
     estimator.set_params(**{name: None for name in ("progress", "engine") if name in known})
 
 
@@ -43,7 +43,7 @@ def fit_streamed(
     scan = scan_answers(options, items)
     note(options, estimator.memory_plan(scan).sentence)
     with show_progress("Learning the metric", quiet=options.quiet) as say:
-        fit_telling(estimator, scan, say)
+        fit_with_progress(estimator, scan, say)
     model = save_model(
         options.out,
         estimator,

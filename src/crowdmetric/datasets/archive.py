@@ -61,7 +61,7 @@ class Archive:
         return [Member(self, name) for name in self._names if _matches(name, pattern)]
 
     def find(self, pattern: str) -> Member | None:
-        """Return the file of this name, the one nearest to the top; None where there is none."""
+        """Return the file of this name, the one nearest to the top; None if there is none."""
         found = sorted(self.matching(pattern), key=lambda member: member.name.count("/"))
         return found[0] if found else None
 

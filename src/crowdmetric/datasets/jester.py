@@ -124,7 +124,7 @@ def _triples(member: Member) -> Ratings:
 
 
 def _rating(cell: Any) -> float:
-    """Return a rating, NaN where there is none."""
+    """Return a rating, NaN if there is none."""
     if cell is None or cell == "":
         return np.nan
     value = float(cell)
@@ -182,7 +182,7 @@ def _matrix_rows(member: Member) -> Iterator[list[float]]:
 
 
 def _jokes(archive: Archive) -> dict[int, str]:
-    """Return the texts by number; nothing where there are none."""
+    """Return the texts by number; nothing if there are none."""
     pages = archive.matching("init*.html")
     if pages:
         found = ((re.search(r"init(\d+)\.html?$", page.name.lower()), page) for page in pages)

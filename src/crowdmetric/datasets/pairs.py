@@ -2,7 +2,7 @@
 
 Two items that one person rated differently are a comparison: the one rated higher (or ranked better) was preferred.
 Items rated alike say nothing and make no comparison. At most a given number of comparisons per person is kept, drawn
-uniformly; which item is called left is a coin flip, so that "left" means nothing.
+uniformly; which item is called left is a coin flip, so "left" means nothing.
 
 With a person's ratings in rising order and ``below[j]`` the number of them that are lower than the j-th, comparisons
 are numbered ``0 … Σ below − 1``: number t is the j-th item with the (t − Σ_{j' < j} below[j'])-th. Drawing numbers
@@ -74,7 +74,7 @@ def pairs_of_ratings(
     if not gap >= 0:
         raise DataError(f"gap is {gap!r}, but ratings differ by at least 0")
     rng = np.random.default_rng(seed)
-    order = np.lexsort((item, rating, user))  # ties in the order of items, so that the order of rows does not matter
+    order = np.lexsort((item, rating, user))  # ties in the order of items, so the order of rows does not matter
     user, item, rating = user[order], item[order], rating[order]
     starts = np.flatnonzero(np.r_[True, user[1:] != user[:-1]]) if user.size else np.empty(0, dtype=np.int64)
     ends = np.r_[starts[1:], user.size]

@@ -104,7 +104,7 @@ def dataset_of(
             f"nobody in {name} has {what} one item higher than another; is the folder complete, or the gap too wide?"
         )
     user_ids, user = np.unique(found.user, return_inverse=True)
-    dropped |= {"tied": found.tied, "beyond the most a person": found.spared}
+    dropped |= {"tied": found.tied, "more than the maximum per person": found.spared}
     answers = Comparisons(
         user=user,
         left=found.left,
@@ -115,7 +115,7 @@ def dataset_of(
         item_ids=items.ids,
         dropped={reason: count for reason, count in dropped.items() if count},
     )
-    most = "all of them" if pairs is None else f"at most {pairs} a person, drawn with seed {seed}"
+    most = "all of them" if pairs is None else f"at most {pairs} per person, drawn with seed {seed}"
     wide = f" by at least {gap:g}" if gap else ""
     rule = (
         f"An answer is a pair of items of which a person {what} one higher than the other{wide}, {most}. Such answers "

@@ -1,7 +1,7 @@
 """Travel between Sydney, Canberra and Melbourne in 1987: real choices of 210 people, which come with the library.
 
 Everybody chose one of four ways to travel: plane, train, bus or car. Each has a waiting time, a cost and a travel time
-that are that person's own, so that there are 840 items. A choice of one among four is three comparisons: the chosen one
+that are that person's own, so there are 840 items. A choice of one among four is three comparisons: the chosen one
 was preferred to each of the others.
 
 Source: W. H. Greene and D. Hensher (1997), in W. H. Greene, LIMDEP version 7.0 user's manual revised; Table F18-2 of

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from crowdmetric.design.entry import Plan, Planned, design, plan
 from crowdmetric.design.live import Asked, LiveDesign
-from crowdmetric.design.matched import matched_from_catalogue, matched_from_generator
+from crowdmetric.design.matched_questions import matched_from_catalogue, matched_from_generator
 from crowdmetric.design.next_questionnaire import next_questionnaire
 from crowdmetric.design.questionnaire import Questionnaire
 from crowdmetric.design.stopping import Forecast, Stop

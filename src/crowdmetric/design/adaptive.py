@@ -25,8 +25,8 @@ __all__ = ["best_next_pair"]
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Metrics under which questions are judged, and the number of pairs that are: the next page must not be waited for.
-JUDGES, CANDIDATES = 2, 150
+# Number of metrics under which questions are judged, and number of pairs judged: people wait for the next page.
+JUDGES, CANDIDATES = 4, 400
 
 
 def best_next_pair(
@@ -49,7 +49,7 @@ def best_next_pair(
     """
     assert wave.learned is not None
     j = len(answered)
-    # vary whole sets, so that pairs parallel to those that were answered are among the candidates
+    # vary whole sets, so pairs parallel to those that were answered are among the candidates
     sets = np.repeat(np.concatenate([answered, planned[:1]])[None], CANDIDATES, axis=0)
     pairs = np.concatenate([planned[:1], source.vary(source.vary(sets, rng), rng)[:, j]])
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
@@ -58,7 +58,7 @@ def best_next_pair(
     worth = np.zeros(len(pairs))
     p = degrees_of_freedom(source.items.shape[1])
     ahead = max(wave.people, 1)
-    for b in range(JUDGES):
+    for b in range(min(JUDGES, len(wave.metrics))):
         _, F = criterion(wave.known[b] / ahead + wave.gained[b], p, 1.0)
         logs, scores = answered_scores(
             source.items[bundles], sets_of_answers, wave.metrics[b], wave.learned.population, beta

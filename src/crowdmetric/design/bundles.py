@@ -24,7 +24,7 @@ from crowdmetric.errors import NotIdentifiedError
 from crowdmetric.losses import Logistic
 from crowdmetric.symmetric import svec
 from crowdmetric.users.blocks import Block
-from crowdmetric.users.population import LARGEST_GRID, STRUCTURES, PopulationBlock, blocks_of, integrate
+from crowdmetric.users.population_sums import LARGEST_GRID, STRUCTURES, PopulationBlock, blocks_of, integrate
 
 __all__ = [
     "Population",
@@ -41,8 +41,10 @@ Array = NDArray[np.float64]
 # All sets of answers are listed up to this many answers per person. Beyond, this many sets are drawn for each bundle.
 MOST_ANSWERS = 5
 DRAWS = 32
-# For the predicted error: this many sets of answers over all bundles.
+# For the predicted error: this many sets of answers over all bundles and metrics, and at least so many per metric and
+# parameter: the inverse of an information from N drawn rows about n parameters is too large by about n / N.
 PROMISE_DRAWS = 20_000
+PROMISE_DRAWS_PER_PARAMETER = 100
 # How far the probabilities of all answers may be from summing to one for an integral to be trusted.
 SOUND = 0.02
 # Number of (bundle, set of answers) pairs processed at once.
@@ -106,7 +108,7 @@ def bundle_rows(
     ----------
     careful
         Whether those bundles are then integrated on a grid, if they span up to three dimensions. Otherwise, and beyond,
-        they are taken to be worth nothing, so that they are not chosen.
+        they are taken to be worth nothing, so they are not chosen.
     largest_grid
         Dimensions up to which grids are used at once, which is exact, and slower.
     draws
@@ -202,10 +204,13 @@ def expected_errors(
     Root mean square over the metrics that are thought possible; to first order in 1/people.
     """
     p = svec(guess.metrics[0]).size
+    metrics = guess.to_promise
     # enough sets of answers are drawn that the Monte Carlo error is a few percent, however few the bundles
-    draws = max(DRAWS, PROMISE_DRAWS // len(bundles))
+    n = people.natural(guess.metrics[0]).size
+    wanted = max(PROMISE_DRAWS_PER_PARAMETER * n, PROMISE_DRAWS // len(metrics))
+    draws = max(DRAWS, -(-wanted // len(bundles)))
     errors = []
-    for metric in guess.to_promise:
+    for metric in metrics:
         rows = bundle_rows(bundles, metric, people, guess.beta, rng, careful=True, draws=draws)
         rows = (np.sqrt(counts)[:, None, None] * rows).reshape(-1, rows.shape[2])
         errors.append(errors_of(metric_covariance(rows.T @ rows, p), metric))

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from crowdmetric.checks import positive_number, whole_number
 from crowdmetric.design.guess import guess_about_items, guess_about_space
-from crowdmetric.design.matched import matched_from_catalogue, matched_from_generator
+from crowdmetric.design.matched_questions import matched_from_catalogue, matched_from_generator
 from crowdmetric.design.optimal import optimal_questions, random_questions
 from crowdmetric.design.question_sources import Catalogue, ItemSource, NewItems
 from crowdmetric.design.questionnaire import Questionnaire, names_of
@@ -92,7 +92,7 @@ def design(
         if value is None:
             del options[name]
         elif kind not in ONLY[name]:
-            raise DataError(f"{name}={value!r} has no use with kind={kind!r}; leave it out")
+            raise DataError(f"{name}={value!r} has no effect with kind={kind!r}; leave it out")
     people, answers = whole_number(people, "people", 1), whole_number(answers, "answers", 1)
     X = _catalogue(items, dimension, options)
     given: dict[str, Any] = {"metric": metric, "doubt": doubt, "beta": beta, "ideal_points": ideal_points}
@@ -126,7 +126,7 @@ def _catalogue(items: ArrayLike | None, dimension: int | None, options: dict[str
     unused = "tolerance" if items is None else "reach"
     if unused in options:
         where = "new items" if items is None else "a catalogue"
-        raise DataError(f"{unused}={options[unused]!r} has no use with {where}; leave it out")
+        raise DataError(f"{unused}={options[unused]!r} has no effect with {where}; leave it out")
     return None if items is None else check_items(items)
 
 
@@ -255,7 +255,7 @@ def plan(
     target = positive_number(target, "target")
     for name, value in options.items():
         if value is not None and not set(kinds) & set(ONLY.get(name, KINDS)):
-            raise DataError(f"{name}={value!r} has no use with kinds={', '.join(kinds)}; leave it out")
+            raise DataError(f"{name}={value!r} has no effect with kinds={', '.join(kinds)}; leave it out")
     found, said = [], ""
     for kind in kinds:
         own = {name: value for name, value in options.items() if kind in ONLY.get(name, KINDS)}

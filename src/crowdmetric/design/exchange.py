@@ -5,7 +5,7 @@ give ``I_b(w) = Σ_i w_i I_bi`` and the metric's covariance ``C_b = [I_b⁻¹]_M
 
     Φ = mean_b log (tr C_b^κ / p)^(1/κ)     κ = 1: A, mean variance;  κ → 0: D, log det C / p;  κ → ∞: E, the largest
 
-the mean over metrics *outside* the logarithm, so that no single metric, under which everything is easy or hopeless,
+the mean over metrics *outside* the logarithm, so no single metric, under which everything is easy or hopeless,
 decides. The sensitivity of Φ to bundle i,
 
     d_i = mean_b tr(I_bi K_b C_b^(κ−1) K_bᵀ) / tr C_b^κ,       K = I⁻¹[:, M]
@@ -96,7 +96,7 @@ def best_shares(
     """Return shares (C,) of people that make Φ small.
 
     The multiplicative algorithm, ``w_i ← w_i d_i^λ / Σ``: no step leaves the simplex. With ``λ = 1/(1 + κ)`` every step
-    lowers Φ; steps `LONGER` times as long nearly always do and need a third of the iterations, so that they are tried
+    lowers Φ; steps `LONGER` times as long nearly always do and need a third of the iterations, so they are tried
     first. Bundles whose share vanishes are dropped, and later steps do not look at them. It stops when no bundle
     could gain a hundredth (d ≤ `enough`) or a step gains nothing.
     """
@@ -193,7 +193,7 @@ def _square(rows: Array) -> Array:
 def _inverse(information: Array) -> Array:
     """Return the inverse of an information (n, n), parameters in units of their own."""
     told = np.diag(information)
-    # of a parameter that no bundle tells of, next to nothing is known, but not infinitely little
+    # a parameter that no bundle measures is almost unknown, but its variance must stay finite
     unit = np.sqrt(np.maximum(told, NEXT_TO_NOTHING * max(float(told.max()), 1.0)))
     scaled = information / np.outer(unit, unit)
     scaled.flat[:: len(unit) + 1] += KNOWN

@@ -55,7 +55,7 @@ class Guess:
 
     @property
     def to_promise(self) -> Array:
-        """The metrics over which a promise is averaged: others, so that it does not flatter the choice."""
+        """The metrics over which a promise is averaged: others, so it does not flatter the choice."""
         return self.metrics[-METRICS:]
 
     @property
@@ -116,7 +116,7 @@ def _metrics(
         said = f"if the metric is about the one given (beta {beta:g}) {where}"
     if doubt is None:
         doubt = 1.0 if metric is None else 0.3
-    if doubt == 0:
+    if isinstance(doubt, int | float) and doubt == 0:
         return guess[None], said
     nu = ceil((d + 1) / positive_number(doubt, "doubt") ** 2)
     values, vectors = np.linalg.eigh(guess)

@@ -22,8 +22,8 @@ from crowdmetric.inputs import read_rows
 from crowdmetric.losses import Logistic
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges
-from crowdmetric.symmetric import smat, svec
-from crowdmetric.users.population import STRUCTURES, Law
+from crowdmetric.symmetric import degrees_of_freedom, smat, svec
+from crowdmetric.users.population_sums import STRUCTURES, Law
 
 __all__ = ["AnswerTable", "Learned", "learn"]
 
@@ -32,6 +32,9 @@ Indices = NDArray[np.intp]
 
 # Tolerance of a fit, in nats: far below what changes a question.
 TOLERANCE, ITERATIONS = 1e-2, 200
+
+# Where the metric has eigenvalues below this part of their mean, the mean ideal point is drawn to the origin.
+FLAT = 0.1
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,10 @@ class Learned:
         return smat(low), smat(high)
 
 
-def learn(items: Array, answers: AnswerTable, structure: str, beta: float, start: Learned | None = None) -> Learned:
-    """Return the law of the answers so far, fitted from where an earlier fit ended."""
+def learn(
+    items: Array, answers: AnswerTable, structure: str, beta: float, start: Learned | None = None, *, draw: bool = True
+) -> Learned:
+    """Return the law of the answers so far, fitted from where an earlier fit ended; `draw` False: without draws."""
     loss, free = Logistic(beta), structure == "free"
     rows = read_rows(answers.pairs, answers.y, answers.person, answers.weight, items, loss)
     crowd = crowd_in_memory(rows)
@@ -140,16 +145,25 @@ def learn(items: Array, answers: AnswerTable, structure: str, beta: float, start
         before = Law(start.metric, start.mean, start.covariance)
         begin = Start(crowd.span.law_inside(crowd.units.law_inside(before)), start.ridges)
     fit = evidence_fit(problem, chart, begin, tolerance=TOLERANCE, max_iterations=ITERATIONS)
-    draws = posterior_draws(problem, fit, free=free) / crowd.units.size**2
+    draws = posterior_draws(problem, fit, free=free) if draw else np.zeros((0, degrees_of_freedom(problem.d)))
+    draws = crowd.span.draws_outside(draws / crowd.units.size**2, psd=True)
     law = crowd.law_outside(problem.structure.law(fit.natural, problem.d), free=free)
-    inverse = np.linalg.pinv(law.metric, rcond=1e-6, hermitian=True)
+    inverse = _soft_inverse(law.metric)
     if free:
         scatter = 0.25 * inverse @ law.covariance @ inverse
     else:
         spread = crowd.units.size * float(np.exp(fit.natural[fit.layout.spread][0]))
         scatter = spread**2 * np.eye(law.mean.size)
     return Learned(
-        metric=law.metric, draws=crowd.span.draws_outside(draws, psd=True), mean=law.mean, covariance=law.covariance,
+        metric=law.metric, draws=draws, mean=law.mean, covariance=law.covariance,
         ideal_mean=-0.5 * inverse @ law.mean, ideal_covariance=scatter, ridges=fit.ridges, people=answers.people,
         answers=len(answers), parameters=fit.natural.size, structure=structure,
     )  # fmt: skip
+
+
+def _soft_inverse(metric: Array) -> Array:
+    """Return ``(M² + τ²I)⁻¹ M``: M⁻¹ where M is large, and small where M is nearly zero and u = −½M⁻¹μ undetermined."""
+    values, vectors = np.linalg.eigh(metric)
+    floor = max(FLAT * float(values.mean()), np.finfo(float).tiny ** 0.25)
+    inverse: Array = (vectors * (values / (values**2 + floor**2))) @ vectors.T
+    return inverse

@@ -9,7 +9,7 @@ independent of their questions, which is what `PopulationMetric` assumes, what `
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,18 +19,19 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import one_of, positive_number, share_of_one, whole_number
+from crowdmetric.checks import one_of, positive_number, share_of_one, true_or_false, whole_number
 from crowdmetric.design.adaptive import best_next_pair
+from crowdmetric.design.guess import guess_about_items
+from crowdmetric.design.kinds import KINDS, source_of
 from crowdmetric.design.learning import AnswerTable, Learned
 from crowdmetric.design.live_file import LiveState, read_state, write_state
-from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.questionnaire import names_of
 from crowdmetric.design.stopping import Forecast, Settled, Stop, always_valid, log_ratios, people_for
 from crowdmetric.design.waves import Wave, WaveOrder, next_wave
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
 from crowdmetric.symmetric import smat
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["Asked", "LiveDesign"]
 
@@ -38,12 +39,12 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Pair = tuple[Any, Any]
 
-# The first fit is made when there are this many answers per parameter, later ones when there are so many times more
-# people.
+# The first fit is made with this many answers per parameter, the next ones each time the number of people has grown by
+# this factor.
 ANSWERS_PER_PARAMETER, GROWTH = 2.0, 1.4
-# The fewest people of a first fit.
+# Minimum number of people for the first fit.
 FEWEST_PEOPLE = 20
-# What a choice may be called, and its y: −1 where the left item is preferred. A tie is half an answer for each side.
+# Accepted names of a choice and its y: −1 if the left item is preferred. A tie is half an answer for each side.
 CHOICES = {"left": (-1.0,), "right": (1.0,), -1: (-1.0,), 1: (1.0,), "tie": (-1.0, 1.0), 0: (-1.0, 1.0)}
 SKIPPED = (None, "", "skip")
 OWN_ANSWERS = (
@@ -97,6 +98,14 @@ class LiveDesign:
         The catalogue.
     answers : int, default 2
         Questions per person.
+    kind : {'optimal', 'within', 'matched'}, default 'optimal'
+        'optimal': any pairs. 'within': all questions of a person lie in one of `subspaces`, so that StitchedMetric can
+        learn from them too; 'matched': they come in parallel pairs, for MatchedMetric. Which subspace or parallelogram
+        is for whom is then chosen, and random people get random ones.
+    subspaces, rank
+        With 'within', as in `design`: a label for each item, bases, or 'discover'.
+    tolerance : float, default 0.2
+        With 'matched': the largest difference of parallel questions, relative to their length.
     item_ids : optional
         What items are called; row numbers by default.
     random_share : float, default 0.1
@@ -144,6 +153,10 @@ class LiveDesign:
         items: ArrayLike,
         *,
         answers: int = 2,
+        kind: str = "optimal",
+        subspaces: Any = None,
+        rank: int | None = None,
+        tolerance: float = 0.2,
         item_ids: Any = None,
         random_share: float = 0.1,
         within: float = 0.10,
@@ -164,15 +177,25 @@ class LiveDesign:
         self._row = {str(name): row for row, name in enumerate(self.item_ids.tolist())}
         self.answers = whole_number(answers, "answers", 1)
         self.random_share = share_of_one(random_share, "random_share")
-        self.within, self.shape = positive_number(within, "within"), bool(shape)
+        self.within, self.shape = positive_number(within, "within"), true_or_false(shape, "shape")
         self.settle = settle
-        self._compared = None if settle is None else tuple(self._difference(pair) for pair in settle)
+        self._compared = None if settle is None else self._differences(settle)
         self.budget = None if budget is None else whole_number(budget, "budget", 1)
         self.covariance = one_of(covariance, "covariance", tuple(STRUCTURES))
         self.beta, self.seed = positive_number(beta, "beta"), whole_number(seed, "seed", 0)
         self.adapt = one_of(adapt, "adapt", ("across", "within"))
         self._guess = {"metric": metric, "doubt": doubt, "ideal_points": ideal_points}
-        self._source = Catalogue(self.items, self.item_ids)
+        self.kind, self.tolerance = one_of(kind, "kind", KINDS), positive_number(tolerance, "tolerance")
+        if self.adapt == "within" and self.kind != "optimal":
+            raise DataError(
+                f"adapt='within' has no use with kind={kind!r}, whose estimators do not apply to questions that depend "
+                "on a person's own answers; leave one of them out"
+            )
+        self._source, self.subspaces, self.rank = source_of(
+            self.kind, self.items, self.item_ids, self.answers, subspaces, rank, self.tolerance, self.seed
+        )
+        # a wrong guess is told now: a re-design that fails later does not end a study
+        guess_about_items(self.items, metric, doubt, self.beta, ideal_points, np.random.default_rng(self.seed))
         self._state = LiveState.empty()
         self._wave: Wave | None = None
         self._executor = executor
@@ -210,13 +233,11 @@ class LiveDesign:
             or 'skip' where there is none.
         """
         name, told = str(person), []
-        for entry in answers:
-            left, right, choice = self._read(entry)
-            if choice in SKIPPED:
-                continue
-            if choice not in CHOICES:
-                raise DataError(f"choice={choice!r} of {name} is unknown; use 'left', 'right', 'tie' or None")
-            told += [(left, right, y, 1.0 / len(CHOICES[choice])) for y in CHOICES[choice]]
+        if isinstance(answers, str) or not isinstance(answers, Iterable):
+            raise DataError(f"answers={answers!r} of {name} are no answers; give a list of (left, right, choice)")
+        for left, right, choice in map(self._read, answers):
+            if choice not in SKIPPED:
+                told += [(left, right, y, 1.0 / len(CHOICES[choice])) for y in CHOICES[choice]]
         if told:
             self._state.told[name] = told
             self._state.fresh.add(name)
@@ -251,13 +272,13 @@ class LiveDesign:
         """Take up a re-design that is ready, or begin one that is due; return whether the questions have changed."""
         if self._running is not None and self._running.done():
             ready, self._running = self._running, None
-            return self._take_up(ready.result)
+            return self._start_wave(ready.result)
         if self._running is not None or not self._is_due():
             return False
         order = self._order()
         self._state.fresh.clear()
         if self._executor is None:
-            return self._take_up(partial(next_wave, order))
+            return self._start_wave(partial(next_wave, order))
         self._running = self._executor.submit(next_wave, order)
         return False
 
@@ -287,29 +308,29 @@ class LiveDesign:
             return first
         looked, more = self._wave.people, self.forecast().more_people
         usual = ceil(GROWTH * looked)
-        # not far beyond the end, nor again at once
+        # not far beyond the end, and not again immediately
         return usual if more is None else min(usual, max(looked + more, looked + ceil(0.05 * looked)))
 
     def _order(self) -> WaveOrder:
-        told = self.told()
+        told = self.answers_so_far()
         names = list(self._state.told)
         fresh = np.array([name in self._state.fresh for name in names], dtype=np.bool_)
         return WaveOrder(
-            number=0 if self._wave is None else self._wave.number + 1, items=self.items, answers=self.answers,
-            covariance=self.covariance, beta=self.beta, random_share=self.random_share, told=told,
+            number=0 if self._wave is None else self._wave.number + 1, source=self._source,
+            answers=self.answers, covariance=self.covariance, beta=self.beta, random_share=self.random_share, told=told,
             new=fresh[told.person] if len(told) else np.zeros(0, dtype=np.bool_), before=self._wave, guess=self._guess,
             seed=self.seed,
         )  # fmt: skip
 
-    def told(self) -> AnswerTable:
+    def answers_so_far(self) -> AnswerTable:
         """Return all answers so far, people in the order in which they were told of first."""
         rows = [(k, *row) for k, rows in enumerate(self._state.told.values()) for row in rows]
         table = np.array(rows, dtype=float).reshape(-1, 5)
         person, pairs = table[:, 0].astype(np.intp), table[:, 1:3].astype(np.intp)
         return AnswerTable(person, pairs, table[:, 3], table[:, 4])
 
-    def _take_up(self, make: Callable[[], Wave]) -> bool:
-        """Take up a wave; one that fails must not end a study: its questions go on, and it is tried again later."""
+    def _start_wave(self, make: Callable[[], Wave]) -> bool:
+        """Start a new wave. If it fails, the study goes on with the questions it has and tries again later."""
         try:
             wave = make()
         except (ArithmeticError, ValueError) as error:
@@ -324,7 +345,7 @@ class LiveDesign:
         if settled is not None and state.rho is None:
             state.rho = 1.0 / max(settled[1], 1e-300)
         if wave.learned is not None:
-            state.forecasts.append(self._forecast(wave, wave.learned))
+            state.forecasts.append(self._forecast(wave))
         return True
 
     def _from_queue(self) -> Indices:
@@ -343,16 +364,14 @@ class LiveDesign:
             return self._state.forecasts[-1]
         return Forecast(self.people, float("inf"), self.within, None)
 
-    def _forecast(self, wave: Wave, learned: Learned) -> Forecast:
-        error = learned.radius(shape=self.shape)
+    def _forecast(self, wave: Wave) -> Forecast:
         more = np.concatenate([[0.0], np.geomspace(1.0, FARTHEST * wave.people, 25)])
-        expected = np.array([wave.expected_error(n, shape=self.shape) for n in more])
-        needed = people_for(error, self.within, expected, more)
+        errors = wave.radii_ahead(more, shape=self.shape)
         at_budget = None
-        if self.budget is not None and np.isfinite(expected[0]):
+        if self.budget is not None:
             left = max(self.budget - wave.people, 0)
-            at_budget = error * wave.expected_error(left, shape=self.shape) / float(expected[0])
-        return Forecast(wave.people, error, self.within, needed, at_budget)
+            at_budget = float(wave.radii_ahead(np.array([0.0, left]), shape=self.shape)[1])
+        return Forecast(wave.people, float(errors[0]), self.within, people_for(self.within, errors, more), at_budget)
 
     def settled(self) -> Settled | None:
         """Return the comparison named by `settle` at the last look, with an interval that holds at all looks."""
@@ -422,54 +441,57 @@ class LiveDesign:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything but the items to one file; a re-design that is running is not waited for."""
-        write_state(path, self._options(), replace(self._state), self._wave, self.items)
+        write_state(path, self._options(), replace(self._state), self._wave, self.items, self.item_ids)
 
     @classmethod
     def resume(
         cls, path: str | os.PathLike[str], items: ArrayLike, *, item_ids: Any = None, executor: Executor | None = None
     ) -> Self:
-        """Return a design as it was saved; the items must be the same."""
+        """Return a design as it was saved; the items and their ids must be the same."""
         X = check_items(items)
-        options, state, wave = read_state(path, X)
+        options, state, wave = read_state(path, X, names_of(item_ids, len(X)))
         live = cls(X, item_ids=item_ids, executor=executor, **options)
         live._state, live._wave = state, wave
         return live
 
     def _options(self) -> dict[str, Any]:
         names = (
-            "answers",
-            "random_share",
-            "within",
-            "shape",
-            "settle",
-            "budget",
-            "covariance",
-            "beta",
-            "adapt",
-            "seed",
-        )
-        return (
-            {"seed": self.seed}
-            | {name: getattr(self, name) for name in names}
-            | {name: None if value is None else np.asarray(value).tolist() for name, value in self._guess.items()}
-        )
+            "answers", "kind", "rank", "tolerance", "random_share", "within", "shape", "settle", "budget", "covariance",
+            "beta", "adapt", "seed",
+        )  # fmt: skip
+        lists = self._guess | {"subspaces": self.subspaces}
+        return {name: getattr(self, name) for name in names} | {
+            name: None if value is None else np.asarray(value).tolist() for name, value in lists.items()
+        }
 
     # ------------------------------------------------------------------------------------------------- what is given
 
     def _read(self, entry: Any) -> tuple[int, int, Any]:
+        """Return the rows of two different items, and the choice."""
         try:
             left, right, choice = entry
         except (TypeError, ValueError):
             raise DataError(f"an answer is {entry!r}, but (left, right, choice) was expected") from None
         choice = choice.item() if isinstance(choice, np.generic) else choice
+        if choice not in (*SKIPPED, *CHOICES):
+            raise DataError(f"choice={choice!r} is unknown; use 'left', 'right', 'tie' or None")
+        if self._row_of(left) == self._row_of(right):
+            raise DataError(f"item {left!r} is compared with itself, but two different items were expected")
         return self._row_of(left), self._row_of(right), choice
 
     def _row_of(self, name: Any) -> int:
         row = self._row.get(str(name))
         if row is None:
-            raise DataError(f"an answer names item {name!r}, which is not in the catalogue; give items by their ids")
+            raise DataError(f"item {name!r} is not in the catalogue; give items by their ids")
         return row
 
-    def _difference(self, pair: Any) -> Array:
-        left, right, _ = self._read((*pair, None))
-        return np.asarray(self.items[left] - self.items[right])
+    def _differences(self, settle: Any) -> tuple[Array, Array]:
+        """Return the two differences of items whose lengths are compared."""
+        try:
+            (a, b), (c, e) = settle
+        except (TypeError, ValueError):
+            raise DataError(f"settle={settle!r} was given, but ((id, id), (id, id)) was expected") from None
+        (left, right, _), (other, opposite, _) = self._read((a, b, None)), self._read((c, e, None))
+        if {left, right} == {other, opposite}:
+            raise DataError(f"settle={settle!r} compares a distance with itself; give two different pairs of items")
+        return self.items[left] - self.items[right], self.items[other] - self.items[opposite]

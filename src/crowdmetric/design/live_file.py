@@ -18,11 +18,12 @@ from crowdmetric.design.waves import Wave
 from crowdmetric.errors import DataError
 from crowdmetric.folders import new_file
 from crowdmetric.solvers.priors import Ridges
+from crowdmetric.tables import Column
 
 __all__ = ["LiveState", "read_state", "write_state"]
 
 Indices = NDArray[np.intp]
-VERSION = 1
+VERSION = 2
 
 
 @dataclass
@@ -60,12 +61,18 @@ class LiveState:
 
 
 def write_state(
-    path: str | os.PathLike[str], options: dict[str, Any], state: LiveState, wave: Wave | None, items: NDArray[Any]
+    path: str | os.PathLike[str],
+    options: dict[str, Any],
+    state: LiveState,
+    wave: Wave | None,
+    items: NDArray[Any],
+    ids: Column,
 ) -> None:
     """Write a live design."""
     arrays: dict[str, NDArray[Any]] = {"queue": state.queue}
     header = {
-        "version": VERSION, "items": fingerprint_of(items), "options": options, "served": state.served,
+        "version": VERSION, "items": fingerprint_of(items), "ids": fingerprint_of(ids), "options": options,
+        "served": state.served,
         "asked": {name: [pairs.tolist(), *rest] for name, (pairs, *rest) in state.asked.items()},
         "told": state.told, "fresh": sorted(state.fresh), "rho": state.rho,
         "forecasts": [asdict(one) for one in state.forecasts], "wave": None,
@@ -80,7 +87,9 @@ def write_state(
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # the stubs take its options for arrays
 
 
-def read_state(path: str | os.PathLike[str], items: NDArray[Any]) -> tuple[dict[str, Any], LiveState, Wave | None]:
+def read_state(
+    path: str | os.PathLike[str], items: NDArray[Any], ids: Column
+) -> tuple[dict[str, Any], LiveState, Wave | None]:
     """Return the options, the state and the wave of a saved live design of these items."""
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -92,6 +101,8 @@ def read_state(path: str | os.PathLike[str], items: NDArray[Any]) -> tuple[dict[
         raise DataError(f"{path} is of version {header.get('version')}, but {VERSION} was expected; save it again")
     if header["items"] != fingerprint_of(items):
         raise DataError(f"{path} is about other items; resume it with the items that it was begun with")
+    if header["ids"] != fingerprint_of(ids):
+        raise DataError(f"{path} calls its items otherwise; resume it with the item_ids that it was begun with")
     options = header["options"]
     if options["settle"] is not None:
         options["settle"] = tuple(tuple(pair) for pair in options["settle"])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crowdmetric.checks import one_of, positive_number, share_of_one, whole_number
+from crowdmetric.checks import instance_of, one_of, positive_number, share_of_one, whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.design.information import apportion
 from crowdmetric.design.learning import AnswerTable
@@ -16,7 +16,7 @@ from crowdmetric.design.questionnaire import Questionnaire, hand_out, names_of
 from crowdmetric.design.waves import WaveOrder, next_wave
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["next_questionnaire"]
 
@@ -56,11 +56,12 @@ def next_questionnaire(
     """
     X, n = check_items(items), whole_number(people, "people", 1)
     m, share = whole_number(answers, "answers", 1), share_of_one(random_share, "random_share")
-    if told.n_items != len(X):
+    if instance_of(told, "told", Comparisons, "make one with Comparisons.from_arrays or .read").n_items != len(X):
         raise DataError(f"the answers are about {told.n_items} items, but there are {len(X)}; read both together")
     so_far = AnswerTable(told.user.astype(np.intp), told.pairs, told.response.astype(float), told.weight)
+    source = Catalogue(X, names_of(item_ids, len(X)))
     order = WaveOrder(
-        number=0, items=X, answers=m, covariance=one_of(covariance, "covariance", tuple(STRUCTURES)),
+        number=0, source=source, answers=m, covariance=one_of(covariance, "covariance", tuple(STRUCTURES)),
         beta=positive_number(beta, "beta"), random_share=share, told=so_far, new=np.zeros(len(so_far), dtype=np.bool_),
         before=None, guess={}, seed=whole_number(seed, "seed", 0),
     )  # fmt: skip
@@ -70,7 +71,7 @@ def next_questionnaire(
     at_random = round(share * n)
     counts = apportion(wave.counts.astype(float), n - at_random)
     designed = wave.bundles[np.repeat(np.arange(len(counts)), counts)]
-    bundles = np.concatenate([designed, Catalogue(X, np.arange(len(X))).draw(at_random, m, rng)]).astype(np.intp)
+    bundles = np.concatenate([designed, source.draw(at_random, m, rng)]).astype(np.intp)
     now, then = wave.expected_error(0), wave.expected_error(n)
     remarks = (
         f"Chosen from {len(so_far):,} answers of {so_far.people:,} people, under metrics drawn from what these leave "
@@ -79,7 +80,7 @@ def next_questionnaire(
         "would do better still.",
     )
     return hand_out(
-        bundles[rng.permutation(n)], X, names_of(item_ids, len(X)), rng, design="Next questions on a catalogue",
+        bundles[rng.permutation(n)], X, source.ids, rng, design="Next questions on a catalogue",
         expected_error=wave.expected_error(n, shape=False), expected_shape_error=then, expected_bias=0.0,
         assumptions="from all answers, those that are there included, if new people are like those who have answered",
         advice="Learn from all answers together with PopulationMetric(items); chance must decide who gets which "

@@ -22,11 +22,12 @@ from crowdmetric.design.question_sources import ItemSource
 from crowdmetric.design.questionnaire import Questionnaire, hand_out
 from crowdmetric.errors import DataError
 from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = [
     "FoundBundles",
     "ask_population",
+    "number_of_metrics",
     "optimal_questions",
     "random_questions",
     "search_bundles",
@@ -36,8 +37,9 @@ __all__ = [
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Number of metrics for which questions are chosen: enough that no single one decides, few enough to be quick.
-CHOOSERS = 8
+# Number of metrics for which questions are chosen: enough that no single one decides, few enough to be quick. With many
+# degrees of freedom there are fewer, MOST_CHOSEN divided by their number.
+CHOOSERS, FEWEST_CHOOSERS, MOST_CHOSEN = 8, 2, 600
 # Total number of sets of answers for the first bundles and for the variations in one round. Their number of bundles is
 # this divided by the number of sets of answers per bundle, but at least FEWEST.
 POOL, VARIATIONS = 6000, 4000
@@ -111,7 +113,7 @@ def optimal_questions(
 
     def rows_of(bundles: NDArray[Any]) -> Array:
         vectors = source.vectors(bundles)
-        metrics = guess.to_choose[:CHOOSERS]
+        metrics = guess.to_choose[: number_of_metrics(p)]
         return np.stack([bundle_rows(vectors, M, crowd, guess.beta, rng) for M in metrics])
 
     found = search_bundles(
@@ -179,12 +181,17 @@ def search_bundles(
         better = np.flatnonzero(worth > PROMISING * usual)
         if better.size:
             bundles, rows = np.concatenate([bundles, varied[better]]), np.concatenate([rows, theirs[:, better]], axis=1)
-            # newcomers get a fifth of the people; the next shares decide who stays
+            # new bundles get a fifth of the people; the next shares decide which stay
             shares = np.concatenate([0.8 * shares, np.full(better.size, 0.2 / better.size)])
             shares = best_shares(rows, p, kappa, start=shares, known=known, enough=ROUGHLY)
     shares = best_shares(rows, p, kappa, start=shares, known=known)
     kept = np.flatnonzero(shares)
     return FoundBundles(bundles[kept], rows[:, kept], shares[kept])
+
+
+def number_of_metrics(p: int) -> int:
+    """Return by how many metrics of p degrees of freedom questions are chosen."""
+    return min(CHOOSERS, max(FEWEST_CHOOSERS, MOST_CHOSEN // p))
 
 
 def size_of_search(answers: int, p: int) -> tuple[int, int]:

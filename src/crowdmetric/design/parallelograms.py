@@ -128,7 +128,7 @@ def _leading_axes(items: Array, rng: np.random.Generator) -> Array:
 
 
 def _mismatch(items: Array, corners: Indices) -> Array:
-    """Return ``‖δ₁ − δ₂‖ / ½(‖δ₁‖ + ‖δ₂‖)``, infinite where both are zero."""
+    """Return ``‖δ₁ − δ₂‖ / ½(‖δ₁‖ + ‖δ₂‖)``, infinite if both are zero."""
     mismatch = np.empty(len(corners))
     size = max(1, CHUNK // (4 * items.shape[1]))
     for start in range(0, len(corners), size):

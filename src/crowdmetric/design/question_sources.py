@@ -2,6 +2,9 @@
 
 A source draws bundles of m pairs at random and varies given ones a little, which is all that the search for better
 questions needs. Bundles of a catalogue are rows of items (C, m, 2), those of new items are vectors (C, m, 2, d).
+
+Two sources keep what estimators that assume nothing of people need: all that one person is asked lies in one subspace
+(`SubspaceCatalogue`, for StitchedMetric), or comes in parallel pairs (`ParallelCatalogue`, for MatchedMetric).
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from crowdmetric.design.guess import Guess
 from crowdmetric.errors import DataError
 from crowdmetric.tables import Column
 
-__all__ = ["Catalogue", "ItemSource", "NewItems"]
+__all__ = ["Catalogue", "ItemSource", "NewItems", "ParallelCatalogue", "SubspaceCatalogue"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -74,11 +77,11 @@ class Catalogue:
         row, pair, side = np.arange(C), rng.integers(m, size=C), rng.integers(2, size=C)
         old, opposite = new[row, pair, side], new[row, pair, 1 - side]
         target = self.items[old]
-        if m > 1:  # parallel to another pair of the same person, so that the person's position cancels
+        if m > 1:  # parallel to another pair of the same person, so the person's position cancels
             guide = (pair + rng.integers(1, m, size=C)) % m
             guided = self.items[opposite] + self.items[new[row, guide, side]] - self.items[new[row, guide, 1 - side]]
             target = np.where(rng.random((C, 1)) < 0.25, guided, target)
-        tried = rng.integers(len(self.items), size=(C, NEIGHBORS))
+        tried = self._replacements(old, NEIGHBORS, rng)
         apart = np.sum((self.items[tried] - target[:, None]) ** 2, axis=2)
         apart[tried == old[:, None]] = np.inf
         chosen = np.where(rng.random(C) < 0.3, tried[:, 0], tried[row, np.argmin(apart, axis=1)])
@@ -93,10 +96,78 @@ class Catalogue:
         """Return bundles as they are."""
         return bundles.astype(np.intp), self.items, self.ids
 
+    def _replacements(self, item: Indices, count: int, rng: np.random.Generator) -> Indices:
+        """Return random items (C, count) that may stand in for those given (C,)."""
+        return rng.integers(len(self.items), size=(len(item), count))
+
     def _other(self, item: Indices, rng: np.random.Generator) -> Indices:
         """Return an item that is not the one given."""
         other: Indices = (item + rng.integers(1, len(self.items), size=item.shape)) % len(self.items)
         return other
+
+
+class SubspaceCatalogue(Catalogue):
+    """Items that exist; everything that one person is asked about lies in one subspace.
+
+    `labels` (N,) are the numbers of the items' subspaces, −1 for none; subspaces of one item are left out.
+    """
+
+    name = "within subspaces"
+
+    def __init__(self, items: Array, ids: Column, labels: Indices) -> None:
+        super().__init__(items, ids)
+        self.labels = labels
+        self._size = np.bincount(labels[labels >= 0])
+        order = np.argsort(labels, kind="stable")
+        self._members = order[int(np.sum(labels < 0)) :]  # subspace by subspace
+        self._begin = np.cumsum(self._size) - self._size
+        self._place = np.zeros(len(labels), dtype=np.intp)  # of each item within its subspace
+        self._place[self._members] = np.arange(len(self._members)) - self._begin[labels[self._members]]
+        self._askable = self._members[self._size[labels[self._members]] > 1]
+        if not len(self._askable):
+            raise DataError("no subspace holds two items, but a question compares two; give more items or other labels")
+
+    def draw(self, count: int, m: int, rng: np.random.Generator) -> Bundles:
+        """Return pairs of different items of one subspace, which is that of a random item."""
+        left = self._replacements(self._askable[rng.integers(len(self._askable), size=count)], m, rng)
+        return np.stack([left, self._other(left, rng)], axis=2)
+
+    def _replacements(self, item: Indices, count: int, rng: np.random.Generator) -> Indices:
+        """Return random items (C, count) of the same subspaces."""
+        home = self.labels[item][:, None]
+        return self._members[self._begin[home] + rng.integers(self._size[home], size=(len(item), count))]
+
+    def _other(self, item: Indices, rng: np.random.Generator) -> Indices:
+        """Return another item of the same subspace."""
+        home = self.labels[item]
+        place = (self._place[item] + rng.integers(1, self._size[home])) % self._size[home]
+        return self._members[self._begin[home] + place]
+
+
+class ParallelCatalogue(Catalogue):
+    """Items that exist, in questions that come in parallel pairs: `corners` (P, 2, 2) of (near-)parallelograms."""
+
+    name = "in parallel pairs"
+
+    def __init__(self, items: Array, ids: Column, corners: Indices) -> None:
+        super().__init__(items, ids)
+        self.corners = corners
+
+    def draw(self, count: int, m: int, rng: np.random.Generator) -> Bundles:
+        """Return m/2 random parallelograms for each bundle."""
+        return self.corners[rng.integers(len(self.corners), size=(count, m // 2))].reshape(count, m, 2)
+
+    def vary(self, bundles: Bundles, rng: np.random.Generator) -> Bundles:
+        """Return bundles in which one parallelogram is another: one near it, or any."""
+        C, m, _ = bundles.shape
+        new = bundles.reshape(C, m // 2, 2, 2).copy()
+        row, which = np.arange(C), rng.integers(m // 2, size=C)
+        tried = self.corners[rng.integers(len(self.corners), size=(C, NEIGHBORS))]  # (C, NEIGHBORS, 2, 2)
+        old = new[row, which][:, None]
+        apart = np.sum((self.items[tried] - self.items[old]) ** 2, axis=(2, 3, 4))
+        apart[np.all(tried == old, axis=(2, 3))] = np.inf
+        new[row, which] = tried[row, np.where(rng.random(C) < 0.3, 0, np.argmin(apart, axis=1))]
+        return new.reshape(C, m, 2)
 
 
 class NewItems:

@@ -156,7 +156,7 @@ def hand_out(
 ) -> Questionnaire:
     """Return a questionnaire that asks everybody their questions (K, m, 2), rows of `items`.
 
-    In random order, left and right at random, so that nobody learns that the closer item is on the left, or that a
+    In random order, left and right at random, so nobody learns that the closer item is on the left, or that a
     question is like the last one.
 
     Parameters

@@ -22,12 +22,9 @@ from math import log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Forecast", "Settled", "Stop", "always_valid", "log_ratios", "people_for"]
+__all__ = ["Forecast", "Settled", "Stop", "always_valid", "errors_ahead", "log_ratios", "people_for"]
 
 Array = NDArray[np.float64]
-
-# More people than this are not forecast: a study that long will not happen.
-MOST_PEOPLE = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -112,18 +109,28 @@ def log_ratios(metrics: Array, one: Array, other: Array) -> Array:
     return np.asarray(np.log(np.maximum(first, tiny)) - np.log(np.maximum(second, tiny)))
 
 
-def people_for(error: float, target: float, expected: Array, people: Array) -> int | None:
+def errors_ahead(error: float, tail: float, expected: Array) -> Array:
+    """Return the errors (k,) after some more people, from `error`, the one now.
+
+    `expected` (B, k) are root mean square errors by Fisher information under each of B metrics, the first one now, and
+    `tail` is by how much the error that is not exceeded with 90 % probability is larger than that. Precisions add up::
+
+        1/error(n)² = 1/error² + (1/expected(n)² − 1/expected(0)²) / tail²          the median over metrics
+
+    With many people that is `tail` times what Fisher information says. With few the error now is smaller, as it knows
+    the prior too, and may not be taken to fall by the same factor: what the prior knows it will know no better.
+    """
+    to_come = (expected**-2.0 - expected[:, :1] ** -2.0) / tail**2
+    return np.asarray(np.median((error**-2.0 + np.maximum(to_come, 0.0)) ** -0.5, axis=0))
+
+
+def people_for(target: float, errors: Array, people: Array) -> int | None:
     """Return with how many more people an error falls to the target, None if it does not.
 
-    The Fisher information says by which factor the error falls, ``expected / expected[0]`` at `people` more (rising
-    from 0); the error now is the measured one, which knows the prior too.
+    `errors` (k,) fall with `people` (k,), which rise from 0, about like a power of them.
     """
-    if error <= target:
+    if errors[0] <= target:
         return 0
-    if not np.isfinite(expected[0]):
+    if errors[-1] > target:
         return None
-    falling = error * expected / expected[0]
-    if falling[-1] > target:
-        return None
-    # errors fall like a power of the number of people
-    return int(np.ceil(np.exp(np.interp(-np.log(target), -np.log(falling), np.log(np.maximum(people, 1.0))))))
+    return int(np.ceil(np.exp(np.interp(-np.log(target), -np.log(errors), np.log(np.maximum(people, 1.0))))))

@@ -2,15 +2,16 @@
 
 Metrics are drawn from the posterior (before any answer: from the prior guess), and for each of them the answers that
 are there have an information I₀. The next n people get the bundles that make ``Φ(I₀ + n Σ_i w_i I_i)`` small
-(`exchange`), so that they are asked about what is not known yet. n is the number of people who have answered: a wave
+(`exchange`), so they are asked about what is not known yet. n is the number of people who have answered: a wave
 plans for a study that doubles.
 
-`next_wave` is a function of its arguments alone, so that a re-design can run in another thread or process.
+`next_wave` is a function of its arguments alone, so a re-design can run in another thread or process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from time import process_time
 from typing import Any
@@ -19,17 +20,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.design.bundles import Population, bundle_rows, metric_covariance, population_of
-from crowdmetric.design.doubts import why_doubted
 from crowdmetric.design.exchange import CRITERIA, sensitivity, weighted_information
 from crowdmetric.design.guess import Guess, guess_about_items
 from crowdmetric.design.information import apportion, errors_of
 from crowdmetric.design.learning import AnswerTable, Learned, learn
-from crowdmetric.design.optimal import CHOOSERS, FoundBundles, search_bundles, size_of_search
+from crowdmetric.design.optimal import FoundBundles, number_of_metrics, search_bundles, size_of_search
 from crowdmetric.design.question_sources import Catalogue
+from crowdmetric.design.stopping import errors_ahead
+from crowdmetric.design.surprise import why_doubted
 from crowdmetric.errors import NotIdentifiedError
 from crowdmetric.symmetric import degrees_of_freedom
 
-__all__ = ["QUEUE", "Wave", "WaveOrder", "information_of", "next_wave"]
+__all__ = ["QUEUE", "Wave", "WaveOrder", "information_of", "next_wave", "thought_possible"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -40,6 +42,8 @@ SEARCH_AGAIN = 1.25
 QUEUE = 1000
 # How often bundles are varied: in the first wave, and in later ones, which begin with the bundles of the last.
 FIRST_ROUNDS, ROUNDS = 10, 5
+# People per parameter with whom what they said counts as much as the guess.
+CREDIBLE = 5.0
 # At least this many people are planned for.
 FEWEST_AHEAD = 100
 # Largest number of different sets of questions whose information is computed; beyond it, some of them stand for all.
@@ -56,7 +60,9 @@ class WaveOrder:
     ----------
     number
         0 for the first wave.
-    items, answers, covariance, beta, random_share
+    source
+        Where questions come from, with the items.
+    answers, covariance, beta, random_share
         As in `LiveDesign`.
     told
         Everybody's answers so far; empty before the first.
@@ -71,7 +77,7 @@ class WaveOrder:
     """
 
     number: int
-    items: Array
+    source: Catalogue
     answers: int
     covariance: str
     beta: float
@@ -81,6 +87,11 @@ class WaveOrder:
     before: Wave | None
     guess: dict[str, Any]
     seed: int
+
+    @property
+    def items(self) -> Array:
+        """The catalogue (N, d)."""
+        return self.source.items
 
 
 @dataclass(frozen=True)
@@ -100,7 +111,7 @@ class Wave:
     known, gained
         (B, n, n) information of the answers so far, and of one more person, random shares included.
     doubt
-        Why the law is not trusted, so that everybody is asked at random; empty where it is.
+        Why the law is not trusted, so everybody is asked at random; empty if it is.
     seconds
         CPU seconds that it took to fit and to design.
     """
@@ -120,39 +131,45 @@ class Wave:
 
     def expected_error(self, more: float, *, shape: bool = True) -> float:
         """Return the root mean square error to expect after `more` people, by Fisher information; ∞ if undetermined."""
-        squares = []
-        for M, known, gained in zip(self.metrics, self.known, self.gained, strict=True):
-            try:
+        return float(np.sqrt(np.mean(self._expected_errors(more, shape) ** 2)))
+
+    def radii_ahead(self, more: Array, *, shape: bool = True) -> Array:
+        """Return the errors (k,) that are not exceeded with 90 % probability after `more` (k,) people, from 0 on."""
+        assert self.learned is not None
+        radius = self.learned.radius(shape=shape)
+        tail = radius / float(np.sqrt(np.mean(self.learned.errors(shape=shape) ** 2)))
+        return errors_ahead(radius, tail, np.stack([self._expected_errors(n, shape) for n in more], axis=1))
+
+    def _expected_errors(self, more: float, shape: bool) -> Array:
+        """Return the error to expect under each metric (B,)."""
+        errors = np.full(len(self.metrics), np.inf)
+        for b, (M, known, gained) in enumerate(zip(self.metrics, self.known, self.gained, strict=True)):
+            with suppress(NotIdentifiedError):
                 covariance = metric_covariance(known + more * gained, degrees_of_freedom(len(M)))
-            except NotIdentifiedError:
-                return float("inf")
-            squares.append(errors_of(covariance, M)[1 if shape else 0] ** 2)
-        return float(np.sqrt(np.mean(squares)))
+                errors[b] = errors_of(covariance, M)[1 if shape else 0]
+        return errors
 
 
 def next_wave(order: WaveOrder) -> Wave:
     """Return the questions for the next people."""
     clock = process_time()
     rng = np.random.default_rng([order.seed, 1, order.number])
-    source = Catalogue(order.items, np.arange(len(order.items)))
+    source = order.source
     p = degrees_of_freedom(order.items.shape[1])
-    learned, doubt = None, ""
+    guess, learned, doubt = _first_guess(order, rng), None, ""
     if len(order.told):
         earlier = order.before.learned if order.before is not None else None
         if earlier is not None:
             doubt = why_doubted(order.items, order.told, order.new, earlier, order.beta)
         learned = learn(order.items, order.told, order.covariance, order.beta, earlier)
-        metrics, people = learned.some_draws(CHOOSERS), learned.population
-    else:
-        guess = _first_guess(order, rng)
-        metrics, people = guess.to_choose[:CHOOSERS], population_of(guess, order.covariance)
+    metrics, people = thought_possible(guess, order.covariance, learned, number_of_metrics(p))
 
     def rows_of(bundles: NDArray[Any]) -> Array:
         return np.stack([bundle_rows(source.vectors(bundles), M, people, order.beta, rng) for M in metrics])
 
     known = information_of(order, metrics, people, rng)
     per_person = known / max(order.told.people, FEWEST_AHEAD)
-    found, searched = _questions(order, source, rows_of, per_person, rng)
+    found, searched = _questions(order, rows_of, per_person, rng)
     at_random = rows_of(source.draw(RANDOM, order.answers, rng))
     share = 1.0 if doubt else order.random_share
     gained = (1.0 - share) * weighted_information(found.rows, found.shares)
@@ -167,15 +184,14 @@ def next_wave(order: WaveOrder) -> Wave:
 
 def _questions(
     order: WaveOrder,
-    source: Catalogue,
     rows_of: Callable[[NDArray[Any]], Array],
     known: Array,
     rng: np.random.Generator,
 ) -> tuple[FoundBundles, int]:
     """Return the bundles to ask, and how many people had answered when they were searched for."""
-    before, people = order.before, order.told.people
+    before, people, source = order.before, order.told.people, order.source
     if before is not None and before.learned is not None and people < SEARCH_AGAIN * before.searched:
-        # so few new answers hardly change what is good to ask
+        # so few new answers hardly change the best questions
         shares = before.counts / before.counts.sum()
         return FoundBundles(before.bundles, rows_of(before.bundles), shares), before.searched
     p = degrees_of_freedom(order.items.shape[1])
@@ -192,6 +208,30 @@ def _questions(
 def _first_guess(order: WaveOrder, rng: np.random.Generator) -> Guess:
     told = {"metric": None, "doubt": None, "ideal_points": None} | order.guess
     return guess_about_items(order.items, told["metric"], told["doubt"], order.beta, told["ideal_points"], rng)
+
+
+def thought_possible(guess: Guess, structure: str, learned: Learned | None, count: int) -> tuple[Array, Population]:
+    """Return metrics (count, d, d) and people to design for: those of the guess, and later those learned.
+
+    With n people and P parameters of the law, what was learned has the credibility ``w = n / (n + CREDIBLE P)``. That
+    share of the metrics are draws from the posterior. Their sizes are drawn to those of the guess, in log, and the law
+    of people to its people, by the rest: with few answers for each parameter a posterior is far too sure of a size that
+    is several times too large or too small, and pairs chosen for it are too short or too long.
+    """
+    before, prior = guess.to_choose[:count], population_of(guess, structure)
+    if learned is None:
+        return before, prior
+    w = learned.people / (learned.people + CREDIBLE * learned.parameters)
+    drawn = learned.some_draws(max(1, round(w * count)))
+    sizes = np.maximum(np.trace(drawn, axis1=1, axis2=2), np.finfo(float).tiny)
+    usual = float(np.mean(np.trace(before, axis1=1, axis2=2)))
+    drawn = drawn * ((usual / sizes) ** (1.0 - w))[:, None, None]
+    mean, covariance = (w * x + (1.0 - w) * y for x, y in zip(*map(_moments, (learned.population, prior)), strict=True))
+    return np.concatenate([drawn, before[len(drawn) :]]), Population(mean, covariance, structure)
+
+
+def _moments(people: Population) -> tuple[Array, Array]:
+    return people.mean, people.covariance
 
 
 def information_of(order: WaveOrder, metrics: Array, people: Population, rng: np.random.Generator) -> Array:

@@ -20,11 +20,12 @@ from scipy.special import expit
 from crowdmetric.design.exchange import CRITERIA, best_shares, exchange_people
 from crowdmetric.design.guess import Guess
 from crowdmetric.design.information import apportion, lasting
+from crowdmetric.design.kinds import found_subspaces
 from crowdmetric.design.optimal import CHOOSERS, ask_population
 from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.questionnaire import Questionnaire
 from crowdmetric.errors import DataError, NotIdentifiedError
-from crowdmetric.subspaces import Subspaces, discover_subspaces, given_subspaces
+from crowdmetric.subspaces import Subspaces
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference
 from crowdmetric.theory import constructive_design
 from crowdmetric.users.projected import span_of_differences, without
@@ -70,16 +71,7 @@ def within_questions(
         If no questions within these subspaces reveal all of M.
     """
     rng = np.random.default_rng(seed)
-    if isinstance(subspaces, str) and subspaces == "discover":
-        found = discover_subspaces(source.items, rank=rank, repeats=0, random_state=seed).as_subspaces()
-    else:
-        found = given_subspaces(source.items, subspaces, rank)
-    largest = int(found.ranks.max())
-    if answers <= largest:
-        raise DataError(
-            f"answers={answers} within subspaces of dimension {largest} tell nothing of the metric: a person's place "
-            f"uses up {largest} of them; ask at least {largest + 1}"
-        )
+    found = found_subspaces(source.items, subspaces, rank, answers, seed)
     bundles, home = _candidates(source, found, answers, rng)
     inside = _projected(source.items[bundles], found, home)
     p = degrees_of_freedom(inside.shape[-1])

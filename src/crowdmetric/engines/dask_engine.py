@@ -1,7 +1,7 @@
 """A Dask cluster: the one place that imports dask.
 
 Chunks of people travel once, in bundles, and stay in the workers' memory; each pass sends parameters out and brings
-one sum per bundle back. Sums are added in the order that every engine uses (`folding`), so that the answer is the one a
+one sum per bundle back. Sums are added in the order that every engine uses (`folding`), so the answer is the one a
 single machine gives. A worker that is lost takes its chunks with it: they are sent again, to the others, and only they.
 """
 

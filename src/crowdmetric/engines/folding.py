@@ -1,4 +1,4 @@
-"""The order in which sums are added, the same for every engine, so that all engines round in the same way.
+"""The order in which sums are added, the same for every engine, so all engines round in the same way.
 
 Jobs are added in bundles of neighbors, and then the bundles. How many jobs make a bundle depends on how many there
 are and on nothing else; a remote engine sends back one sum per bundle instead of one per job.

@@ -55,7 +55,7 @@ class TorchEngine:
             dtype = "float64" if device == "cpu" or self._is_fast_in_double(device) else "float32"
             if dtype == "float32":
                 self.precision = (
-                    "this GPU is many times slower in float64, so that float32 is used: metrics agree to about four "
+                    "this GPU is many times slower in float64, so float32 is used: metrics agree to about four "
                     "digits, and only gradients are used; TorchEngine(dtype='float64') has everything, slowly"
                 )
         self.device, self.dtype = device, getattr(self.torch, dtype)

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.summary import InMemory, summary_of
-from crowdmetric.inputs import names_of_features, read_pairs, read_rows
+from crowdmetric.inputs import names_of_features, read_pairs, read_rows, user_ids
 from crowdmetric.losses import Loss, get_loss
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import components_of
@@ -83,7 +83,7 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return tags
 
     def _finish(self, metric: Array, users: NDArray[Any], points: Array | None, solution: Solution) -> None:
-        """Set what every fit leaves behind; `points` is None where nobody was located."""
+        """Set what every fit leaves behind; `points` is None if nobody was located."""
         self.metric_ = metric
         self.components_ = components_of(metric)
         self.users_ = users
@@ -217,10 +217,7 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         items, numbers = read_pairs(pairs, self.items)
         if users is None:
             return items, numbers, None
-        people, T = np.asarray(users), numbers.shape[0]
-        if people.shape != (T,):
-            raise DataError(f"users has shape {people.shape}, but there are {T} comparisons; give one person each")
-        return items, numbers, people
+        return items, numbers, user_ids(users, len(numbers))
 
     def _find(self, people: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
         """Return which of these people (T,) were in the data, and their rows in `users_`."""

@@ -89,7 +89,7 @@ class IdealPointMetric(CrowdMetric):
     metric_, components_, users_, pseudo_ideal_points_, ideal_points_, objective_, solution_
         See `CrowdMetric`.
     metric_bound_, ideal_bound_ : float
-        The bounds used (NaN where there were none).
+        The bounds used (NaN if there were none).
     radii_ : Radii or None
         How they were chosen.
     pseudo_ideal_mean_ : (d,) array
@@ -164,8 +164,8 @@ class IdealPointMetric(CrowdMetric):
             return self
         if self.engine is not None:
             raise DataError(
-                f"engine={self.engine!r} has no use here: answers in memory are solved by one interior point on this "
-                "machine; leave engine out, or fit a scan (Comparisons.scan_parquet)"
+                f"engine={self.engine!r} has no effect here: answers in memory are solved by one interior point on "
+                "this machine; leave engine out, or fit a scan (Comparisons.scan_parquet)"
             )
         rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
         answers = rows.jointly()
@@ -244,7 +244,9 @@ class IdealPointMetric(CrowdMetric):
         d = rows.items.shape[1]
         fixed = None if self.fixed_metric is None else check_metric(self.fixed_metric, d, "fixed_metric")[None]
         if fixed is not None and self.metric_bound is not None:
-            raise DataError(f"metric_bound={self.metric_bound!r} has no use with fixed_metric; leave one of them out")
+            raise DataError(
+                f"metric_bound={self.metric_bound!r} has no effect with fixed_metric; leave one of them out"
+            )
         metric_bound, ideal_bound = self._bounds(answers, loss, fixed)
         people, radius = arrange(answers), np.array([ideal_bound])
         result: BarrierResult | Placement

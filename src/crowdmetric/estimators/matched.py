@@ -235,7 +235,7 @@ class MatchedMetric(CrowdMetric):
     def place(
         self, pairs: Any, y: Any = None, users: Any = None, *, ideal_bound: float | None = None
     ) -> IdealPointMetric:
-        """Return a model that keeps the learned metric and places people, so that it can predict their answers.
+        """Return a model that keeps the learned metric and places people, so it can predict their answers.
 
         This assumes what `fit` does not: that pseudo-ideal points lie in a ball, of radius `ideal_bound` or one chosen
         from the answers.
@@ -307,7 +307,7 @@ class MatchedMetric(CrowdMetric):
     def _why_certain(self, result: LogisticResult) -> str:
         return (
             f"{self.n_used_sets_} informative sets are too few: along {describe_direction(result.certain[0])} the "
-            "answers can be explained without any doubt, so that the likelihood has no maximum; ask more people, or "
+            "answers can be explained with certainty, so the likelihood has no maximum; ask more people, or "
             "give ridge=1 to shrink what the answers leave open"
         )
 

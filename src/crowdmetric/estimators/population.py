@@ -60,10 +60,10 @@ from crowdmetric.fits.uncertainty import uncertainty_of
 from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns, unknowns_of
 from crowdmetric.inputs import CONSTRAINTS, Rows, check_items, check_nothing_beside_scan, read_rows
 from crowdmetric.losses import Loss
-from crowdmetric.similarity.beside import JudgementsBeside
+from crowdmetric.similarity.judgement_term import JudgementsBeside
 from crowdmetric.similarity.likelihood import AnswerModel
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.similarity.questions import questions_of
+from crowdmetric.similarity.pair_choices import questions_of
 from crowdmetric.similarity.structures import Full
 from crowdmetric.solvers.law_fit import PopulationFit, items_determined
 from crowdmetric.solvers.parametrization import Parametrization
@@ -73,15 +73,15 @@ from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.first_order import IsotropicPeople, covariance_matrix
 from crowdmetric.users.integrals import mean_probability
 from crowdmetric.users.item_effects import WithItemEffects
-from crowdmetric.users.population import STRUCTURES, Law
+from crowdmetric.users.population_sums import STRUCTURES, Law
 
 __all__ = ["INTEGRATIONS", "PopulationMetric"]
 
 Array = NDArray[Any]
 
-# Parameters that do not change where a fit ends, or not what it is.
+# Parameters that are not in a checkpoint's fingerprint: a fit may be resumed with other values of them.
 NOT_THE_FIT = {"items", "engine", "loss", "max_iter", "jobs", "memory", "checkpoint", "progress", "warm_start"}
-# What is found only where it is asked for, or where outer products of scores are.
+# Attributes that only some fits set; removed before the next fit.
 NOT_ALWAYS_FOUND = (
     "metric_draws_",
     "symmetric_metric_",
@@ -107,20 +107,21 @@ NOT_ALWAYS_FOUND = (
     "pseudo_ideal_points_",
     "ideal_points_",
 )
-# Passes over all people that a fit to many of them usually takes, to say how long it may take.
+# Typical number of passes over all people, from which the expected time is computed.
 USUAL_PASSES = 15
-# The same where only gradients are used.
+# The same for fits by gradients alone.
 USUAL_GRADIENTS = 60
-# Decrease of the loss, relative, below which single precision sees only its own rounding; and double, in effect.
+# Relative decrease of the loss at which fits by gradients stop, in single and double precision: below it, single
+# precision only sees rounding.
 SINGLE_TOLERANCE, DOUBLE_TOLERANCE = 1e-6, 1e-8
 
 
 class PopulationMetric(CrowdMetric):
     """Learn a metric from people drawn from one population, without knowing anybody's place.
 
-    Everybody's ideal point is drawn from one Gaussian law and integrated out, so that a few answers per person, even
+    Everybody's ideal point is drawn from one Gaussian law and integrated out, so a few answers per person, even
     one, teach the metric: no bound on people, no subspaces, nothing taken from the truth. See
-    `crowdmetric.users.population` for the likelihood and docs/explanation/algorithms.md for the reasoning.
+    `crowdmetric.users.population_sums` for the likelihood and docs/explanation/algorithms.md for the reasoning.
 
     Parameters
     ----------
@@ -203,7 +204,7 @@ class PopulationMetric(CrowdMetric):
     symmetric_metric_, symmetric_covariance_ : (d, d), (p, p) array
         The fit without the PSD constraint and the covariance of its svec, to test whether there is a metric.
     symmetric_log_likelihood_ : float
-        Of all answers at that fit; NaN where a ridge had to hold it.
+        Of all answers at that fit; NaN if a ridge had to hold it.
     judgement_scale_, judgement_log_likelihood_ : float
         With judgements: they are answered by ``judgement_scale_ × metric_``, and how likely they are.
     ideal_mean_, ideal_covariance_ : (d,), (d, d)
@@ -223,7 +224,7 @@ class PopulationMetric(CrowdMetric):
         The strengths used on the shape and the size of the metric and on the shape of people's covariance, and how many
         of the p − 1 parameters of the metric's shape the answers determine.
     item_effects_, item_effect_spread_, item_effects_determined_ : (N,) array, float, float
-        With `item_effects`: b, positive where an item is liked better than its features say, zero where nobody has
+        With `item_effects`: b, positive where an item is liked better than its features say, zero if nobody has
         answered about it; ω; and how many of the N the answers determine, the others being held by ω (their effective
         number). Predictions about items given by row number use b.
     item_effect_variances_ : (N,) array
@@ -244,7 +245,7 @@ class PopulationMetric(CrowdMetric):
     spread_ : float
         How much people differ in ψ (root mean square), in units of the noise of an answer.
     question_bias_ : float
-        z-score of the test that questions were chosen near people's ideal points; NaN where nobody can tell, where
+        z-score of the test that questions were chosen near people's ideal points; NaN if nobody can tell, where
         questions were `adaptive`, or without `uncertainty`.
 
     Examples
@@ -324,7 +325,7 @@ class PopulationMetric(CrowdMetric):
             How often an answer counts; a tie is two opposite answers of half a weight.
         judgements : Judgements or sequence of Judgements, optional
             Similarity judgements about the same items, by the same metric up to a scale: one metric from both kinds
-            (`crowdmetric.similarity.beside`; `crowdmetric.agreement.one_metric` tests whether they share it).
+            (`crowdmetric.similarity.judgement_term`; `crowdmetric.agreement.one_metric` tests whether they share it).
         """
         clock = perf_counter()
         loss, card = self._loss(), self._card()
@@ -339,7 +340,7 @@ class PopulationMetric(CrowdMetric):
             rows = read_rows(Comparisons.from_scan(pairs, MOST_PEOPLE), None, None, None, self.items, loss)
         else:
             if self.memory is not None:
-                read_memory(self.memory)  # it has no use here, but it may be a mistake
+                read_memory(self.memory)  # not needed here, but validated: it may be a mistake
             asked = self._asked_on_device(pairs, y, users, sample_weight, loss, card)
             if asked is not None:
                 return self._fit_by_gradients(asked, loss, clock)
@@ -368,7 +369,7 @@ class PopulationMetric(CrowdMetric):
         problem, fit = integrated.problem, integrated.fit
         self.approximation_error_, self.integration_ = integrated.error, integrated.words
         self._describe_fit(problem, fit, crowd)
-        self._describe_unknowns(problem, fit, crowd, rows)
+        self._describe_unknowns(problem, fit, crowd, rows, by_row=_is_by_row(pairs))
         if self.uncertainty and self.constraint in CONSTRAINTS:
             self._describe_uncertainty(problem, fit, crowd, stopping)
         points = self._describe_people(problem, fit, crowd)
@@ -414,7 +415,7 @@ class PopulationMetric(CrowdMetric):
         return device_of(self._engine)
 
     def _items_with_effects(self, pairs: Any, n_items: int) -> int:
-        """Return how many items have a utility of their own."""
+        """Return the number of items with per-item effects."""
         return items_with_effects(pairs, n_items, self._engine) if self.item_effects else 0
 
     def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
@@ -447,7 +448,7 @@ class PopulationMetric(CrowdMetric):
     def _problem(
         self, crowd: Crowd, loss: Loss, n_items: int, beside: JudgementsBeside | None = None
     ) -> PopulationProblem:
-        """Return the sums over people, with a checkpoint and with somebody who is told how the fit is coming along."""
+        """Return the sums over people, with a checkpoint and a report of progress if asked for."""
         structure = STRUCTURES[self.covariance]
         if n_items:
             structure = WithItemEffects(structure, n_items)
@@ -468,7 +469,7 @@ class PopulationMetric(CrowdMetric):
         return Parametrization(d, kind, self.covariance == "free", n_items, self.rank)
 
     def _earlier_end(self, chart: Parametrization, crowd: Crowd) -> Array | None:
-        """Return where an earlier fit ended, in the units of these people; None where it is not to be used."""
+        """Return where an earlier fit ended, in the units of these people; None if it is not to be used."""
         if not (self.warm_start and hasattr(self, "pseudo_ideal_mean_")):
             return None
         d, units = crowd.span.features, crowd.units
@@ -491,7 +492,7 @@ class PopulationMetric(CrowdMetric):
                 delattr(self, name)
 
     def _describe_law(self, law: Law, spread: float | None) -> None:
-        """Set what is known of the metric and the population, s being given where it is isotropic."""
+        """Set the attributes of the metric and the population; `spread` is s if people are isotropic."""
         d = law.mean.size
         self.scale_ = float(np.trace(law.metric)) / d
         self.shape_ = law.metric / self.scale_ if self.scale_ != 0 else law.metric
@@ -521,15 +522,17 @@ class PopulationMetric(CrowdMetric):
         self.spread_ = problem.spread(law)
         self.scale_error_ = self.question_bias_ = float("nan")
 
-    def _describe_unknowns(self, problem: PopulationProblem, fit: PopulationFit, crowd: Crowd, rows: Rows) -> None:
+    def _describe_unknowns(
+        self, problem: PopulationProblem, fit: PopulationFit, crowd: Crowd, rows: Rows, *, by_row: bool
+    ) -> None:
         """Set what predictions do not know, from the answers of everybody or of some people."""
         covariance, metric = unknowns_of(fit).covariance, problem.structure.law(fit.natural, problem.d).metric
         self.personal_spread_ = personal_variance_of(problem, fit, crowd.answers(rows)) ** 0.5
         if covariance is not None:
             self.offset_covariance_ = crowd.units.offsets_outside(crowd.span.offsets_outside(covariance, metric))
         if crowd.users is not None:
-            # items given as vectors are none of those that row numbers will name
-            first = 0 if self.items is None or rows.items is check_items(self.items) else len(check_items(self.items))
+            # items given as vectors are new: row numbers cannot name them
+            first = 0 if by_row or self.items is None else np.shape(self.items)[0]
             self.asked_items_ = SeenItems.of(rows.person, rows.pairs + first).rows
 
     def _describe_uncertainty(
@@ -587,7 +590,7 @@ class PopulationMetric(CrowdMetric):
         return self.rank or min(d, DEFAULT_RANK)
 
     def _say(self, words: str) -> None:
-        """Tell whoever follows the fit, or give a warning where nobody does."""
+        """Report a sentence as progress; without `progress=`, warn."""
         if self.progress is not None:
             self.progress(words)
         else:
@@ -612,7 +615,7 @@ class PopulationMetric(CrowdMetric):
             warnings.warn(f"{no_errors}; uncertainty=False leaves them out", CrowdmetricWarning, stacklevel=3)
         if self.engine == "torch" and card is None:
             seconds = expected_seconds(asked, rank, loss, USUAL_GRADIENTS)
-            self._say(f"no GPU was found: this machine's processor will take about {duration(seconds)}")
+            self._say(f"no GPU was found: the CPU will take about {duration(seconds)}")
         elif card is not None and card.precision:
             self._say(card.precision)
         told = None if self.progress is None else after_steps(Passes(self.progress, asked.n_users, USUAL_GRADIENTS))
@@ -671,7 +674,7 @@ class PopulationMetric(CrowdMetric):
         return self.pseudo_ideal_mean_
 
     def _item_effects(self, n_items: int) -> Array | None:
-        """Return the utilities of so many items, None where there are none or those of other items."""
+        """Return the effects of `n_items` items; None if there are none or they belong to other items."""
         effects: Array | None = getattr(self, "item_effects_", None)
         return effects if effects is not None and effects.size == n_items else None
 
@@ -697,7 +700,7 @@ class PopulationMetric(CrowdMetric):
         return np.column_stack([1.0 - right, right])
 
     def unknowns(self) -> Unknowns:
-        """Return what predictions do not know beside where a person stands."""
+        """Return what predictions do not know, other than where a person stands."""
         found = vars(self)
         return Unknowns(
             found.get("offset_covariance_"),
@@ -707,9 +710,9 @@ class PopulationMetric(CrowdMetric):
         )
 
     def _variance_beside(self, pairs: Any, users: Any) -> Array:
-        """Return the variance of ψ (T,) for what is not known beside where the person stands."""
+        """Return the variance of ψ (T,) from everything unknown except where the person stands."""
         items, numbers, people = self._read(pairs, users)
-        by_row = isinstance(pairs, Comparisons) or np.ndim(pairs) == 2
+        by_row = _is_by_row(pairs)
         unknowns = self.unknowns()
         variance = unknowns.variance(items[numbers[:, 0]], items[numbers[:, 1]], numbers if by_row else None)
         asked: Array | None = getattr(self, "asked_items_", None)
@@ -727,10 +730,10 @@ class PopulationMetric(CrowdMetric):
         if people is None:
             return prior
         known, place = self._find(people)
-        spreads: Array | None = getattr(self, "pseudo_ideal_covariances_", None)  # None is not saved with a model
+        spreads: Array | None = getattr(self, "pseudo_ideal_covariances_", None)  # a saved model omits None
         if not np.any(known):
             return prior
-        if spreads is None:  # too many people to keep
+        if spreads is None:  # too many people: covariances were not kept
             own = np.einsum("td,td->t", delta[known] @ self._usual_spread(), delta[known])
         else:
             own = np.einsum("td,tde,te->t", delta[known], spreads[place[known]], delta[known])
@@ -745,3 +748,8 @@ class PopulationMetric(CrowdMetric):
             told = np.atleast_2d(np.cov(self.pseudo_ideal_points_.T, ddof=0))
         values, vectors = np.linalg.eigh(self.pseudo_ideal_covariance_ - told)
         return (vectors * np.maximum(values, 0.0)) @ vectors.T
+
+
+def _is_by_row(pairs: Any) -> bool:
+    """Return whether pairs name items by their row numbers, not by their vectors."""
+    return isinstance(pairs, Comparisons | ComparisonScan) or np.ndim(pairs) == 2

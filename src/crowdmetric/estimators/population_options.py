@@ -1,4 +1,4 @@
-"""What may be asked of a population fit, and what goes with what."""
+"""The options of a population fit: their values, and which can be combined."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdmetric.checks import positive_number, whole_number
+from crowdmetric.checks import positive_number, true_or_false, whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.contract import Engine, device_of
 from crowdmetric.errors import DataError
@@ -15,7 +15,7 @@ from crowdmetric.inputs import CONSTRAINTS, check_options
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.item_effects import check_item_effects
-from crowdmetric.users.population import STRUCTURES
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = [
     "POPULATION_CONSTRAINTS",
@@ -60,7 +60,7 @@ def check_population_options(
     if rank is not None and whole_number(rank, "rank") > d:
         raise DataError(f"rank={rank!r} is not between 1 and the {d} features of the items")
     if rank is not None and constraint != "psd":
-        raise DataError(f"rank={rank} has no use with constraint={constraint!r}; leave one of them out")
+        raise DataError(f"rank={rank} has no effect with constraint={constraint!r}; leave one of them out")
     if constraint == "zero" and covariance != "free":
         raise DataError(
             f"covariance={covariance!r} is of ideal points, and constraint='zero' leaves no metric to have them under; "
@@ -70,9 +70,7 @@ def check_population_options(
         raise DataError(f"ridge={ridge!r} is unknown; use 'evidence', a number or None")
     if not (ridge is None or isinstance(ridge, str) or (isinstance(ridge, int | float) and ridge == 0)):
         positive_number(ridge, "ridge")
-    if not isinstance(item_effects, bool | np.bool_):
-        raise DataError(f"item_effects={item_effects!r} is unknown; use True or False")
-    if item_effects and ridge != "evidence":
+    if true_or_false(item_effects, "item_effects") and ridge != "evidence":
         raise DataError(
             f"item_effects are shrunk by the evidence, which ridge={ridge!r} rules out; use ridge='evidence'"
         )

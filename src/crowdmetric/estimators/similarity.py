@@ -18,21 +18,21 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from sklearn.utils.validation import check_is_fitted
 
-from crowdmetric.checks import positive_number, whole_number
+from crowdmetric.checks import one_of, positive_number, true_or_false, whole_number
 from crowdmetric.engines.threads import one_thread_each
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.similarity_inputs import read_judgements
 from crowdmetric.judgements import Judgements
-from crowdmetric.similarity.choice import StructureChoice, choose_structure
 from crowdmetric.similarity.factored import FactoredFit, fit_factored
 from crowdmetric.similarity.likelihood import LINKS, AnswerModel
 from crowdmetric.similarity.newton import fit_with_evidence
 from crowdmetric.similarity.objective import SimilarityObjective
+from crowdmetric.similarity.pair_choices import PairChoices, questions_of
 from crowdmetric.similarity.personal_metrics import OwnMetrics, fit_people
-from crowdmetric.similarity.questions import PairChoices, questions_of
+from crowdmetric.similarity.structure_choice import StructureChoice, choose_structure
 from crowdmetric.similarity.structures import STRUCTURES, MetricStructure
-from crowdmetric.similarity.uncertainty import symmetric_fit
+from crowdmetric.similarity.symmetric_fit import symmetric_fit
 from crowdmetric.solvers.posterior import draw_around, number_of_draws
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, project_psd, smat, svec
@@ -62,7 +62,7 @@ class SimilarityMetric(CrowdMetric):
 
     Of the pairs that a question offers, the one of the smallest distance is the most likely to be called the closest:
     ``Pr[j] ∝ exp(−β d²_M(pair j))``, a logistic model for two pairs and a softmax for three. The log-likelihood is
-    concave in M, so that the optimum over positive semi-definite matrices is found and certified.
+    concave in M, so the optimum over positive semi-definite matrices is found and certified.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class SimilarityMetric(CrowdMetric):
         Log-likelihood of all answers at the metric found.
     ridge_ : float
         Strength τ of the ridge ``½τ‖M/c − I‖²``, c = tr M / d, on the metric's diagonal (its off-diagonal entries
-        have a strength of their own); zero where there is none.
+        have a strength of their own); zero if there is none.
     determined_ : float
         How many shape parameters the answers determine; not where the fit is by gradients alone.
     rank_ : int
@@ -119,7 +119,7 @@ class SimilarityMetric(CrowdMetric):
     symmetric_metric_, symmetric_covariance_ : (d, d), (p, p) arrays
         The fit without the cone, and the covariance of its svec.
     symmetric_log_likelihood_ : float
-        Of all answers at that fit; NaN where a ridge had to hold it.
+        Of all answers at that fit; NaN if a ridge had to hold it.
     person_metrics_ : (K, d, d) array
         With people='own': everybody's metric.
     people_spread_, people_spread_interval_, people_differ_ : float, (2,) array, bool
@@ -223,13 +223,13 @@ class SimilarityMetric(CrowdMetric):
             "structure": ("auto", *STRUCTURES), "link": (*LINKS, "auto"), "people": PEOPLE,
         }  # fmt: skip
         for name, values in allowed.items():
-            if getattr(self, name) not in values:
-                raise DataError(f"{name}={getattr(self, name)!r} is not known; choose {', '.join(map(repr, values))}")
+            one_of(getattr(self, name), name, values)
+        true_or_false(self.uncertainty, "uncertainty")
         for name, least in (("folds", 2), ("max_iter", 1), ("random_state", 0)):
             whole_number(getattr(self, name), name, least)
         lapse = self.lapse
         number = isinstance(lapse, int | float) and not isinstance(lapse, bool) and 0.0 <= lapse < 1.0
-        if not (lapse is None or lapse in ("estimate", "checks") or number):
+        if not (lapse is None or number or (isinstance(lapse, str) and lapse in ("estimate", "checks"))):
             raise DataError(f"lapse={lapse!r} is not None, a share below 1, 'estimate' or 'checks'")
 
     def _fit_likelihood(
@@ -248,7 +248,7 @@ class SimilarityMetric(CrowdMetric):
         return max(fits, key=lambda pair: pair[0].fit.log_evidence)
 
     def _given_lapse(self, tables: tuple[Judgements, ...]) -> float | None:
-        """Return the lapse rate, or None where it is to be estimated."""
+        """Return the lapse rate, or None if it is to be estimated."""
         if self.lapse == "estimate":
             return None
         if self.lapse != "checks":
@@ -349,10 +349,9 @@ class SimilarityMetric(CrowdMetric):
         self, items: Array, questions: PairChoices, tables: tuple[Judgements, ...], size: float, clock: float
     ) -> Self:
         d = items.shape[1]
-        if self.rank not in (None, "auto"):
-            whole_number(self.rank, "rank", 1)
-            if int(self.rank) > d:
-                raise DataError(f"rank={self.rank} is more than the {d} features; lower it, or use rank='auto'")
+        chosen = self.rank is None or (isinstance(self.rank, str) and self.rank == "auto")
+        if not chosen and whole_number(self.rank, "rank", 1) > d:
+            raise DataError(f"rank={self.rank} is more than the {d} features; lower it, or use rank='auto'")
         refused = {"people": ("shared",), "structure": ("auto", "full"), "link": LINKS}
         for name, values in refused.items():
             if getattr(self, name) not in values:

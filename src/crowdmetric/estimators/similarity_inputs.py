@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.checks import as_array
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
 from crowdmetric.judgements import Judgements
@@ -49,7 +50,7 @@ def read_judgements(
                     "from the same catalog (Judgements.read(..., items=...))"
                 )
         return catalog, tuple(table.merged() for table in tables) if merge else tables
-    array = np.asarray(judgements)
+    array = as_array(judgements, "judgements")
     if array.ndim not in (2, 3) or array.shape[1] not in MAKERS:
         raise DataError(
             f"judgements have shape {array.shape}; expected Judgements, (T, 3) rows (anchor, closer, farther), (T, 4) "
@@ -73,7 +74,7 @@ def _tables(judgements: Any) -> tuple[Judgements, ...] | None:
 
 
 def _distinct_vectors(array: NDArray[Any], items: ArrayLike | None) -> tuple[Array, NDArray[np.int64]]:
-    """Return the distinct vectors (N, d) and the row of each, so that items asked about twice are known as one."""
+    """Return the distinct vectors (N, d) and the row of each, so items asked about twice are known as one."""
     vectors = check_items(array.reshape(-1, array.shape[2]))
     if items is not None and vectors.shape[1] != np.shape(items)[1]:
         raise DataError(

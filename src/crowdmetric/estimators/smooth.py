@@ -1,4 +1,4 @@
-"""One metric from tastes that bend: nobody needs an ideal point, and items are close if the same people like them."""
+"""One metric from smooth tastes: nobody needs an ideal point, and items are close if the same people like them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.checks import as_array, one_of, true_or_false
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.inputs import Rows, check_items, check_options, read_rows
@@ -20,12 +21,21 @@ from crowdmetric.losses import Loss
 from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.effects import Effect, effects_along, utilities_over
-from crowdmetric.smooth.fit import SmoothFit, curvature, fit_evidence, go_on, log_evidence, revived
+from crowdmetric.smooth.evidence import (
+    LEAST_CURVATURE,
+    SmoothFit,
+    curvature,
+    fit_evidence,
+    go_on,
+    log_evidence,
+    revived,
+)
+from crowdmetric.smooth.inducing import InducedCovariances, choose_inducing, shown_to
+from crowdmetric.smooth.joint_propagation import Propagation
 from crowdmetric.smooth.kernel import SHAPES
-from crowdmetric.smooth.people import Answers, PeopleBlock, arrange, merged, some_people
-from crowdmetric.smooth.prediction import Field, field_of, kernel_coordinates
-from crowdmetric.smooth.propagation import Propagation
-from crowdmetric.smooth.structures import STRUCTURES
+from crowdmetric.smooth.kernel_metrics import STRUCTURES, structure_of
+from crowdmetric.smooth.people_blocks import DistinctAnswers, PeopleBlock, arrange, merged, some_people
+from crowdmetric.smooth.prediction import UtilityField, field_of, kernel_coordinates
 from crowdmetric.solvers.posterior import number_of_draws
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import svec
@@ -35,18 +45,19 @@ __all__ = ["MOST_SHOWN", "TasteMetric"]
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Items that may be compared: the work grows with their cube.
-MOST_SHOWN = 2_000
+# Items up to which people share the crowd's utilities of each, the work growing with their cube; and through how many
+# of them they share those of more.
+MOST_SHOWN, INDUCING = 2_000, 500
 # Features up to which 'auto' tries a full metric: it has d(d+1)/2 parameters, and a fit takes that much longer.
 MOST_FEATURES_IF_FULL = 8
-# Pairs of vectors that are predicted at once.
+# Number of pairs of vectors predicted at once.
 PAIRS_AT_ONCE = 500
-# Work (the cube of the items shown, added over people) of the crowd in which scales and structure are searched, the
-# nats that the steps of this search may leave, and the work of a crowd whose curvature is taken.
+# Scales and structure are searched on part of the crowd: its work (the cube of the items shown, summed over people),
+# the tolerance of the search in nats, and the work of the part from which the curvature is computed.
 SEARCH_WORK, SEARCH_TOLERANCE, CURVATURE_WORK = 2e6, 0.2, 6e6
-# The farthest that a draw of a parameter, most of which are logarithms, lies from its estimate.
+# Draws of a parameter (mostly logarithms) are kept within this distance of the estimate.
 LONGEST_DRAW = 4.0
-# How much the work grows from one crowd to the next, until it is everybody.
+# Factor between the sizes of the parts of the crowd that are fitted in turn, up to the whole crowd.
 GROWTH = 4.0
 
 
@@ -62,31 +73,34 @@ class TasteMetric(CrowdMetric):
     Parameters
     ----------
     items : (N, d) array
-        Shared, not copied, by `clone`. May be None if pairs are given as vectors. At most 2,000 may be compared.
-    structure : {"auto", "isotropic", "diagonal", "full"}
-        What M may be, for standardized features. "auto": by the evidence, "full" for at most 8 features.
-    shape : {"matern52", "matern32", "squared-exponential"}
-        How covariances fall with distance, that is, how smooth tastes are.
+        Shared, not copied, by `clone`. May be None if pairs are given as vectors. Where more than 2,000 are compared,
+        people share the crowd's utilities through 500 of them (`crowdmetric.smooth.inducing`).
+    structure : {"auto", "isotropic", "diagonal", "shrunk", "full", "rank-1", "rank-2", …}
+        What M may be, for standardized features; "shrunk" is any matrix, but held close to the isotropic one, and
+        "rank-r" one of rank r, any number up to d. "auto": by the evidence among the first four, with "shrunk" and
+        "full" for at most 8 features.
+    shape : {"auto", "matern52", "matern32", "squared-exponential"}
+        How covariances fall with distance, that is, how smooth tastes are. "auto": by the evidence.
     tol : float
         Nats of evidence: the fit ends when several steps in a row gain less than this each.
     max_iter : int
     uncertainty : bool
         Whether to find standard errors of M, which takes about as long as the rest.
     warm_start : bool
-        Whether a second `fit` begins where the first ended, with its structure.
+        Whether a second `fit` begins where the first ended, with its structure and shape.
 
     Attributes
     ----------
     metric_, components_, users_, objective_, solution_
         See `CrowdMetric`. A distance of one is one length of the kernel.
     standard_errors_ : (d, d) array
-        Of the entries of M, from the curvature of the evidence; zero where the structure leaves no freedom. The law of
+        Of the entries of M, from the curvature of the evidence; zero if the structure leaves no freedom. The law of
         an entry is skewed: intervals of its logarithm, with the error ``standard_errors_ / metric_``, hold better.
     metric_draws_ : (n, p) array
         svec of metrics drawn from the posterior, from which intervals are made (`crowdmetric.intervals`).
-    structure_ : str
-    evidence_ : dict
-        Log evidence of every structure that was tried.
+    structure_, shape_ : str
+    evidence_, shape_evidence_ : dict
+        Log evidence of every structure that was tried, and of every shape with the structure chosen.
     log_likelihood_ : float
         Of all answers, people and the crowd integrated out; never positive.
     scales_ : dict
@@ -98,6 +112,11 @@ class TasteMetric(CrowdMetric):
         How good the crowd finds each item, ``b + μ``, and how sure that is; only differences matter.
     shown_, shown_items_ : (n,), (n, d) array
         Rows and features of the items that were compared.
+    inducing_ : (m,) array
+        Numbers, among the items shown, of those through which people share the crowd's utilities: all up to 2,000.
+    not_shared_ : float
+        Share of the variance of the crowd's utilities that this leaves out, items counted as often as they were shown;
+        0 up to 2,000 items.
     theta_, answers_, factors_ : (p,), (T, 5), (T, 2) array
         Logarithms of the scales and the metric's parameters; distinct answers and their Gaussian factors. A saved model
         predicts from these.
@@ -126,7 +145,7 @@ class TasteMetric(CrowdMetric):
         items: ArrayLike | None = None,
         *,
         structure: str = "auto",
-        shape: str = "matern52",
+        shape: str = "auto",
         tol: float = 0.05,
         max_iter: int = 60,
         uncertainty: bool = True,
@@ -165,6 +184,11 @@ class TasteMetric(CrowdMetric):
         else:
             self.__dict__.pop("standard_errors_", None)
             self.__dict__.pop("metric_draws_", None)
+        if isinstance(fit.family, InducedCovariances):
+            often = shown_to(answers, len(fit.Z))
+            self.not_shared_ = fit.family.at(fit.theta, fit.Z).not_shared(often)
+        else:
+            self.not_shared_ = 0.0
         self.sharpness_ = find_sharpness(fit)
         self.theta_, self._inverse = fit.theta, fit.inverse
         self.factors_ = fit.propagation.factors(len(answers.person))
@@ -173,22 +197,31 @@ class TasteMetric(CrowdMetric):
         self._tastes = self._of_fit(fit, rows.items)
         field, number = self._tastes.field, self._tastes.number
         self.utilities_ = field.mean[number]
-        self.utility_errors_ = np.sqrt(np.maximum(np.diag(field.crowd)[number], 0.0))
+        self.utility_errors_ = field.error[number]
         return self
 
-    def _prepare(self, rows: Rows) -> Answers:
+    def _prepare(self, rows: Rows) -> DistinctAnswers:
         """Set which items were shown, their units and the answers about them; return these."""
         shown = np.unique(rows.pairs)
-        if shown.size > MOST_SHOWN:
-            raise DataError(
-                f"{shown.size:,} items were compared, and TasteMetric is for at most {MOST_SHOWN:,}; use "
-                "PopulationMetric, or answers about fewer items"
-            )
         self.shown_, self.shown_items_ = shown, rows.items[shown]
+        if not _is_auto(self.structure):
+            structure_of(self.structure, rows.items.shape[1])  # refuses what it does not know
         answers = merged(rows.person, np.searchsorted(shown, rows.pairs), rows.response, rows.weight)
         columns = (answers.person, answers.low, answers.high, answers.sign, answers.weight)
         self.answers_ = np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
+        self.inducing_ = np.arange(shown.size)
+        if shown.size > MOST_SHOWN:
+            Z = self._inside(self.shown_items_)
+            simplest = Covariances.of("isotropic", Z.shape[1], next(iter(SHAPES)))
+            self.inducing_ = choose_inducing(simplest, Z, shown_to(answers, shown.size), INDUCING)
         return answers
+
+    def _family(self, structure: str, shape: str) -> Covariances:
+        """Return the covariances of the items shown."""
+        exact = Covariances.of(structure, self.shown_items_.shape[1], shape)
+        if len(self.inducing_) == len(self.shown_):
+            return exact
+        return InducedCovariances(exact.structure, shape, self.inducing_)
 
     def _of_fit(self, fit: SmoothFit, items: Array) -> _Tastes:
         """Return the utilities of a catalog (N, d), of which those shown come first in the field."""
@@ -207,13 +240,15 @@ class TasteMetric(CrowdMetric):
                     "again after loading it"
                 )
             person, low, high = self.answers_[:, :3].T.astype(np.intp)
-            blocks = arrange(Answers(person, low, high, self.answers_[:, 3], self.answers_[:, 4]), len(self.shown_))
-            family = Covariances.of(str(self.structure_), self.shown_items_.shape[1], self.shape)
+            blocks = arrange(
+                DistinctAnswers(person, low, high, self.answers_[:, 3], self.answers_[:, 4]), len(self.shown_)
+            )
+            family = self._family(str(self.structure_), str(self.shape_))
             fit = revived(family, self.theta_, self._inside(self.shown_items_), blocks, self.factors_)
             self._tastes = self._of_fit(fit, self.shown_items_ if self.items is None else check_items(self.items))
         return self._tastes
 
-    def _search(self, Z: Array, answers: Answers) -> SmoothFit:
+    def _search(self, Z: Array, answers: DistinctAnswers) -> SmoothFit:
         """Return the fit to everybody, of the structure of the highest evidence among some people.
 
         Each fit goes on from that to a quarter of its people.
@@ -238,24 +273,38 @@ class TasteMetric(CrowdMetric):
         return go_on(fit, Z, everybody, n_people / size, tolerance=self.tol, max_steps=self.max_iter)
 
     def _choose(self, Z: Array, blocks: list[PeopleBlock], more: float) -> SmoothFit:
-        """Return the fit of the structure of the highest evidence of `more` times as many people."""
-        tried: dict[str, SmoothFit] = {}
-        before: SmoothFit | None = None
+        """Return the fit of the structure, then of the shape, of the highest evidence for `more` times the people."""
         tolerance = self.tol if more == 1.0 else max(self.tol, SEARCH_TOLERANCE)
-        for name in _candidates(self.structure, Z.shape[1]):
-            family = Covariances.of(name, Z.shape[1], self.shape)
-            start = None if before is None else family.like(before.family, before.theta)
-            before = fit_evidence(family, Z, blocks, start=start, tolerance=tolerance, max_steps=self.max_iter)
-            tried[name] = before
-        self.evidence_ = {name: log_evidence(fit, more) for name, fit in tried.items()}
+
+        def fitted(structure: str, shape: str, before: SmoothFit | None) -> SmoothFit:
+            family = self._family(structure, shape)
+            if before is None:
+                start = None
+            elif before.family.structure == family.structure:
+                start = before.theta
+            else:
+                start = family.like(before.family, before.theta)
+            return fit_evidence(family, Z, blocks, start=start, tolerance=tolerance, max_steps=self.max_iter)
+
+        shapes = list(SHAPES) if self.shape == "auto" else [self.shape]
+        structures: dict[str, SmoothFit] = {}
+        fit = None
+        for name in _path(self.structure, Z.shape[1]):
+            fit = structures[name] = fitted(name, shapes[0], fit)
+        candidates = _candidates(self.structure, Z.shape[1])
+        self.evidence_ = {name: log_evidence(structures[name], more) for name in candidates}
         self.structure_ = max(self.evidence_, key=lambda name: self.evidence_[name])
-        return tried[self.structure_]
+        found = {shapes[0]: structures[self.structure_]}
+        found |= {shape: fitted(self.structure_, shape, found[shapes[0]]) for shape in shapes[1:]}
+        self.shape_evidence_ = {shape: log_evidence(fit, more) for shape, fit in found.items()}
+        self.shape_ = max(self.shape_evidence_, key=lambda shape: self.shape_evidence_[shape])
+        return found[self.shape_]
 
     def _earlier_end(self, Z: Array) -> SmoothFit | None:
-        """Return the end of an earlier fit to go on from; None where it is not to be used."""
+        """Return the end of an earlier fit to go on from; None if it is not to be used."""
         if not (self.warm_start and hasattr(self, "_inverse")):
             return None
-        family = Covariances.of(str(self.structure_), Z.shape[1], self.shape)
+        family = self._family(str(self.structure_), str(self.shape_))
         if family.start.size != self.theta_.size:
             raise DataError(
                 f"warm_start has {self.theta_.size} parameters to go on from, but items of {Z.shape[1]} features have "
@@ -264,7 +313,7 @@ class TasteMetric(CrowdMetric):
         nothing = Propagation([], len(Z))
         return SmoothFit(family, self.theta_, nothing, Z, 0.0, 0.0, self._inverse, 0, converged=True)
 
-    def _curvature(self, fit: SmoothFit, answers: Answers) -> Array:
+    def _curvature(self, fit: SmoothFit, answers: DistinctAnswers) -> Array:
         """Return the curvature (p, p) at the fit, that of some people where everybody would take too long."""
         some = some_people(answers, CURVATURE_WORK)
         more = np.unique(answers.person).size / some.size
@@ -285,8 +334,11 @@ class TasteMetric(CrowdMetric):
         """Set standard errors of M, and draws of it from θ ~ N(θ̂, H⁻¹), for intervals."""
         self.standard_errors_ = self._errors(fit, H)
         d, rng = fit.Z.shape[1], np.random.default_rng(0)
-        steps = rng.standard_normal((number_of_draws(d), H.shape[0])) @ np.linalg.cholesky(np.linalg.inv(H)).T
-        drawn = fit.theta + np.clip(steps, -LONGEST_DRAW, LONGEST_DRAW)
+        # the inverse of H would have lost its smallest eigenvalues to rounding
+        values, vectors = np.linalg.eigh(H)
+        normal = rng.standard_normal((number_of_draws(d), H.shape[0]))
+        steps = (normal / np.sqrt(np.maximum(values, LEAST_CURVATURE))) @ vectors.T
+        drawn = fit.theta + np.clip(steps @ fit.family.moving(fit.theta), -LONGEST_DRAW, LONGEST_DRAW)
         self.metric_draws_ = np.array([svec(self._outside(fit.family.metric(theta))) for theta in drawn])
 
     def _errors(self, fit: SmoothFit, H: Array) -> Array:
@@ -323,11 +375,9 @@ class TasteMetric(CrowdMetric):
         return np.asarray(matrix / np.outer(self._units(), self._units()))
 
     def _check_parameters(self) -> None:
-        if self.structure not in ("auto", *STRUCTURES):
-            names = ", ".join(map(repr, ("auto", *STRUCTURES)))
-            raise DataError(f"structure={self.structure!r} is not known; choose one of {names}")
-        if self.shape not in SHAPES:
-            raise DataError(f"shape={self.shape!r} is not known; choose one of {', '.join(map(repr, SHAPES))}")
+        one_of(self.shape, "shape", ("auto", *SHAPES))
+        for name in ("uncertainty", "warm_start"):
+            true_or_false(getattr(self, name), name)
         check_options(self.tol, self.max_iter, 2, 0)
 
     # ------------------------------------------------------------------------------------- what tastes look like
@@ -371,9 +421,17 @@ class TasteMetric(CrowdMetric):
         answers = merged(rows.person, tastes.number[rows.pairs], rows.response, rows.weight)
         placed = copy(self)
         placed.users_ = rows.users
-        placed.__dict__.pop("answers_", None)  # those of other people: a saved model must not take them for these
-        placed._tastes = _Tastes(tastes.fit, tastes.field.told_by(answers), tastes.number)
+        placed.__dict__.pop("answers_", None)  # other people: a saved model must not confuse them
+        placed._tastes = _Tastes(tastes.fit, tastes.field.after_answers(answers), tastes.number)
         return placed
+
+    def mean_utilities(self) -> Array:
+        """Return the expected utilities of the items (K, N) of everybody in `users_`; only differences matter."""
+        tastes = self._learned()
+        found = np.tile(tastes.field.mean[tastes.number], (len(self.users_), 1))  # of whom no answer is known
+        for who, mean in tastes.field.means():
+            found[who] = mean[:, tastes.number]
+        return found
 
     def people(self) -> Iterator[tuple[Indices, Array, Array]]:
         """Yield rows of `users_` (P,), and mean (P, N) and covariance (P, N, N) of their utilities of the items."""
@@ -383,12 +441,18 @@ class TasteMetric(CrowdMetric):
             met[who] = True
             yield who, mean[:, tastes.number], covariance[:, tastes.number[:, None], tastes.number]
         for person in np.flatnonzero(~met):  # of whom no answer is known
-            anybody = (tastes.field.person + tastes.field.crowd)[tastes.number[:, None], tastes.number]
+            both = np.asarray(tastes.field.person) + np.asarray(tastes.field.crowd)
+            anybody = both[tastes.number[:, None], tastes.number]
             yield np.array([person]), tastes.field.mean[tastes.number][None], anybody[None]
 
     def decision_function(self, pairs: Any, users: Any = None) -> Array:
         """Return the mean of ψ = u(right) − u(left) (T,): negative where the left item is preferred."""
         return self._moments(pairs, users)[0]
+
+    def moments_of(self, pairs: Any, users: Any = None) -> tuple[Array, Array]:
+        """Return mean and variance of ψ = u(right) − u(left), (T,) each, given the answers."""
+        mean, variance, _ = self._moments(pairs, users)
+        return mean, variance
 
     def predict_proba(self, pairs: Any, users: Any = None) -> Array:
         """Return ``Pr[y = −1], Pr[y = +1]`` (T, 2), averaged over all that the answers leave open."""
@@ -438,12 +502,22 @@ class _Tastes:
     """What predictions need: the fit, utilities of the catalog, and where its items (N,) stand in them."""
 
     fit: SmoothFit
-    field: Field
+    field: UtilityField
     number: Indices
 
 
 def _by_row(pairs: Any) -> bool:
-    return hasattr(pairs, "pairs") or np.ndim(pairs) == 2
+    return hasattr(pairs, "pairs") or as_array(pairs, "pairs").ndim == 2
+
+
+def _path(structure: str, d: int) -> tuple[str, ...]:
+    """Return the structures to fit, each from the end of the one before: candidates, or the way to a low rank."""
+    candidates = _candidates(structure, d)
+    return candidates if structure in ("auto", *STRUCTURES) else ("diagonal", *candidates)
+
+
+def _is_auto(structure: Any) -> bool:
+    return isinstance(structure, str) and structure == "auto"
 
 
 def _candidates(structure: str, d: int) -> tuple[str, ...]:
@@ -452,7 +526,7 @@ def _candidates(structure: str, d: int) -> tuple[str, ...]:
         return (structure,)
     if d == 1:
         return ("isotropic",)
-    return ("isotropic", "diagonal", "full") if d <= MOST_FEATURES_IF_FULL else ("isotropic", "diagonal")
+    return tuple(STRUCTURES) if d <= MOST_FEATURES_IF_FULL else ("isotropic", "diagonal")
 
 
 def _distinct(rows: Rows, pairs: Any) -> Rows:

@@ -79,11 +79,11 @@ class StitchedMetric(CrowdMetric):
     discovery_ : Discovery
         How subspaces were found, where they were; `discovery_.summary()` says it in words. Not saved with a model.
     stability_ : float
-        Agreement of the subspaces found with those found from half the items, 0 to 1; NaN where they were given.
+        Agreement of the subspaces found with those found from half the items, 0 to 1; NaN if they were given.
     subspace_metrics_ : list of (r_λ, r_λ)
         Q̂ of each subspace.
     information_ : list of (p_λ, p_λ)
-        Curvature of each subspace's total loss in svec(Q) with people eliminated; empty where it was not needed.
+        Curvature of each subspace's total loss in svec(Q) with people eliminated; empty if it was not needed.
     used_ : (n,) bool
         Whether a subspace had answers.
     n_across_ : int
@@ -206,7 +206,7 @@ class StitchedMetric(CrowdMetric):
             )
         if self.n_subspaces is not None:
             raise DataError(
-                f"n_subspaces={self.n_subspaces} has no use with subspaces given as labels or bases; leave it out"
+                f"n_subspaces={self.n_subspaces} has no effect with subspaces given as labels or bases; leave it out"
             )
         return given_subspaces(rows.items, self.subspaces, self.rank, affine=self.affine)
 

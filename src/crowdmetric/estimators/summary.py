@@ -61,7 +61,8 @@ def fit_in_numbers(model: LearnedModel) -> str:
         "dropped rows": _dropped(data.get("dropped")),
         "preprocessing": "" if model.preprocessing is None else model.preprocessing.summary(),
         "subspaces": _ranks(fitted.get("bases_")) + _stability(fitted.get("stability_")),
-        "items": _item_effects(fitted),
+        "items": _item_effects(fitted) or _inducing(fitted),
+        "kernel": f"{fitted['structure_']} metric, {fitted['shape_']} tastes" if "inducing_" in fitted else "",
         "metric bound": _bound(model, "metric_bound"),
         "ideal bound": _bound(model, "ideal_bound"),
         "status": solution.status,
@@ -80,12 +81,21 @@ def counted(data: Mapping[str, Any]) -> str:
 
 
 def _item_effects(fitted: Mapping[str, Any]) -> str:
-    """Return what items have beside their features, in words; nothing where they have nothing."""
+    """Return a sentence on per-item effects; empty if there are none."""
     spread, known = (fitted.get(f"item_effect{name}_") for name in ("_spread", "s_determined"))
     if spread is None:
         return ""
     told = "" if known is None else f", the answers determine {known:.1f} of {len(fitted['item_effects_'])}"
-    return f"have utilities of their own beside their features (spread {spread:.2g}{told})"
+    return f"have effects beyond their features (spread {spread:.2g}{told})"
+
+
+def _inducing(fitted: Mapping[str, Any]) -> str:
+    """Return how people share the crowd's utilities of many items, and what that leaves out."""
+    chosen, shown = fitted.get("inducing_", ()), fitted.get("shown_", ())
+    if len(chosen) == len(shown):
+        return ""
+    left_out = f"{100 * fitted['not_shared_']:.1f} % of the crowd's variance is not shared"
+    return f"{len(shown):,} were compared, too many to be exact: people share {len(chosen):,} of them, and {left_out}"
 
 
 def _bound(model: LearnedModel, name: str) -> str:

@@ -27,7 +27,7 @@ from crowdmetric.evaluate.models import MODELS
 from crowdmetric.evaluate.popularity import BradleyTerry
 from crowdmetric.evaluate.quadratic import PooledQuadratic
 from crowdmetric.evaluate.run import evaluate, plan_evaluation
-from crowdmetric.evaluate.similarity import (
+from crowdmetric.evaluate.similarity_evaluation import (
     SIMILARITY_MODELS,
     SIMILARITY_SPLITS,
     SimilarityEvaluation,

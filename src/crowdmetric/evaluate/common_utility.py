@@ -7,7 +7,7 @@ With h = Φw the utilities (N,) of the items and Φ (N, n) whatever describes th
 m being the difference in favor of the item that was preferred and c the weight of the answer. `bradley-terry` has
 Φ = I (`popularity`), `quadratic` has the products of features (`quadratic`).
 
-Only counts matter: how often one item of a pair was preferred to the other, so that answers to the same question are
+Only counts matter: how often one item of a pair was preferred to the other, so answers to the same question are
 added up first. Newton's method takes its steps by conjugate gradients, which need Φ and Φᵀ as functions alone, so that
 neither Φ nor a matrix (n, n) is ever made. λ is found by cross-validation blocked by person, from strong to weak, each
 fit starting where the one before it ended, until two weaker ones in a row predict worse. Where no λ predicts better
@@ -30,12 +30,12 @@ __all__ = ["CommonUtility", "ItemFeatures", "Tally", "choose_precision", "fit_we
 
 Array = NDArray[Any]
 
-# Powers of ten that λ is looked for among, the strongest first; half powers are tried around the best.
+# Powers of ten tried for λ, the strongest first; half powers are tried around the best.
 STRONGEST, WEAKEST = 4, -4
 FOLDS = 5
-# Nats in all by which a Newton step must promise to improve the objective; in trials a looser end will do.
+# Newton's method stops when the expected gain is below this, in nats in total; trial fits stop earlier.
 PROMISE, ROUGH_PROMISE = 1e-9, 1e-3
-# Nats in all that something learned must gain over coin flips.
+# Minimum gain over coin flips, in nats in total, for weights that are not zero.
 LEAST_GAIN = 1.0
 NEWTON_STEPS, GRADIENT_STEPS = 50, 300
 
@@ -147,7 +147,7 @@ def fit_weights(
             if there <= value - 1e-4 * length * promise:
                 break
             length *= 0.5
-        else:  # rounding is all that is left
+        else:  # rounding prevents further progress
             break
         weights, value = trial, there
     return weights

@@ -1,7 +1,7 @@
 """Crowds with a law: a metric of some kind and people drawn from a Gaussian, integrated out.
 
-All members of one family, ``ψ = ⟨Δ, M⟩ + ⟨δ, v⟩`` with v ~ N(μ, Σ) (`crowdmetric.users.population`), which differ in
-what M may be and in how people spread, so that a difference between two of them says what that freedom is worth:
+All are members of one family, ``ψ = ⟨Δ, M⟩ + ⟨δ, v⟩`` with v ~ N(μ, Σ) (`crowdmetric.users.population_sums`). They
+differ in what M may be and in how people spread, so the difference between two of them measures what that freedom adds:
 
 ===========  ==============  =====================================================================================
 metric       M               the model
@@ -42,7 +42,7 @@ from crowdmetric.losses import Logistic, Loss
 from crowdmetric.solvers.parametrization import KINDS, Parametrization
 from crowdmetric.users.blocks import Answers
 from crowdmetric.users.item_effects import WithItemEffects, check_item_effects
-from crowdmetric.users.population import STRUCTURES, Law
+from crowdmetric.users.population_sums import STRUCTURES, Law
 
 __all__ = ["METRICS", "CrowdModel", "FittedCrowd"]
 
@@ -50,9 +50,9 @@ Array = NDArray[Any]
 
 METRICS = KINDS
 TOLERANCE, STEPS = 1e-4, 200
-# Nats per answer that the last step of a trial fit may still promise, and nats in all. What is wanted of it is the
-# log-loss of hidden answers to 0.001 nats: a fit that is ε nats short of its optimum is √(2ε) standard errors off it,
-# which costs hidden answers about as many nats *in all*, so that ε may grow with the answers.
+# Trial fits stop when a step would gain less than this, in nats per answer and in nats in total. The log-loss of hidden
+# answers is needed to 0.001 nats per answer. A fit ε nats short of its optimum is √(2ε) standard errors off it, which
+# costs hidden answers about ε nats *in total*, so ε may grow with the number of answers.
 TOLERANCE_PER_ANSWER, MOST_TOLERANCE = 1e-6, 0.02
 
 
@@ -89,7 +89,8 @@ class CrowdModel:
         loss = Logistic()
         rows = read_rows(train, None, None, None, items, loss)
         n_items = check_item_effects(rows.items.shape[0]) if self.item_effects else 0
-        crowd, structure = crowd_in_memory(rows, shown=self.item_effects), STRUCTURES[self.covariance]
+        # lines are integrated on a grid, and everybody else by propagation, whatever their answers span
+        crowd, structure = crowd_in_memory(rows, shown=self.item_effects, join_above=1), STRUCTURES[self.covariance]
         if n_items:
             structure = WithItemEffects(structure, n_items)
         problem = PopulationProblem.of(crowd, structure, loss, LocalEngine(1))

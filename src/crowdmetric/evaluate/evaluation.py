@@ -34,7 +34,7 @@ class Result:
     ----------
     split, model, repeat
     n_train, n_test : int
-        Answers learned from and predicted: their weight, rounded, so that a tie, two rows of half a weight, is one.
+        Answers learned from and predicted: their weight, rounded, so a tie, two rows of half a weight, is one.
     measures : dict
         Of `crowdmetric.evaluate.scores.MEASURES`.
     log_likelihood, correct, weight : (K,)
@@ -121,7 +121,7 @@ class Evaluation:
     def difference(self, split: str, model: str, other: str, measure: str = "log_likelihood") -> Difference:
         """Return by how much `model` beats `other` per answer: log-likelihood or accuracy.
 
-        Both predicted the same answers, so that differences are taken answer by answer, summed by person over all
+        Both predicted the same answers, so differences are taken answer by answer, summed by person over all
         repeats, and people are the independent units.
         """
         total, weight = self._sums(split, model, measure)

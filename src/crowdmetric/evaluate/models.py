@@ -13,7 +13,7 @@ from crowdmetric.evaluate.estimated import EstimatorModel
 from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.popularity import BradleyTerry
 from crowdmetric.evaluate.quadratic import PooledQuadratic
-from crowdmetric.evaluate.smooth import TasteModel
+from crowdmetric.evaluate.taste_model import TasteModel
 from crowdmetric.users.item_effects import MOST_ITEMS
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "WITHOUT_METRIC",
     "WITH_ITEM_EFFECTS",
     "choose_models",
+    "not_of_use",
 ]
 
 # --8<-- [start:models]
@@ -51,14 +52,14 @@ MODELS: dict[str, Callable[[Any], Model]] = {
 }
 # --8<-- [end:models]
 
-# What a learned metric has to beat, and what counts as one.
+# The baselines that a learned metric has to beat, and the learned metrics.
 BASELINES = ("bradley-terry", "linear", "linear-items", "quadratic", "identity")
 WITH_ITEM_EFFECTS = ("population-items", "population-items-isotropic")
 LEARNED = ("population", "population-free", *WITH_ITEM_EFFECTS, "ideal-point", "stitched")
 # Models with an effect for each item, which are for few items.
 FOR_FEW_ITEMS = ("linear-items", *WITH_ITEM_EFFECTS, "symmetric-items")
-# The same model with M = 0: what a metric adds to its model is the difference to this one, and nothing else. Isotropic
-# people and people in a ball have no law without a metric; for them it is linear utilities under any Gaussian.
+# The same model with M = 0: the difference to it is what the metric alone adds. Isotropic people and people in a ball
+# have no law without a metric; they are compared with linear utilities under any Gaussian.
 WITHOUT_METRIC = {
     "population": "linear",
     "population-free": "linear",
@@ -69,10 +70,10 @@ WITHOUT_METRIC = {
     "symmetric": "linear",
     "symmetric-items": "linear-items",
 }
-# The same model with any symmetric matrix in place of a metric: nobody need have an ideal point.
+# The same model with any symmetric matrix instead of a metric: it does not need ideal points.
 WITHOUT_DISTANCE = {"population-free": "symmetric", "population-items": "symmetric-items"}
-# A model begins where a simpler one ended that is a special case of it (the same people, fewer freedoms), so that its
-# likelihood is never below that one's. An isotropic law is a free one, and no effects of items are effects of zero.
+# A fit starts where the fit of a special case ended (the same people, fewer parameters), so its likelihood is never
+# lower. An isotropic law is a special case of a free one, and no item effects are effects of zero.
 BEGINS_AT = {
     "linear-items": "linear",
     "population": "identity",
@@ -81,11 +82,21 @@ BEGINS_AT = {
     "population-items": "population-free",
     **{other: twin for twin, other in WITHOUT_DISTANCE.items()},
 }
-# All but what needs labels, and what is for a closer look at the models with item effects.
+# All models except those that need labels and those for a closer look at item effects.
 DEFAULT = tuple(name for name in MODELS if name not in ("stitched", "symmetric-items"))
 
 
-def choose_models(models: Sequence[str | Model] | None, subspaces: Any = None, n_items: int = 0) -> list[Model]:
+def not_of_use(n_features: int) -> tuple[str, ...]:
+    """Return the models that are another one under this number of features.
+
+    With one feature a multiple of the identity is any metric: 'identity' is the learned metric, and no baseline.
+    """
+    return ("identity",) if n_features == 1 else ()
+
+
+def choose_models(
+    models: Sequence[str | Model] | None, subspaces: Any = None, n_items: int = 0, n_features: int = 0
+) -> list[Model]:
     """Return the models named, or the default ones: 'stitched' where subspaces are given, item effects for few items.
 
     Few are at most 500.
@@ -94,6 +105,7 @@ def choose_models(models: Sequence[str | Model] | None, subspaces: Any = None, n
         models = DEFAULT if subspaces is None else (*DEFAULT, "stitched")
         models = [name for name in models if name not in FOR_FEW_ITEMS or n_items <= MOST_ITEMS]
         models = [name for name in models if name != "smooth" or n_items <= MOST_SHOWN]
+        models = [name for name in models if name not in not_of_use(n_features)]
     if isinstance(models, str):
         raise DataError(f"models={models!r} is one name; give a list, such as models=[{models!r}]")
     chosen: list[Model] = []

@@ -1,7 +1,7 @@
 """One quadratic utility for everybody: features and their products, and no people at all.
 
 ``Pr[right preferred] = σ(h(x_right) − h(x_left))`` with ``h(x) = zᵀQz + l·z``, Q any symmetric matrix, and
-z = (x − mean) / spread of each feature over the items that were compared, so that units of features do not matter. The
+z = (x − mean) / spread of each feature over the items that were compared, so units of features do not matter. The
 weights (svec Q, l) are shrunk alike, ``N(0, 1/λ)``, λ by cross-validation blocked by person (`common_utility`).
 
 This is the learned metric's utility without anybody's ideal point: what a metric gains over it comes from people.

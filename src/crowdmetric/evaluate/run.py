@@ -22,8 +22,8 @@ from crowdmetric.evaluate.evaluation import Evaluation, Result
 from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.models import BEGINS_AT, choose_models
 from crowdmetric.evaluate.scores import measures, per_answer
-from crowdmetric.evaluate.smooth import FittedTastes, TasteModel
 from crowdmetric.evaluate.splits import SPLITS, TITLES, Split, SplitPlan, split
+from crowdmetric.evaluate.taste_model import FittedTastes, TasteModel
 from crowdmetric.fits.memory import RUNTIME, MemoryPlan, bytes_to_lay_out, read_memory
 from crowdmetric.fits.starts import Start
 from crowdmetric.inputs import check_items
@@ -34,9 +34,9 @@ __all__ = ["evaluate", "plan_evaluation"]
 
 Array = NDArray[Any]
 
-# People of a scan to evaluate on, if it is not said.
+# Default number of people drawn from a scan.
 PEOPLE = 20_000
-# Bytes of an answer in the tables of a split, and layouts of it that a model holds.
+# Memory: bytes per answer in the tables of a split, and the number of copies that a model holds.
 BYTES_OF_ROWS, COPIES = 200, 2
 
 
@@ -131,12 +131,12 @@ def evaluate(
         raise DataError(f"splits={splits!r} is one name; give a list, such as splits=[{splits!r}]")
     if not splits or len(set(splits)) < len(splits):
         raise DataError(f"splits={list(splits)!r} is empty or repeats a name; name each split once")
-    chosen = choose_models(models, subspaces, X.shape[0])
+    chosen = choose_models(models, subspaces, *X.shape)
     plan = SplitPlan(train_answers=train_answers, given=given, both_new=both_new)
     hidden = [split(comparisons, kind, plan, repeat=n, seed=seed) for kind in splits for n in range(repeats)]
     work = [(number, model) for number in range(len(hidden)) for model in range(len(chosen))]
     found: dict[tuple[int, int], Result] = {}
-    # splits differ in some of the answers: after the first of them, a crowd begins where it ended there
+    # splits differ in some of the answers only: a crowd starts where its fit to the previous split ended
     begun, clock = list(chosen), perf_counter()
     deadline = None if time_limit is None else time() + time_limit
     for some in _stages(work, chosen):
@@ -148,7 +148,7 @@ def evaluate(
             if place[0] == 0:
                 _begin_at(begun, place[1], end)
             if after_fit is not None:
-                after_fit(_told(len(found), len(work), perf_counter() - clock))
+                after_fit(_progress_text(len(found), len(work), perf_counter() - clock))
     return _evaluation(found, hidden, chosen, train_answers, drawn, time_limit)
 
 
@@ -182,7 +182,7 @@ def _evaluation(
     )
 
 
-def _told(done: int, of: int, seconds: float) -> str:
+def _progress_text(done: int, of: int, seconds: float) -> str:
     """Return how far the fits are, and about how long the others will take: as long each, on average."""
     return f"{done} of {of} fits done, about {in_words(seconds / done * (of - done))} left"
 
@@ -210,7 +210,7 @@ def _stages(work: list[tuple[int, int]], models: Sequence[Model]) -> list[list[t
 
 
 def _begin_at(models: list[Model], number: int, end: Start | TasteMetric | None) -> None:
-    """Let a model, and the models that contain it, begin where it ended."""
+    """Let a model, and the models that contain it, start where its last fit ended."""
     name = models[number].name
     for place, model in enumerate(models):
         if isinstance(model, CrowdModel | TasteModel) and (place == number or BEGINS_AT.get(model.name) == name):
@@ -231,7 +231,7 @@ def plan_evaluation(
     """
     N, d = check_items(items).shape
     share = min(1.0, (PEOPLE if people is None else people) / max(scan.n_users, 1))
-    answers = int(min(1.0, 2.0 * share) * len(scan))  # one in so many people: up to twice as many as asked for
+    answers = int(min(1.0, 2.0 * share) * len(scan))  # every k-th person: up to twice as many as asked for
     a_process = RUNTIME + 8 * N * d + answers * (BYTES_OF_ROWS + COPIES * bytes_to_lay_out(d))
     work = LocalEngine(jobs).jobs * a_process
     limit = read_memory(memory)
@@ -266,7 +266,7 @@ def _score(
     if right.shape != (len(test),) or not np.all((right >= 0) & (right <= 1)):
         raise DataError(f"model {model.name!r} must give a probability for each of {len(test)} questions")
     notes = tuple(sorted({str(w.message) for w in caught if issubclass(w.category, CrowdmetricWarning)}))
-    for other in caught:  # what others warn of is theirs to say
+    for other in caught:  # other models report their own warnings
         if not issubclass(other.category, CrowdmetricWarning):
             warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
     log_p, correct = per_answer(right, test.response)
@@ -288,7 +288,7 @@ def _score(
 
 
 def _blank(questions: Comparisons) -> Comparisons:
-    """Return the questions with every answer +1, so that no model can look."""
+    """Return the questions with every answer +1, so no model can look."""
     return Comparisons(
         user=questions.user,
         left=questions.left,

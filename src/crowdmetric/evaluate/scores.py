@@ -62,7 +62,7 @@ def _calibration_slope(z: Array, weight: Array) -> float:
     for _ in range(100):
         failed = expit(-b * z)
         gradient, curvature = -np.sum(weight * z * failed), np.sum(weight * z * z * failed * (1.0 - failed))
-        if curvature <= 0.0:  # nothing but coin flips (any slope will do), or no doubt at all
+        if curvature <= 0.0:  # all predictions are 0.5 (any slope fits), or all are certain
             return b
         new = float(np.clip(b - gradient / curvature, 0.2 * b, 5.0 * b))
         new = float(np.clip(new, *SLOPES))

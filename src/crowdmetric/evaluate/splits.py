@@ -1,4 +1,4 @@
-"""What is hidden from a model, three ways, so that it cannot have been learned by heart.
+"""Three ways to hide answers from a model: new questions, new people, new items.
 
 A *question* is a person and two items, in either order: the same two items shown again, or the other way round, or a
 tie written as two rows, are one question and stay together. Every split hides whole questions:
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 
-__all__ = ["SPLITS", "TITLES", "Split", "SplitPlan", "questions_of", "split"]
+__all__ = ["SPLITS", "TITLES", "Split", "SplitPlan", "possible_splits", "questions_of", "split"]
 
 Rows = NDArray[np.intp]
 Ints = NDArray[np.int64]
@@ -154,7 +154,7 @@ def _by_pairs(comparisons: Comparisons, question: Rows, person: Ints, plan: Spli
     if plan.train_answers is not None:
         train = turn < plan.train_answers
     else:
-        # a share of everybody's, rounded at random so that short questionnaires are hidden from in proportion too
+        # a share of each person's answers, rounded at random: otherwise nothing would be hidden in short questionnaires
         lucky = rng.random(comparisons.n_users)[person]
         hidden = np.minimum(np.floor(plan.hidden_pairs * count + lucky), count - 1)
         train = turn >= hidden
@@ -197,6 +197,24 @@ TITLES = {
     "people": "New people",
     "items": "New items",
 }
+
+
+def possible_splits(comparisons: Comparisons) -> list[str]:
+    """Return the splits that leave something to learn from and something to predict, by their names.
+
+    Raises the error of the first of them where none does.
+    """
+    possible, errors = [], []
+    for kind in SPLITS:
+        try:
+            split(comparisons, kind, SplitPlan())
+        except DataError as error:
+            errors.append(error)
+        else:
+            possible.append(kind)
+    if not possible:
+        raise errors[0]
+    return possible
 
 
 def split(comparisons: Comparisons, kind: str, plan: SplitPlan, *, repeat: int = 0, seed: int = 0) -> Split:

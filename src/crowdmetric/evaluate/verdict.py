@@ -20,7 +20,7 @@ worth using
 no ideal points
     On new questions to known people (or, without that split, the first one), the same model with any symmetric matrix
     in place of a metric is clearly better.
-popularity in disguise
+only popularity
     A learned metric without effects of the items beside it clearly beats linear utilities on new questions to known
     people; but on new items its gain is not clear, and less than half as large.
 """
@@ -45,7 +45,7 @@ __all__ = [
     "findings",
     "has_no_ideal_points",
     "headline",
-    "is_popularity_in_disguise",
+    "is_only_popularity",
     "outcome_of",
     "tests_ideal_points",
     "worth_of",
@@ -56,13 +56,13 @@ Outcome = Literal["better", "equal", "worse", "unclear"]
 
 # What a saved model may be: a learned metric, or tastes with one inside.
 SAVED = (*LEARNED, "smooth")
-# Learned metrics that speak through features alone.
-ALONE = tuple(name for name in LEARNED if name not in WITH_ITEM_EFFECTS)
-# Nats per answer below which a difference is of no use to anybody, however sure.
+# Learned metrics without per-item effects.
+WITHOUT_ITEM_EFFECTS = tuple(name for name in LEARNED if name not in WITH_ITEM_EFFECTS)
+# Differences below this, in nats per answer, do not matter in practice, however certain they are.
 LEAST_DIFFERENCE = 1e-3
-# Two models predict equally well where they differ by no more: nats per answer, and share of answers predicted right.
+# Two models predict equally well if they differ by at most this: nats per answer, and share of answers predicted right.
 MARGIN, ACCURACY_MARGIN = 0.005, 0.01
-# Standard errors on either side of a 90 % interval.
+# Half the width of a 90 % interval, in standard errors.
 HALF = float(norm.ppf(0.95))
 
 
@@ -83,7 +83,7 @@ class Difference:
     @property
     def is_clear(self) -> bool:
         """Whether it is above zero by more than two standard errors, and large enough to matter."""
-        return self.mean > LEAST_DIFFERENCE and self.mean > 2.0 * self.error  # never where the error is NaN
+        return self.mean > LEAST_DIFFERENCE and self.mean > 2.0 * self.error  # False if the error is NaN
 
     @property
     def reversed(self) -> Difference:
@@ -106,7 +106,7 @@ class Evaluated(Protocol):
 
     @property
     def saved(self) -> str | None:
-        """The model that is the saved one; None where it is not known, or not among them."""
+        """The model that is the saved one; None if it is not known, or not among them."""
         ...
 
     def mean(self, split: str, model: str, measure: str = "log_likelihood") -> float:
@@ -173,7 +173,7 @@ class Worth:
     against : Compared
         With the best baseline.
     alone : Compared or None
-        With the same model without a metric; None where that was not evaluated.
+        With the same model without a metric; None if that was not evaluated.
     best : str
         The model of the highest likelihood among all.
     """
@@ -196,7 +196,7 @@ class Worth:
 
 
 def best_model(evaluation: Evaluated, split: str, names: Sequence[str] | None = None) -> str | None:
-    """Return the model of the highest likelihood among those named, or all; None where none of them was evaluated."""
+    """Return the model of the highest likelihood among those named, or all; None if none of them was evaluated."""
     here = [model for model in evaluation.models if names is None or model in names]
     return max(here, key=lambda model: evaluation.mean(split, model)) if here else None
 
@@ -218,17 +218,19 @@ def worth_of(evaluation: Evaluated, split: str) -> Worth | None:
     best = best_model(evaluation, split)
     if model is None or baseline is None or best is None:
         return None
-    return Worth(Compared.of(evaluation, split, model, baseline), _alone(evaluation, split, model), best)
+    return Worth(Compared.of(evaluation, split, model, baseline), _metric_alone(evaluation, split, model), best)
 
 
-def _alone(evaluation: Evaluated, split: str, model: str) -> Compared | None:
+def _metric_alone(evaluation: Evaluated, split: str, model: str) -> Compared | None:
     twin = WITHOUT_METRIC.get(model)
     return Compared.of(evaluation, split, model, twin) if twin in evaluation.models and twin is not None else None
 
 
 def worth_of_metric(evaluation: Evaluated) -> dict[str, list[Compared]]:
     """Return, for every model with a metric whose twin without one was evaluated, what the metric adds per split."""
-    found = {model: [_alone(evaluation, split, model) for split in evaluation.splits] for model in evaluation.models}
+    found = {
+        model: [_metric_alone(evaluation, split, model) for split in evaluation.splits] for model in evaluation.models
+    }
     return {model: [c for c in row if c is not None] for model, row in found.items() if None not in row and row}
 
 
@@ -258,13 +260,17 @@ def _without_a_distance(evaluation: Evaluated) -> Difference | None:
     return evaluation.difference(split, other, model)
 
 
-def is_popularity_in_disguise(evaluation: Evaluated) -> bool:
+def is_only_popularity(evaluation: Evaluated) -> bool:
     """Return whether the metric's gain over linear utilities does not carry over to new items."""
     if not {"pairs", "items"} <= set(evaluation.splits) or "linear" not in evaluation.models:
         return False
     saved = evaluation.saved
-    metric = saved if saved in SAVED and saved in evaluation.models else best_model(evaluation, "pairs", ALONE)
-    if metric not in ALONE:
+    metric = (
+        saved
+        if saved in SAVED and saved in evaluation.models
+        else best_model(evaluation, "pairs", WITHOUT_ITEM_EFFECTS)
+    )
+    if metric not in WITHOUT_ITEM_EFFECTS:
         return False
     warm, cold = (evaluation.difference(split, metric, "linear") for split in ("pairs", "items"))
     return warm.is_clear and not cold.is_clear and cold.mean < 0.5 * warm.mean
@@ -288,24 +294,24 @@ def findings(evaluation: Evaluated, *, no_distance: bool | None = None) -> list[
     gain = _without_a_distance(evaluation)
     if gain is not None and gain.is_clear:
         sentences.append(
-            "Warning: do not read the metric as a distance: this crowd does not look as if it had ideal points. A "
+            "Warning: do not read the metric as a distance: this crowd does not seem to have ideal points. A "
             f"quadratic that need not be a distance predicts better by {gain.mean:.4f} ± {gain.error:.4f} nats per "
             "answer."
         )
-    if is_popularity_in_disguise(evaluation):
+    if is_only_popularity(evaluation):
         sentences.append(
-            "Warning: part of the metric looks like item popularity in disguise: it gains on items that people have "
-            f"answered about, and not on new ones.{_undisguised(evaluation)}"
+            "Warning: part of the metric may only reflect how popular items are: it improves predictions for items "
+            f"that people have answered about, but not for new items.{_remedy_for_popularity(evaluation)}"
         )
     return sentences
 
 
-def _undisguised(evaluation: Evaluated) -> str:
+def _remedy_for_popularity(evaluation: Evaluated) -> str:
     """Return the remedy, in a sentence after a blank, where it was tried and is one."""
-    plain, beside = (best_model(evaluation, "items", names) for names in (ALONE, WITH_ITEM_EFFECTS))
+    plain, beside = (best_model(evaluation, "items", names) for names in (WITHOUT_ITEM_EFFECTS, WITH_ITEM_EFFECTS))
     if plain is None or beside is None or not evaluation.difference("items", beside, plain).is_clear:
         return ""
-    return f" With effects of the items beside it ({beside}) it need not be."
+    return f" A model with per-item effects ({beside}) predicts new items better."
 
 
 def headline(evaluation: Evaluated, found: Sequence[Worth], *, no_distance: bool = False) -> str:
@@ -314,31 +320,30 @@ def headline(evaluation: Evaluated, found: Sequence[Worth], *, no_distance: bool
         outcome: _joined([worth.split for worth in found if worth.outcome == outcome])
         for outcome in ("better", "equal", "worse", "unclear")
     }
+    what, without = "the learned metric" if evaluation.saved in LEARNED else "a learned metric", "models without it"
+    claim, denial = f"{what} is worth using for prediction", f"{what} is not worth using for prediction"
+    if _has_tastes(evaluation):  # in which the metric is one part of many, so that all of it is compared
+        what, without, no_distance = "the saved model", "simpler models", False
+        claim, denial = f"{what} predicts better than {without}", f"{what} predicts no better than {without}"
     rest = [
         text
         for outcome, text in (
             ("equal", f"for {where['equal']} it makes no difference that matters"),
-            ("worse", f"for {where['worse']} models without it predict better"),
+            ("worse", f"for {where['worse']} {without} predict better"),
             ("unclear", f"for {where['unclear']} these answers cannot tell"),
         )
         if where[outcome]
     ]
-    what = "the learned metric" if evaluation.saved in LEARNED else "a learned metric"
-    if _has_tastes(evaluation):  # in which the metric is one part of many
-        what, no_distance = "the saved model", False
     if not where["better"]:
         if not where["equal"] and not where["worse"]:
-            return f"In short: these answers cannot tell whether {what} is worth using for prediction."
-        if where["unclear"]:
-            lead = f"these answers do not show that {what} is worth using for prediction"
-        else:
-            lead = f"{what} is not worth using for prediction"
+            return f"In short: these answers cannot tell whether {claim}."
+        lead = f"these answers do not show that {claim}" if where["unclear"] else denial
         return f"In short: {lead}: {', '.join(rest)}."
     tail = f"; {', '.join(rest)}" if rest else ""
     if no_distance:
         return (
             f"In short: {what} helps to predict {where['better']}{tail}. But use it for predictions only, not as a "
-            "distance: this crowd does not look as if it had ideal points."
+            "distance: this crowd does not seem to have ideal points."
         )
     return f"In short: {what} is worth using for {where['better']}{tail}."
 
@@ -367,8 +372,8 @@ def _of_the_metric(alone: Compared) -> str:
         "better": f"The metric itself helps: without it ({alone.other}) the same model is worse",
         "equal": f"The metric itself adds nothing that matters: without it ({alone.other}) the same model is as good",
         "worse": f"The metric itself hurts: without it ({alone.other}) the same model is better",
-        "unclear": f"Whether the metric itself helps, against the same model without it ({alone.other}), these answers "
-        "cannot tell",
+        "unclear": "These answers cannot tell whether the metric itself helps, compared with the same model without it "
+        f"({alone.other})",
     }[alone.outcome]
     return f"{text} {alone.figures}."
 

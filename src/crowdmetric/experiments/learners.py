@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from crowdmetric.errors import CrowdmetricWarning
 from crowdmetric.estimators import PopulationMetric
-from crowdmetric.experiments.settings import Cell
+from crowdmetric.experiments.cells import Cell
 from crowdmetric.losses import Loss, get_loss
 from crowdmetric.radii import choose_radii_of_many
-from crowdmetric.simulate import Crowd, simulate_crowd
+from crowdmetric.simulate import SimulatedCrowd, simulate_crowd
 from crowdmetric.solvers.line_subspaces import solve_bounded
 from crowdmetric.stitch import stitch_prefixes
 from crowdmetric.symmetric import orthonormal_basis, relative_error, restrict, shape_error
@@ -48,7 +48,7 @@ POPULATION_EVERY = {1: 6, 2: 6, 3: 10}
 class _Data:
     """A crowd in the coordinates of its (possibly estimated) subspaces."""
 
-    crowd: Crowd
+    crowd: SimulatedCrowd
     bases: Array
     answers: Answers
     counts: tuple[int, ...]
@@ -155,7 +155,7 @@ def honest(runs: Sequence[_Data], loss: Loss) -> list[_Learned]:
 def population(runs: Sequence[_Data], loss: Loss) -> list[_Learned]:
     """Return what integrating people out gives; in Experiment 2, for six of the numbers of subspaces.
 
-    It takes the items as they are: unlike the stitched metric, it has no use for their projections on subspaces.
+    It takes the items as they are: unlike the stitched metric, it does not need their projections on subspaces.
     """
     learned = []
     for data in runs:

@@ -1,4 +1,4 @@
-"""Run cells in processes and keep what is finished, so that an interrupted reproduction goes on where it stopped.
+"""Run cells in processes and keep what is finished, so an interrupted reproduction goes on where it stopped.
 
 Finished jobs are appended to ``runs.jsonl``, one line each, by this process alone. A line that was cut off is done
 again. Results do not depend on the number of processes or on the order in which jobs end: every run has its own seed.
@@ -16,8 +16,8 @@ from typing import Any
 
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import DataError
+from crowdmetric.experiments.cells import Cell
 from crowdmetric.experiments.learners import MOST_COUNTS, Job, Row, learners_of, run_cell
-from crowdmetric.experiments.settings import Cell
 from crowdmetric.folders import write_file
 
 __all__ = ["Progress", "jobs_for", "run_cells"]
@@ -126,7 +126,7 @@ def _file(finished: Finished, cell: str, rows: list[Row]) -> None:
 
 
 def _cost(job: Job) -> float:
-    """Return a rough cost: the longest jobs start first, so that no process idles at the end."""
+    """Return a rough cost: the longest jobs start first, so no process idles at the end."""
     cell, learners, runs = job
     answers, counts = cell.n * cell.K * cell.m, len(cell.counts)
     stitched = answers + 100.0 * counts * cell.d**2

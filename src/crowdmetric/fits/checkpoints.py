@@ -1,8 +1,8 @@
-"""The state of a long fit in a file, so that it can be taken up again as if it had not been interrupted.
+"""The state of a long fit in a file, so it can be taken up again as if it had not been interrupted.
 
 The file is an ``.npz`` archive, written beside its place and moved there: it is always whole. It holds, for every
 stage of a fit, the state of the iteration after the last step that was accepted, and a fingerprint of the data and the
-options, so that nothing is taken up that belongs to another fit.
+options, so nothing is taken up that belongs to another fit.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from crowdmetric.losses import Loss
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
 from crowdmetric.users.blocks import SPARE, Answers, arrange
-from crowdmetric.users.population import Law, PopulationBlock, blocks_of
+from crowdmetric.users.population_sums import Law, PopulationBlock, blocks_of
 
 __all__ = [
     "BLOCK_SIZE",
@@ -99,7 +99,7 @@ class ChunkCache:
         return ChunkCache, (0,)  # another process has its own memory, and was not promised any of it
 
     def get_or_make(self, number: int, make: Callable[[], Made], bytes_of: Callable[[Made], int]) -> Made:
-        """Return what was made of a chunk; it is made where it was not kept, and kept if there is room."""
+        """Return the cached value of a chunk, or make it, and cache it if there is room."""
         if number in self.made:
             kept: Made = self.made[number]
             return kept
@@ -174,19 +174,23 @@ class Crowd:
         return self.units.law_outside(self.span.law_outside(law, free=free))
 
 
-def crowd_in_memory(rows: Rows, blocks: int = 1, *, shown: bool = False, reduced: bool = True) -> Crowd:
+def crowd_in_memory(
+    rows: Rows, blocks: int = 1, *, shown: bool = False, reduced: bool = True, join_above: int | None = None
+) -> Crowd:
     """Return the crowd of validated rows, in blocks so many times as large as `BLOCK_SIZE`.
 
     A block's outer products are a matrix as wide as there are parameters: with many features a block has at least
     `FEWEST_PEOPLE`, because otherwise adding matrices up would cost more than making them. With `shown` people remember
-    the items that they were asked about. `reduced` crowds are in coordinates of the span of the items.
+    the items that they were asked about. `reduced` crowds are in coordinates of the span of the items. `join_above` as
+    for `crowdmetric.users.population_sums.blocks_of`.
     """
     units = Units.of(rows.items, rows.pairs)
     items, span = _in_span(units.inside(rows.items), np.unique(rows.pairs), reduced=reduced)
     answers = replace(rows.jointly(), items=items).merged()
     size = max(blocks * BLOCK_SIZE, FEWEST_PEOPLE * degrees_of_freedom(span.d))
     people = arrange(answers, block_size=size, spare=SPARE)
-    chunks = [ChunkInMemory([block]) for block in blocks_of(people, answers.pairs if shown else None)]
+    parts = blocks_of(people, answers.pairs if shown else None, join_above)
+    chunks = [ChunkInMemory([block]) for block in parts]
     return Crowd(chunks, units, span, rows.users.size, rows.users, float(rows.weight.sum()))
 
 

@@ -17,21 +17,21 @@ __all__ = ["AGREEMENT", "BIASED", "LOOSE_SCALE", "NOT_CONVERGED", "Doubt", "doub
 
 Array = NDArray[Any]
 
-# Starts agree where their log-likelihoods differ by less, in nats.
+# Starts agree if their log-likelihoods differ by less than this, in nats.
 AGREEMENT = 0.05
-# A standard error of log scale beyond which the scale is not known.
+# The scale counts as unknown if the standard error of its logarithm is larger than this.
 LOOSE_SCALE = 0.5
-# Where people differ this many times more than answers scatter, the prior holds them, and not the answers alone.
+# If people differ this many times more than answers scatter, the scale is held by the prior, not by the answers alone.
 NOISELESS = 1.5 * NOISE_FREE
 # Questions look chosen for people beyond this z-score.
 BIASED = 4.0
-# Share of the shape's parameters that the answers should determine, or it is said how many they do.
+# If the answers determine less than this share of the shape's parameters, the status says how many.
 WELL_DETERMINED = 0.95
 
-# What is said of constraints under which no metric is learned.
+# Status of fits whose constraint leaves no metric to learn.
 WITHOUT_LEARNED_METRIC = {
-    "zero": "There is no metric, as constraint='zero' asks: people have linear utilities.",
-    "identity": "The metric is a multiple of the identity, as constraint='identity' asks.",
+    "zero": "With constraint='zero' there is no metric: people have linear utilities.",
+    "identity": "With constraint='identity' the metric is a multiple of the identity.",
 }
 NOT_CONVERGED = "the fit has not converged; raise max_iter"
 
@@ -103,15 +103,15 @@ def status_of(
     if constraint in WITHOUT_LEARNED_METRIC:
         sentences.append(WITHOUT_LEARNED_METRIC[constraint])
     elif has_no_metric(fit):
-        sentences.append("The answers do not support a metric: it is drawn to zero, and people have linear utilities.")
+        sentences.append("The answers do not support a metric: it was shrunk to zero; people have linear utilities.")
     elif fit.determined < WELL_DETERMINED * most and round(fit.determined) < most:
         sentences.append(
             f"The answers determine {fit.determined:.0f} of the {most} parameters of the metric's shape; "
-            "a ridge towards a multiple of the identity stands in for the rest."
+            "the rest comes from the prior, a multiple of the identity."
         )
     if fit.layout.d < d:
         sentences.append(
-            f"The items that were compared differ in {fit.layout.d} of {d} dimensions only; in the others no answer "
-            "says anything, and the metric there is the prior's, a multiple of the identity."
+            f"The items that were compared differ in {fit.layout.d} of {d} dimensions only; in the others the "
+            "metric comes from the prior, a multiple of the identity."
         )
     return " ".join([*sentences, *(doubt.sentence for doubt in doubts)])

@@ -18,7 +18,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from crowdmetric.engines.contract import DeviceEngine
-from crowdmetric.fits.questions import QuestionStream
+from crowdmetric.fits.question_stream import QuestionStream
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.low_rank_prior import LowRankPrior
 from crowdmetric.symmetric import as_array, as_numpy, degrees_of_freedom
@@ -28,13 +28,14 @@ __all__ = ["factor_draws", "factor_errors", "why_no_errors"]
 
 Array = NDArray[Any]
 
-# People in the sample, per parameter: as many as there are, at least and at most.
+# Number of people in the sample per parameter: minimum and maximum.
 FEWEST, MOST = 3, 10
-# Multiplications that the outer products may take without a GPU, and with one: some ten seconds.
+# Maximum number of multiplications for the outer products without and with a GPU: about ten seconds.
 MOST_WORK, MOST_WORK_ON_DEVICE = 4e11, 2e14
-# Draws of the factor, and how much stiffer than the stiffest other direction turns of the factor are.
+# Number of draws of the factor, and the precision of rotations of the factor relative to the most precise other
+# direction.
 DRAWS, STIFF = 400, 1e3
-# Numbers of scores that are made together.
+# Size of the scores computed at once, in numbers.
 AT_ONCE = 1 << 26
 
 

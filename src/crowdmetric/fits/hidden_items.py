@@ -15,14 +15,14 @@ from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.unknowns import Unknowns, personal_variance, thinned, unknowns_of
 from crowdmetric.solvers.law_fit import PopulationFit, fit_law
 from crowdmetric.users.blocks import SPARE, Answers, arrange
-from crowdmetric.users.population import Law, blocks_of
+from crowdmetric.users.population_sums import Law, blocks_of
 
 __all__ = ["personal_variance_of"]
 
 Array = NDArray[Any]
 
-# Steps of a fit without the hidden items, from where the fit with them ended. More change little where items are
-# many, and where they are few, hiding a fifth of them makes more of a difference than one new item would.
+# Number of steps of a fit without the hidden items, starting where the fit with them ended. More steps change little if
+# there are many items. If there are few, hiding a fifth of them matters more than one new item would.
 STEPS = 1
 
 
@@ -48,7 +48,8 @@ def personal_variance_of(problem: PopulationProblem, fit: PopulationFit, answers
 def _only(problem: PopulationProblem, answers: Answers) -> PopulationProblem:
     """Return the same problem with these answers alone."""
     answers = answers.merged()
-    blocks = blocks_of(arrange(answers, spare=SPARE), answers.pairs if problem.n_items else None)
+    pairs = answers.pairs if problem.n_items else None
+    blocks = blocks_of(arrange(answers, spare=SPARE), pairs, problem.largest_grid)
     people: Counter[int] = Counter()
     for block in blocks:
         people[block.span.shape[1]] += block.person.size

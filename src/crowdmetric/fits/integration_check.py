@@ -11,15 +11,14 @@ from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.uncertainty import inverse_information
 from crowdmetric.solvers.law_fit import PopulationFit, with_ridges
 from crowdmetric.solvers.parametrization import Parametrization
-from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.users.population import LARGEST_GRID
+from crowdmetric.users.population_sums import LARGEST_GRID
 
 __all__ = ["INTEGRATIONS", "Integrated", "check_integration", "largest_grid", "largest_grid_after"]
 
 INTEGRATIONS = ("auto", "grid", "propagation")
-# An approximate integral may move no entry of the metric by more standard errors than this.
+# Approximate integrals are accepted if they move no entry of the metric by more than this many standard errors.
 GOOD_ENOUGH = 0.1
-# A grid in more dimensions is too slow to be chosen for somebody who did not ask for it.
+# Maximum dimension of a grid that is chosen automatically; more are too slow.
 LARGEST_GRID_UNASKED = 2
 
 
@@ -62,10 +61,9 @@ def check_integration(
     """Return a fit with its approximation error, refitted on grids where that is too large and grids are possible."""
     if problem.widest <= problem.largest_grid:
         return Integrated(problem, fit, 0.0)
-    p = degrees_of_freedom(problem.d)
-    information = with_ridges(fit.information, fit)
-    shift = problem.method_shift(fit.natural, information)[:p]
-    errors = np.sqrt(np.maximum(np.diag(inverse_information(information))[:p], 1e-300))
+    metric, information = fit.layout.metric, with_ridges(fit.information, fit)
+    shift = problem.method_shift(fit.natural, information)[metric]
+    errors = np.sqrt(np.maximum(np.diag(inverse_information(information))[metric], 1e-300))
     error = float(np.max(np.abs(shift) / errors))
     if integration == "auto" and error > GOOD_ENOUGH and problem.widest <= LARGEST_GRID_UNASKED:
         problem = replace(problem, largest_grid=LARGEST_GRID_UNASKED)

@@ -9,8 +9,8 @@ speak::
     M = Q M_r Qᵀ + c (I − QQᵀ)      c = tr M_r / r
     μ = Q μ_r                        Σ = Q Σ_r Qᵀ + σ² (I − QQᵀ)
 
-with σ² = tr Σ_r / r for free people, and 4s²c² for isotropic ones, so that Σ = 4s²M² holds in d dimensions as well. The
-answers have the same likelihood under both; ``M/c − I`` has the same length, so that the ridge is the same, too.
+with σ² = tr Σ_r / r for free people, and 4s²c² for isotropic ones, so Σ = 4s²M² holds in d dimensions as well. The
+answers have the same likelihood under both; ``M/c − I`` has the same length, so the ridge is the same, too.
 
 Draws of M are continued by draws from the prior of `crowdmetric.solvers.posterior`. There ``M = (c/d) W`` with W a
 Wishart matrix of d squares; given W_r, the other parts are (Bartlett) ::
@@ -31,13 +31,13 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 from crowdmetric.symmetric import degrees_of_freedom, orthonormal_basis, restrict, smat, svec
-from crowdmetric.users.population import Law
+from crowdmetric.users.population_sums import Law
 
 __all__ = ["ItemSpan"]
 
 Array = NDArray[Any]
 
-# A direction in which items differ by this much less than in their widest is rounding, not a direction.
+# Directions in which items differ by less than this share of their largest difference count as rounding.
 ROUNDING = 1e-9
 
 
@@ -52,7 +52,7 @@ class ItemSpan:
         """Return the span of centered items (N, d) that were compared."""
         d = items.shape[1]
         basis = orthonormal_basis(items, tolerance=ROUNDING)
-        # items that are all equal have no span, and a fit to them says so itself
+        # equal items have no span; the fit itself reports that
         return ItemSpan(basis if 0 < basis.shape[1] < d else np.eye(d))
 
     @staticmethod

@@ -1,7 +1,7 @@
 """The low-rank population fit on its way from answers to a law: for items of many features, or a GPU.
 
 A pass goes through everybody's questions once, some people at a time: those in memory, or those of a scan's chunks as
-they are read. Nothing of size (answers, d) is made, so that a scan needs room for the items and for one chunk.
+they are read. Nothing of size (answers, d) is made, so a scan needs room for the items and for one chunk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from crowdmetric.errors import CrowdmetricWarning, DataError
 from crowdmetric.fits.crowd import ChunkCache
 from crowdmetric.fits.memory import MemoryPlan, read_memory
 from crowdmetric.fits.on_device import items_on_device
-from crowdmetric.fits.questions import QuestionStream
+from crowdmetric.fits.question_stream import QuestionStream
 from crowdmetric.fits.scanned import answers_of
 from crowdmetric.fits.units import Units
 from crowdmetric.inputs import Rows, check_scan
@@ -44,7 +44,7 @@ from crowdmetric.users.first_order import (
     pull_of_people,
     value_and_gradient,
 )
-from crowdmetric.users.population import Law
+from crowdmetric.users.population_sums import Law
 
 __all__ = [
     "DEFAULT_RANK",
@@ -65,21 +65,22 @@ __all__ = [
 Array = NDArray[Any]
 Result = TypeVar("Result")
 
-# Beyond so many parameters of a metric the outer products of scores cost more than they save.
+# Maximum number of parameters of a metric for fits by scoring: beyond, outer products of scores cost more than they
+# save.
 LARGEST_SCORING = 3_000
-# The rank of a metric too large for scoring, if none is given.
+# Default rank of a metric that is too large for scoring.
 DEFAULT_RANK = 32
-# Answers a chunk without an engine, and the numbers that one needs for a while: ten at each of some fifty nodes.
+# Answers per chunk without an engine, and temporary numbers per answer: ten at each of about fifty nodes.
 CHUNK, NUMBERS = 1 << 16, 500
-# Bytes of an answer that is kept: two rows, response and weight. While a chunk is laid out there are three copies.
+# Bytes per stored answer: two rows, response and weight. While a chunk is laid out there are three copies.
 ANSWER_BYTES, LAYOUT_COPIES = 32, 3
-# Copies of the items while their units are found, and of their rows in k dimensions during a pass.
+# Memory: copies of the items while their units are computed, and of their rows in k dimensions during a pass.
 ITEM_COPIES, ROW_COPIES = 4, 4
-# Bytes of everybody's points from which on their cost is said.
+# Warn if everybody's points take more bytes than this.
 LARGE_POINTS = 1 << 30
-# People on whom the time of a pass is measured beforehand.
+# Number of people on whom the time of a pass is measured first.
 SAMPLE = 2_000
-# Pieces of a chunk beyond which it is not the chunk that fills the memory.
+# If this many pieces of a chunk still do not fit in memory, the chunk is not the cause.
 MOST_PIECES = 1 << 12
 # One person in so many is hidden to choose a ridge, if that leaves at least so many hidden; and answers per parameter
 # of L from which on no ridge is looked for.
@@ -385,7 +386,7 @@ def axes_of_people(fit: LowRankFit) -> Array:
 
 
 def announce_points(people: int, d: int, name: str) -> None:
-    """Say what everybody's points cost where that is much, and refuse what cannot be had."""
+    """Warn if everybody's points take much memory, and refuse if they take more than is free."""
     size = 8 * people * d
     if size < LARGE_POINTS:
         return

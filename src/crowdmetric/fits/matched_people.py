@@ -91,19 +91,19 @@ class Found:
 class MatchedChunk(Protocol):
     """Some people, wherever their answers are."""
 
-    def terms(self) -> tuple[Sets, ConditionalLikelihood]:
-        """Return their conditioning sets, and the likelihood of those that happened."""
+    def load(self) -> tuple[Sets, ConditionalLikelihood]:
+        """Return their conditioning sets, and the likelihood of the informative ones."""
         ...
 
 
 @dataclass(frozen=True)
-class HeldSets:
+class SetsInMemory:
     """Sets in memory."""
 
     sets: Sets
     likelihood: ConditionalLikelihood
 
-    def terms(self) -> tuple[Sets, ConditionalLikelihood]:
+    def load(self) -> tuple[Sets, ConditionalLikelihood]:
         return self.sets, self.likelihood
 
 
@@ -118,22 +118,22 @@ class SetsOnDisk:
     options: MatchedOptions
     kept: ChunkCache
 
-    def terms(self) -> tuple[Sets, ConditionalLikelihood]:
+    def load(self) -> tuple[Sets, ConditionalLikelihood]:
         return self.kept.get_or_make(self.number, self._make, lambda found: sum(map(_bytes, found)))
 
     def _make(self) -> tuple[Sets, ConditionalLikelihood]:
         rows = self.chunk.load()
         pairs = np.column_stack([rows["left"], rows["right"]]).astype(np.intp)
         person = rows["person"].astype(np.intp) + self.chunk.first_person
-        return _terms(
+        return _sets_and_likelihood(
             self.items, pairs, person, rows["response"].copy(), rows["weight"].copy(), self.options, self.center
         )
 
 
-def _terms(
+def _sets_and_likelihood(
     items: Array, pairs: Array, person: Array, response: Array, weight: Array, options: MatchedOptions, center: Array
 ) -> tuple[Sets, ConditionalLikelihood]:
-    """Return a person's sets and their likelihood; an answer given twice is one of twice the weight, not a set."""
+    """Return people's sets and their likelihood. An answer given twice counts as one of twice the weight."""
     nobody = np.zeros(int(person.max(initial=-1)) + 1, dtype=np.intp)
     own = Answers(items, pairs, response, weight, person, nobody, 1).merged()
     usable = own.weight > 0
@@ -208,11 +208,11 @@ class MatchedCrowd:
 
 
 def _found(chunk: MatchedChunk) -> Found:
-    return Found.of(*chunk.terms())
+    return Found.of(*chunk.load())
 
 
 def _quantity(chunk: MatchedChunk, quantity: str, a: Array) -> Any:
-    return getattr(chunk.terms()[1], quantity)(a)
+    return getattr(chunk.load()[1], quantity)(a)
 
 
 def matched_in_memory(rows: Rows, options: MatchedOptions, center: Array | None, engine: Engine) -> MatchedCrowd:
@@ -222,7 +222,7 @@ def matched_in_memory(rows: Rows, options: MatchedOptions, center: Array | None,
         weight = np.repeat(rows.weight, 2)
         center = _middle(rows.items, np.bincount(rows.pairs.ravel(), weight, minlength=rows.items.shape[0]))
     chunks = [
-        HeldSets(*_terms(
+        SetsInMemory(*_sets_and_likelihood(
             rows.items, rows.pairs[some], rows.person[some], rows.response[some], rows.weight[some], options, center
         ))
         for some in _whole_people(rows.person)

@@ -114,7 +114,7 @@ class MemoryPlan:
         needed = _in_use() + RUNTIME + work
         if needed > limit:
             raise DataError(
-                f"memory={limit / 1e9:.2g} GB is too little: this {what} takes {needed / 1e9:.2g} GB at the least; "
+                f"memory={limit / 1e9:.2g} GB is too little: this {what} takes {needed / 1e9:.2g} GB or more; "
                 f"raise memory{remedy}"
             )
         return MemoryPlan(needed, keep, limit, people, answers)

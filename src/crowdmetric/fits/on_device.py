@@ -15,7 +15,7 @@ from array_api_compat import array_namespace, is_torch_array
 
 from crowdmetric.checks import is_accurate
 from crowdmetric.engines.contract import DeviceEngine
-from crowdmetric.fits.questions import QuestionStream
+from crowdmetric.fits.question_stream import QuestionStream
 from crowdmetric.fits.units import Units
 from crowdmetric.inputs import people_of
 from crowdmetric.users.blocks import rows_by_length
@@ -25,7 +25,7 @@ __all__ = ["asked_on_device", "items_on_device"]
 
 Array = Any
 
-# Items and comparisons that are looked at together.
+# Number of items or comparisons checked at once.
 AT_ONCE = 1 << 18
 
 
@@ -92,7 +92,7 @@ def _people(users: Any, T: int, engine: DeviceEngine) -> tuple[Any, Array]:
 
 
 def items_on_device(items: Any, used: Array, engine: DeviceEngine) -> tuple[Array, Units] | None:
-    """Return items (N, d) in units of those that are used, and these units; None where they are not all finite.
+    """Return items (N, d) in units of those that are used, and these units; None if they are not all finite.
 
     Items travel once. Sums are kept in float64, and so is the difference from a first guess of the center: what is
     rounded to the engine's precision is of the size of the items' spread, however far from zero they lie.
@@ -106,7 +106,7 @@ def items_on_device(items: Any, used: Array, engine: DeviceEngine) -> tuple[Arra
     for begin in range(0, N, AT_ONCE):
         part = slice(begin, begin + AT_ONCE)
         rows = engine.asarray(items[part], double=True)
-        largest = float(np.maximum(largest, float(xp.max(xp.abs(rows)))))  # NaN if anything is
+        largest = float(np.maximum(largest, float(xp.max(xp.abs(rows)))))  # NaN if any value is
         if not is_accurate(largest):
             return None
         rows -= guess

@@ -31,7 +31,7 @@ class Passes:
         seconds = self._seconds / self._passes
         left = max(self._expected - self._passes, 1) * seconds
         speed = self._people / max(seconds, 1e-9)
-        self._say(f"pass {self._passes}, {speed:,.0f} people a second, about {duration(left)} left")
+        self._say(f"pass {self._passes}, {speed:,.0f} people per second, about {duration(left)} left")
 
 
 def after_steps(passes: Passes) -> Callable[[int, float], None]:

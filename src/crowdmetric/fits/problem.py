@@ -18,25 +18,25 @@ from crowdmetric.errors import DataError
 from crowdmetric.fits.checkpoints import Checkpoint, fingerprint
 from crowdmetric.fits.crowd import Chunk, ChunkInMemory, Crowd, Sample, sample_of
 from crowdmetric.losses import Loss
-from crowdmetric.similarity.beside import JudgementsBeside
+from crowdmetric.similarity.judgement_term import JudgementsBeside
 from crowdmetric.solvers.law_fit import PopulationFit, fit_law
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.scoring import ScoringState
 from crowdmetric.users.expected import expected_information
 from crowdmetric.users.item_effects import WithItemEffects
 from crowdmetric.users.people import bias_sums, places_of
-from crowdmetric.users.population import Law, PopulationBlock, Structure, Sums, method_shift, sums_of
+from crowdmetric.users.population_sums import Law, PopulationBlock, Structure, Sums, method_shift, sums_of
 
 __all__ = ["PopulationProblem"]
 
 Array = NDArray[Any]
 Summand = TypeVar("Summand")
 
-# People's covariances are kept where they fit in this many numbers.
+# People's covariances are kept if they have at most this many numbers in total.
 MOST_COVARIANCES = 20_000_000
-# People on whom two ways of integrating are compared.
+# Number of people on whom two integration methods are compared.
 SAMPLE = 200
-# With fewer people than this per parameter, outer products of scores are too noisy an information.
+# With fewer people than this per parameter, outer products of scores are too noisy to serve as the information.
 PEOPLE_PER_PARAMETER = 20
 # Starts are compared on at most about this many people.
 PEOPLE_FOR_STARTS = 20_000
@@ -153,7 +153,7 @@ class PopulationProblem:
 
     @property
     def has_few_people(self) -> bool:
-        """Whether outer products of scores are too noisy, so that the expected information is taken instead."""
+        """Whether outer products of scores are too noisy, so the expected information is taken instead."""
         if self.by_outer_products is not None:
             return not self.by_outer_products
         parameters = self.structure.layout(self.d).size
@@ -161,11 +161,11 @@ class PopulationProblem:
 
     def fit(self, stage: str, chart: Parametrization, start: Array | ScoringState, **options: Any) -> PopulationFit:
         """Maximize the penalized likelihood (`fit_law`), from where a checkpoint has left this stage if it has."""
-        start, more = self.take_up(stage, start)
+        start, more = self.resume_stage(stage, start)
         return fit_law(self.total, chart, start, beta=self.beta, **options, **more)
 
-    def take_up(self, stage: str, start: Array | ScoringState) -> tuple[Array | ScoringState, dict[str, Any]]:
-        """Return where a stage begins, and who hears of its steps: a checkpoint, where there is one."""
+    def resume_stage(self, stage: str, start: Array | ScoringState) -> tuple[Array | ScoringState, dict[str, Any]]:
+        """Return where a stage begins and options of `fit_law`: the checkpoint's, if there is one."""
         if self.checkpoint is None:
             return start, {}
         return self.checkpoint.state(stage) or start, {"after_step": self.checkpoint.saver(stage)}
@@ -209,14 +209,14 @@ class PopulationProblem:
         return np.linalg.lstsq(information, shift, rcond=1e-12)[0]
 
     def question_bias(self, natural: Array) -> float:
-        """Return the z-score of the test in `bias_sums`; NaN where nobody's answers can tell."""
+        """Return the z-score of the test in `bias_sums`; NaN if nobody's answers can tell."""
         grid = self.largest_grid
         sums = self._sum(
             partial(bias_sums, structure=self.structure, natural=natural, loss=self.loss, largest_grid=grid)
         )
         explained = np.linalg.lstsq(sums.information, sums.cross, rcond=1e-10)[0]
         left = sums.square - float(sums.cross @ explained)
-        # what the other parameters explain of κ up to rounding is not evidence
+        # a part of κ's score that the other parameters explain up to rounding is not evidence
         if not left > 1e-6 * sums.square > 0:
             return float("nan")
         # under a ridge or at the boundary of the cone the other scores are not zero
@@ -256,7 +256,7 @@ def _near(engine: Engine) -> Engine:
 
 @dataclass(frozen=True)
 class _Part(Generic[Summand]):
-    """The sum over a chunk, None where nobody in it says anything."""
+    """The sum over a chunk, None if nobody in it says anything."""
 
     value: Summand | None
 

@@ -18,13 +18,13 @@ from crowdmetric.solvers.law_fit import ROUGH, SHAPE_RIDGE, PopulationFit, first
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges, penalty
 from crowdmetric.solvers.scoring import ScoringState
-from crowdmetric.users.population import Law
+from crowdmetric.users.population_sums import Law
 
 __all__ = ["BestOfStarts", "Start", "a_start", "best_of_starts", "evidence_fit", "finished", "start_from"]
 
 Array = NDArray[Any]
 
-# How far a warm start is drawn to the identity.
+# Share by which a warm start is moved toward the identity.
 LIFT = 0.05
 # Tolerance, in nats, to which a later start is fitted before it is compared with the others.
 AGREEMENT_KNOWN = 0.005
@@ -153,7 +153,7 @@ def _first_end(
     if ridge == "evidence":
         first = None if nested is None else replace(nested.ridges, shape=SHAPE_RIDGE if chart.d > 1 else 0.0)
         end = fit_with_evidence(
-            problem.total, chart, start, first=first, take_up=problem.take_up, beta=problem.beta, **stopping
+            problem.total, chart, start, first=first, resume_stage=problem.resume_stage, beta=problem.beta, **stopping
         )
     else:
         end = problem.fit("start", chart, start, ridges=Ridges(shape=float(ridge or 0.0)), **stopping)
@@ -165,18 +165,18 @@ def _first_end(
 def _nested_end(
     problem: PopulationProblem, chart: Parametrization, ridge: str | float | None, stopping: dict[str, Any]
 ) -> PopulationFit | None:
-    """Return where the nearest simpler model ends, roughly; None where there is none."""
+    """Return where the nearest simpler model ends, roughly; None if there is none."""
     simpler = chart.nested()
     if simpler is None:
         return None
     roughly = stopping | {"tolerance": max(stopping["tolerance"], ROUGH)}
 
-    def take_up(stage: str, start: Array) -> tuple[Array | ScoringState, dict[str, Any]]:
-        return problem.take_up(f"nested {stage}", start)
+    def resume_stage(stage: str, start: Array) -> tuple[Array | ScoringState, dict[str, Any]]:
+        return problem.resume_stage(f"nested {stage}", start)
 
     if ridge == "evidence":
         return fit_with_evidence(
-            problem.total, simpler, a_start(simpler), take_up=take_up, beta=problem.beta, **roughly
+            problem.total, simpler, a_start(simpler), resume_stage=resume_stage, beta=problem.beta, **roughly
         )
     return problem.fit("nested", simpler, a_start(simpler), **roughly)
 

@@ -24,15 +24,13 @@ __all__ = ["Uncertainty", "inverse_information", "posterior_draws", "uncertainty
 
 Array = NDArray[Any]
 
-# Answers times parameters beyond which second differences of the likelihood take too long.
+# Maximum number of answers times parameters for second differences of the likelihood; beyond, they take too long.
 MOST_DIFFERENCES = 150_000
-# Information about a parameter other than M below which it counts as unknown, and the most that one may move at once.
+# Information below which a parameter other than M counts as unknown, and the largest move of one at once.
 LEAST_INFORMATION, MOST_MOVED = 0.01, 1.0
-# A step of other parameters that is longer than this asks for another expansion after it; expansions at most.
+# If the other parameters move further than this, the likelihood is expanded again; maximum number of expansions.
 FAR, MOST_MOVES = 0.3, 3
-# A mean eigenvalue of the metric, for items of size one, below which it is as good as none.
-LEAST_SIZE = 1e-6
-# How many times the likelihood of few people is expanded again where the draws are on average.
+# Number of times the likelihood of few people is expanded again at the mean of the draws.
 REFINED = 1
 
 
@@ -47,7 +45,7 @@ class Uncertainty:
     symmetric, symmetric_covariance : (d, d), (p, p)
         The fit S over all symmetric matrices, and the covariance of svec S.
     symmetric_value
-        The log-likelihood of S; NaN where a ridge had to hold it.
+        The log-likelihood of S; NaN if a ridge had to hold it.
     """
 
     draws: Array
@@ -77,7 +75,7 @@ class Uncertainty:
 
     @property
     def scale_error(self) -> float:
-        """The standard error of the logarithm of the scale tr M / d; infinite where that may be negative.
+        """The standard error of the logarithm of the scale tr M / d; infinite if that may be negative.
 
         Half the width of the middle 68 % of the draws: a long tail of small scales does not count twice.
         """
@@ -95,12 +93,11 @@ def uncertainty_of(
 
     Without the constraint (`psd`) the posterior is the Gaussian law of the symmetric fit.
     """
-    p = degrees_of_freedom(problem.d)
     symmetric, covariance, value = _symmetric_fit(problem, fit, free=free, **stopping)
     if psd:
         draws = posterior_draws(problem, fit, free=free)
     else:
-        rng, center = np.random.default_rng(0), fit.natural[:p]
+        rng, center = np.random.default_rng(0), fit.natural[fit.layout.metric]
         draws = rng.multivariate_normal(center, covariance, size=number_of_draws(problem.d), method="eigh")
     return Uncertainty(draws / size**2, smat(symmetric) / size**2, covariance / size**4, value)
 
@@ -109,8 +106,7 @@ def posterior_draws(problem: PopulationProblem, fit: PopulationFit, *, free: boo
     """Return svec (n, p) of metrics drawn from the posterior of a fit, in the units of the problem."""
     likelihood = PopulationLikelihood(problem, fit, free=free)
     refine = REFINED if problem.has_few_people else 0
-    p = degrees_of_freedom(problem.d)
-    return draw_metrics(likelihood, fit.natural[:p], likelihood.begin(), refine=refine)
+    return draw_metrics(likelihood, fit.natural[fit.layout.metric], likelihood.begin(), refine=refine)
 
 
 def _is_worth_differences(problem: PopulationProblem, fit: PopulationFit) -> bool:
@@ -143,14 +139,14 @@ def _symmetric_fit(
 
     Where the answers leave it undetermined, the ridges of the fit are kept.
     """
-    d, p = problem.d, degrees_of_freedom(problem.d)
+    d, at = problem.d, fit.layout.metric
     law = problem.structure.law(fit.natural, d)
     chart = Parametrization(d, "symmetric", free, problem.n_items)
     # a crowd that prefers what is far has no metric to start from, and an isotropic fit cannot cross zero
     metric = law.metric if np.trace(law.metric) > NO_METRIC * d else -0.5 * np.eye(d)
     spread = law.covariance if free else fit.natural[fit.layout.spread]
     start = chart.theta(metric, law.mean, spread, law.effects)
-    ridges = replace(fit.ridges, shape=0.0, size=0.0)  # without theirs, items alone would explain everything
+    ridges = replace(fit.ridges, shape=0.0, size=0.0)  # item effects keep theirs: alone, they could explain anything
     unbound = problem.fit("symmetric", chart, start, ridges=ridges, **stopping)
     value = unbound.value
     if not unbound.result.converged:
@@ -159,14 +155,17 @@ def _symmetric_fit(
     information = unbound.information
     if _is_worth_differences(problem, fit):
         information = observed_information(problem.total, unbound.natural, unbound.score)
-    return unbound.natural[:p], inverse_information(with_ridges(information, unbound))[:p, :p], value
+    return unbound.natural[at], inverse_information(with_ridges(information, unbound))[at, at], value
 
 
 class PopulationLikelihood:
     """The log-likelihood of a size and a shape of the metric; people's law and the items' utilities integrated out.
 
-    Isotropic people have one spread s whatever the size, and their mean μ is counted in units of c. Of free people the
-    metric may be nothing at all: there all sizes c, not their logarithms, are equally likely, and μ and Σ stay.
+    Isotropic people have one spread s whatever the size c. Their mean μ has Jeffreys' prior, √det I_μ with I_μ the
+    information about μ given everything else, so that its integral favors no size. Priors that are flat in μ, or in the
+    mean ideal point −½M⁻¹μ, differ from it by up to a factor cᵈ, and with few answers for many features they move the
+    size up, or down, by more than its standard error. Of free people the metric may be nothing at all: there all sizes
+    c, not their logarithms, are equally likely, and so are all μ and Σ.
     """
 
     def __init__(self, problem: PopulationProblem, fit: PopulationFit, *, free: bool) -> None:
@@ -175,7 +174,7 @@ class PopulationLikelihood:
         self.sharpened = _sharpening(problem, fit)
 
     def __call__(self, t: float, T: Array, rest: Array) -> Expansion:
-        """Return the expansion at t and T; `rest` is μ/c (μ, for free people) and the natural parameters after it."""
+        """Return the expansion at t and T; `rest` are the natural parameters after M."""
         at, moved = self._expanded(t, T, rest)
         for _ in range(MOST_MOVES):
             if moved < FAR:
@@ -185,20 +184,14 @@ class PopulationLikelihood:
 
     def begin(self) -> Array:
         """Return everything but M as the fit found it."""
-        d, p = self.problem.d, degrees_of_freedom(self.problem.d)
-        rest = self.fit.natural[p:].copy()
-        if not self.free:
-            rest[:d] /= max(float(self.space.identity @ self.fit.natural[:p]) / d, LEAST_SIZE)
-        return rest
+        return self.fit.natural[degrees_of_freedom(self.problem.d) :].copy()
 
     def _expanded(self, t: float, T: Array, rest: Array) -> tuple[Expansion, float]:
         """Return the expansion, and the length of the step of everything else to where it would be best."""
-        d, p = self.problem.d, degrees_of_freedom(self.problem.d)
+        p = degrees_of_freedom(self.problem.d)
         c, basis = float(np.exp(t)), self.space.basis
         shape = self.space.identity + basis @ T
         natural = np.concatenate([c * shape, rest])
-        if not self.free:
-            natural[p : p + d] *= c
         sums = self.problem.total(natural)
         assert sums.information is not None
         information = self.sharpened.T @ sums.information @ self.sharpened
@@ -207,9 +200,6 @@ class PopulationLikelihood:
         # columns: t, T, everything else
         J = np.zeros((natural.size, natural.size))
         J[:p, 0], J[:p, 1:p], J[p:, p:] = c * shape, c * basis, np.eye(rest.size)
-        if not self.free:
-            J[p : p + d] *= c
-            J[p : p + d, 0] = natural[p : p + d]
         value, g = sums.value - prior.value, J.T @ (sums.score - prior.gradient)
         H = J.T @ (information + prior.curvature) @ J
         n = slice(p, None)
@@ -217,10 +207,13 @@ class PopulationLikelihood:
         values = np.maximum(values, LEAST_INFORMATION)
         inverse = (vectors / values) @ vectors.T
         step = inverse @ g[n]
+        mean = self.fit.layout.mean
+        jeffreys = 0.0 if self.free else 0.5 * float(np.linalg.slogdet(H[mean, mean])[1])
         # far from its optimum an expansion promises more than there is to gain
         value += (
             min(0.5 * float(g[n] @ step), 0.5 * rest.size)
             - 0.5 * float(np.sum(np.log(values)))
+            + jeffreys
             + (t if self.free else 0.0)
         )
         inner = H[:p, :p] - H[:p, n] @ inverse @ H[n, :p]

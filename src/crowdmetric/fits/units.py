@@ -1,4 +1,4 @@
-"""Items in units of their own: centerd, and of root mean square length one.
+"""Units of the items: centered, with root mean square length one.
 
 The model does not change when items are shifted or scaled, only its parameters do; solvers start and stop better
 where everything is of size one. With ``x = c + a x̃``::
@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.symmetric import degrees_of_freedom, smat
-from crowdmetric.users.population import Law
+from crowdmetric.symmetric import smat
+from crowdmetric.users.layout import Layout
+from crowdmetric.users.population_sums import Law
 
 __all__ = ["Units"]
 
 Array = NDArray[Any]
 
-# Items that are copied together while their units are found.
+# Number of items copied at once while their units are computed.
 AT_ONCE = 1 << 14
 
 
@@ -64,10 +65,9 @@ class Units:
 
     def offsets_outside(self, covariance: Array) -> Array:
         """Return the covariance (n, n) of (svec M, μ, b) in the items' own units from that in these."""
-        d = self.center.size
-        p = degrees_of_freedom(d)
+        at = Layout(self.center.size, free=False)
         out = np.eye(covariance.shape[0])
-        out[:p, :p] /= self.size**2
-        out[p : p + d, :p] = -2.0 * (smat(np.eye(p)) @ self.center).T / self.size**2
-        out[p : p + d, p : p + d] /= self.size
+        out[at.metric, at.metric] /= self.size**2
+        out[at.mean, at.metric] = -2.0 * (smat(np.eye(at.p)) @ self.center).T / self.size**2
+        out[at.mean, at.mean] /= self.size
         return np.asarray(out @ covariance @ out.T)

@@ -36,7 +36,7 @@ from crowdmetric.users.blocks import SPARE, Answers, arrange
 from crowdmetric.users.integrals import mean_probability
 from crowdmetric.users.item_effects import variance_of_differences
 from crowdmetric.users.people import posteriors
-from crowdmetric.users.population import Law, blocks_of
+from crowdmetric.users.population_sums import Law, blocks_of
 
 __all__ = [
     "MOST_PEOPLE",
@@ -52,15 +52,15 @@ __all__ = [
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# The covariance of a law with more parameters is not kept.
+# Maximum number of parameters of a law whose covariance is kept.
 MOST_PARAMETERS = 1500
-# Numbers in a temporary with a row per question.
+# Maximum size of a temporary with one row per question, in numbers.
 CHUNK = 1 << 21
-# Number of parts in which items are hidden; people and answers at most from whom they are.
+# Number of parts in which items are hidden in turn; maximum number of people and answers used for that.
 PARTS, MOST_PEOPLE, MOST_ANSWERS = 5, 1000, 20_000
-# Numbers in the covariances of people that are held at once.
+# Maximum size of people's covariances held at once, in numbers.
 MOST_NUMBERS = 4_000_000
-# τ² is looked for between these limits (of its logarithm), and is zero where it would gain fewer nats than this.
+# Range of log τ² that is searched; τ² is set to zero if it would gain fewer nats than this.
 LIMITS, LEAST_GAIN = (-8.0, 5.0), 2.0
 
 
@@ -219,7 +219,8 @@ def _placed(known: Answers, people: Indices, law: Law, loss: Loss, largest_grid:
     theirs = known.take(rows)
     person = np.searchsorted(people, theirs.person).astype(np.intp)
     theirs = replace(theirs, person=person, problem=np.zeros(people.size, dtype=np.intp)).merged()
-    return posteriors(blocks_of(arrange(theirs, spare=SPARE), theirs.pairs), law, loss, people.size, largest_grid)
+    blocks = blocks_of(arrange(theirs, spare=SPARE), theirs.pairs, largest_grid)
+    return posteriors(blocks, law, loss, people.size, largest_grid)
 
 
 def personal_variance(
@@ -258,7 +259,7 @@ def personal_variance(
 
 
 def thinned(answers: Answers) -> Answers:
-    """Return the answers of every k-th person, so that neither people nor answers are too many to hide items from."""
+    """Return the answers of every k-th person, so neither people nor answers are too many to hide items from."""
     answers = answers.merged()
     people = np.unique(answers.person)
     step = max(-(-people.size // MOST_PEOPLE), -(-answers.person.size // MOST_ANSWERS), 1)

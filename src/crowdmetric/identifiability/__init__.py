@@ -27,8 +27,8 @@ summed over blocks of people; nothing of size n · d² is ever formed.
 from __future__ import annotations
 
 from crowdmetric.identifiability.assignment import Assignment, Dependence
+from crowdmetric.identifiability.diagnosing import diagnose, plan_diagnosis
 from crowdmetric.identifiability.diagnosis import Diagnosis
 from crowdmetric.identifiability.examples import ItemPair
-from crowdmetric.identifiability.verdict import diagnose, plan_diagnosis
 
 __all__ = ["Assignment", "Dependence", "Diagnosis", "ItemPair", "diagnose", "plan_diagnosis"]

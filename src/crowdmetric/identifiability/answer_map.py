@@ -22,11 +22,11 @@ from crowdmetric.identifiability.questions import Questions
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 from crowdmetric.users.projected import without
 
-__all__ = ["AnswerMap", "Basis", "read_rows", "span_of"]
+__all__ = ["AnswerMap", "Basis", "answer_rows", "span_of"]
 
 Array = NDArray[Any]
 
-# Below this share, the square of what is left of a row after a common v is subtracted from all rows counts as rounding.
+# A row minus the common v counts as rounding if its squared length is below this share of the row's.
 BLURRED = 1e-12
 
 
@@ -213,7 +213,7 @@ def _gram(X: Array, Y: Array) -> Array:
     return X.reshape(-1, X.shape[2]).T @ Y.reshape(-1, Y.shape[2])
 
 
-def read_rows(questions: Questions, tally: SpanTally) -> tuple[AnswerMap | None, AnswerMap]:
+def answer_rows(questions: Questions, tally: SpanTally) -> tuple[AnswerMap | None, AnswerMap]:
     """Return the rows of S, of people with answers to spare (None if there are none), and those of P, of everybody."""
     blocks = list(people_with_answers_to_spare(questions.people(width=questions.d), tally))
     p = degrees_of_freedom(questions.d)
@@ -223,13 +223,13 @@ def read_rows(questions: Questions, tally: SpanTally) -> tuple[AnswerMap | None,
         span=None,
         most=min(p, len(questions.pairs) - tally.span),
     )
-    loud = [b for b in blocks if b.loud.size]
-    if not loud:
+    informative = [b for b in blocks if b.informative.size]
+    if not informative:
         return None, everybody
     own = AnswerMap(
-        delta=[b.delta[b.loud] for b in loud],
-        total=[b.block.total[b.loud] for b in loud],
-        span=[b.span for b in loud],
+        delta=[b.delta[b.informative] for b in informative],
+        total=[b.block.total[b.informative] for b in informative],
+        span=[b.span for b in informative],
         most=min(p, tally.spare),
     )
     return own, everybody

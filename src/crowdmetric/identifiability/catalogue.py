@@ -27,7 +27,7 @@ MOST_ITEMS = 100_000
 
 
 def ceiling(questions: QuestionSource, seed: int = 0) -> Spectrum | None:
-    """Return the spectrum of all questions that could be asked about the items shown; None where that takes too long.
+    """Return the spectrum of all questions that could be asked about the items shown; None if that takes too long.
 
     Comparing every item with one of them is enough: every other Δ and δ is a difference of theirs. Some of very many
     items are tried first; what they reveal, all do.

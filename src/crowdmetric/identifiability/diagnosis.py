@@ -40,7 +40,7 @@ class Diagnosis:
         what is certain.
     rank_bounds, confidence
         Least and largest rank that the data leave possible, and how sure that is; the two are equal and the sentence is
-        empty where the rank was computed exactly.
+        empty if the rank was computed exactly.
     smallest, largest
         Smallest eigenvalue of S that is not zero, and its largest; both NaN if S is zero. Their ratio says how much
         harder the worst direction is than the best. Features whose spreads differ a hundredfold are measured in
@@ -68,18 +68,18 @@ class Diagnosis:
         taste. The ranks are those of the expected information about M at a reference law (`identifiability.law`).
     population_condition, population_hardest
         How many times more that information is in the easiest direction than in the hardest (NaN if there is none), and
-        the hardest direction in words (empty where no entry of M stands out).
+        the hardest direction in words (empty if no entry of M stands out).
     free_rank, free_out_of_reach
         The same if people may scatter in any way.
     assignment
         Whether questions depend on who is asked.
     ceiling, ceiling_out_of_reach
         Degrees of freedom that the best questionnaire about these items could reveal unless people scatter equally in
-        all directions, None where it was not computed, and what it could not reveal.
+        all directions, None if it was not computed, and what it could not reveal.
     two_valued
         Features that take two values only.
     features, item_ids
-        Names, None where none were given.
+        Names, None if none were given.
 
     Examples
     --------

@@ -69,7 +69,7 @@ def explore(rows: AnswerMap, unit: Array, seed: int = 0) -> Spectrum:
     if exact:
         wanted = min(DIRECT, 3 * (rank + rows.d) // 2 + 100)  # half as many again, and what locating people takes
         basis = span_of(rows.some(wanted, rng))
-        if basis.values.size == rank:  # some people reveal what all do
+        if basis.values.size == rank:  # if some people reveal everything, the others need not be used
             values = np.linalg.eigvalsh(rows.gram(basis.evaluate, rank))
             return _from_basis(basis, values, unit, rng, "exact with probability one")
     return _by_solving(rows, rank, exact, unit, rng)

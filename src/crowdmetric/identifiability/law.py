@@ -11,9 +11,9 @@ and δ_iᵀ X δ_j = 0 for all questions i, j of one person. What this means for
 free
     Σ is a parameter of its own (X = 0 is always allowed), so M is known through offsets alone. A is out of reach
     exactly if some b has ⟨Δ_i, A⟩ = −⟨δ_i, b⟩ for all questions: the null space of P (`spectrum`). For a yes/no
-    feature, x_j² = x_j, so that M_jj is confounded with μ_j.
+    feature, x_j² = x_j, so M_jj is confounded with μ_j.
 isotropic
-    Σ = 4s²M², so that X = 4s²(AM + MA + 2tM²) with t the change of log s, and M is known through spreads too. Where the
+    Σ = 4s²M², so X = 4s²(AM + MA + 2tM²) with t the change of log s, and M is known through spreads too. Where the
     δ's of people span all pairs of directions, X must be zero. As M is positive definite, AM + MA = −2tM² has one
     solution, A = −tM. So everything is known except, possibly, the overall size of M, which a change of s undoes in the
     spreads. It is out of reach only if offsets do not tell it either: if M itself is in the null space of P, that is,
@@ -52,9 +52,9 @@ from crowdmetric.identifiability.spectrum import Spectrum, decompose
 from crowdmetric.losses import get_loss
 from crowdmetric.symmetric import degrees_of_freedom, svec
 from crowdmetric.users.blocks import Answers, arrange
-from crowdmetric.users.population import STRUCTURES, PopulationBlock, Structure, blocks_of, integrate
+from crowdmetric.users.population_sums import STRUCTURES, PopulationBlock, Structure, blocks_of, integrate
 
-__all__ = ["LARGEST", "LAWS", "Reference", "law_spectrum", "most_revealed", "pairs_of_answers", "reference_law"]
+__all__ = ["LARGEST", "LAWS", "ReferenceLaw", "law_spectrum", "most_revealed", "pairs_of_answers", "reference_law"]
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
@@ -75,7 +75,7 @@ OFF_CENTER = 0.5
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceLaw:
     """The law at which information is computed.
 
     Attributes
@@ -106,7 +106,7 @@ class Reference:
         return degrees_of_freedom(self.d)
 
 
-def reference_law(questions: QuestionSource, covariance: str) -> Reference:
+def reference_law(questions: QuestionSource, covariance: str) -> ReferenceLaw:
     """Return the law at which information is computed.
 
     With features of spread one, ``M = I / √(2d)`` gives ψ a standard deviation of about 2 over people: answers that are
@@ -119,7 +119,7 @@ def reference_law(questions: QuestionSource, covariance: str) -> Reference:
     center = OFF_CENTER * np.random.default_rng(0).standard_normal(d)  # a direction that favors no feature
     people = [0.0] if covariance == "isotropic" else svec(4.0 * M @ M)
     natural = np.concatenate([svec(M), -2.0 * M @ center, people])
-    return Reference(STRUCTURES[covariance], natural, questions.items / spread, questions.unit * spread)
+    return ReferenceLaw(STRUCTURES[covariance], natural, questions.items / spread, questions.unit * spread)
 
 
 def law_spectrum(questions: QuestionSource, covariance: str, most: int | None = None) -> Spectrum:
@@ -153,7 +153,7 @@ def most_revealed(questions: QuestionSource, covariance: str, span: int, common:
     """Return an upper bound of the rank under a law of people, which takes no integrals.
 
     Under the free law that is what offsets reveal, rank P. Under the isotropic law at the reference metric, M ∝ I,
-    spreads show δᵀAδ' and offsets δᵀAs, so that only A on the `span` of the δ's counts, r(r+1)/2 numbers; and one less
+    spreads show δᵀAδ' and offsets δᵀAs, so only A on the `span` of the δ's counts, r(r+1)/2 numbers; and one less
     where offsets do not show the size of M, ``mᵀPm = 0`` with m = svec M.
 
     Parameters
@@ -191,16 +191,16 @@ def _some_people(questions: Questions) -> Questions:
     return replace(questions, pairs=questions.pairs[rows], person=questions.person[rows])
 
 
-def _information(parts: Iterable[Questions], at: Reference, partners: int) -> Array:
+def _information(parts: Iterable[Questions], at: ReferenceLaw, partners: int) -> Array:
     """Return the expected information about all natural parameters, (n, n), summed over pairs of answers."""
     total = np.zeros((at.natural.size, at.natural.size))
     for questions in parts:
         for block in _blocks(questions, at, partners):
-            total += expected_information(block, at)
+            total += information_of_pairs(block, at)
     return total
 
 
-def expected_information(block: PopulationBlock, at: Reference) -> Array:
+def information_of_pairs(block: PopulationBlock, at: ReferenceLaw) -> Array:
     """Return ``Σ_y Pr[y] ∇ℓ(y) ∇ℓ(y)ᵀ`` (n, n), y over all answers that the people of a block could give."""
     law, loss = at.structure.law(at.natural, at.d), get_loss("logistic")
     total = np.zeros((at.natural.size, at.natural.size))
@@ -213,7 +213,7 @@ def expected_information(block: PopulationBlock, at: Reference) -> Array:
     return total
 
 
-def _blocks(questions: Questions, at: Reference, partners: int) -> Iterator[PopulationBlock]:
+def _blocks(questions: Questions, at: ReferenceLaw, partners: int) -> Iterator[PopulationBlock]:
     """Yield pairs of answers of one person, and answers that are a person's only one, each as a person of its own."""
     first, second = pairs_of_answers(questions.person, partners)
     for begin in range(0, len(first), AT_ONCE):
@@ -246,7 +246,7 @@ def pairs_of_answers(person: Indices, partners: int) -> tuple[Indices, Indices]:
     return np.concatenate(first), np.concatenate(second)
 
 
-def _spectrum(information: Array, at: Reference) -> Spectrum:
+def _spectrum(information: Array, at: ReferenceLaw) -> Spectrum:
     """Return the spectrum of the information about M after everything about people is profiled out."""
     p = at.p
     values, vectors = np.linalg.eigh(information[p:, p:])

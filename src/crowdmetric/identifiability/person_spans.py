@@ -17,7 +17,7 @@ __all__ = ["REASONS", "SpanTally", "Spare", "people_with_answers_to_spare", "pro
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Why a person's own position can explain all their answers, so that they say nothing about the metric by themselves;
+# Why a person's own position can explain all their answers, so they say nothing about the metric by themselves;
 # from the simplest reason to the subtlest.
 REASONS = {
     "one answer": "gave one answer only",
@@ -69,15 +69,15 @@ class Spare:
         Everybody.
     delta
         (P, m, d) of everybody, zero on padding.
-    loud
+    informative
         Rows of the block: people who add something.
     span
-        (len(loud), m, ·) orthonormal bases of what where they stand can explain.
+        (len(informative), m, ·) orthonormal bases of what where they stand can explain.
     """
 
     block: Block
     delta: Array
-    loud: Indices
+    informative: Indices
     span: Array
 
 
@@ -104,15 +104,15 @@ def people_with_answers_to_spare(people: Iterable[Block], tally: SpanTally) -> I
         tally.scale += float(size.sum())
         flat = delta.reshape(-1, d)
         tally.differences = tally.differences + flat.T @ flat
-        loud = np.sum(seen**2, axis=(1, 2)) > RANK_TOLERANCE**2 * np.sum(size[rest], axis=1)
-        tally.spare += int(np.sum((count[rest] - rank)[loud]))
-        quiet, ranks = count[rest][~loud], rank[~loud]
+        informative = np.sum(seen**2, axis=(1, 2)) > RANK_TOLERANCE**2 * np.sum(size[rest], axis=1)
+        tally.spare += int(np.sum((count[rest] - rank)[informative]))
+        quiet, ranks = count[rest][~informative], rank[~informative]
         nothing, once, located = ranks == 0, quiet == 1, ranks == quiet
         tally.silent["equal items"] += int(np.sum(nothing))
         tally.silent["one answer"] += int(np.sum(once & ~nothing) + np.sum(count[independent] == 1))
         tally.silent["general position"] += int(np.sum(located & ~once & ~nothing) + np.sum(count[independent] > 1))
         tally.silent["repeats"] += int(np.sum(~located & ~once & ~nothing))
-        yield Spare(block, delta, rest[loud], span[loud])
+        yield Spare(block, delta, rest[informative], span[informative])
 
 
 def products(delta: Array, total: Array, g: Array, h: Array) -> Array:

@@ -198,7 +198,7 @@ class ScannedQuestions:
     def some(self, answers: int) -> Questions:
         """Return all questions, or those of some of the people who have two or more, drawn by a hash of their number.
 
-        Four times as many answers as asked for, where there are, so that chance may choose among them.
+        Four times as many answers as asked for, where there are, so chance may choose among them.
         """
         step = max(1, self._counted[2] // (4 * answers))
         pairs, person = [], []

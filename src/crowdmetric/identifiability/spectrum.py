@@ -4,7 +4,7 @@
     P = ΔᵀΔ − Δᵀδ (δᵀδ)⁺ δᵀΔ                      rank P: what is revealed if they come from one population, by offsets
 
 with Δ (T, p) and δ (T, d) of all answers. S removes from Δ what *each person's own* v can explain, P what *one v
-common to all* can explain, so that P ⪰ S. The reasoning for P: A is in its null space exactly if some b has ⟨Δ, A⟩
+common to all* can explain, so P ⪰ S. The reasoning for P: A is in its null space exactly if some b has ⟨Δ, A⟩
 = ⟨δ, b⟩ for every question asked. Then the metric M + A with everybody's v shifted by −b gives every answer of
 every person the same probability as M: a shifted population is a population, so no method can tell the two apart
 unless it assumes that the spread of people depends on M. Conversely, with v ~ N(μ, Σ) an answer has ``Pr[y] = g(ψ̄,
@@ -52,13 +52,13 @@ class Spectrum:
         (k, d, d) orthonormal symmetric matrices of its null space, all of them or as many as are kept.
     open_share
         (p,) how much of each svec entry of M lies in the null space, 0 … 1: the diagonal of the projector on it.
-        None where that is not computed.
+        None if that is not computed.
     share
         of differences (n, d): how much of the distance they span lies in the null space, 0 … 1 each.
     confidence
         How sure the rank is, in a sentence; empty if it is exact.
     hardest
-        (p,) the svec direction that belongs to `smallest`; None where that is not computed or there is none.
+        (p,) the svec direction that belongs to `smallest`; None if that is not computed or there is none.
     only_size_open
         Whether all that is out of reach is the overall size of the metric.
     """
@@ -95,8 +95,8 @@ def sum_up(questions: QuestionSource) -> OperatorSums:
         rows = np.concatenate([outer_difference(delta, total), delta], axis=2)
         flat = rows.reshape(-1, p + d)
         common += flat.T @ flat
-        if some.loud.size:
-            left = without(some.span, rows[some.loud, :, :p]).reshape(-1, p)
+        if some.informative.size:
+            left = without(some.span, rows[some.informative, :, :p]).reshape(-1, p)
             S += left.T @ left
     return OperatorSums(S, common, tally)
 

@@ -1,6 +1,6 @@
 """What the crowd cares about: the metric's eigenvectors in the names of features, and how sure they are.
 
-Features are always measured in their spreads over the items, D, so that the units of a table do not matter here. Let
+Features are always measured in their spreads over the items, D, so the units of a table do not matter here. Let
 DMD = Σ λ_i w_i w_iᵀ, and let M' be any metric, such as a draw from the posterior (`crowdmetric.solvers.posterior`)::
 
     strength of w_i under M'     w_iᵀDM'Dw_i over the mean of all i: 1 if all directions count alike
@@ -149,7 +149,7 @@ def _plane(draws: Array, W: Array) -> Array | None:
 
 
 def _over(parts: Array, size: Array) -> Array:
-    """Return parts (n, k) over sizes (n,), zero where there is no size."""
+    """Return parts (n, k) over sizes (n,), zero if there is no size."""
     positive = size > 0
     return np.where(positive[:, None], parts / np.where(positive, size, 1.0)[:, None], 0.0)
 

@@ -1,6 +1,6 @@
 """The map of the report: items before and after, with a choice of an item whose neighbors are shown.
 
-Both maps are drawn as plain SVG, so that they can be read and printed without a script. With one, a reader chooses an
+Both maps are drawn as plain SVG, so they can be read and printed without a script. With one, a reader chooses an
 item, sees its nearest items on both maps, and slides the second map from before to after. Names of items are text
 nodes and never part of the script.
 
@@ -170,7 +170,7 @@ STYLE = """
 @media print { .controls { display: none; } }
 """
 
-# Reads everything from the picture, so that it holds no text of the user's.
+# Reads everything from the picture, so it holds no text of the user's.
 SCRIPT = """
 (() => {
   const section = document.getElementById("map"), select = section.querySelector("select");

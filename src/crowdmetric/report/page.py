@@ -282,7 +282,7 @@ def _importance(model: SavedModel, comparisons: Comparisons | None) -> str:
         f"How much each feature moves people's choices between two items {whose}, as a share of what all of them do "
         "(mean squares); shares add up to 100 %. Three columns say how a share arises: everybody wants more of a "
         "feature, or everybody less; everybody wants a middle, which is what a metric shows; or people differ. "
-        f"What is preferred is said of an item of the mean kind. {found.covers}"
+        f"The last column is for an item that is average in all other features. {found.covers}"
     )
     return (
         f"<section><h2>What moves choices</h2><p>{_text(found.sentence())}</p>"
@@ -361,7 +361,7 @@ def directions_section(found: Directions, names: Sequence[str], items: Array, le
     """Return the section on the metric itself, which `lead` introduces."""
     sure, shares, angles = found.strength_intervals, found.share_intervals, found.angles
     rows = []
-    # a direction without strength says something only where there is an interval
+    # a direction of strength zero is shown only if it has an interval
     seen = len(found.strengths) if sure is not None else int(np.sum(found.strengths > UNSEEN * found.strengths[0]))
     for i in range(min(SHOWN_DIRECTIONS, max(seen, 1))):
         row = [str(i + 1), _in_words(found.loadings[i], names), _number(found.strengths[i])]
@@ -379,11 +379,11 @@ def directions_section(found: Directions, names: Sequence[str], items: Array, le
         "within the angle. A direction is not settled where its neighbors may be as strong: then only the plane or "
         "space that they span is known."
         if sure is not None
-        else "There are no intervals: this fit does not tell how sure it is."
+        else "There are no intervals: this fit gives no standard errors."
     )
     explained = (
         "A difference along a direction counts by its strength: 1 if all directions counted alike. Every feature is "
-        "measured in its own spread over the items, so that its units do not matter. Numbers beside features say how "
+        "measured in its own spread over the items, so its units do not matter. Numbers beside features say how "
         "much a change of one spread moves an item along the direction. The share is the part of the mean squared "
         f"distance between items that comes from the direction. {doubt}"
     )
@@ -524,7 +524,7 @@ def _prediction(evaluation: Evaluation | None) -> str:
     return (
         "<section><h2>How well it predicts</h2><p>Answers were hidden, and every model predicted them. A calibration "
         f"slope below 1 says that a model is too sure of itself. {_text(' '.join([saved, *evaluation.scope()]))}</p>"
-        f"{''.join(parts)}{_alone(evaluation)}{list_of(notes)}</section>"
+        f"{''.join(parts)}{_metric_alone(evaluation)}{list_of(notes)}</section>"
     )
 
 
@@ -537,7 +537,7 @@ def _row_of_saved(evaluation: Evaluation, models: Sequence[str]) -> int | None:
     return next((place for place, model in enumerate(models) if model == evaluation.saved), None)
 
 
-def _alone(evaluation: Evaluation) -> str:
+def _metric_alone(evaluation: Evaluation) -> str:
     """Return the table of what the metric of every model adds to it."""
     found = worth_of_metric(evaluation)
     if not found:
@@ -553,8 +553,8 @@ def _alone(evaluation: Evaluation) -> str:
     head = ["model", "without it", *(TITLES.get(split, split) for split in evaluation.splits)]
     table = table_of(head, rows, saved=_row_of_saved(evaluation, list(found)))
     return (
-        "<h3>What the metric alone adds</h3><p>Each model against itself without its metric, in nats per answer: what "
-        f"a model gains by other means is not the metric's.</p>{table}"
+        "<h3>What the metric alone adds</h3><p>Each model is compared with itself without its metric, in nats per "
+        f"answer.</p>{table}"
     )
 
 

@@ -12,7 +12,7 @@ from crowdmetric.persist import SavedModel
 
 __all__ = ["quotable", "quote_section"]
 
-# What was hidden, in the words of somebody who was not there; the first that was measured is quoted.
+# Plain words for what was hidden; the first split that was measured is quoted.
 HIDDEN = {
     "pairs": "new choices of the same people",
     "people": "choices of new people",
@@ -60,7 +60,7 @@ def _what_counts(model: SavedModel, comparisons: Comparisons | None) -> list[str
 
 
 def quote_section(model: SavedModel, evaluation: Evaluation | None, comparisons: Comparisons | None) -> str:
-    """Return the section to quote; empty where there is nothing to say."""
+    """Return the section to quote; empty if there is nothing to say."""
     texts = quotable(model, evaluation, comparisons)
     return (
         f"<section><h2>To quote</h2><blockquote>{html.escape(' '.join(texts))}</blockquote></section>" if texts else ""

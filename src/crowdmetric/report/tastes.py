@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.coefficients import Coefficients
 from crowdmetric.errors import DataError
 from crowdmetric.estimators import TasteMetric
 from crowdmetric.persist import SavedModel
@@ -21,11 +22,11 @@ __all__ = ["TasteMap", "Tastes", "find_tastes"]
 
 Array = NDArray[np.float64]
 
-# Features that are looked at, and points on a side of the map.
+# Maximum number of features shown, and grid points per side of the map.
 MOST_FEATURES, SIDE = 24, 21
-# Standard errors on either side of a 90 % band.
+# Half the width of a 90 % band, in standard errors.
 HALF = 1.645
-# A turn of the crowd's utility counts as one where it exceeds this share of the whole range.
+# A turning point of the crowd's utility counts if its height exceeds this share of the whole range.
 TURNS = 0.15
 
 
@@ -85,7 +86,7 @@ class Tastes:
         top, bottom = int(np.argmax(mean)), int(np.argmin(mean))
         reach = float(mean[top] - mean[bottom])
         if reach < HALF * float(np.hypot(error[top], error[bottom])):
-            return "no common taste that can be told"
+            return "no clear common taste"
         last, fall = len(mean) - 1, TURNS * reach
         up_after = float(mean[last] - mean[bottom]) > fall
         if top in (0, last):
@@ -98,17 +99,25 @@ class Tastes:
 
     def sentence(self) -> str:
         """Return what moves choices most, in plain words."""
-        first = self.words(0)
-        text = f"What moves choices most is {self.names[0]}"
-        text += f" (the crowd likes {first})" if first != "no common taste that can be told" else ""
-        people = " and on which people differ most" if int(np.argmax(self.people)) == 0 else ""
-        text += f"{',' if people else ''}{people}."
+        first, taste = self.names[0], self.words(0)
+        likes = f" (the crowd likes {taste})" if taste != "no clear common taste" else ""
+        differ = "; people differ most on it, too" if int(np.argmax(self.people)) == 0 else ""
         if self.people_items > 0.5:
-            text += (
-                " But most of what moves choices is what a person thinks of single items, which no feature explains: "
-                "expect less on new items."
+            return (
+                "Most of what moves choices is what people think of single items, which no feature explains: expect "
+                f"less accurate predictions for new items. Of the features, {first} moves choices most{likes}{differ}."
             )
-        return text
+        return f"What moves choices most is {first}{likes}{differ}."
+
+    def table(self) -> Coefficients:
+        """Return the table that a fit ends with."""
+        columns = {"share": self.crowd + self.people, "crowd": self.crowd, "people": self.people}
+        single = f"{100 * (self.crowd_items + self.people_items):.0f} %"
+        explained = (
+            "share: part of what moves choices, which is the sum of crowd (what everybody likes) and people (how they "
+            f"differ). The other {single} are about single items, beyond what features say."
+        )
+        return Coefficients(self.names, columns, self.sentence(), explained)
 
 
 def find_tastes(model: SavedModel) -> Tastes:

@@ -14,7 +14,7 @@ another shape than the identity
 shape not determined
     The metric is close to zero (`NO_METRIC`), or the answers determine less than 95 % of the shape's parameters. The
     cause is looked for: fewer than 5 answers per parameter of the metric and the mean, or few items: where people
-    scatter freely or items have effects, a metric shows only in how much each item is liked by all, so that 5 items
+    scatter freely or items have effects, a metric shows only in how much each item is liked by all, so 5 items
     per parameter are wanted, else one.
 """
 
@@ -66,14 +66,14 @@ def not_ideal_points(S: Array, C: Array) -> float:
 def shape_test(S: Array, C: Array) -> float:
     """Return the p-value of the hypothesis that S differs from a multiple of the identity by chance.
 
-    NaN where the scale is so uncertain (`LOOSE_SCALE`) that nothing linear can be said of S/c.
+    NaN if the scale is so uncertain (`LOOSE_SCALE`) that nothing linear can be said of S/c.
     """
     d = len(S)
     size = float(np.trace(S)) / d
     identity = svec(np.eye(d))
     if d == 1 or size <= 0 or np.sqrt(identity @ C @ identity) / d > LOOSE_SCALE * size:
         return float("nan")
-    # the reflection that takes the identity to the first axis; the others are what is no multiple of it
+    # the reflection that maps the identity to the first axis; the other axes are orthogonal to the identity
     mirror = identity / np.sqrt(d)
     mirror[0] += 1.0
     mirror /= np.linalg.norm(mirror)
@@ -156,16 +156,16 @@ def _no_ideal_points(model: SavedModel, evaluation: Evaluation | None) -> list[s
         return []
     least = np.linalg.eigvalsh(model.fitted["symmetric_metric_"])[0]
     found = (
-        "without the constraint that it be a distance, the fit has negative eigenvalues "
+        "without the constraint to be a distance, the fit has negative eigenvalues "
         f"(down to {least:.3g}) that chance does not explain"
     )
     if evaluation is not None and tests_ideal_points(evaluation):
         return [
             f"Some people may prefer extremes to anything in between: {found}. But hidden answers are not clearly "
-            "better predicted without the constraint, so that this matters little for predictions."
+            "better predicted without the constraint, so this matters little for predictions."
         ]
     return [
-        f"Do not read the metric as a distance: this crowd does not look as if it had ideal points. For {found}. In "
+        f"Do not read the metric as a distance: this crowd does not seem to have ideal points. For {found}. In "
         "those directions people prefer extremes to anything in between, and a distance describes them badly."
     ]
 
@@ -179,7 +179,7 @@ def _undetermined(model: SavedModel, comparisons: Comparisons | None) -> list[st
     if _is_near_zero(model, comparisons):
         why = f" One reason may be that {' and that '.join(causes)}." if causes else ""
         return [
-            "These answers support hardly any metric: it is close to zero, so that its shape means little. Choices "
+            "These answers support hardly any metric: it is close to zero, so its shape means little. Choices "
             f"follow tastes for more or less of a feature, not distances.{why}"
         ]
     if determined is not None and determined < DETERMINED * (p - 1):
@@ -189,7 +189,7 @@ def _undetermined(model: SavedModel, comparisons: Comparisons | None) -> list[st
             f"parameters. For the rest the fit leans toward plain Euclidean distance.{why}"
         ]
     rank = model.description["parameters"].get("rank")
-    if rank is not None and "pseudo_ideal_mean_" in model.fitted:  # elsewhere it is the rank of subspaces
+    if rank is not None and "pseudo_ideal_mean_" in model.fitted:  # in other estimators `rank` is the rank of subspaces
         p = rank * d - rank * (rank - 1) // 2
     if determined is None and answers is not None and answers < FEW_ANSWERS * p:
         return [f"Too few answers: {answers:,} for a metric of {p:,} parameters."]
@@ -246,12 +246,12 @@ def _shape(model: SavedModel) -> str:
     if known is None and "metric_draws_" in model.fitted:
         return "Intervals below say how sure the metric is, not that it is of use."
     if known is None:
-        return f"{model.description['estimator']} does not tell how sure it is of the metric."
+        return f"{model.description['estimator']} gives no standard errors of the metric."
     if len(model.metric) == 1:
         return "With one feature every metric has the same shape: there is nothing to choose but its scale."
     chance = shape_test(*known)
     if np.isnan(chance):
-        return "So little is known of the metric's scale that its shape cannot be told apart from a sphere's."
+        return "Too little is known about the metric's scale to judge its shape."
     sure = "p < 0.0001" if chance < 1e-4 else f"p = {chance:.2g}"
     if chance < UNLIKELY:
         return (

@@ -5,7 +5,7 @@
     min  gᵀ(x − θ) + ½ (x − θ)ᵀ H (x − θ)      over x in the cone
 
 by the alternating direction method of multipliers. Its metric is ``ρ R`` with R the shape that the curvature would
-have for Gaussian items of the same covariance (`Structure.scaling`), so that few iterations are needed however the
+have for Gaussian items of the same covariance (`Structure.scaling`), so few iterations are needed however the
 features are correlated. The multiplier and the balance ρ are kept between steps: the next Newton
 step starts where this one ended.
 """
@@ -30,7 +30,7 @@ MAX_ITERATIONS = 2_000
 EVERY, REBALANCED, IMBALANCE = 5, 40, 4.0
 # Over-relaxation, which saves about a third of the iterations.
 RELAXED = 1.6
-# Share of the largest variance that is added to the covariance, so that items in a subspace do no harm.
+# Share of the largest variance that is added to the covariance, so items in a subspace do no harm.
 LEAST_VARIANCE = 1e-3
 
 
@@ -85,5 +85,5 @@ class ConeStep:
 
 
 def _regular(H: Array) -> Array:
-    """Return H with a trace of the identity, so that rounding does not make it indefinite."""
+    """Return H with a trace of the identity, so rounding does not make it indefinite."""
     return H + 1e-13 * np.trace(H) / len(H) * np.eye(len(H))

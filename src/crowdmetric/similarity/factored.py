@@ -6,7 +6,7 @@ derivatives g of the pairs as an items × items matrix G, ::
     gradient in M = Xᵀ Lap(G) X,      in L = 2 Xᵀ (Lap(G) Z),      Lap(G) = diag(G 1) − G
 
 dense where most pairs are asked about, sparse where few are. Items are turned to their principal axes and L is scaled
-by their standard deviations there, so that L-BFGS needs few passes however the features are correlated.
+by their standard deviations there, so L-BFGS needs few passes however the features are correlated.
 
 The ridge is ½λ‖M − cI‖², c = tr M / d, as in `newton` with one strength for all entries; of low rank, where M cannot be
 near a multiple of the identity, ½λ‖M‖². λ, and with rank='auto' the rank, are chosen by *items left out*: from a strong
@@ -27,7 +27,7 @@ from scipy.linalg.blas import dsyrk
 from scipy.optimize import minimize
 
 from crowdmetric.similarity.likelihood import AnswerModel
-from crowdmetric.similarity.questions import PairChoices
+from crowdmetric.similarity.pair_choices import PairChoices
 
 __all__ = ["FactoredFit", "FactoredObjective", "fit_factored"]
 

@@ -8,7 +8,7 @@ where ε is the lapse rate (answers given without looking) and f the *link*: ``f
 ("distance"). For k = 2 that is the logistic model ``σ(β(f(D_2) − f(D_1)))``. Under the squared link without lapses
 minus the log-likelihood is convex in D, and so in a metric, which D is linear in; otherwise it is not.
 
-The derivatives in u have row sums of zero, so that the expected curvature of a question is a graph Laplacian on its
+The derivatives in u have row sums of zero, so the expected curvature of a question is a graph Laplacian on its
 pairs, with edge weights ``w_jl = n (s_j p_l + s_l p_j − p_j p_l Σs)``, ``s_j = (1 − ε)² p_j² / q_j`` (``n p_j p_l``
 without lapses). Summed over questions it is the Laplacian of one sparse graph on pairs.
 """
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from crowdmetric.similarity.questions import Alternatives, PairChoices
+from crowdmetric.similarity.pair_choices import Alternatives, PairChoices
 
 __all__ = ["LINKS", "AnswerModel"]
 

@@ -39,6 +39,8 @@ ROUNDS, SETTLED = 12, 0.1
 ROUGH = 0.05
 # Range of strengths from which the evidence chooses, in units of 1 / (mean eigenvalue)².
 LEAST_RIDGE, MOST_RIDGE = 1e-6, 1e6
+# Below this mean eigenvalue, for items of size one and β = 1, a metric counts as zero, and has no shape to speak of.
+NO_METRIC = 0.01
 SHORTEST_STEP = 1e-6
 # Tolerances of the quadratic program over the cone, in the last step and before it.
 ACCURATE, INACCURATE = 1e-9, 1e-6
@@ -66,7 +68,7 @@ class SimilarityFit:
     determined
         γ of each ridge: how many of its parameters the answers determine.
     gap
-        Certified bound on how far f is above its minimum, in nats; NaN where it is not convex.
+        Certified bound on how far f is above its minimum, in nats; NaN if it is not convex.
     converged, iterations
         Whether a further step would gain less than the tolerance, and how many there were.
     """
@@ -217,7 +219,7 @@ def _wanted(P: Array, determined: float, theta: Array, scale: float) -> float:
 
 def _scale(objective: SimilarityObjective, theta: Array) -> float:
     metric = objective.structure.metric(theta)
-    return max(float(np.trace(metric)) / len(metric), 1e-12)
+    return max(float(np.trace(metric)) / len(metric), NO_METRIC / objective.likelihood.beta)
 
 
 def _penalty(objective: SimilarityObjective, strengths: Sequence[float]) -> Array:
@@ -235,9 +237,10 @@ def _local(
     floor: float | None = None,
 ) -> tuple[float, Array, Array, float]:
     """Return f, its gradient and curvature, and t."""
-    H = objective.curvature(theta) + penalty
-    if floor is None:
+    H = objective.curvature(theta)
+    if floor is None:  # of the answers alone: beside a strong ridge it would hold the size, which has none
         floor = FLOOR * float(np.max(np.diag(H), initial=1e-300))
+    H = H + penalty
     H[np.diag_indices_from(H)] += floor
     value, g = _sloped(objective, penalty, theta, floor)
     if prior is not None:
@@ -299,7 +302,7 @@ def _log_evidence(
 ) -> float:
     """Return ``−f + ½ Σ_r rank_r log λ_r − ½ log det A + ½ log a``, a the curvature along the metric itself.
 
-    The last term takes out what every structure pays for the scale, so that structures can be compared.
+    The last term takes out what every structure pays for the scale, so structures can be compared.
     """
     total: float = -value - 0.5 * float(np.linalg.slogdet(A)[1])
     for strength, P in zip(strengths, objective.structure.ridges, strict=True):

@@ -1,6 +1,6 @@
 """Minus the log-likelihood of judgements as a function of a metric's parameters θ, with gradient and curvature.
 
-Squared distances are linear in θ, ``D = F θ`` with one row of F (P, n) per distinct pair, so that ::
+Squared distances are linear in θ, ``D = F θ`` with one row of F (P, n) per distinct pair, so ::
 
     gradient  = Fᵀ g                 g (P,) the derivative in D
     curvature = Fᵀ Lap F             Lap (P, P) the sparse Laplacian of `likelihood`
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.similarity.likelihood import AnswerModel
-from crowdmetric.similarity.questions import PairChoices
+from crowdmetric.similarity.pair_choices import PairChoices
 from crowdmetric.similarity.structures import MetricStructure
 
 __all__ = ["SimilarityObjective"]

@@ -3,7 +3,7 @@
 Person k has parameters ``θ_k = θ + e_k`` in the same cone, and ``e_k ~ N(0, Σ_r Q_r / λ_r)``: the projectors Q_r are
 the size of the metric and what the ridges of its structure look at (diagonal, off-diagonal). Everybody's θ_k is the
 posterior mode. With H_k the curvature of person k's answers, g_k their gradient and ``Λ = Σ_r λ_r Q_r``, the answers
-about e_k are about Gaussian, so that the crowd's θ and the strengths follow as in `newton`::
+about e_k are about Gaussian, so the crowd's θ and the strengths follow as in `newton`::
 
     W_k = Λ (H_k + Λ)⁻¹ H_k        (A + Σ_k W_k) θ = Σ_k Λ (H_k + Λ)⁻¹ (H_k θ_k − g_k)        A: the crowd's ridges
     γ_r = Σ_k rank Q_r − λ_r tr((H_k + Λ)⁻¹ Q_r)        λ_r ← γ_r / Σ_k ‖Q_r e_k‖²
@@ -23,7 +23,7 @@ from scipy.linalg import cho_factor, cho_solve
 from crowdmetric.similarity.cone_step import ConeStep
 from crowdmetric.similarity.newton import SimilarityFit, minimize
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.similarity.questions import PairChoices
+from crowdmetric.similarity.pair_choices import PairChoices
 
 __all__ = ["OwnMetrics", "fit_people"]
 
@@ -160,7 +160,7 @@ def _fit_person(
 
     none = [0.0] * len(objective.structure.ridges)
     if step is not None:
-        step.multiplier = None  # it is somebody else's
+        step.multiplier = None  # it belongs to another person
     fit = minimize(
         objective, none, start, step=step, in_cone=step is not None, tolerance=TOLERANCE, max_iterations=20, prior=prior
     )
@@ -207,7 +207,7 @@ def _spread(
     variance = sum(float(np.trace(Q)) / strength for strength, Q in zip(strengths, groups, strict=True))
     unit = float(np.sqrt(variance) / max(np.linalg.norm(theta), 1e-300))
     Lambda = _weighted(strengths, groups)
-    # in coordinates where Λ is the identity, so that one eigendecomposition per person serves every s
+    # in coordinates where Λ is the identity, so one eigendecomposition per person serves every s
     values, vectors = np.linalg.eigh(Lambda)
     half = vectors / np.sqrt(values)
     profile = np.zeros(FACTORS.size)

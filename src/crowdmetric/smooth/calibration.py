@@ -1,7 +1,7 @@
 """As sure as it should be: how sharp predictions are, learned from answers that are hidden in turn.
 
 A model of tastes may be too careful or too sure for reasons that it cannot know: pairs that were made from ratings come
-without their ties, so that every question has a clear answer. With p the probability of an answer given all others, the
+without their ties, so every question has a clear answer. With p the probability of an answer given all others, the
 *sharpness* b of a kind of question is the slope that makes the answers most likely, and predictions become::
 
     logit p  →  b logit p            b = argmax Σ ω log σ(b logit p)
@@ -35,9 +35,9 @@ from scipy.special import expit, log_expit, logit
 
 from crowdmetric.losses import Logistic
 from crowdmetric.smooth.covariances import Grams
-from crowdmetric.smooth.fit import SmoothFit
-from crowdmetric.smooth.people import PeopleBlock
-from crowdmetric.smooth.propagation import Propagation, Sites
+from crowdmetric.smooth.evidence import SmoothFit
+from crowdmetric.smooth.joint_propagation import Propagation, Sites
+from crowdmetric.smooth.people_blocks import PeopleBlock
 from crowdmetric.users.integrals import mean_probability
 
 __all__ = ["KINDS", "find_sharpness", "probability_of", "sharpness_of"]
@@ -45,12 +45,12 @@ __all__ = ["KINDS", "find_sharpness", "probability_of", "sharpness_of"]
 Array = NDArray[Any]
 
 KINDS = ("answers", "people", "items")
-# Parts in which answers, people and items are hidden, and the work (the cube of the items shown, added over people and
-# parts) after which no other part is hidden.
+# Number of parts in which answers, people and items are hidden in turn, and the work (the cube of the items shown,
+# summed over people and parts) after which no further part is hidden.
 PARTS, MOST_WORK = {"answers": 4, "people": 5, "items": 3}, 2e7
-# Change of factors at which they have settled again.
+# Tolerance of the factors after answers were hidden.
 SETTLED = 0.03
-# Standard deviation of log b beforehand, and the range of b.
+# Prior standard deviation of log b, and the range of b.
 SPREAD, LEAST, MOST = 0.5, 0.2, 5.0
 # Probabilities are kept this far from certainty.
 CERTAIN = 1e-12

@@ -7,7 +7,7 @@ With items Z (N, d) in standardized features, q the squared distances ``(z − z
     C = s² [ a² κ(ρq) + c² G + b² G∘G + ω² I ]              the crowd: smooth, linear, quadratic, and item effects
 
 Parameters are θ = log (s, t, e, ω, a, c, b, ρ), followed by those of the metric (`structures`). All scales but s are
-relative to s, so that sharper answers change one parameter alone. Each has a Gaussian prior in θ, wide enough that
+relative to s, so sharper answers change one parameter alone. Each has a Gaussian prior in θ, wide enough that
 the answers decide wherever they say anything.
 """
 
@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.smooth.joint_propagation import Propagation
 from crowdmetric.smooth.kernel import SHAPES
-from crowdmetric.smooth.structures import STRUCTURES, Structure, log_prior
+from crowdmetric.smooth.kernel_metrics import KernelStructure, log_prior, structure_of
 
 __all__ = ["SCALES", "Covariances", "Grams"]
 
@@ -38,6 +39,8 @@ SCALES = (
     ("crowd_quadratic", 0.2, 1.5),
     ("crowd_sharpness", 1.0, 0.7),
 )
+# Steps of θ along which M changes by less than this share of the most do not count as changing it.
+IDLE = 1e-8
 
 
 @dataclass(frozen=True)
@@ -46,18 +49,18 @@ class Covariances:
 
     Attributes
     ----------
-    structure : Structure
+    structure : KernelStructure
     shape : str
         A key of `kernel.SHAPES`.
     """
 
-    structure: Structure
+    structure: KernelStructure
     shape: str
 
     @staticmethod
     def of(structure: str, d: int, shape: str) -> Covariances:
         """Return the family for items of d features."""
-        return Covariances(STRUCTURES[structure](d), shape)
+        return Covariances(structure_of(structure, d), shape)
 
     @property
     def start(self) -> Array:
@@ -77,6 +80,15 @@ class Covariances:
         """Return M (d, d), for standardized features."""
         return self.structure.metric(theta[len(SCALES) :])
 
+    def moving(self, theta: Array) -> Array:
+        """Return the projection (p, p) onto steps of θ that change M: turning its factor, for one, does not."""
+        tangents = self.structure.tangents(theta[len(SCALES) :])
+        vectors, sizes, _ = np.linalg.svd(tangents.reshape(len(tangents), -1), full_matrices=False)
+        vectors = vectors[:, sizes > IDLE * sizes[0]]
+        projection = np.eye(theta.size)
+        projection[len(SCALES) :, len(SCALES) :] = vectors @ vectors.T
+        return projection
+
     def item_variances(self, theta: Array) -> tuple[float, float]:
         """Return the variances of the effects of single items: of a person, s²e², and of the crowd, s²ω²."""
         person, crowd = np.exp(2.0 * (theta[0] + theta[2:4]))
@@ -88,46 +100,59 @@ class Covariances:
 
     def at(self, theta: Array, Z: Array) -> Grams:
         """Return both covariances of items Z (N, d)."""
-        M = self.metric(theta)
-        inner = Z @ M @ Z.T
-        square = np.diag(inner)
-        q = np.maximum(square[:, None] + square[None, :] - 2.0 * inner, 0.0)
-        np.fill_diagonal(q, 0.0)
-        return Grams(self, theta, Z, M, inner / max(float(np.trace(M)), 1e-300), q)
+        return Grams(self, theta, Z, Z, np.eye(len(Z)))
+
+
+def _inner_and_square(Z: Array, M: Array, others: Array) -> tuple[Array, Array]:
+    """Return ``zᵀM z'`` and ``(z − z')ᵀM(z − z')``, (…, a, b), of items (…, a, d) and (…, b, d)."""
+    there = Z @ M
+    inner = there @ np.swapaxes(others, -1, -2)
+    rows, columns = np.sum(there * Z, axis=-1), np.sum((others @ M) * others, axis=-1)
+    return inner, rows[..., :, None] + columns[..., None, :] - 2.0 * inner
+
+
+def _flat(Z: Array) -> Array:
+    return Z.reshape(-1, Z.shape[-1])
 
 
 class Grams:
-    """Both covariances at one θ, and the way back.
+    """Both covariances at one θ between items (…, a, d) and others (…, b, d), and the way back.
+
+    `same` (…, a, b) is one where both are one item, else zero: effects of single items count there.
 
     Attributes
     ----------
-    person, crowd : (N, N)
+    person, crowd : (…, a, b)
         K and C.
     """
 
-    def __init__(self, family: Covariances, theta: Array, Z: Array, M: Array, G: Array, q: Array) -> None:
+    def __init__(self, family: Covariances, theta: Array, Z: Array, others: Array, same: Array) -> None:
         kappa: Callable[[Array], tuple[Array, Array]] = SHAPES[family.shape]
-        self._family, self._theta, self._Z, self._M, self._G, self._q = family, theta, Z, M, G, q
+        self._family, self._theta, self._Z, self._others, self._same = family, theta, Z, others, same
+        M = self._M = family.metric(theta)
+        inner, q = _inner_and_square(Z, M, others)
+        self._trace = max(float(np.trace(M)), 1e-300)
+        G = self._G = inner / self._trace
+        self._q = np.maximum(q, 0.0) * (1.0 - same)
         relative = np.concatenate([[0.0], theta[1:7]])
         self._variances = np.exp(2.0 * (theta[0] + relative))  # of s, t, e, ω, a, c, b
         self._rho = float(np.exp(theta[7]))
-        self._near, self._near_slope = kappa(q)
-        self._wide, self._wide_slope = kappa(self._rho * q)
+        self._near, self._near_slope = kappa(self._q)
+        self._wide, self._wide_slope = kappa(self._rho * self._q)
         s, t, e, omega, a, c, b = self._variances
-        own = np.eye(len(Z))
-        self.person: Array = s * self._near + t * G + e * own
-        self.crowd: Array = a * self._wide + c * G + b * G * G + omega * own
+        self.person: Array = s * self._near + t * G + e * same
+        self.crowd: Array = a * self._wide + c * G + b * G * G + omega * same
 
     def gradient(self, person: Array, crowd: Array) -> Array:
-        """Return the gradient in θ of a function whose gradients in K and C are these (N, N), symmetric."""
+        """Return the gradient in θ of a function whose gradients in K and C are these (…, a, b)."""
         s, t, e, omega, a, c, b = self._variances
-        G, q, rho, Z, M = self._G, self._q, self._rho, self._Z, self._M
+        G, q, rho, Z, others = self._G, self._q, self._rho, self._Z, self._others
         scales = 2.0 * np.array(
             [
                 s * np.sum(person * self._near),
                 t * np.sum(person * G),
-                e * np.trace(person),
-                omega * np.trace(crowd),
+                e * np.sum(person * self._same),
+                omega * np.sum(crowd * self._same),
                 a * np.sum(crowd * self._wide),
                 c * np.sum(crowd * G),
                 b * np.sum(crowd * G * G),
@@ -137,33 +162,34 @@ class Grams:
         sharpness = a * rho * float(np.sum(crowd * self._wide_slope * q))
         in_q = s * person * self._near_slope + a * rho * crowd * self._wide_slope
         in_G = t * person + c * crowd + 2.0 * b * crowd * G
-        # Σ in_q (z − z')(z − z')ᵀ is a Laplacian; G is divided by tr M
-        in_M = 2.0 * (Z.T * in_q.sum(axis=0)) @ Z - 2.0 * Z.T @ in_q @ Z
-        trace = max(float(np.trace(M)), 1e-300)
-        in_M += (Z.T @ in_G @ Z - np.sum(in_G * G) * np.eye(len(M))) / trace
+        # Σ in_q (z − z')(z − z')ᵀ, but for a part without effect on a symmetric M; G is divided by tr M
+        in_M = (_flat(Z).T * in_q.sum(axis=-1).reshape(-1)) @ _flat(Z)
+        in_M += (_flat(others).T * in_q.sum(axis=-2).reshape(-1)) @ _flat(others)
+        in_M += _flat(Z).T @ _flat((in_G / self._trace - 2.0 * in_q) @ others)
+        in_M -= np.sum(in_G * G) / self._trace * np.eye(len(self._M))
         tangents = self._family.structure.tangents(self._theta[len(SCALES) :])
         return np.concatenate([scales, [sharpness], np.einsum("pij,ij->p", tangents, in_M)])
 
     def derivatives(self) -> Iterator[tuple[Array | None, Array | None]]:
-        """Yield the derivatives (N, N) of K and of C in every parameter of θ; None where there is none."""
+        """Yield the derivatives (…, a, b) of K and of C in every parameter of θ; None where there is none."""
         s, t, e, omega, a, c, b = 2.0 * self._variances
-        G, q, rho, Z = self._G, self._q, self._rho, self._Z
-        own = np.eye(len(Z))
+        G, q, rho = self._G, self._q, self._rho
         yield 2.0 * self.person, 2.0 * self.crowd
         yield t * G, None
-        yield e * own, None
-        yield None, omega * own
+        yield e * self._same, None
+        yield None, omega * self._same
         yield None, a * self._wide
         yield None, c * G
         yield None, b * G * G
         yield None, 0.5 * a * rho * self._wide_slope * q
-        trace = max(float(np.trace(self._M)), 1e-300)
         for tangent in self._family.structure.tangents(self._theta[len(SCALES) :]):
-            inner = Z @ tangent @ Z.T
-            square = np.diag(inner)
-            in_q = square[:, None] + square[None, :] - 2.0 * inner
-            in_G = (inner - float(np.trace(tangent)) * G) / trace
+            inner, in_q = _inner_and_square(self._Z, tangent, self._others)
+            in_G = (inner - float(np.trace(tangent)) * G) / self._trace
             yield (
                 0.5 * (s * self._near_slope * in_q + t * in_G),
                 0.5 * (a * rho * self._wide_slope * in_q + c * in_G + 2.0 * b * G * in_G),
             )
+
+    def information(self, known: Propagation) -> Array:
+        """Return the information (p, p) about θ of answers whose factors have settled (`Propagation.information`)."""
+        return known.information(self.derivatives())

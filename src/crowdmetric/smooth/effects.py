@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.smooth.fit import SmoothFit
-from crowdmetric.smooth.prediction import field_of
+from crowdmetric.smooth.evidence import SmoothFit
+from crowdmetric.smooth.prediction import laws_at
 
 __all__ = ["Effect", "effects_along", "utilities_over"]
 
 Array = NDArray[Any]
 
-# Items over which utilities are averaged at most.
+# Maximum number of items over which utilities are averaged.
 MOST_ITEMS = 20
 
 
@@ -66,11 +66,11 @@ def utilities_over(fit: SmoothFit, points: Array) -> tuple[Array, Array]:
 
 def _seen_through(fit: SmoothFit, points: Array, A: Array) -> tuple[Array, Array, Array]:
     """Return mean, standard error and spread of people (g,) of A times the utilities of points (n, d)."""
-    field, new = field_of(fit, points), slice(len(fit.Z), None)
+    mean, of_crowds, of_people = laws_at(fit, points)
     # an item of its own for each point has its own effect, which is none of the feature's
     of_person, of_crowd = fit.family.item_variances(fit.theta)
     own = A @ A.T
-    crowd = A @ field.crowd[new, new] @ A.T - of_crowd * own
-    person = A @ field.person[new, new] @ A.T - of_person * own
+    crowd = A @ of_crowds @ A.T - of_crowd * own
+    person = A @ of_people @ A.T - of_person * own
     error, people = (np.sqrt(np.maximum(np.diag(S), 0.0)) for S in (crowd, person))
-    return A @ field.mean[new], error, people
+    return A @ mean, error, people

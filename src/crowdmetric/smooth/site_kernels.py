@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from crowdmetric.users.compiled import compiled
 from crowdmetric.users.line_kernels import is_far, tilted
 
-__all__ = ["log_masses", "sweep_answers"]
+__all__ = ["log_masses", "sweep_answers", "times_differences"]
 
 Array = NDArray[Any]
 
@@ -97,6 +97,23 @@ def sweep_answers(
             if largest < tolerance:
                 break
     return worst
+
+
+@compiled
+def times_differences(X: Array, low: Array, high: Array, tau: Array) -> Array:
+    """Return ``Aᵀ diag(τ) A X`` (P, n, n) for X (P, n, n), A the differences high − low, of which few are not zero."""
+    P, n, _ = X.shape
+    found = np.zeros((P, n, n))
+    for p in range(P):
+        for i in range(low.shape[1]):
+            if tau[p, i] == 0.0:
+                continue
+            low_one, high_one = low[p, i], high[p, i]
+            for j in range(n):
+                step = tau[p, i] * (X[p, high_one, j] - X[p, low_one, j])
+                found[p, high_one, j] += step
+                found[p, low_one, j] -= step
+    return found
 
 
 @compiled

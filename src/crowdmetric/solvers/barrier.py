@@ -164,7 +164,7 @@ class _State:
         self.cone = MetricCone(A[alive], bound, metric_radius[alive], self.mu[alive])
         for block in self.working():
             block.focus(self.active[block.block.problem])
-        # the best certified point so far: what is returned, whatever happens after it
+        # the best certified point so far, which is returned in any case
         self.best_gap = self.gap.copy()
         self.best_metrics = A.copy()
         self.best_points = np.zeros((people.n_people, r))

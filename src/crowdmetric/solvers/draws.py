@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
-__all__ = ["LogDensity", "Move", "Reference", "draw_from", "slice_step"]
+__all__ = ["EllipseReference", "LogDensity", "Move", "draw_from", "slice_step"]
 
 Array = NDArray[Any]
 LogDensity = Callable[[Array], Array]
@@ -39,17 +39,17 @@ MOST_SHRINKS, AT_ONCE = 60, 4
 
 
 @dataclass(frozen=True)
-class Reference:
+class EllipseReference:
     """A Gaussian N(mean, RRᵀ), R lower triangular, along whose ellipses chains move."""
 
     mean: Array
     root: Array
 
     @staticmethod
-    def of(mean: Array, covariance: Array) -> Reference:
+    def of(mean: Array, covariance: Array) -> EllipseReference:
         """Return the reference of a mean (n,) and a covariance (n, n), which may be singular."""
         lift = 1e-9 * np.trace(covariance) / len(mean) + 1e-300
-        return Reference(mean, cholesky(covariance + lift * np.eye(len(mean)), lower=True))
+        return EllipseReference(mean, cholesky(covariance + lift * np.eye(len(mean)), lower=True))
 
     def white(self, x: Array) -> Array:
         """Return points (C, n) as those of a standard Gaussian."""
@@ -78,7 +78,7 @@ def draw_from(
         return x if also is None else also(x, rng)
 
     rng = np.random.default_rng(seed)
-    reference = Reference.of(start, covariance)
+    reference = EllipseReference.of(start, covariance)
     chains = CHAINS if len(start) <= MOST_ADAPTED else FEW_CHAINS
     x = np.tile(start, (chains, 1))
     for _ in range(ROUNDS):
@@ -91,7 +91,7 @@ def draw_from(
         # the chains count as that many independent points; the guess counts as many as there are parameters
         own, n = chains if len(start) <= MOST_ADAPTED else 0, len(start)
         spread = (own * np.cov(seen.T).reshape(n, n) + n * covariance) / (own + n) if own else covariance
-        reference = Reference.of(seen.mean(axis=0), spread)
+        reference = EllipseReference.of(seen.mean(axis=0), spread)
     draws = []
     for _ in range(-(-count // chains)):
         for _ in range(THIN):
@@ -100,7 +100,7 @@ def draw_from(
     return np.concatenate(draws)
 
 
-def slice_step(log_density: LogDensity, reference: Reference, x: Array, rng: np.random.Generator) -> Array:
+def slice_step(log_density: LogDensity, reference: EllipseReference, x: Array, rng: np.random.Generator) -> Array:
     """Return the next point of every chain (C, n)."""
     chains, n = x.shape
 

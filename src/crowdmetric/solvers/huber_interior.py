@@ -23,7 +23,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class _Point:
+class _Iterate:
     """A primal–dual point of every problem, or a step between two.
 
     With r = Xa − q and the distances to the boundary of C, ``s⁺ = b − u, s⁻ = b + u, s = N − ‖u‖²``, the
@@ -38,9 +38,9 @@ class _Point:
     above: Array  # w⁺ (B, n), multiplier of u ≤ b
     below: Array  # w⁻ (B, n), multiplier of −u ≤ b
 
-    def moved(self, step: _Point, length: Array) -> _Point:
+    def moved(self, step: _Iterate, length: Array) -> _Iterate:
         far = length[:, None]
-        return _Point(
+        return _Iterate(
             self.a + far * step.a,
             self.sigma + length * step.sigma,
             self.u + far * step.u,
@@ -48,8 +48,8 @@ class _Point:
             self.below + far * step.below,
         )
 
-    def take(self, which: Mask) -> _Point:
-        return _Point(*(value[which] for value in vars(self).values()))
+    def take(self, which: Mask) -> _Iterate:
+        return _Iterate(*(value[which] for value in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -92,15 +92,15 @@ def interior_point(problem: Problem, tolerance: float, max_iterations: int) -> B
 
 
 def _only(
-    going: Mask, problem: Problem, point: _Point, best: Best, which: NDArray[np.intp]
-) -> tuple[Problem, _Point, Best, NDArray[np.intp]]:
+    going: Mask, problem: Problem, point: _Iterate, best: Best, which: NDArray[np.intp]
+) -> tuple[Problem, _Iterate, Best, NDArray[np.intp]]:
     """Leave out the problems that have ended, which would cost as much as the others."""
     if np.all(going):
         return problem, point, best, which
     return problem.take(going), point.take(going), best.take(going), which[going]
 
 
-def _start(problem: Problem) -> _Point:
+def _start(problem: Problem) -> _Iterate:
     """Return the ridge fit, with a scale so large that u is well inside C."""
     G = gram(problem.rows)
     diagonal = np.einsum("bii->bi", G)
@@ -116,10 +116,10 @@ def _start(problem: Problem) -> _Point:
         1e-3,
     )
     w = np.repeat(0.3 * sigma[:, None], r.shape[1], axis=1)
-    return _Point(a, sigma, r / sigma[:, None], w, w)
+    return _Iterate(a, sigma, r / sigma[:, None], w, w)
 
 
-def _advance(problem: Problem, point: _Point) -> tuple[_Point, Mask]:
+def _advance(problem: Problem, point: _Iterate) -> tuple[_Iterate, Mask]:
     """Return the next points, and which of them are valid: False where rounding prevents a further step."""
     newton = _Newton(problem, point)
     sound = newton.factorise()
@@ -152,7 +152,7 @@ class _Newton:
     so the scale is one more coefficient, with −u for its column, and the matrix is positive definite.
     """
 
-    def __init__(self, problem: Problem, point: _Point) -> None:
+    def __init__(self, problem: Problem, point: _Iterate) -> None:
         self.problem, self.point = problem, point
         self.upper, self.lower = problem.bound - point.u, problem.bound + point.u
         self.room = problem.total - dot(point.u, point.u)
@@ -161,7 +161,7 @@ class _Newton:
         self.mu = (2.0 * products + point.sigma * self.room) / (4.0 * point.u.shape[1] + 1.0)
 
     def factorise(self) -> Mask:
-        """Factorize the systems; False where one is not positive definite to working precision."""
+        """Factorize the systems; False if one is not positive definite to working precision."""
         problem, point, rows = self.problem, self.point, self.problem.rows
         B, p = point.a.shape
         alpha, sigma = np.reshape(problem.alpha, (-1, 1)), point.sigma[:, None]
@@ -177,7 +177,7 @@ class _Newton:
         self.residual = rows.forward(point.a) - problem.q - sigma * point.u - point.above + point.below
         return sound
 
-    def step(self, target: _Target) -> _Point:
+    def step(self, target: _Target) -> _Iterate:
         """Return the Newton step toward `target`."""
         point, rows, p = self.point, self.problem.rows, self.point.a.shape[1]
         above = target.above - point.above * self.upper
@@ -191,7 +191,7 @@ class _Newton:
         solved = _solve(self.factor, right)
         da, dsigma = solved[:, :p], solved[:, p]
         du = self.weight * (rows.forward(da) - point.u * dsigma[:, None] + h)
-        return _Point(
+        return _Iterate(
             da,
             dsigma,
             du,
@@ -199,7 +199,7 @@ class _Newton:
             (below - point.below * du) / self.lower,
         )
 
-    def longest(self, step: _Point) -> Array:
+    def longest(self, step: _Iterate) -> Array:
         """Return the largest lengths, at most 1, that keep multipliers and distances non-negative."""
         point = self.point
         rates = np.concatenate(

@@ -1,6 +1,6 @@
 """The population fit: penalized maximum likelihood over a metric and a law of people, with ridges from the evidence.
 
-The objective is a sum over people that the caller provides (`Total`), so that this module neither knows where people
+The objective is a sum over people that the caller provides (`Total`), so this module neither knows where people
 are kept nor how they are integrated out, plus the negative log prior of `crowdmetric.solvers.priors`::
 
     f(θ) = −ℓ(M, μ, Σ, b) + prior(M, μ, Σ, b; ridges)
@@ -36,7 +36,7 @@ from crowdmetric.solvers.priors import Ridges, penalty, shape_penalty
 from crowdmetric.solvers.scoring import Quadratic, ScoringResult, ScoringState, Underlying, minimize_by_scoring
 from crowdmetric.symmetric import svec
 from crowdmetric.users.layout import Layout
-from crowdmetric.users.population import Sums
+from crowdmetric.users.population_sums import Sums
 
 __all__ = [
     "NO_METRIC",
@@ -222,13 +222,13 @@ def fit_with_evidence(
     start: Array,
     *,
     first: Ridges | None = None,
-    take_up: Callable[[str, Array], tuple[Array | ScoringState, dict[str, Any]]] | None = None,
+    resume_stage: Callable[[str, Array], tuple[Array | ScoringState, dict[str, Any]]] | None = None,
     **options: Any,
 ) -> PopulationFit:
     """Fit with the ridges that the evidence asks for, refitting until they have settled.
 
-    `first` are ridges to begin with. `take_up` of a stage's name and start, for fits that are saved, returns where to
-    begin instead and what else to tell `fit_law`.
+    `first` are ridges to begin with. For fits that are saved, `resume_stage(name, start)` returns where a stage begins
+    instead of at `start`, and further options of `fit_law`.
     """
     total = remembering(total)
     ridges = first or first_ridges(chart)
@@ -239,14 +239,14 @@ def fit_with_evidence(
     before: Ridges | None = None
     for number in range(MORE_REFITS if chart.n_items else REFITS):
         begin = start if fit is None else fit.theta
-        at, more = (begin, {}) if take_up is None else take_up(f"evidence {number}", begin)
+        at, more = (begin, {}) if resume_stage is None else resume_stage(f"evidence {number}", begin)
         fit = fit_law(total, chart, at, ridges=ridges, **loosely, **more)
         wanted = _wanted_ridges(fit, chart)
         if _settled(ridges, wanted):
             break
         before, ridges = ridges, wanted if before is None else _without_swinging(before, ridges, wanted)
     assert fit is not None
-    at, more = (fit.theta, {}) if take_up is None else take_up("evidence", fit.theta)
+    at, more = (fit.theta, {}) if resume_stage is None else resume_stage("evidence", fit.theta)
     return fit_law(total, chart, at, ridges=ridges, **options, **more)
 
 
@@ -260,7 +260,7 @@ def _without_swinging(before: Ridges, now: Ridges, wanted: Ridges) -> Ridges:
 
 
 def first_ridges(chart: Parametrization) -> Ridges:
-    """Return the strengths to begin with, zero where a chart has nothing for a ridge to hold."""
+    """Return the strengths to begin with, zero if a chart has nothing for a ridge to hold."""
     return Ridges(
         shape=SHAPE_RIDGE if _has_shape(chart) else 0.0,
         people=SHAPE_RIDGE if chart.free and chart.d > 1 else 0.0,
@@ -304,7 +304,7 @@ def _wanted_shape(fit: PopulationFit, place: slice, strength: float) -> float:
 
 
 def _wanted_size(fit: PopulationFit, chart: Parametrization) -> float:
-    """Return the ridge on the size that the evidence asks for; zero where it would hardly matter.
+    """Return the ridge on the size that the evidence asks for; zero if it would hardly matter.
 
     The estimate without the ridge is ``t̂ = t + (pull of everything else on t) / J``. For a metric the pull is the one
     on its size at the shape that it has: where it is close to zero, that of other shapes is the boundary's.

@@ -48,7 +48,7 @@ def solve_bounded(
 ) -> BarrierResult:
     """Solve every problem of `people`: by `solve_lines` where that can, else by `solve_barrier`, whose options it has.
 
-    Lines have one norm, and no use for a start.
+    Lines have only one norm and need no start.
     """
     if people.rank == 1 and isinstance(loss, Logistic):
         return solve_lines(people, loss, metric_radius, ideal_radius, **options)
@@ -126,7 +126,7 @@ class _Line:
         self.block, self.loss, self.radius, self.tolerance = block, loss, radius, tolerance
         self.delta = np.ascontiguousarray(block.delta[:, :, 0])
         self.along = self.delta * block.total[:, :, 0]
-        self.x, self.lean = np.zeros(radius.size), np.zeros(radius.size)
+        self.x, self.sensitivity = np.zeros(radius.size), np.zeros(radius.size)
 
     def follow(
         self, A: Array, moved: Array, active: NDArray[np.bool_], slope: Array, curvature: Array, gap: Array
@@ -136,10 +136,10 @@ class _Line:
         who = np.flatnonzero(active[problem])
         if who.size == 0:
             return
-        self.x += self.lean * moved[problem]
+        self.x += self.sensitivity * moved[problem]
         # imported late, because Numba takes a second to load
         kernels = import_module("crowdmetric.users.placing_kernels")
-        own_gap, pull, stiffness, self.lean, _ = kernels.logistic_on_a_line(
+        own_gap, pull, stiffness, self.sensitivity, _ = kernels.logistic_on_a_line(
             who, A[problem][:, None] * self.along, self.along, self.delta, b.response, b.weight, self.loss.beta,
             self.radius, self.x, self.tolerance, PEOPLE_STEPS,
         )  # fmt: skip

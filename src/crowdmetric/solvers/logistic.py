@@ -87,7 +87,7 @@ class LogisticResult:
         (k, p) directions that no answer sees.
     certain
         (k, p) directions along which `metric` has run off: every answer that sees them is predicted with
-        certainty, so that without a ridge there is no optimum.
+        certainty, so without a ridge there is no optimum.
     symmetric_exists
         Whether `symmetric` has not run off itself.
     converged, iterations, seconds

@@ -91,7 +91,7 @@ class Parametrization:
         return self.kind in ("identity", "symmetric") and not self.free
 
     def nested(self) -> Parametrization | None:
-        """Return the chart of the nearest simpler kind of metric, None where there is none."""
+        """Return the chart of the nearest simpler kind of metric, None if there is none."""
         simpler = {"psd": "identity", "symmetric": "identity"}.get(self.kind)
         return None if simpler is None else replace(self, kind=simpler, rank=None)
 

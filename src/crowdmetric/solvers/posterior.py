@@ -16,7 +16,7 @@ sizes t_k = log c_k, and interpolated between them by cubic splines w_k(t)::
 
 so that a skewed size, and a shape that is known the better the larger the size, come out as they are. Draws of (t, L)
 come from `crowdmetric.solvers.draws`; in these coordinates there is no boundary. Where the answers know a metric well
-that is nearly singular, the density is far from Gaussian in L but close to it in T, so that every move in (t, L) is
+that is nearly singular, the density is far from Gaussian in L but close to it in T, so every move in (t, L) is
 followed by one in (t, T), where the prior is ``−½ log det(I + T)`` inside the cone (`_shape_moves`).
 """
 
@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
-from crowdmetric.solvers.draws import Move, Reference, draw_from, slice_step
+from crowdmetric.solvers.draws import EllipseReference, Move, draw_from, slice_step
 from crowdmetric.symmetric import degrees_of_freedom, dimension, factor_jacobian, smat, svec
 
 __all__ = ["Expansion", "LikelihoodExpander", "SizeAndShape", "draw_around", "draw_metrics", "number_of_draws"]
@@ -191,11 +191,13 @@ def draw_around(center: Array, precision: Array, m: Array, seed: int = 0) -> Arr
     """Return draws svec M (n, p) where the log-likelihood is ``−½ (a − center)ᵀ precision (a − center)`` in a = svec M.
 
     `m` is the estimate, which is positive semi-definite; precision may be singular. Sizes are looked for up to
-    `FARTHEST` from the estimate's, in log.
+    `FARTHEST` from the estimate's, in log; from the size's standard error where the estimate is smaller than that.
     """
     d = dimension(m.size)
     space = SizeAndShape(d)
     t, T = space.coordinates(m)
+    known_size = float(space.identity @ precision @ space.identity)
+    t = max(t, -0.5 * float(np.log(max(known_size, 1e-300)))) if known_size > 0 else t
 
     def log_likelihood(t_: Array, shapes: Array) -> Array:
         away = np.exp(t_)[:, None] * shapes - center
@@ -231,7 +233,7 @@ def _shape_moves(
     `log_likelihood` takes t (C,) and svec(I + T) (C, p). The length of L and the signs of its columns, on which M does
     not depend, stay: a factor that was always made positive would have another law than the one that moves of L keep.
     """
-    reference, basis, lower = Reference.of(mean, covariance), space.basis, space.lower
+    reference, basis, lower = EllipseReference.of(mean, covariance), space.basis, space.lower
 
     def shapes(y: Array) -> Array:
         return np.asarray(space.identity + y[:, 1:] @ basis.T)
@@ -321,7 +323,7 @@ def _interpolated(space: SizeAndShape, sizes: list[Expansion], T: Array) -> Call
     gradients, curvatures = np.stack([at.gradient for at in sizes]), [at.curvature for at in sizes]
     if T.size > MOST_CURVED:
         curvatures = [sizes[len(sizes) // 2].curvature]
-    side_by_side = np.concatenate(curvatures, axis=1)  # (p − 1, K (p − 1)), so that one product serves for all
+    side_by_side = np.concatenate(curvatures, axis=1)  # (p − 1, K (p − 1)), so one product serves for all
     basis = space.basis
     weights_at: Callable[[Array], Array] = (
         CubicSpline(ts, np.eye(len(ts))) if len(ts) > 1 else lambda t: np.ones((t.size, 1))

@@ -60,7 +60,7 @@ class Counted:
 def start_of(moment: Array, covariance: Array, rank: int) -> Array:
     """Return L (d, rank) of size one whose square is the leading positive part of ``C⁻¹ G C⁻¹``.
 
-    Answers +1 prefer the right item, so that G, a sum of ``y (xxᵀ − x'x'ᵀ)``, grows with M.
+    Answers +1 prefer the right item, so G, a sum of ``y (xxᵀ − x'x'ᵀ)``, grows with M.
     """
     d = moment.shape[0]
     inverse = np.linalg.pinv(covariance + 1e-6 * np.trace(covariance) / d * np.eye(d), hermitian=True)

@@ -6,7 +6,7 @@ predicted the decrease well, and grows when it did not (Marquardt; Nielsen's upd
 of it earlier steps found to be true. The iteration stops when a full
 step would lower f by less than the tolerance, or when no damping lowers it any more.
 
-Outer products of scores differ from the true curvature by noise that does not vanish at the optimum, so that the last
+Outer products of scores differ from the true curvature by noise that does not vanish at the optimum, so the last
 digits come slowly. With `secants`, what the last steps saw of the gradient corrects H along them (BFGS, begun anew from
 each H, with Powell's damping). Coordinates of which several mean the same, as factors of a metric, let steps wander,
 and what they saw is then not about the function: there the caller gives f in coordinates without that freedom, too
@@ -86,7 +86,7 @@ class Quadratic:
 
 @dataclass(frozen=True)
 class ScoringState:
-    """All that an iteration knows, so that it can be taken up again as if it had not been interrupted.
+    """All that an iteration knows, so it can be taken up again as if it had not been interrupted.
 
     Attributes
     ----------

@@ -26,7 +26,7 @@ class Solution:
     objective
         Mean loss over the answers at the point returned.
     gap
-        A certified bound on how far `objective` is above the optimum (never negative); NaN where the solver
+        A certified bound on how far `objective` is above the optimum (never negative); NaN if the solver
         has no certificate.
     iterations, seconds
         What it took.

@@ -3,7 +3,7 @@
 For problems that only provide sums over people: value and gradient at a point, one pass over the people each.
 A step goes from a to the projection of ``a − α g`` with Barzilai and Borwein's step length ``α = ⟨s, s⟩ / ⟨s, t⟩`` (s
 the last move, t the change of the gradient) and is accepted unless it is worse than the worst of the last few points
-(Birgin, Martínez and Raydan): nearly always at once, so that a step is a pass.
+(Birgin, Martínez and Raydan): nearly always at once, so a step is a pass.
 
 **Certificate.** A convex function lies above its tangents, so at any point a of the set
 

@@ -77,7 +77,7 @@ class Discovery:
         Root mean square distance of the items from their subspaces.
     stability
         Mean adjusted Rand index between these labels and those found from halves of the sample (1: the same
-        partition, 0: chance); NaN where it was not asked for.
+        partition, 0: chance); NaN if it was not asked for.
     trials
         The ranks that were tried.
     affine

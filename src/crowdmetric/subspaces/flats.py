@@ -78,11 +78,11 @@ def background_density(X: Array, *, affine: bool) -> Array:
 
     A thousandth of the mean variance is added to every direction: a background that is flat itself would hide flats.
     """
-    centerd = X - X.mean(axis=0) if affine else X
-    C = centerd.T @ centerd / len(X)
+    centered = X - X.mean(axis=0) if affine else X
+    C = centered.T @ centered / len(X)
     C[np.diag_indices_from(C)] += 1e-3 * np.trace(C) / len(C)
     triangle = np.linalg.cholesky(C)
-    white = solve_triangular(triangle, centerd.T, lower=True, check_finite=False)
+    white = solve_triangular(triangle, centered.T, lower=True, check_finite=False)
     return -0.5 * np.einsum("ij,ij->j", white, white) - float(np.sum(np.log(np.diag(triangle))))
 
 
@@ -110,7 +110,7 @@ def fit_flats(X: Array, labels: Indices, rank: int, *, affine: bool) -> Flats:
     spare = max(inside - n * rank, 1) * max(d - rank, 1)
     noise = max(left_over / spare, floor) if d > rank else floor
     shares = np.array([rows.size for rows in groups]) / len(X)
-    # weight of one item for the background, so that an outlier can be found even if there was none before
+    # weight of one item for the background, so an outlier can be found even if there was none before
     strays = max(1.0 - inside / len(X), 1.0 / len(X))
     return Flats(bases, offsets, np.maximum(variances, noise), shares, noise, strays)
 

@@ -36,13 +36,19 @@ from crowdmetric.tables.files import (
     write_csv,
 )
 from crowdmetric.tables.items import Items, index_of, known_items, read_items
-from crowdmetric.tables.judged import CodedJudgements, code_judgements, has_answers, judgement_kind, name_judgements
+from crowdmetric.tables.judgement_columns import (
+    CodedJudgements,
+    code_judgements,
+    has_answers,
+    judgement_kind,
+    name_judgements,
+)
 from crowdmetric.tables.sampling import is_drawn
 from crowdmetric.tables.scan import ComparisonScan
 from crowdmetric.tables.sources import CsvSource, DatasetSource, ParquetSource, RowSource, matching_files
 from crowdmetric.tables.spool import SpoolChunk
 from crowdmetric.tables.stored import Stored
-from crowdmetric.tables.written import WritableTable
+from crowdmetric.tables.writable import WritableTable
 
 __all__ = [
     "CodedAnswers",

@@ -32,11 +32,11 @@ __all__ = [
     "canonical_columns",
     "code_answers",
     "code_known",
+    "codes_of",
     "distinct",
     "find_column",
     "found_items",
     "numbers_of",
-    "places_of",
     "present_ids",
     "read_choice",
     "read_probability",
@@ -240,10 +240,10 @@ def sift_answers(
     left, right = (code_known(side, items, "item", sieve) for side in (left, right))
     if people is None:
         people = distinct(user[sieve.keep])
-        user = places_of(user, people)
+        user = codes_of(user, people)
     # Rows left out may hold anything, even infinities. Their weight is 0.
     weights = np.where(sieve.keep, weight, 0.0)[:, None] * np.where(sieve.keep[:, None], shares, 0.0)
-    row, side = np.nonzero(weights)  # row by row, so that the two halves of a tie stay together
+    row, side = np.nonzero(weights)  # row by row, so the two halves of a tie stay together
     return CodedAnswers(
         user[row],
         left[row],
@@ -337,7 +337,7 @@ def read_response(column: Column, sieve: Sieve) -> Floats:
 def read_choice(
     column: Column, sieve: Sieve, survey: ChoiceSurvey, left: Column | None = None, right: Column | None = None
 ) -> Floats:
-    """Return left's share of each row: 1, 0 or, for a tie, ½; NaN where the choice cannot be read."""
+    """Return left's share of each row: 1, 0 or, for a tie, ½; NaN if the choice cannot be read."""
     missing = np.fromiter((not cell for cell in tokens(column)), bool, len(column))
     share = survey.shares(column, left, right)
     sieve.reject(missing, "missing value", expected="choice is empty there")
@@ -393,15 +393,15 @@ def code_known(ids: Column, known: Column, what: str, sieve: Sieve) -> Ints:
         here, there = plain(ids[np.argmax(sieve.keep)]), plain(known[0])
         raise DataError(
             f"{sieve.what} name {what}s like {here!r}, but the {what} ids are like {there!r}; nothing is "
-            "guessed: convert one of the two, so that both are integers or both text"
+            "guessed: convert one of the two, so both are integers or both text"
         )
-    codes = places_of(ids, known)
+    codes = codes_of(ids, known)
     ends = f", {plain(known[0])!r}…{plain(known[-1])!r}" if len(known) else ""
     sieve.reject(codes < 0, f"unknown {what}", ids, f"there are {len(known)} {what}s{ends}")
     return codes
 
 
-def places_of(ids: Column, known: Column) -> Ints:
+def codes_of(ids: Column, known: Column) -> Ints:
     """Return ``codes (T,)`` with ``known[codes] == ids``, −1 where there is none."""
     if _is_text(ids) or _is_text(known):
         place = {name: number for number, name in enumerate(known.tolist())}

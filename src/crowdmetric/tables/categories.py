@@ -35,7 +35,7 @@ def is_mostly_numbers(column: Column) -> bool:
 def one_hot(column: Column, name: str) -> Columns:
     """Return a feature of 0 and 1 for every category but the first, sorted: ``color=red``.
 
-    The first needs none: items of it have 0 in all others, so that a metric still knows every distance.
+    The first needs none: items of it have 0 in all others, so a metric still knows every distance.
     """
     cells = column.tolist()
     missing = sum(cell is None or (isinstance(cell, float) and isnan(cell)) for cell in cells)

@@ -51,7 +51,7 @@ WORTH_A_WORD = {
 MOST_KINDS = 1000
 # If more unreadable choices than this share, and than this number, remain, the guessed coding is wrong.
 MOST_UNREADABLE, FEW = 0.2, 10
-# So many answers that all name the same side are worth a word.
+# From this many answers on, a column that always names the same side is mentioned.
 SUSPICIOUS = 30
 
 
@@ -142,7 +142,7 @@ class ChoiceSurvey:
         return f"{holds}.{fits} Write all rows in one way: {EXPECTED}"
 
     def shares(self, choice: Column, left: Column | None = None, right: Column | None = None) -> Floats:
-        """Return left's share of each row: 1, 0 or, for a tie, ½; NaN where the choice cannot be read."""
+        """Return left's share of each row: 1, 0 or, for a tie, ½; NaN if the choice cannot be read."""
         cells = tokens(choice)
         if self.coding != "item":
             known = CODINGS[self.coding]

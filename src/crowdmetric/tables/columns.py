@@ -52,7 +52,7 @@ def as_column(values: Any, name: str) -> Column:
 
 
 def typed(cells: Column) -> Column:
-    """Return an object column with the dtype its values share, or with None where a value is missing."""
+    """Return an object column with the dtype its values share, or with None if a value is missing."""
     kinds: set[type] = set(map(type, cells))
     if kinds == {str}:
         missing = np.asarray(cells == "", dtype=bool)

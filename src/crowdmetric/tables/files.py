@@ -127,7 +127,7 @@ def _read_csv(source: Stored) -> list[tuple[str, Column]]:
 
 
 def _read_plain_csv(source: Stored) -> list[tuple[str, Column]] | None:
-    """Return what `_read_csv` does, by Arrow; None where it is not installed or the two might differ.
+    """Return what `_read_csv` does, by Arrow; None if it is not installed or the two might differ.
 
     Arrow only splits lines into cells, and finds the distinct ones; what a cell means is decided in one place
     (`typed_cells`). Quotes are left to Python's reader, which is strict about them, and so are files that Arrow

@@ -119,7 +119,7 @@ def known_items(items: Any, n_items: int | None, item_ids: Any) -> Column | None
 
 
 def _pop_names(columns: Columns) -> Column | None:
-    """Return the column that names the items, and take it out; None where there is none."""
+    """Return the column that names the items, and take it out; None if there is none."""
     found = [name for name, column in columns.items() if name.lower() in NAME_COLUMNS and column.dtype.kind == "O"]
     if len(found) > 1:
         raise DataError(f"columns {listed(found)} could all be the names of the items; leave all but one out")

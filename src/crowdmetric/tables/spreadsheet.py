@@ -48,7 +48,7 @@ def sheet_rows(content: bytes, name: str) -> Iterator[tuple[int, list[Any]]]:
         yield from enumerate(read(content, name), start=1)
     except (MemoryError, ImportError, DataError):
         raise
-    except Exception as error:  # both libraries raise whatever they stumble over
+    except Exception as error:  # both libraries raise many kinds of exceptions
         raise DataError(f"{name} cannot be read as an Excel file ({error}); save or download it again") from error
 
 

@@ -15,7 +15,6 @@ Ranks are decided in floating point: a singular value below 1e−10 of the large
 
 from __future__ import annotations
 
-from crowdmetric.theory.bounds import LinkConstants, logistic_constants, reconstruction_bound, subspace_recovery_bound
 from crowdmetric.theory.clusters import (
     is_subspace_clusterable,
     least_number_of_subspaces,
@@ -24,6 +23,12 @@ from crowdmetric.theory.clusters import (
 )
 from crowdmetric.theory.designs import constructive_design, design_matrix, design_strength, random_design
 from crowdmetric.theory.position import GenericRelations, has_generic_pairwise_relations, is_in_general_linear_position
+from crowdmetric.theory.recovery_bounds import (
+    LinkConstants,
+    logistic_constants,
+    reconstruction_bound,
+    subspace_recovery_bound,
+)
 from crowdmetric.theory.spanning import quadratic_span_rank, quadratically_spans
 
 __all__ = [

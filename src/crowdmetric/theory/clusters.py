@@ -11,7 +11,7 @@ from crowdmetric.errors import DataError, NotIdentifiedError
 from crowdmetric.solvers.linear_maps import DENSE_UNKNOWNS
 from crowdmetric.subspace_map import Matrices, SubspaceMap
 from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.theory.checks import check_items, check_labels, distance, positive
+from crowdmetric.theory.arguments import check_items, check_labels, distance, positive
 from crowdmetric.theory.rows import singular_values
 from crowdmetric.theory.spanning import quadratically_spans
 from crowdmetric.users.projected import RANK_TOLERANCE
@@ -27,8 +27,8 @@ INSIDE = 1e-8
 def is_subspace_clusterable(items: ArrayLike, bases: Matrices, labels: ArrayLike | None = None) -> bool:
     """Say whether items on subspaces determine the metric of the whole space (`def:subspace-clusterable`).
 
-    Items are subspace-clusterable over V_λ if (1) the items in each V_λ quadratically span it, so that its metric can
-    be learned, and (2) ``{xxᵀ : x ∈ V_λ}`` spans Sym(R^d), so that these metrics determine M
+    Items are subspace-clusterable over V_λ if (1) the items in each V_λ quadratically span it, so its metric can
+    be learned, and (2) ``{xxᵀ : x ∈ V_λ}`` spans Sym(R^d), so these metrics determine M
     (`prop:reconstruction-equiv`).
 
     Parameters

@@ -8,7 +8,7 @@ from scipy.linalg import qr
 
 from crowdmetric.errors import DataError, NotIdentifiedError
 from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.theory.checks import check_items, check_pairs, coordinates, positive
+from crowdmetric.theory.arguments import check_items, check_pairs, coordinates, positive
 from crowdmetric.theory.rows import design_rows, pair_rows, singular_values, whitened
 from crowdmetric.theory.spanning import span_rank
 from crowdmetric.users.projected import RANK_TOLERANCE
@@ -25,7 +25,7 @@ CHUNK = 1 << 20
 def design_matrix(items: ArrayLike, pairs: ArrayLike) -> Array:
     """Return the rows ``svec(Δ) ⊕ δ  (..., m, p + d)`` of pairs (..., m, 2) (`def:design`).
 
-    ``D(A, w)_i = ⟨Δ_i, A⟩ + ⟨δ_i, w⟩``, so that ``D @ concatenate([svec(M), v])`` are a person's unquantized answers.
+    ``D(A, w)_i = ⟨Δ_i, A⟩ + ⟨δ_i, w⟩``, so ``D @ concatenate([svec(M), v])`` are a person's unquantized answers.
 
     Parameters
     ----------

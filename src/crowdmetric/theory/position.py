@@ -10,7 +10,7 @@ from math import comb
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.theory.checks import check_items, positive
+from crowdmetric.theory.arguments import check_items, positive
 
 __all__ = ["GenericRelations", "has_generic_pairwise_relations", "is_in_general_linear_position"]
 
@@ -174,7 +174,7 @@ def _dependent(X: Array, edges: Indices) -> NDArray[np.bool_]:
     rows = X[edges[..., 0]] - X[edges[..., 1]]
     lengths = np.linalg.norm(rows, axis=2, keepdims=True)
     rows = rows / np.where(lengths > 0, lengths, 1.0)
-    # With unit rows |det| ≤ √e σ_min, so that a determinant that is not small settles the matter cheaply.
+    # With unit rows |det| ≤ √e σ_min, so a determinant that is not small settles the matter cheaply.
     square = rows.shape[1] == rows.shape[2]
     open_ = np.abs(np.linalg.det(rows)) <= 2.0 * DEPENDENT if square else np.ones(len(rows), dtype=bool)
     open_[open_] = np.linalg.svd(rows[open_], compute_uv=False)[:, -1] <= DEPENDENT

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.theory.checks import coordinates
+from crowdmetric.theory.arguments import coordinates
 from crowdmetric.theory.rows import design_rows, singular_values, whitened
 from crowdmetric.users.projected import RANK_TOLERANCE
 

@@ -27,7 +27,7 @@ def dot(a: Array, b: Array) -> Array:
 
 
 def to_zero(x: Array, dx: Array) -> Array:
-    """Return the step at which x + step·dx reaches zero; infinite where it grows."""
+    """Return the step at which x + step·dx reaches zero; infinite if it grows."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(dx < 0, -x / dx, np.inf)
 

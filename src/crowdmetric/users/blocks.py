@@ -3,7 +3,7 @@
 An answer enters every formula through ``δ = x − x'`` and ``s = x + x'`` alone, because
 ``ψ = ⟨Δ, A⟩ + ⟨δ, w⟩ = δᵀ(A s + w)``. People are sorted by problem (a subspace, say) and laid out in blocks
 ``(P, m, r)`` of people with about the same number of answers; shorter ones are padded with rows of weight zero.
-A block is small enough to stay in cache, so that a pass over a million people never holds a temporary larger
+A block is small enough to stay in cache, so a pass over a million people never holds a temporary larger
 than one block.
 """
 
@@ -38,7 +38,7 @@ __all__ = [
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Odd numbers with as many ones as zeros, for hashes of 64 bits.
+# Odd 64-bit constants with as many one bits as zero bits, for hashing.
 HASH = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0xFF51AFD7ED558CCD))
 # Rows of padding that cost about as much as one more block, in a pass over a population.
 SPARE = 400
@@ -272,7 +272,7 @@ def arrange(answers: Answers, width: int | None = None, block_size: int = BLOCK_
     width = degrees_of_freedom(r) if width is None else width
     blocks = []
     for chosen, rows in padded_rows(answers, block_size // width, spare):
-        # Padding repeats the person's first row, so that its ψ is an ordinary number; its weight is zero.
+        # Padding repeats the person's first row, so its ψ is an ordinary number; its weight is zero.
         own = np.where(rows >= 0, rows, rows[:, :1])
         weight = np.where(rows >= 0, answers.weight[own], 0.0)
         left, right = items[pairs[own, 0]], items[pairs[own, 1]]

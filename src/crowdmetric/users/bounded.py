@@ -151,7 +151,7 @@ class BoundedBlock:
         sum_over_problems(b, -product(self.rhs[:, None, :], X)[:, 0], sums.reduced)
 
     def direction(self, dA: Array | None) -> tuple[Array, Array]:
-        """Fix this block's step for a metric step dA (n, r, r); None where the metric is known.
+        """Fix this block's step for a metric step dA (n, r, r); None if the metric is known.
 
         Under a smooth loss everybody may go as far as their own ball allows: a person near their boundary shortens
         their own step, not the step of a million others.
@@ -182,7 +182,7 @@ class BoundedBlock:
         return self.terms.merit(psi, own[:, None]).sum(axis=1) + self.balls.merit(w)
 
     def advance(self, alpha: Array) -> None:
-        """Take the step: alpha (P,) for the metric, zero where the problem is finished."""
+        """Take the step: alpha (P,) for the metric, zero if the problem is finished."""
         own = np.minimum(alpha, self.longest)
         dual = np.where(alpha > 0, self.longest_dual, 0.0)
         self.terms.advance(own[:, None], dual[:, None])

@@ -154,7 +154,7 @@ class _Answers:
             step += 1
             first = first[first + step < order.size]
             second = first + step
-            # keys grow with the step, so whoever is out of reach now stays out of reach
+            # keys grow with the step, so a person who is out of reach now stays out of reach
             first = first[(person[first] == person[second]) & (key[second] - key[first] <= reach[first])]
             found.append(np.column_stack([order[first], order[first + step]]))
         return self._vanishing(np.concatenate(found), np.array([[1, -1], [1, 1]], dtype=np.int8))

@@ -38,19 +38,19 @@ from numpy.typing import NDArray
 
 from crowdmetric.symmetric import as_numpy, degrees_of_freedom, svec, svec_indices
 from crowdmetric.users.integrals import Integral, kernels, loadings_of
-from crowdmetric.users.population import Law, PopulationBlock, Structure
+from crowdmetric.users.population_sums import Law, PopulationBlock, Structure
 
 __all__ = ["Information", "expected_information"]
 
 Array = NDArray[Any]
 
-# The least share of what Gaussian people would say of their spread that answers are taken to say.
+# Minimum information about the spread, as a share of what Gaussian people would give.
 LEAST_SHARE = 0.01
 
 
 @dataclass(frozen=True)
 class Information:
-    """What people's answers say of natural parameters through offsets and through spreads, (n, n) each.
+    """Information of people's answers about natural parameters, through offsets and through spreads, (n, n) each.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ def expected_information(
     H = loadings_of(E, S)
     weighted = precision[:, :, None] * H  # diag(τ) H, (P, m, q)
     inner = np.eye(H.shape[2]) + H.transpose(0, 2, 1) @ weighted
-    # L⁻¹ with L Lᵀ = V⁻¹, so that V = L⁻ᵀ L⁻¹ and everything below is a sum of squares
+    # L⁻¹ with L Lᵀ = V⁻¹, so V = L⁻ᵀ L⁻¹ and everything below is a sum of squares
     root = np.linalg.inv(np.linalg.cholesky(inner))
     across = root @ weighted.transpose(0, 2, 1)  # (P, q, m)
     information = np.zeros((natural.size, natural.size))
@@ -117,7 +117,8 @@ def expected_information(
     N = E.transpose(0, 2, 1) @ (precision[:, :, None] * E)
     spanned = across @ E
     N = N - spanned.transpose(0, 2, 1) @ spanned
-    seen, foretold = _spread_squares(as_numpy(integral.bend), N, S)
+    rank = np.count_nonzero(np.any(B != 0.0, axis=2), axis=1)
+    seen, foretold = _spread_squares(as_numpy(integral.bend), N, S, rank)
     of_spread = structure.spread_jacobian(natural, layout.d)
     about = of_spread.T @ _about_covariance(B.transpose(0, 2, 1) @ N @ B)
     whole = svec(law.covariance)
@@ -127,17 +128,19 @@ def expected_information(
     return Information(information, spreads, along, size, seen, foretold)
 
 
-def _spread_squares(bend: Array, N: Array, S: Array) -> tuple[Array, Array]:
-    """Return squares of people's scores about the size of S and about all of S, (2,), seen and foretold."""
-    q = S.shape[1]
+def _spread_squares(bend: Array, N: Array, S: Array, rank: Array) -> tuple[Array, Array]:
+    """Return squares of people's scores about the size of S and about all of S, (2,), seen and foretold.
+
+    `rank` (P,) is q, without rows of zeros.
+    """
     T, A = bend @ S, N @ S  # similar to RᵀTR and RᵀNR: the same traces
 
     def traces(X: Array) -> tuple[Array, Array]:
         return np.trace(X, axis1=1, axis2=2) ** 2, np.sum(X * X.transpose(0, 2, 1), axis=(1, 2))
 
     (size, all_), (trace, square) = traces(T), traces(A)
-    seen = np.array([np.sum(size) / q, np.sum(all_)])
-    foretold = np.array([0.5 * np.sum(square) / q, 0.25 * np.sum(trace + square)])
+    seen = np.array([np.sum(size / rank), np.sum(all_)])
+    foretold = np.array([0.5 * np.sum(square / rank), 0.25 * np.sum(trace + square)])
     return seen, foretold
 
 

@@ -294,7 +294,7 @@ def information_of_items(
 def moment_matrix(items: Array, chunks: Iterable[EqualQuestions]) -> NDArray[np.float64]:
     """Return ``Σ y sym(δ sᵀ)`` (d, d): what answers alone say of the metric, to first order.
 
-    For a small metric ``E[y | x, x'] ≈ ½β ψ``, so that for Gaussian items of covariance C the expectation is
+    For a small metric ``E[y | x, x'] ≈ ½β ψ``, so for Gaussian items of covariance C the expectation is
     proportional to ``C M C``, plus what the mean of people adds: its leading directions are a start for L.
     """
     xp = array_namespace(items)

@@ -29,7 +29,7 @@ __all__ = ["LARGEST", "add_rows", "on_line", "propagated"]
 
 Array = Any
 
-# The most answers of a person that these kernels propagate: beyond, their matrices no longer fit in registers.
+# Maximum number of answers per person in these kernels: beyond, the matrices no longer fit in registers.
 LARGEST = 16
 # People per program, in one warp, for a line.
 LINE_PEOPLE = 32
@@ -74,7 +74,7 @@ def _line_kernel(
     omega = tl.load(weight + who, mask=real, other=0.0)
     n = tl.load(nodes + who, mask=real, other=2)
     step = 12.0 / (n - 1).to(M.dtype)
-    # where the answer and the law together are highest, so that nothing overflows or vanishes
+    # where the answer and the law together are highest, so nothing overflows or vanishes
     low, high = tl.zeros_like(M), tl.zeros_like(M) + 6.0
     size = tl.abs(K)
     for _ in range(HALVINGS):
@@ -190,7 +190,7 @@ def _tilted(mean, variance, sign, omega, n, prior, far, peak_halvings, edge_halv
     left = tl.zeros_like(M)
     away = far > 0
     if tl.max(far) > 0:
-        # whoever is not far gets an easy integral, so that they do not lengthen the line
+        # people who are not far get an easy integral, so they do not lengthen the line
         highest_, mass_, s1_, s2_, left = _over_peak(
             tl.where(away, M, 0.0), tl.where(away, K, 1.0), tl.where(away, omega, 1.0),
             peak_halvings, edge_halvings, NODES,

@@ -41,9 +41,9 @@ __all__ = [
     "Grid",
     "Integral",
     "evaluate_nodes",
-    "expected_information",
     "fused_kernels",
     "grid_of",
+    "information_of_answer",
     "is_identity",
     "kernels",
     "lengths_of_lines",
@@ -61,7 +61,7 @@ Array = Any
 
 # Grids reach this many standard deviations of the law; the mass beyond is 2e-9.
 REACH = 6.0
-# A logistic answer of spread c has its poles π/c off the axis, so that a spacing h errs by about exp(−2π²/(hc)), times
+# A logistic answer of spread c has its poles π/c off the axis, so a spacing h errs by about exp(−2π²/(hc)), times
 # how much less likely than chance the person's answers are: with h = 0.9/c, 3e-10 times that; with 1.1/c, 2e-8.
 FINENESS = {1: 0.9, 2: 1.1, 3: 1.1}
 # Nodes per axis, by dimension: the smallest number that resolves a person's spread of ψ. The largest resolve spreads of
@@ -281,7 +281,7 @@ def _fused_line(
 
 
 def pieces(chosen: Array, grid: Grid, people: int) -> Iterator[Array]:
-    """Yield some of the chosen people at a time, so that the (people, nodes) of a fine grid do not fill the memory.
+    """Yield some of the chosen people at a time, so the (people, nodes) of a fine grid do not fill the memory.
 
     As large as those of everybody on a usual grid, at the least: whoever put `people` together had room for that.
     """
@@ -360,7 +360,7 @@ def mean_probability(psi: Array, variance: Array, loss: Loss) -> Array:
     return array_namespace(psi).clip(_gaussian_means(psi, variance, loss, (lambda p: p,))[0], 0.0, 1.0)
 
 
-def expected_information(psi: Array, variance: Array, loss: Loss) -> Array:
+def information_of_answer(psi: Array, variance: Array, loss: Loss) -> Array:
     """Return what an answer would tell about a ψ that is Gaussian with these means and variances, in nats.
 
     The mutual information of answer and ψ (and hence of the answer and whatever ψ is a part of), with the entropy
@@ -372,8 +372,8 @@ def expected_information(psi: Array, variance: Array, loss: Loss) -> Array:
     return np.maximum(_entropy(np.clip(p, 0.0, 1.0)) - noise, 0.0)
 
 
-def roughly_expected_information(psi: Array, variance: Array, loss: Loss) -> Array:
-    """Return `expected_information` to 0.025 nats (0.002 for probit answers), by formulas for those.
+def rough_information_of_answer(psi: Array, variance: Array, loss: Loss) -> Array:
+    """Return `information_of_answer` to 0.025 nats (0.002 for probit answers), by formulas for those.
 
     Answers are taken as ``p = Φ(z)``, ``z = βψ`` for probit and ``z = βψ √(π/8)`` for logistic ones, with mean m and
     variance v. Then ``E[p] = Φ(m / √(1 + v))``, and with ``h(Φ(z)) ≈ log 2 · exp(−z² / 2c²)``, ``c² = π log(2) / 2``::

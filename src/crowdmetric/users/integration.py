@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.symmetric import as_array, as_numpy
+from crowdmetric.users.adaptive_quadrature import along_line, around_modes
 from crowdmetric.users.integrals import REACH, SIZES, Integral, grid_of, is_identity, loadings_of, on_grid, product
-from crowdmetric.users.placed import along_line, around_modes
 from crowdmetric.users.propagation import propagated
 
 __all__ = ["Way", "checked", "integrate_people", "is_possible"]
@@ -34,7 +34,7 @@ Array = Any
 
 # By default people whose answers span at most this many dimensions are integrated on a grid.
 LARGEST_GRID = 3
-# Nodes per axis of a grid around a person's own posterior. It is narrower than the law, so that fewer are enough.
+# Nodes per axis of a grid around a person's own posterior. It is narrower than the law, so fewer are enough.
 PLACED_NODES = {2: 81, 3: 33}
 # By how many nats rounding may push a log-likelihood above zero, by the bytes of a number (double, single).
 ROUNDING = {8: 1e-7, 4: 1e-3}
@@ -127,7 +127,7 @@ def _is_out_of_reach(integral: Integral, E: Array, S: Array, loss: Loss) -> Arra
 
 
 def _again(integral: Integral, fine: Array, arguments: tuple[Array, ...], loss: Loss, ways: NDArray[np.int8]) -> Array:
-    """Propagate the others anew in half steps, into `integral`; return for whom that was enough, too."""
+    """Propagate the other people again with half steps, into `integral`; return for whom that was enough, too."""
     xp = array_namespace(fine)
     others = xp.nonzero(~fine)[0]
     a, E, S, y, weight = (x[others] for x in arguments)

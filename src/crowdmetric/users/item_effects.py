@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from crowdmetric.errors import DataError
 from crowdmetric.users.integrals import Integral
 from crowdmetric.users.layout import Layout
-from crowdmetric.users.population import Law, PopulationBlock, Structure
+from crowdmetric.users.population_sums import Law, PopulationBlock, Structure
 
 __all__ = ["MOST_ITEMS", "WithItemEffects", "check_item_effects", "variance_of_differences"]
 
 Array = NDArray[Any]
 
-# Outer products of everybody's scores are (n, n) with a row for each item.
+# Maximum number of items: outer products of scores are (n, n) with one row per item.
 MOST_ITEMS = 500
 
 
@@ -51,7 +51,7 @@ def variance_of_differences(covariance: Array, pairs: NDArray[Any]) -> Array:
 
 @dataclass(frozen=True)
 class WithItemEffects:
-    """A structure of people, and a utility of its own for each of so many items after its natural parameters."""
+    """A structure of people with per-item effects, whose values follow its natural parameters."""
 
     people: Structure
     n_items: int

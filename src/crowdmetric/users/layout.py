@@ -1,6 +1,6 @@
 """Where each natural parameter of a population stands in the one vector that solvers see.
 
-Every family of populations (`crowdmetric.users.population.STRUCTURES`) writes its natural parameters in one order::
+Every family of populations (`crowdmetric.users.population_sums.STRUCTURES`) writes its parameters in the same order::
 
     (svec M,  μ,  spread of people,  utilities b of the items)
       p       d   1 or p             N or 0                       p = d(d+1)/2
@@ -19,7 +19,7 @@ __all__ = ["Layout"]
 
 @dataclass(frozen=True)
 class Layout:
-    """The places of natural parameters: d features, free or isotropic people, and items with utilities of their own."""
+    """The positions of natural parameters: d features, free or isotropic people, and items with effects."""
 
     d: int
     free: bool

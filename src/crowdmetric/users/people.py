@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from crowdmetric.losses import Loss
 from crowdmetric.symmetric import as_array, as_numpy
 from crowdmetric.users.integrals import posterior_of
-from crowdmetric.users.population import Law, PopulationBlock, Structure, integrate, pull_of
+from crowdmetric.users.population_sums import Law, PopulationBlock, Structure, integrate, pull_of
 
 __all__ = ["BiasSums", "Places", "bias_sums", "places_of", "posteriors"]
 
@@ -88,7 +88,7 @@ def bias_sums(
 
     The alternative: ideal points have mean ``u₀ + κ c̄_k``, c̄_k being the middle of the items that person k was shown.
     Then μ moves by ``−2κMc̄_k``, and the score of κ at 0 is ``−2 Σ_i slope_i ⟨δ_i, M c̄_k⟩``. Of people with one answer κ
-    is the scale of the metric by another name, so that only those with more can tell.
+    is the scale of the metric by another name, so only those with more can tell.
     """
     law = structure.law(natural, block.span.shape[2])
     integral = integrate(block, law, loss, largest_grid)

@@ -35,7 +35,7 @@ def logistic_on_a_line(
     curvature (P,), and how fast x follows (P,), not at all at the end of the ball; and the most steps anybody took.
     """
     P, m = delta.shape
-    gap, pull, stiffness, lean, most = np.zeros(P), np.zeros(P), np.zeros(P), np.zeros(P), 0
+    gap, pull, stiffness, sensitivity, most = np.zeros(P), np.zeros(P), np.zeros(P), np.zeros(P), 0
     for k in who:
         total = 0.0
         for i in range(m):
@@ -61,9 +61,9 @@ def logistic_on_a_line(
                     second += h * along[k, i] * along[k, i]
             now = max(slope * here + R * abs(slope), 0.0)
             if now < best:
-                best, x[k], pull[k], stiffness[k], lean[k] = now, here, first, second, 0.0
+                best, x[k], pull[k], stiffness[k], sensitivity[k] = now, here, first, second, 0.0
                 if abs(here) < R and bend > 0.0:
-                    lean[k] = -cross / bend
+                    sensitivity[k] = -cross / bend
                     stiffness[k] -= cross * cross / bend
             most = max(most, step)
             if now <= tolerance * total:
@@ -77,7 +77,7 @@ def logistic_on_a_line(
                 there = 0.5 * (low + high) if is_low and is_high else (high if slope < 0.0 else low)
             here, length = there, abs(there - here)
         gap[k] = best
-    return gap, pull, stiffness, lean, most
+    return gap, pull, stiffness, sensitivity, most
 
 
 @compiled

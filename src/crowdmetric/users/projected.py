@@ -64,7 +64,7 @@ class Triangle:
 def project_people(block: Block) -> tuple[Array, Array]:
     """Return ``R_k Δ_k`` (P, m, p) and ``R_k ψ_k`` (P, m): a block's answers without its people.
 
-    The span of δ_k is found by singular values, not by an unpivoted QR, so that repeated, parallel or cyclic
+    The span of δ_k is found by singular values, not by an unpivoted QR, so repeated, parallel or cyclic
     questions count once.
     """
     root = np.sqrt(block.weight)[:, :, None]  # zero on padding

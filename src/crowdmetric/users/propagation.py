@@ -1,6 +1,6 @@
 """Expectation propagation: a person integrated out in as many dimensions as their questions span.
 
-Every answer's likelihood is replaced by a Gaussian factor in its own ψ_i, so that the person becomes Gaussian::
+Every answer's likelihood is replaced by a Gaussian factor in its own ψ_i, so the person becomes Gaussian::
 
     t ~ N(0, I),  ψ = a + H t,  H = E C,  C Cᵀ = S
     f(y_i ψ_i)^ω_i  ≈  exp(ν_i ψ_i − ½ τ_i ψ_i²)

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 # As in `propagation`.
 FRESH, LOSS, SMALLEST_SHARE, NEARLY_SETTLED = 8, 1e4, 1e-13, 1e-5
 # In the first CHOOSING sweeps, while cavities shrink, each cavity gets a new grid. Later a grid is only replaced by a
-# longer one, so that sweeps can converge.
+# longer one, so sweeps can converge.
 CHOOSING = 3
 
 
@@ -55,7 +55,7 @@ def _center(
 ) -> None:
     """Move a person's mean (q,) to where ``center = Hᵀb``, given `root`: one step of a linear system.
 
-    From where it is, so that rounding is relative to what is left to go, however large offsets are.
+    From where it is, so rounding is relative to what is left to go, however large offsets are.
     """
     m, q = H.shape
     for j in range(q):

@@ -1,4 +1,4 @@
-"""A table's ids and a model's, made of one kind."""
+"""Makes the ids of a table and of a model the same type, numbers or text."""
 
 from __future__ import annotations
 

@@ -34,10 +34,10 @@ from crowdmetric.tables.answers import (
     OnBad,
     Sieve,
     code_known,
+    codes_of,
     distinct,
     found_items,
     numbers_of,
-    places_of,
     present_ids,
     read_choice,
     read_probability,
@@ -100,7 +100,7 @@ class CodedJudgements(NamedTuple):
 
 
 def judgement_kind(columns: Collection[str]) -> str | None:
-    """Return which kind of judgements a table with these columns holds; None where it holds none."""
+    """Return which kind of judgements a table with these columns holds; None if it holds none."""
     if any(name in columns for name in ("anchor", *ALIASES["anchor"])):
         return "triplet"
     if all(name in columns for name in ("a", "b", "c", "d")):
@@ -200,11 +200,11 @@ def _people(columns: Columns, person_ids: Any, sieve: Sieve) -> tuple[Ints, Colu
         people = unique_ids(person_ids, "person_ids")
         return code_known(person, people, "person", sieve), people
     people = distinct(person[sieve.keep])
-    return places_of(person, people), people
+    return codes_of(person, people), people
 
 
 def _read_time(column: Column | None) -> Floats | None:
-    """Return response times, NaN where they are missing; nothing is rejected for its time."""
+    """Return response times, NaN if they are missing; nothing is rejected for its time."""
     return None if column is None else numbers_of(column, "response_time", "response times are numbers")
 
 

@@ -11,7 +11,7 @@ sure of the size of utilities; the steps themselves correct that. No parameter c
 after which factors do not settle, is taken back and shortened.
 
 A fit to many people begins with some of them: the search for θ is made there, with rough steps, and what is left to do
-for everybody is a few steps from its end (`go_on`). People are independent given the crowd, so that R times as many of
+for everybody is a few steps from its end (`go_on`). People are independent given the crowd, so R times as many of
 them have about R times the curvature.
 
 Which structure of the metric to take is decided by the evidence with θ integrated out as well, by Laplace's method with
@@ -20,7 +20,7 @@ the same information H (p, p)::
     log evidence = ℓ + log prior + ½ p log 2π − ½ log det H
 
 Of R times as many people ℓ is about ``R ℓ − (R − 1) γ / 2``, where γ, the number of parameters that the answers
-determine, is twice what ℓ gains by having been maximized. Standard errors need the size of H too, so that `curvature`
+determine, is twice what ℓ gains by having been maximized. Standard errors need the size of H too, so `curvature`
 takes differences of gradients.
 """
 
@@ -34,25 +34,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.errors import DataError
 from crowdmetric.smooth.covariances import Covariances
-from crowdmetric.smooth.people import PeopleBlock
-from crowdmetric.smooth.propagation import Propagation
+from crowdmetric.smooth.joint_propagation import Propagation
+from crowdmetric.smooth.people_blocks import PeopleBlock
 
 __all__ = ["SmoothFit", "curvature", "fit_evidence", "go_on", "log_evidence", "revived"]
 
 Array = NDArray[Any]
 
-# The most that a parameter may change in one step, and by how much a step is shortened, so many times.
+# Largest change of a parameter in one step; factor by which a step is shortened, and how often.
 LONGEST, SHORTER, TRIALS = 1.0, 0.35, 8
-# Steps in a row that promise and gain less than the tolerance before the fit ends: the first promises are too small.
+# The fit ends after this many consecutive steps that promise and gain less than the tolerance: the first promises are
+# too small.
 QUIET = 3
-# Change of factors at which they have settled: while θ moves, at the end, and what is refused.
+# Tolerances of the factors: while θ moves, at the end, and the largest that is accepted.
 ROUGH, FINE, UNSETTLED = 3e-3, 1e-5, 0.1
-# Change of factors that will do for differences of gradients.
+# Tolerance of the factors for differences of gradients.
 FOR_CURVATURE = 3e-4
-# Beyond this no θ is meant: e^±8 times the scale where its prior is highest.
+# Range of θ: e^±8 times the scale at which the prior is highest.
 FARTHEST = 8.0
-# Step of the differences of gradients that make the curvature, and its least eigenvalue.
+# Step of the differences of gradients from which the curvature is computed, and the smallest eigenvalue allowed.
 DIFFERENCE, LEAST_CURVATURE = 0.02, 1e-3
 
 
@@ -100,8 +102,13 @@ def fit_evidence(
 ) -> SmoothFit:
     """Return the fit; `tolerance` is in nats that the next step promises."""
     propagation = Propagation(blocks, len(Z))
-    begin = _sized(family, Z, propagation) if start is None else start
+    begin = _sized(family, Z, propagation) if start is None else _within(family, start)
     return _fit(family, Z, propagation, begin, None, tolerance, max_steps, QUIET)
+
+
+def _within(family: Covariances, theta: Array) -> Array:
+    """Return the nearest θ that leaves some room before the farthest."""
+    return np.clip(theta, family.start - 0.9 * FARTHEST, family.start + 0.9 * FARTHEST)
 
 
 def go_on(
@@ -140,7 +147,7 @@ def _objective(family: Covariances, Z: Array, propagation: Propagation, toleranc
         if not change < UNSETTLED:
             return float(far[0][0]), far[1]
         found = propagation.evidence(grams.person, grams.crowd)
-        # the logarithm of a probability: anything above zero is no fixed point
+        # a log-probability: a value above zero means that the factors have not converged
         if not found.value <= 0.0:
             return float(far[0][0]), far[1]
         prior, slope = family.log_prior(theta)
@@ -186,6 +193,12 @@ def _ascend(
     """
     objective = _objective(family, Z, propagation, ROUGH)
     value, slope = objective(theta)
+    if not np.isfinite(value):
+        heaviest = max(float(block.weight.max(initial=0.0)) for block in propagation.blocks)
+        raise DataError(
+            f"the answers cannot be integrated over: one counts as {heaviest:g} answers of one person; give smaller "
+            "sample_weight, or drop answers that were repeated so often"
+        )
     kept = propagation.keep()
     if inverse is None:
         inverse = np.linalg.inv(_information(family, Z, propagation, theta))
@@ -202,7 +215,7 @@ def _ascend(
                 break
             propagation.put_back(kept)
             length *= SHORTER
-        else:  # no better point along a direction of ascent: as good as factors are settled
+        else:  # no better point in a direction of ascent: the factors are not accurate enough for more
             return theta, inverse, step, promise < 1.0
         quiet = quiet + 1 if max(promise, reached - value) < tolerance else 0
         moved = length * direction
@@ -224,7 +237,7 @@ def _renewed(inverse: Array, moved: Array, turned: Array) -> Array:
 
 def _information(family: Covariances, Z: Array, propagation: Propagation, theta: Array) -> Array:
     """Return the information (p, p) of answers and prior about θ, at factors that have settled there."""
-    return propagation.information(family.at(theta, Z).derivatives()) + np.diag(family.spread**-2.0)
+    return family.at(theta, Z).information(propagation) + np.diag(family.spread**-2.0)
 
 
 def curvature(fit: SmoothFit, more: float = 1.0) -> Array:
@@ -232,14 +245,15 @@ def curvature(fit: SmoothFit, more: float = 1.0) -> Array:
 
     Its eigenvalues are at least `LEAST_CURVATURE`, whatever rounding does.
     """
-    propagation, kept = fit.propagation, fit.propagation.keep()
+    propagation = fit.propagation
     objective = _objective(fit.family, fit.Z, propagation, FOR_CURVATURE)
     _, here = objective(fit.theta)
+    kept = propagation.keep()
     columns = []
     for step in DIFFERENCE * np.eye(fit.theta.size):
         columns.append((here - objective(fit.theta + step)[1]) / DIFFERENCE)
         propagation.put_back(kept)
-    objective(fit.theta)  # what was told belongs to θ again
+    objective(fit.theta)  # the messages are those of θ again
     prior = np.diag(fit.family.spread**-2.0)
     H = more * (np.array(columns) - prior) + prior
     values, vectors = np.linalg.eigh(0.5 * (H + H.T))

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.errors import DataError
 from crowdmetric.fits.memory import MemoryPlan, bytes_to_lay_out, read_memory
 from crowdmetric.identifiability import implicit
-from crowdmetric.identifiability.answer_map import read_rows
+from crowdmetric.identifiability.answer_map import answer_rows
 from crowdmetric.identifiability.assignment import check_assignment
 from crowdmetric.identifiability.catalogue import ceiling, two_valued
 from crowdmetric.identifiability.diagnosis import Diagnosis
@@ -177,7 +177,7 @@ def _spectra(questions: QuestionSource, covariance: str) -> _Spectra:
 def _implicit_spectra(questions: QuestionSource, covariance: str) -> _Spectra:
     """Return the spectra where Sym(R^d) is too large for a matrix; of a population, what offsets reveal."""
     tally, p = SpanTally(), degrees_of_freedom(questions.d)
-    rows, everybody = read_rows(questions.everything(), tally)
+    rows, everybody = answer_rows(questions.everything(), tally)
     own = implicit.nothing(questions.unit) if rows is None else implicit.explore(rows, questions.unit)
     if own.low == p:
         return _Spectra(tally, own, own, own)
@@ -191,7 +191,7 @@ def _at_least(offsets: Spectrum, p: int) -> Spectrum:
     """Return what offsets reveal as a lower bound: how much the spread of people adds is not computed."""
     if offsets.low == p:
         return offsets
-    told = "what the spread of people adds was not computed for so many features"
+    told = "what the spread of people adds was not computed for this many features"
     return replace(offsets, high=p, confidence="; ".join(filter(None, [offsets.confidence, told])))
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from crowdmetric.engines.local import LocalEngine
+from crowdmetric.experiments.cells import Figure, least_subspaces
 from crowdmetric.experiments.learners import LEARNERS, Row
-from crowdmetric.experiments.settings import Figure, least_subspaces
-from crowdmetric.experiments.summary import rows_of_figure
+from crowdmetric.experiments.result_tables import rows_of_figure
 from crowdmetric.plots import new_figure, save_figure
 
 __all__ = ["draw_figure", "draw_figures"]

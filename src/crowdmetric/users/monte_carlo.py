@@ -13,14 +13,14 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from crowdmetric.losses import Loss
+from crowdmetric.users.adaptive_quadrature import at_nodes
 from crowdmetric.users.integrals import Integral
-from crowdmetric.users.placed import at_nodes
 
 __all__ = ["by_sampling"]
 
 Array = NDArray[np.float64]
 
-# The placing law is this much wider than the posterior, so that weights stay bounded in the tails.
+# The placing law is this much wider than the posterior, so weights stay bounded in the tails.
 WIDER = 1.3
 
 

@@ -17,7 +17,7 @@ from crowdmetric.similarity.cone_step import ConeStep
 from crowdmetric.similarity.likelihood import AnswerModel
 from crowdmetric.similarity.newton import ROUGH, SimilarityFit, fit_with_evidence, minimize, refit
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.similarity.questions import PairChoices
+from crowdmetric.similarity.pair_choices import PairChoices
 from crowdmetric.similarity.structures import STRUCTURES
 
 __all__ = ["Candidate", "StructureChoice", "choose_structure", "left_out_items"]
@@ -43,7 +43,7 @@ class Candidate:
     structure, factor
         Its name, and the factor on the evidence's strength on off-diagonal entries.
     score
-        Mean log-likelihood of an answer about items left out; NaN where that cannot be found.
+        Mean log-likelihood of an answer about items left out; NaN if that cannot be found.
     log_evidence
         Of the fit to all answers.
     scores

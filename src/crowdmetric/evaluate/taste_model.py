@@ -1,4 +1,4 @@
-"""Tastes that bend as an evaluated model (`crowdmetric.estimators.smooth`)."""
+"""Smooth tastes as an evaluated model (`crowdmetric.estimators.smooth`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FittedTastes", "TasteModel"]
 
 Array = NDArray[Any]
 
-# Nats of evidence that the last step of a trial fit may gain: hidden answers do not notice.
+# Trial fits stop when a step gains less evidence than this, in nats: predictions do not change below it.
 TOLERANCE = 0.3
 
 
@@ -35,7 +35,7 @@ class TasteModel:
 
     name: str = "smooth"
     structure: str = "auto"
-    shape: str = "matern52"
+    shape: str = "auto"
     start: TasteMetric | None = None
 
     def fit(self, items: Array, train: Comparisons) -> FittedTastes:

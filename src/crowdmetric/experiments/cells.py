@@ -49,7 +49,7 @@ class Cell:
         return f"{text} counts={counts} loss={self.loss}"
 
     def seed(self, run: int) -> int:
-        """Return the seed of a run: the same truth for all K, m, β and σ of a run, so that cells are comparable."""
+        """Return the seed of a run: the same truth for all K, m, β and σ of a run, so cells are comparable."""
         return int(np.random.SeedSequence([20240719, self.experiment, self.d, self.r, run]).generate_state(1)[0])
 
 

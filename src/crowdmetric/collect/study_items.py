@@ -146,7 +146,7 @@ def _shown(seen: dict[str, Column], places: dict[str, int], row: int) -> Shown:
 
 
 def _cell(value: Any) -> str:
-    """Return a cell as text, nothing where it is empty."""
+    """Return a cell as text, nothing if it is empty."""
     if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
         return ""
     return str(value).strip()

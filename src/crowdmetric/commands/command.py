@@ -51,7 +51,7 @@ def add_time_limit(parser: ArgumentParser) -> None:
         "--time-limit",
         type=_seconds,
         metavar="SECONDS",
-        help="begin no further fit to predict hidden answers after so many seconds, and say what was left out",
+        help="start no further fit of the evaluation after this many seconds, and say what was left out",
     )
 
 
@@ -61,7 +61,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0.0 < seconds < float("inf"):
-        raise ArgumentTypeError(f"{text} is no positive number of seconds; give one, such as 60")
+        raise ArgumentTypeError(f"{text} is not a positive number of seconds; give one such as 60")
     return seconds
 
 

@@ -12,19 +12,19 @@ import numpy as np
 from sklearn.base import clone
 
 from crowdmetric.agreement import likelihood_ratio
-from crowdmetric.commands.base import UsageError, note
+from crowdmetric.commands.command import UsageError, note
 from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.item_tables import read_names
 from crowdmetric.commands.preparing import prepared
 from crowdmetric.commands.reading import columns_of, items_of, judgements_of
 from crowdmetric.commands.writing import write_table
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.design.judgements import WAYS, JudgementPlan, answers_needed, design_judgements
+from crowdmetric.design.judgement_plan import WAYS, JudgementPlan, answers_needed, design_judgements
 from crowdmetric.errors import DataError
 from crowdmetric.estimators import SimilarityMetric
 from crowdmetric.evaluate import SIMILARITY_MODELS, SIMILARITY_SPLITS, evaluate_similarity
 from crowdmetric.folders import check_not_input, check_target
-from crowdmetric.identifiability.judgements import MOST_DIAGNOSED, diagnose_judgements
+from crowdmetric.identifiability.judgement_diagnosis import MOST_DIAGNOSED, diagnose_judgements
 from crowdmetric.judgements import KINDS, Judgements
 from crowdmetric.persist import SavedModel, is_model, load_model, save_model
 from crowdmetric.progress import show_progress
@@ -60,7 +60,7 @@ OTHERS = {"items", "comparisons", "out", "overwrite", "no_report", "no_evaluate"
 
 # Models that a report compares, and groups of items or questions that are hidden in turn.
 REPORTED, FOLDS = ("euclid", "diagonal", "full", "chosen", "own"), 5
-# Options of design and plan that judgements have no use for.
+# Options of design and plan that have no effect for judgements.
 OF_PREFERENCES = ("dimension", "doubt", "labels", "rank", "criterion", "covariance", "tolerance", "reach", "items_out")
 
 
@@ -68,7 +68,7 @@ def fit_similarity(options: Namespace) -> None:
     """Learn a metric from judgements, save it and print it."""
     given = {name for name, value in vars(options).items() if value is not None and value is not False}
     for name in sorted(given - set(PASSED) - OTHERS):
-        raise UsageError(f"--{name.replace('_', '-')} has no use with similarity judgements; leave it out")
+        raise UsageError(f"--{name.replace('_', '-')} has no effect with similarity judgements; leave it out")
     parameters = {PASSED[name]: getattr(options, name) for name in PASSED if name in given}
     if "lapse" in parameters:
         parameters["lapse"] = _lapse(parameters["lapse"])
@@ -130,7 +130,7 @@ def judgements_beside(options: Namespace, items: Items, estimator: str) -> dict[
     if estimator != "population" or options.memory is not None:
         other = f"--estimator {estimator}" if options.memory is None else "--memory"
         raise UsageError(f"--judgements are for a population's metric, with answers in memory; leave out {other}")
-    options.estimator = estimator  # no other model can be chosen: only this one learns from both
+    options.estimator = estimator  # no other model learns from both kinds of answers
     return {"judgements": Judgements.read(options.judgements, items=items)}
 
 
@@ -164,7 +164,7 @@ def evaluate_judgements(options: Namespace) -> None:
     splits = ["questions" if name == "pairs" else name for name in options.split or []]
     for name in ("labels", "train_answers", "memory", "people", "out"):
         if getattr(options, name) is not None:
-            raise UsageError(f"--{name.replace('_', '-')} has no use with similarity judgements; leave it out")
+            raise UsageError(f"--{name.replace('_', '-')} has no effect with similarity judgements; leave it out")
     items = items_of(options)
     judgements = judgements_of(options, items)
     features, _, _ = prepared(options, items)
@@ -209,9 +209,9 @@ def _predictions(estimator: SimilarityMetric, questions: Judgements) -> Columns:
 
 def design_similarity(options: Namespace) -> None:
     """Write which judgements to ask for, and print the error to expect."""
-    told, ids = _told(options)
+    told, ids = _judgement_arguments(options)
     if options.kind not in WAYS:
-        raise UsageError(f"--kind {options.kind} has no use with --judgements; choose {' or '.join(WAYS)}")
+        raise UsageError(f"--kind {options.kind} has no effect with --judgements; choose {' or '.join(WAYS)}")
     check_not_input(options.out, options.items)
     with show_progress("Choosing questions", quiet=options.quiet):
         ask = design_judgements(
@@ -226,12 +226,12 @@ def design_similarity(options: Namespace) -> None:
 def plan_similarity(options: Namespace) -> None:
     """Print how many answers to judgements give the metric with an error."""
     if options.shape:
-        raise UsageError("--shape has no use with --judgements; leave it out")
-    told, _ = _told(options)
+        raise UsageError("--shape has no effect with --judgements; leave it out")
+    told, _ = _judgement_arguments(options)
     ways = options.kind or list(WAYS)
     for way in ways:
         if way not in WAYS:
-            raise UsageError(f"--kind {way} has no use with --judgements; choose {' or '.join(WAYS)}")
+            raise UsageError(f"--kind {way} has no effect with --judgements; choose {' or '.join(WAYS)}")
     found: dict[str, JudgementPlan] = {}
     with show_progress("Planning", quiet=options.quiet):
         for way in ways:
@@ -244,11 +244,11 @@ def plan_similarity(options: Namespace) -> None:
         print(f"{way}: {plan.summary()}")
 
 
-def _told(options: Namespace) -> tuple[dict[str, Any], Any]:
-    """Return what the library is told about planned judgements, and what the items are called."""
+def _judgement_arguments(options: Namespace) -> tuple[dict[str, Any], Any]:
+    """Return the arguments for planning judgements, and the ids of the items."""
     for name in OF_PREFERENCES:
         if getattr(options, name, None) is not None:
-            raise UsageError(f"--{name.replace('_', '-')} has no use with --judgements; leave it out")
+            raise UsageError(f"--{name.replace('_', '-')} has no effect with --judgements; leave it out")
     if options.items is None:
         raise UsageError("--judgements are about ITEMS; name their table")
     items = items_of(options)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from crowdmetric._version import __version__
+from crowdmetric.experiments.cells import Figure
 from crowdmetric.experiments.learners import Row
-from crowdmetric.experiments.settings import Figure
-from crowdmetric.experiments.summary import rows_of_figure
+from crowdmetric.experiments.result_tables import rows_of_figure
 from crowdmetric.folders import write_file
 
 __all__ = ["write_page"]

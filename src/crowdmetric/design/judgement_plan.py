@@ -18,19 +18,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import positive_number, whole_number
+from crowdmetric.checks import instance_of, one_of, positive_number, whole_number
 from crowdmetric.design.questionnaire import names_of
 from crowdmetric.errors import DataError
+from crowdmetric.inputs import check_items
 from crowdmetric.judgements import KINDS, Judgements
-from crowdmetric.similarity.likelihood import AnswerModel
+from crowdmetric.similarity.likelihood import LINKS, AnswerModel
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.similarity.questions import questions_of
+from crowdmetric.similarity.pair_choices import questions_of
 from crowdmetric.similarity.structures import Full
 from crowdmetric.simulate import sample_metric
 from crowdmetric.simulate_judgements import random_questions
 from crowdmetric.symmetric import check_metric, degrees_of_freedom, svec
 from crowdmetric.tables import Column, Columns, write_columns
-from crowdmetric.tables.judged import ALTERNATIVES
+from crowdmetric.tables.judgement_columns import ALTERNATIVES
 
 __all__ = [
     "WAYS",
@@ -156,9 +157,13 @@ def plan_judgements(
     beta, link
         As in `crowdmetric.SimilarityMetric`.
     """
-    X = np.asarray(items, dtype=np.float64)
+    X = check_items(items)
+    planned = instance_of(judgements, "judgements", Judgements, "make one with Judgements.from_table or .read")
+    if planned.n_items != len(X):
+        raise DataError(f"the judgements are about {planned.n_items} items, but there are {len(X)}; read both together")
     theta = svec(check_metric(metric, X.shape[1], "metric"))
-    objective = SimilarityObjective(X, questions_of([judgements]), AnswerModel(beta, link), Full(X.shape[1]))
+    likelihood = AnswerModel(positive_number(beta, "beta"), one_of(link, "link", LINKS))
+    objective = SimilarityObjective(X, questions_of([planned]), likelihood, Full(X.shape[1]))
     error = float(np.sqrt(_trace_of_inverse(objective.curvature(theta))) / np.linalg.norm(theta))
     return JudgementPlan(judgements.n_answers, error)
 
@@ -167,7 +172,7 @@ def _trace_of_inverse(A: Array) -> float:
     values = np.linalg.eigvalsh(A)
     if values[0] <= 1e-12 * values[-1]:
         raise DataError(
-            "the planned questions do not reveal the whole metric, so that its error is not bounded; ask more "
+            "the planned questions do not reveal the whole metric, so its error is not bounded; ask more "
             "questions or about more items (diagnose_judgements says what is missing)"
         )
     return float(np.sum(1.0 / values))
@@ -183,7 +188,7 @@ def answers_needed(
     """
     if not error > 0.0:
         raise DataError(f"error={error!r} is not positive; give a relative error such as 0.1")
-    X = np.asarray(items, dtype=np.float64)
+    X = check_items(items)
     asked = design_judgements(
         X, SAMPLE, metric=metric, kind=kind, way=way, seed=seed, beta=beta, link=link
     ).expected  # fmt: skip
@@ -192,12 +197,12 @@ def answers_needed(
 
 def usual_metric(items: ArrayLike, *, beta: float = 1.0) -> Array:
     """Return the multiple of the identity under which answers to random triplets are about as noisy as usual."""
-    X = np.asarray(items, dtype=np.float64)
+    X = check_items(items)
     rng = np.random.default_rng(0)
     a, b, c = X[random_questions(len(X), 3, SAMPLE, rng)].transpose(1, 0, 2)
     contrast = float(np.mean(np.abs(np.sum((a - b) ** 2, axis=1) - np.sum((a - c) ** 2, axis=1))))
     if contrast == 0.0:
-        raise DataError("all items are the same, so that there is nothing to compare; use other items")
+        raise DataError("all items are the same, so there is nothing to compare; use other items")
     return USUAL_CONTRAST / (beta * contrast) * np.eye(X.shape[1])
 
 
@@ -235,19 +240,18 @@ def design_judgements(
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdmetric.design.judgements import design_judgements
+    >>> from crowdmetric.design.judgement_plan import design_judgements
     >>> items = np.random.default_rng(0).standard_normal((40, 3))
     >>> best, random = (design_judgements(items, 500, way=way) for way in ("optimal", "random"))
     >>> best.expected.error < random.expected.error
     True
     """
-    X = np.asarray(items, dtype=np.float64)
-    for name, value in (("answers", answers), ("people", people)):
-        whole_number(value, name, 1)
+    X = check_items(items)
+    for name, value, least in (("answers", answers, 1), ("people", people, 1), ("seed", seed, 0)):
+        whole_number(value, name, least)
     positive_number(beta, "beta")
-    for name, given, known in (("kind", kind, tuple(KINDS)), ("way", way, WAYS)):
-        if given not in known:
-            raise DataError(f"{name}={given!r} is not known; choose {', '.join(map(repr, known))}")
+    for name, given, known in (("kind", kind, tuple(KINDS)), ("way", way, WAYS), ("link", link, LINKS)):
+        one_of(given, name, known)
     if people > answers:
         raise DataError(f"{people} people cannot share {answers} answers; ask for at least one answer per person")
     guess = usual_metric(X, beta=beta) if metric is None else check_metric(metric, X.shape[1], "metric")

@@ -1,4 +1,4 @@
-"""Matched questions: two parallel comparisons per person, so that nothing need be known of people.
+"""Matched questions: two parallel comparisons per person, so nothing need be known of people.
 
 The information in one parallelogram is ``Pr[y₁ ≠ y₂] σ'(η) β² D Dᵀ`` with ``η = β⟨D, M⟩ = 2β(a − a')ᵀMδ``. Small
 parallelograms say little (D is small), large ones too (answers are foregone); which are best depends on the metric, of

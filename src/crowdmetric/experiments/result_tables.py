@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.experiments.cells import Figure
 from crowdmetric.experiments.learners import Row
-from crowdmetric.experiments.settings import Figure
 from crowdmetric.tables import write_columns
 
 __all__ = ["columns_of", "rows_of_figure", "summarize", "write_tables"]

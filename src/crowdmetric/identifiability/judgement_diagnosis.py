@@ -18,7 +18,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.judgements import Judgements
 from crowdmetric.similarity.likelihood import AnswerModel
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.similarity.questions import questions_of
+from crowdmetric.similarity.pair_choices import questions_of
 from crowdmetric.similarity.structures import Full
 from crowdmetric.symmetric import degrees_of_freedom, describe_direction
 

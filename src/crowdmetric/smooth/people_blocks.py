@@ -12,22 +12,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
 
-__all__ = ["Answers", "PeopleBlock", "arrange", "merged", "some_people"]
+__all__ = ["DistinctAnswers", "PeopleBlock", "arrange", "merged", "some_people"]
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Blocks differ in n by this factor, so that padding costs little and blocks are few.
+# Factor between the sizes n of blocks: padding costs little, and there are few blocks.
 GROWTH = 1.2
 # Numbers in the covariances of one block.
 MOST_NUMBERS = 4_000_000
-# People among whom a search is made at least, and the golden ratio, whose multiples spread evenly.
+# Minimum number of people in a search, and the golden ratio, whose multiples spread evenly.
 FEWEST, GOLDEN = 30, 0.6180339887498949
 
 
 @dataclass(frozen=True)
-class Answers:
+class DistinctAnswers:
     """Distinct answers, sorted by person.
 
     Attributes
@@ -47,13 +48,13 @@ class Answers:
     sign: Array
     weight: Array
 
-    def of(self, people: Indices) -> Answers:
+    def of(self, people: Indices) -> DistinctAnswers:
         """Return the answers of these people alone."""
         rows = np.isin(self.person, people)
-        return Answers(self.person[rows], self.low[rows], self.high[rows], self.sign[rows], self.weight[rows])
+        return DistinctAnswers(self.person[rows], self.low[rows], self.high[rows], self.sign[rows], self.weight[rows])
 
 
-def some_people(answers: Answers, most: float) -> Indices:
+def some_people(answers: DistinctAnswers, most: float) -> Indices:
     """Return people whose work, the cube of the items shown to each, is about `most` in all; everybody if it is less.
 
     Who that is depends on their answers, not on their names or their order: those with the least fractional parts of a
@@ -72,7 +73,7 @@ def some_people(answers: Answers, most: float) -> Indices:
     return np.sort(people[order[: max(enough, FEWEST)]])
 
 
-def merged(person: Array, pairs: Array, response: Array, weight: Array) -> Answers:
+def merged(person: Array, pairs: Array, response: Array, weight: Array) -> DistinctAnswers:
     """Return answers with those that were given several times added up, and those about one item left out."""
     left, right = pairs[:, 0], pairs[:, 1]
     low, high = np.minimum(left, right), np.maximum(left, right)
@@ -81,7 +82,7 @@ def merged(person: Array, pairs: Array, response: Array, weight: Array) -> Answe
     kept = low != high
     rows, place = np.unique(table[kept], axis=0, return_inverse=True)
     total = np.bincount(place.reshape(-1), weights=weight[kept], minlength=len(rows))
-    return Answers(rows[:, 0], rows[:, 1], rows[:, 2], np.where(rows[:, 3] > 0, 1.0, -1.0), total)
+    return DistinctAnswers(rows[:, 0], rows[:, 1], rows[:, 2], np.where(rows[:, 3] > 0, 1.0, -1.0), total)
 
 
 @dataclass(frozen=True)
@@ -123,14 +124,10 @@ class PeopleBlock:
         cells = self.items[:, :, None] * (self.n_items + 1) + self.items[:, None, :]
         return cells.reshape(-1).astype(np.intp)
 
-    @cached_property
-    def _cells_of_answers(self) -> Indices:
-        n, base = self.items.shape[1], self.rows * self.items.shape[1] ** 2
-        corners = [(a, b) for a in (self.low, self.high) for b in (self.low, self.high)]
-        return np.concatenate([(base + a * n + b).reshape(-1) for a, b in corners])
-
-    def take(self, matrix: Array) -> Array:
-        """Return everybody's part (P, n, n) of a matrix (N, N)."""
+    def take(self, matrix: Any) -> Array:
+        """Return everybody's part (P, n, n) of a matrix (N, N), an array or `shared.Parts`."""
+        if not isinstance(matrix, np.ndarray):
+            return np.asarray(matrix.of(self))
         P, n = self.items.shape
         return np.pad(matrix, (0, 1)).reshape(-1)[self.cells].reshape(P, n, n)
 
@@ -139,6 +136,17 @@ class PeopleBlock:
         side = self.n_items + 1
         total = np.bincount(self.cells, weights=parts.reshape(-1), minlength=side * side).reshape(side, side)
         return np.asarray(total[:-1, :-1])
+
+    def put_sparse(self, parts: Array) -> csr_array:
+        """Return the same sum (N, N), sparse."""
+        P, n = self.items.shape
+        rows, columns = (
+            np.broadcast_to(self.items[:, :, None], (P, n, n)),
+            np.broadcast_to(self.items[:, None], (P, n, n)),
+        )
+        side = self.n_items + 1
+        total = coo_array((parts.reshape(-1), (rows.reshape(-1), columns.reshape(-1))), shape=(side, side)).tocsr()
+        return total[:-1, :-1]
 
     def take_vector(self, vector: Array) -> Array:
         """Return everybody's part (P, n) of a vector (N,)."""
@@ -149,14 +157,8 @@ class PeopleBlock:
         total = np.bincount(self.items.reshape(-1), weights=parts.reshape(-1), minlength=self.n_items + 1)
         return np.asarray(total[:-1])
 
-    def precisions(self, tau: Array) -> Array:
-        """Return ``Aᵀ diag(τ) A`` (P, n, n), with A (m, n) the differences high − low."""
-        P, n = self.items.shape
-        values = np.concatenate([tau.reshape(-1) * sign for sign in (1.0, -1.0, -1.0, 1.0)])
-        return np.bincount(self._cells_of_answers, weights=values, minlength=P * n * n).reshape(P, n, n)
-
     def pulls(self, nu: Array) -> Array:
-        """Return ``Aᵀν`` (P, n)."""
+        """Return ``Aᵀν`` (P, n), with A (m, n) the differences high − low."""
         P, n = self.items.shape
         up, down = (
             np.bincount((self.rows * n + side).reshape(-1), weights=nu.reshape(-1), minlength=P * n)
@@ -175,7 +177,7 @@ class PeopleBlock:
         return np.maximum(covariance[rows, low, low] + covariance[rows, high, high] - cross, 0.0)
 
 
-def arrange(answers: Answers, n_items: int) -> list[PeopleBlock]:
+def arrange(answers: DistinctAnswers, n_items: int) -> list[PeopleBlock]:
     """Return everybody who answered, in blocks."""
     people, first, count = np.unique(answers.person, return_index=True, return_counts=True)
     place = np.searchsorted(people, answers.person)
@@ -194,7 +196,7 @@ def arrange(answers: Answers, n_items: int) -> list[PeopleBlock]:
 
 
 def _block(
-    answers: Answers,
+    answers: DistinctAnswers,
     people: Indices,
     chosen: Indices,
     first: Indices,

@@ -15,7 +15,7 @@ isotropic    svec M, μ, log s                              u ~ N(u₀, s²I):  
 free         svec M, μ, svec Σ                             u ~ N(u₀, Σ_u):  Σ = 4MΣ_uM
 ===========  ============================================  ===============================
 
-with ``μ = −2Mu₀`` free in both, so that offsets are linear in what is learned. What features do not say about an
+with ``μ = −2Mu₀`` free in both, so offsets are linear in what is learned. What features do not say about an
 item may be learned beside either (`item_effects`): utilities b_i of the items, with ``a = … − (b_left − b_right)``.
 
 Blocks may hold NumPy's arrays or another library's; parameters, laws and sums are always NumPy's.
@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,11 +43,11 @@ from crowdmetric.symmetric import (
     svec,
     symmetric_kronecker,
 )
-from crowdmetric.users.blocks import Block
+from crowdmetric.users.blocks import SPARE, Block
 from crowdmetric.users.integrals import Integral, kernels, loadings_of, product
 from crowdmetric.users.integration import integrate_people
 from crowdmetric.users.layout import Layout
-from crowdmetric.users.sampling import by_sampling
+from crowdmetric.users.monte_carlo import by_sampling
 
 __all__ = [
     "STRUCTURES",
@@ -91,7 +92,8 @@ class PopulationBlock:
     Attributes
     ----------
     span, loadings
-        B (P, q, d) and E (P, m, q) with ``δ = E B``; where the δ's are independent, B is δ and E the identity.
+        B (P, q, d) and E (P, m, q) with ``δ = E B``; where the δ's are independent, B is δ and E the identity. Where
+        people of several ranks share a block, some have rows of zeros in B.
     total, response, weight
         s (P, m, d), answers and weights (P, m); padding answers +1 with weight zero.
     person
@@ -126,15 +128,21 @@ class PopulationBlock:
         return replace(self, loadings=loadings, **{name: put(getattr(self, name)) for name in names})
 
 
-def blocks_of(people: Iterable[Block], pairs: NDArray[np.intp] | None = None) -> list[PopulationBlock]:
+def blocks_of(
+    people: Iterable[Block], pairs: NDArray[np.intp] | None = None, join_above: int | None = None
+) -> list[PopulationBlock]:
     """Return people grouped by the dimension that their answers span, found numerically.
 
-    With `pairs` (T, 2), the table that their answers came from, they remember which items they were shown.
+    With `pairs` (T, 2), the table that their answers came from, they remember which items they were shown. With
+    `join_above`, people who span different numbers of dimensions above that one share a block where few rows of padding
+    make it possible: in a small crowd a pass takes as long as there are blocks. Their span is filled up with zeros.
     """
-    return [part for block in people for part in _split_by_rank(block, pairs)]
+    return [part for block in people for part in _split_by_rank(block, pairs, join_above)]
 
 
-def _split_by_rank(block: Block, pairs: NDArray[np.intp] | None) -> list[PopulationBlock]:
+def _split_by_rank(
+    block: Block, pairs: NDArray[np.intp] | None, join_above: int | None = None
+) -> list[PopulationBlock]:
     """Return the parts of a block by rank of its δ's (pivoted Gram–Schmidt, all people at once)."""
     delta = np.where(block.weight[:, :, None] > 0, block.delta, 0.0)
     P, m, d = delta.shape
@@ -150,18 +158,19 @@ def _split_by_rank(block: Block, pairs: NDArray[np.intp] | None) -> list[Populat
         if not found.any():
             break
         direction = rest[everyone, pivot] / np.where(found, size, 1.0)[:, None] * found[:, None]
-        # once more against the directions before it, so that they stay orthogonal to rounding
+        # once more against the directions before it, so they stay orthogonal to rounding
         direction -= np.einsum("pj,pjd->pd", np.einsum("pjd,pd->pj", basis[:, :j], direction), basis[:, :j])
         basis[:, j] = direction
         rest = rest - np.einsum("pmd,pd->pm", rest, direction)[:, :, None] * direction[:, None, :]
         rank += found
     shown = np.empty((P, 0, 2), dtype=np.intp) if pairs is None else pairs[block.rows]
     parts = []
-    for q in np.unique(rank):
-        chosen = np.flatnonzero(rank == q)
+    width = rank if join_above is None else _joined(rank, join_above)
+    for q in np.unique(width):
+        chosen = np.flatnonzero(width == q)
         if q == 0:
             continue  # only comparisons of equal items, or without weight: they say nothing
-        independent = q == m
+        independent = bool(np.all(rank[chosen] == m))
         own = delta[chosen]
         span = own if independent else basis[chosen, :q]
         parts.append(
@@ -178,6 +187,16 @@ def _split_by_rank(block: Block, pairs: NDArray[np.intp] | None) -> list[Populat
             )
         )
     return parts
+
+
+def _joined(rank: NDArray[np.intp], above: int) -> NDArray[np.intp]:
+    """Return how wide (P,) everybody's span is made: the next larger rank, where that takes at most `SPARE` rows."""
+    width = rank.copy()
+    for lower, higher in pairwise(q for q in np.unique(rank) if q > above):
+        joining = width == lower
+        if np.count_nonzero(joining) * (higher - lower) <= SPARE:
+            width[joining] = higher
+    return width
 
 
 def integrate(block: PopulationBlock, law: Law, loss: Loss, largest_grid: int = LARGEST_GRID) -> Integral:
@@ -286,14 +305,15 @@ class Isotropic:
 
     def law(self, natural: Array, d: int) -> Law:
         at = self.layout(d)
-        M = smat(natural[at.metric])
-        return Law(M, natural[at.mean], 4.0 * np.exp(2.0 * natural[-1]) * (M @ M))
+        M, log_s = smat(natural[at.metric]), natural[at.spread][0]
+        return Law(M, natural[at.mean], 4.0 * np.exp(2.0 * log_s) * (M @ M))
 
     def spread_jacobian(self, natural: Array, d: int) -> Array:
         at, law = self.layout(d), self.law(natural, d)
         out = np.zeros((at.p, at.size))
         # dΣ = 4s²(dM M + M dM) + 2Σ d log s
-        out[:, at.metric] = 8.0 * np.exp(2.0 * natural[-1]) * symmetric_kronecker(law.metric, np.eye(d))
+        s_squared = np.exp(2.0 * natural[at.spread][0])
+        out[:, at.metric] = 8.0 * s_squared * symmetric_kronecker(law.metric, np.eye(d))
         out[:, at.spread] = 2.0 * svec(law.covariance)[:, None]
         return out
 
@@ -304,7 +324,8 @@ class Isotropic:
         and one that they do not has none, yet ``Σ = A²`` grows with its square.
         """
         d = len(spread_score)
-        at, spread = self.layout(d), 2.0 * float(np.exp(natural[-1]))
+        at = self.layout(d)
+        spread = 2.0 * float(np.exp(natural[at.spread][0]))
         J = np.zeros((at.p, at.size))  # of svec A
         J[:, at.metric], J[:, at.spread] = spread * np.eye(at.p), spread * natural[at.metric][:, None]
         return 2.0 * J.T @ symmetric_kronecker(project_psd(-spread_score), np.eye(d)) @ J
@@ -315,14 +336,14 @@ class Isotropic:
         at = self.layout(B.shape[2])
         scores: Array = xp.empty((B.shape[0], at.size), dtype=B.dtype, device=B.device)
         # Σ = 4s²M²: dΣ = 4s²(dM M + M dM), which meets the metric's own score in the same outer product
-        spread = 8.0 * float(np.exp(2.0 * natural[-1]))
+        spread = 8.0 * float(np.exp(2.0 * natural[at.spread][0]))
         tilt = _rows_times(B, law.metric)
         beside = _beside(block, integral)
         beside += product(spread * bend, tilt)
-        _outer_sums(B, beside, scores, 0)
+        _outer_sums(B, beside, scores, at.metric.start)
         scores[:, at.mean] = pull_of(block, integral)
         # S = 4s² B M² Bᵀ
-        scores[:, -1] = spread * xp.sum(bend * product(tilt, xp.matrix_transpose(tilt)), axis=(1, 2))
+        scores[:, at.spread.start] = spread * xp.sum(bend * product(tilt, xp.matrix_transpose(tilt)), axis=(1, 2))
         return scores
 
 

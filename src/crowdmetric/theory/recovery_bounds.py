@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import exp, inf, log, sqrt
 
 from crowdmetric.errors import DataError
-from crowdmetric.theory.checks import positive, positive_number, probability
+from crowdmetric.theory.arguments import positive, positive_number, probability
 
 __all__ = ["LinkConstants", "logistic_constants", "reconstruction_bound", "subspace_recovery_bound"]
 

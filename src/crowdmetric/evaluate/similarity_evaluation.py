@@ -24,9 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.checks import instance_of, one_of, whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.similarity import SimilarityMetric
 from crowdmetric.evaluate.scores import LEAST, clustered
+from crowdmetric.inputs import check_items
 from crowdmetric.judgements import Judgements
 
 __all__ = [
@@ -55,9 +57,9 @@ SIMILARITY_MODELS: dict[str, dict[str, Any]] = {
 }
 # Dimensions of an embedding without features.
 EMBEDDING_RANK = 8
-# Closed triples of comparisons from which on the absence of any cycle means that they were cut from rankings.
+# With at least this many closed triples and no cycle among them, judgements were cut from rankings.
 CLOSED_TRIPLES = 50
-# Groups of comparisons that are looked at for that.
+# Maximum number of groups of comparisons checked for this.
 MOST_GROUPS = 2_000
 
 
@@ -108,7 +110,7 @@ class Ceiling:
     def summary(self) -> str:
         """Return it in one sentence."""
         if not self.n_answers:
-            return "No question was answered twice, so that the best possible accuracy is not known."
+            return "No question was answered twice, so the best possible accuracy is not known."
         return (
             f"Repeated answers ({self.n_answers:,g}) agree so often that the best possible accuracy is between "
             f"{self.low:.1%} and {self.high:.1%}."
@@ -248,13 +250,15 @@ def evaluate_similarity(
     >>> found.result('questions', 'full').accuracy > 0.6
     True
     """
-    X, judgements = np.asarray(items, dtype=np.float64), judgements.merged()
+    how = "make one with Judgements.from_table or .read"
+    X, judgements = check_items(items), instance_of(judgements, "judgements", Judgements, how).merged()
+    whole_number(folds, "folds", 2)
+    whole_number(seed, "seed", 0)
     several = judgements.n_people >= 2
-    models = list(models or [name for name in SIMILARITY_MODELS if name != "own" or several])
-    unknown = [name for name in models if name not in SIMILARITY_MODELS]
-    if unknown:
-        raise DataError(f"model {unknown[0]!r} is not known; choose {', '.join(map(repr, SIMILARITY_MODELS))}")
-    splits = list(splits or ["items", "questions", *(["people"] if judgements.n_people >= folds else [])])
+    usual = [name for name in SIMILARITY_MODELS if name != "own" or several]
+    models = _names(models, "models", usual, tuple(SIMILARITY_MODELS))
+    usual = ["items", "questions", *(["people"] if judgements.n_people >= folds else [])]
+    splits = _names(splits, "splits", usual, tuple(SIMILARITY_SPLITS))
     cluster = judgements.person if several else judgements.items[:, 0]
     results = []
     for split in splits:
@@ -296,8 +300,17 @@ def _result(
     )
 
 
+def _names(given: Sequence[str] | None, what: str, usual: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return the names that were given, each once and known; None: the usual ones."""
+    if given is None:
+        return list(usual)
+    if not isinstance(given, list | tuple) or not given or len({repr(name) for name in given}) < len(given):
+        raise DataError(f"{what}={given!r} is no list of different names; choose among {', '.join(map(repr, known))}")
+    return [one_of(name, what, known) for name in given]
+
+
 def _fit(X: Array, judgements: Judgements, model: str, options: dict[str, Any]) -> SimilarityMetric:
-    if model == "embedding":  # coordinates of items are a metric of which item it is
+    if model == "embedding":  # an embedding is a metric on one-hot codes of the items
         N = len(X)
         link = options.get("link", "squared")
         return SimilarityMetric(np.eye(N), rank=min(EMBEDDING_RANK, N), link=link).fit(judgements)

@@ -6,7 +6,7 @@ judgements see ``s M`` with a scale s > 0 that is fitted to every M, ::
     ℓ(M) = max_s ℓ_J(s M)      dℓ/dm = s F'g(sM)      −d²ℓ/dm² = s² (A − A m mᵀ A / mᵀ A m),   A = Fᵀ Lap F at s M
 
 with m = svec M. ℓ does not depend on the size of M: ``mᵀ dℓ/dm = 0``. Added to the sums over people, it makes the joint
-likelihood of both kinds. Under the squared link −ℓ_J is convex in s, so that Newton's method finds the best scale.
+likelihood of both kinds. Under the squared link −ℓ_J is convex in s, so Newton's method finds the best scale.
 """
 
 from __future__ import annotations

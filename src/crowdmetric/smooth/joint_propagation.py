@@ -30,39 +30,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.smooth.people import PeopleBlock
+from crowdmetric.smooth.people_blocks import PeopleBlock
+from crowdmetric.smooth.shared import Parts, given, log_det, slopes, total
 from crowdmetric.users.integrals import REACH, lines
 from crowdmetric.users.propagation import CAVITY_FINENESS, CAVITY_SIZES, FEWEST_NODES
 
-__all__ = ["Evidence", "Propagation", "Sites", "Told"]
+__all__ = ["Evidence", "PeopleMessage", "Propagation", "Sites", "traces"]
 
 Array = NDArray[Any]
+Covariance = Array | Parts
 
-# Rounds over a person's answers between two looks at the crowd, and looks at most.
+# Sweeps over a person's answers between two updates of the crowd, and the maximum number of updates.
 ROUNDS, MOST_SWEEPS = 2, 60
-# Factors are damped further, down to the least, while the change does not fall below this share of the one before.
+# Factors are damped further, down to LEAST_DAMPING, while the change shrinks by less than this factor.
 SLOW, DAMPING, LEAST_DAMPING = 0.7, 0.7, 0.2
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the people of a block tell the crowd: W (P, n, n), c (P, n); and B, P, r and K of theirs."""
+class PeopleMessage:
+    """What the people of a block tell the crowd: W (P, n, n), c (P, n); and B, r and K of theirs."""
 
     W: Array
     c: Array
     B: Array
-    P: Array
     r: Array
     K: Array
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The log-likelihood of all answers and its gradients (N, N) in both covariances."""
+    """The log-likelihood of all answers and its gradients (N, N) in both covariances, as `shared.slopes` has them."""
 
     value: float
-    in_person: Array
-    in_crowd: Array
+    in_person: Any
+    in_crowd: Any
 
 
 @dataclass
@@ -86,15 +87,17 @@ class Propagation:
         People and their factors.
     mean, covariance : (N,), (N, N)
         Of the crowd's utilities h, after `sweep` or `evidence`.
-    told : list of Told
+    messages : list of PeopleMessage
     precision, pull : (N, N), (N,)
         Σ W and Σ c.
+
+    K and C may be arrays, or what `shared` has for many items.
     """
 
     def __init__(self, blocks: list[PeopleBlock], n_items: int, center: Array | None = None) -> None:
         self.blocks, self.n_items = blocks, n_items
         self.center = np.zeros(n_items) if center is None else center
-        # a weak factor that points the way of the answer
+        # a weak factor in favor of the answer given
         self.sites = [Sites(0.05 * b.weight, 0.3 * b.weight * b.sign) for b in blocks]
         self._levels = [np.zeros(b.weight.shape, dtype=np.intp) for b in blocks]
         self.sweeps = 0
@@ -121,9 +124,9 @@ class Propagation:
         parts = [factors[block.answer] * real[:, :, None] for block, real in zip(self.blocks, reals, strict=True)]
         self.sites = [Sites(*(np.ascontiguousarray(part[:, :, j]) for j in (0, 1))) for part in parts]
 
-    def converge(self, K: Array, C: Array, tolerance: float) -> float:
+    def converge(self, K: Covariance, C: Covariance, tolerance: float) -> float:
         """Renew the factors until they change by less than `tolerance`; return the last change."""
-        self._set_levels(K + C)
+        self._set_levels(K, C)
         damping, before, change = 1.0, np.inf, np.inf
         for _ in range(MOST_SWEEPS):
             change = self._sweep(K, C, damping, tolerance)
@@ -134,47 +137,47 @@ class Propagation:
             before = change
         return change
 
-    def look(self, K: Array, C: Array) -> list[tuple[Array, Array]]:
+    def look(self, K: Covariance, C: Covariance) -> list[tuple[Array, Array]]:
         """Find what people tell and what is known of h, at the factors as they are.
 
         Returns mean (P, n) and covariance (P, n, n) of the utilities of every block's people.
         """
         self.sweeps += 1
-        self.told = [_tell(block, site, K) for block, site in zip(self.blocks, self.sites, strict=True)]
-        precision, pull = np.zeros_like(C), np.zeros(self.n_items)
-        for block, told in zip(self.blocks, self.told, strict=True):
-            precision += block.put(told.W)
-            pull += block.put_vector(told.c)
-        self.precision, self.pull = 0.5 * (precision + precision.T), pull
-        V = np.linalg.solve(np.eye(self.n_items) + C @ self.precision, C)
-        self.covariance = 0.5 * (V + V.T)
-        self.mean = self.center + self.covariance @ (pull - self.precision @ self.center)
+        self.messages = [_message_of(block, site, K) for block, site in zip(self.blocks, self.sites, strict=True)]
+        self.precision = total(C, self.blocks, [told.W for told in self.messages])
+        self.pull = np.zeros(self.n_items)
+        for block, told in zip(self.blocks, self.messages, strict=True):
+            self.pull += block.put_vector(told.c)
+        self.covariance = given(C, self.precision)
+        self.mean = self.center + self.covariance @ (self.pull - self.precision @ self.center)
         return [
             _posterior(block, told, self.mean, self.covariance)
-            for block, told in zip(self.blocks, self.told, strict=True)
+            for block, told in zip(self.blocks, self.messages, strict=True)
         ]
 
-    def evidence(self, K: Array, C: Array) -> Evidence:
-        """Return the log-likelihood at these factors, and its gradients; the prior mean of h must be zero."""
+    @np.errstate(invalid="ignore")
+    def evidence(self, K: Covariance, C: Covariance) -> Evidence:
+        """Return the log-likelihood at these factors, and its gradients; the prior mean of h must be zero.
+
+        NaN where factors are far from settled, which callers refuse.
+        """
         posterior = self.look(K, C)
         sizes, weights = _lines()
-        value, in_person, beta = 0.0, np.zeros_like(K), np.zeros(self.n_items)
+        value, in_person, beta = 0.0, [], np.zeros(self.n_items)
         V = self.covariance
         for block, site, level, told, (mean, covariance) in zip(
-            self.blocks, self.sites, self._levels, self.told, posterior, strict=True
+            self.blocks, self.sites, self._levels, self.messages, posterior, strict=True
         ):
             psi, spread = block.differences(mean), block.variances(covariance)
             value += _kernels().log_masses(
                 spread, psi, block.sign, block.weight, site.tau, site.nu, level, sizes, weights
             )
-            value -= 0.5 * float(np.linalg.slogdet(np.eye(told.K.shape[1]) + told.K @ told.P)[1].sum())
-            b = told.r - np.einsum("pij,pj->pi", told.P, mean)
+            value += 0.5 * float(np.linalg.slogdet(told.B)[1].sum())
+            b = block.pulls(site.nu - site.tau * psi)
             beta += block.put_vector(b)
-            in_person += block.put(b[:, :, None] * b[:, None, :] - told.W + told.W @ block.take(V) @ told.W)
-        value -= 0.5 * float(np.linalg.slogdet(np.eye(self.n_items) + C @ self.precision)[1])
-        W = self.precision
-        in_crowd = np.outer(beta, beta) - W + W @ V @ W
-        return Evidence(float(value), 0.25 * (in_person + in_person.T), 0.25 * (in_crowd + in_crowd.T))
+            in_person.append(0.5 * (b[:, :, None] * b[:, None, :] - told.W + told.W @ block.take(V) @ told.W))
+        value -= 0.5 * log_det(C, self.precision)
+        return Evidence(float(value), *slopes(C, self.blocks, in_person, beta, self.precision, V))
 
     def information(self, derivatives: Iterable[tuple[Array | None, Array | None]]) -> Array:
         """Return the information (p, p) about parameters in which K and C have these derivatives (N, N).
@@ -187,15 +190,15 @@ class Propagation:
         total = np.zeros((len(pairs), len(pairs)))
         W, V = self.precision, self.covariance
         crowd = np.array([number for number, (_, dC) in enumerate(pairs) if dC is not None], dtype=np.intp)
-        total[np.ix_(crowd, crowd)] += _traces(W - W @ V @ W, [dC for _, dC in pairs if dC is not None])
+        total[np.ix_(crowd, crowd)] += traces(W - W @ V @ W, [dC for _, dC in pairs if dC is not None])
         person = np.array([number for number, (dK, _) in enumerate(pairs) if dK is not None], dtype=np.intp)
-        for block, told in zip(self.blocks, self.told, strict=True):
+        for block, told in zip(self.blocks, self.messages, strict=True):
             Q = told.W - told.W @ block.take(V) @ told.W
             parts = [block.take(dK) for dK, _ in pairs if dK is not None]
-            total[np.ix_(person, person)] += _traces(Q, parts)
+            total[np.ix_(person, person)] += traces(Q, parts)
         return total
 
-    def _sweep(self, K: Array, C: Array, damping: float, tolerance: float) -> float:
+    def _sweep(self, K: Covariance, C: Covariance, damping: float, tolerance: float) -> float:
         sizes, weights = _lines()
         change = 0.0
         for block, site, level, (mean, covariance) in zip(
@@ -208,32 +211,30 @@ class Propagation:
             change = max(change, float(found)) if np.isfinite(found) else np.inf
         return change
 
-    def _set_levels(self, prior: Array) -> None:
+    def _set_levels(self, K: Covariance, C: Covariance) -> None:
         """Choose lines fine enough for an answer's spread before anybody has answered, which no cavity exceeds."""
         places = np.array(CAVITY_SIZES, dtype=np.float64)
-        variance = np.pad(np.diag(prior), (0, 1))
-        padded = np.pad(prior, (0, 1))
         self._levels = []
         for block in self.blocks:
-            low, high = block.items[block.rows, block.low], block.items[block.rows, block.high]
-            spread = np.sqrt(np.maximum(variance[low] + variance[high] - 2.0 * padded[low, high], 0.0))
+            spread = np.sqrt(block.variances(block.take(K) + block.take(C)))
             needed = np.maximum(2.0 * REACH / CAVITY_FINENESS * spread + 1.0, float(FEWEST_NODES))
             self._levels.append(np.searchsorted(places, needed))
 
 
-def _tell(block: PeopleBlock, site: Sites, K: Array) -> Told:
-    P, r, own = block.precisions(site.tau), block.pulls(site.nu), block.take(K)
-    B = np.linalg.inv(np.eye(own.shape[1]) + own @ P)
-    return Told(P @ B, np.einsum("pij,pi->pj", B, r), B, P, r, own)
+def _message_of(block: PeopleBlock, site: Sites, K: Covariance) -> PeopleMessage:
+    r, own = block.pulls(site.nu), np.ascontiguousarray(block.take(K))
+    times = _kernels().times_differences  # P X, without making P
+    B = np.linalg.inv(np.eye(own.shape[1]) + times(own, block.low, block.high, site.tau).transpose(0, 2, 1))
+    return PeopleMessage(times(B, block.low, block.high, site.tau), np.einsum("pij,pi->pj", B, r), B, r, own)
 
 
-def _posterior(block: PeopleBlock, told: Told, mean: Array, covariance: Array) -> tuple[Array, Array]:
+def _posterior(block: PeopleBlock, told: PeopleMessage, mean: Array, covariance: Covariance) -> tuple[Array, Array]:
     before = block.take_vector(mean) + np.einsum("pij,pj->pi", told.K, told.r)
     both = told.B @ (told.K + block.take(covariance) @ told.B.transpose(0, 2, 1))
     return np.einsum("pij,pj->pi", told.B, before), both
 
 
-def _traces(Q: Array, parts: list[Array]) -> Array:
+def traces(Q: Array, parts: list[Array]) -> Array:
     """Return ``½ Σ tr(Q Dᵢ Q Dⱼ)`` (p, p) over the leading axes of Q and D (…, n, n)."""
     there = [Q @ D for D in parts]
     rows = np.array([product.reshape(-1) for product in there])

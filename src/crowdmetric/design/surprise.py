@@ -1,7 +1,7 @@
 """Whether the law that chose the questions is the law of the people who answer them.
 
 Answers that arrive after a law was fitted are predicted by it, averaged over its posterior. With P(y) the predicted
-chance of a person's set of answers, ``log P(y) − E log P`` has mean zero where the law is right, so that ::
+chance of a person's set of answers, ``log P(y) − E log P`` has mean zero if the law is right, so ::
 
     z = Σ_k (log P_k(y_k) − E_k) / √(Σ_k V_k)       E = Σ_y P(y) log P(y),   V = Σ_y P(y) log² P(y) − E²
 
@@ -34,7 +34,7 @@ def surprise(
 ) -> tuple[float, float]:
     """Return z of the answers that are `new` (T,), and by how many nats per person they were worse than predicted.
 
-    Only people all of whose answers are new and without ties; NaN where there are none.
+    Only people all of whose answers are new and without ties; NaN if there are none.
     """
     found, spread, people = 0.0, 0.0, 0
     metrics = learned.some_draws(PREDICTORS)
@@ -62,11 +62,11 @@ def surprise(
 
 
 def why_doubted(items: Array, answers: AnswerTable, new: NDArray[np.bool_], learned: Learned, beta: float) -> str:
-    """Return why the law is not trusted, empty where it is."""
+    """Return why the law is not trusted, empty if it is."""
     z, loss = surprise(items, answers, new, learned, beta)
     if not (z < DOUBTED and loss > MATTERS):
         return ""
     return (
         f"the newest answers are worse predicted than one population of Gaussian people allows (z = {z:.1f}, "
-        f"{loss:.2g} nats per person), so that questions are random until they are"
+        f"{loss:.2g} nats per person), so questions are random until they are"
     )

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
-from crowdmetric.evaluate.similarity import SIMILARITY_SPLITS, SimilarityEvaluation, looks_ranked
-from crowdmetric.identifiability.judgements import JudgementDiagnosis
+from crowdmetric.evaluate.similarity_evaluation import SIMILARITY_SPLITS, SimilarityEvaluation, looks_ranked
+from crowdmetric.identifiability.judgement_diagnosis import JudgementDiagnosis
 from crowdmetric.judgements import Judgements
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.directions import find_directions
@@ -29,7 +29,7 @@ from crowdmetric.report.page import (
 
 __all__ = ["similarity_page"]
 
-# Lapse rate, and share of the metric by which people differ, from which on the reader is warned.
+# The reader is warned if the lapse rate, or the share of the metric by which people differ, is above this.
 CARELESS = 0.1
 METRIC = "This is the metric itself: what counts when people judge how similar two items are."
 LINKS = {
@@ -97,11 +97,9 @@ def _careful(model: SavedModel, judgements: Judgements, diagnosis: JudgementDiag
             f"{diagnosis.dimensions:,} degrees of freedom of the metric; what is shown there is a convention."
         )
     if looks_ranked(judgements):
-        texts.append(
-            "The judgements look cut from rankings: they are not independent, so that intervals are too narrow."
-        )
+        texts.append("The judgements look cut from rankings: they are not independent, so intervals are too narrow.")
     if "metric_draws_" not in model.fitted:
-        texts.append("How sure the metric is was not found: there are no intervals.")
+        texts.append("There are no intervals: no standard errors were computed.")
     return texts
 
 

@@ -23,10 +23,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
 
-from crowdmetric.collect.items import StudyItems
 from crowdmetric.collect.places import DESIGN, EVALUATION
 from crowdmetric.collect.settings import Settings
 from crowdmetric.collect.sheets import Place
+from crowdmetric.collect.study_items import StudyItems
 from crowdmetric.errors import DataError
 
 __all__ = ["Hook", "LiveQuestions", "open_live"]
@@ -49,7 +49,7 @@ def open_live(settings: Settings, folder: Path, items: StudyItems) -> LiveQuesti
     name, questions = settings.design.hook, settings.study.questions
     if name:
         return LiveQuestions(load_hook(name, folder, items, questions), items.ids)
-    # the fit and the choice of questions run in a process of their own, so that nobody waits for them
+    # the fit and the choice of questions run in a separate process, so nobody waits for them
     helper = HelperProcess()
     make: Any = import_module("crowdmetric.design").LiveDesign  # takes a while to load
     design: Hook = make(
@@ -76,7 +76,7 @@ def load_hook(name: str, folder: Path, items: StudyItems, questions: int) -> Hoo
 
 
 class HelperProcess(Executor):
-    """One process of low priority that can be ended in the middle of its work, so that the server stops at once."""
+    """One process of low priority that can be ended in the middle of its work, so the server stops at once."""
 
     def __init__(self) -> None:
         self._pool = get_context("spawn").Pool(1, os.nice if os.name == "posix" else None, (15,))
