@@ -35,8 +35,8 @@ from crowdmetric.fits.on_device import asked_on_device
 from crowdmetric.losses import Logistic
 from crowdmetric.symmetric import shape_error
 from crowdmetric.users import first_order
-from crowdmetric.users.first_order import LowRank, value_and_gradient
-from crowdmetric.users.integrals import fused_kernels, loadings_of, on_grid
+from crowdmetric.users.first_order import IsotropicPeople, LowRank, value_and_gradient
+from crowdmetric.users.integrals import fused_kernels, loadings_of, on_grid, product
 from crowdmetric.users.population_sums import STRUCTURES, PopulationBlock, sums_of
 from crowdmetric.users.propagation import propagate, propagated
 
@@ -153,7 +153,7 @@ def _show_pass(options: Any, engine: TorchEngine, people: int, m: int, rate: flo
     del items, pairs, y, users
     values, vectors = np.linalg.eigh(truth)
     L = vectors[:, -k:] * np.sqrt(values[-k:]) * asked.units.size
-    at = LowRank(L, np.zeros(d), -0.5 * np.log(d) - np.log(asked.units.size))
+    at = LowRank(L, np.zeros(d), IsotropicPeople(-0.5 * float(np.log(d)) - float(np.log(asked.units.size))))
     one = seconds_of(lambda: value_and_gradient(asked.items, asked.questions, at, Logistic()), engine)
     none = seconds_of(lambda: value_and_gradient(asked.items, [], at, Logistic()), engine)
     size = asked.items.element_size()
@@ -171,10 +171,10 @@ def _show_pass(options: Any, engine: TorchEngine, people: int, m: int, rate: flo
 def _show_parts(asked: Any, at: LowRank, engine: TorchEngine) -> None:
     """Print what the integrals alone take, and how many people they leave to slower ways."""
     chunk = asked.questions[0]
-    L = engine.asarray(at.factor)
-    Y, offset = asked.items @ L, asked.items @ engine.asarray(at.mean)
-    spread = 4.0 * float(np.exp(2.0 * at.log_spread))
-    _, _, _, S, _ = first_order._integrate(chunk, Y, offset, L.T @ L, spread, Logistic())
+    seen = first_order._Seen.of(asked.items, at)
+    Y = seen.Y
+    Z, _, ZC, _ = first_order._integrate(chunk, seen, Logistic())
+    S = product(ZC, Z.mT)
     a = (Y[chunk.left] - Y[chunk.right]).mul_(Y[chunk.left] + Y[chunk.right]).sum(2)
     E = engine.torch.eye(S.shape[1], dtype=S.dtype, device=S.device).expand(S.shape)
     arguments = (a, E, S, chunk.response, chunk.weight, Logistic())

@@ -32,7 +32,15 @@ from crowdmetric.inputs import read_rows
 from crowdmetric.losses import Logistic
 from crowdmetric.simulate import SimulatedCrowd, answer, simulate_crowd
 from crowdmetric.tables import spool
-from crowdmetric.users.first_order import EqualQuestions, LowRank, value_and_gradient
+from crowdmetric.users.first_order import (
+    EqualQuestions,
+    FreePeople,
+    IsotropicPeople,
+    LowRank,
+    information_of_items,
+    scores_of_people,
+    value_and_gradient,
+)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -306,7 +314,8 @@ def test_no_scheduler_is_said() -> None:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("m", [1, 2])
-def test_torch_gives_the_likelihood_of_numpy(m: int, dtype: str) -> None:
+@pytest.mark.parametrize("free", [False, True])
+def test_torch_gives_the_likelihood_of_numpy(m: int, dtype: str, free: bool) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed (extra: gpu)")
     rng = np.random.default_rng(0)
     items = rng.standard_normal((100, 5))
@@ -314,13 +323,19 @@ def test_torch_gives_the_likelihood_of_numpy(m: int, dtype: str) -> None:
         rng.integers(0, 50, (80, m)), rng.integers(50, 100, (80, m)),
         rng.choice([-1.0, 1.0], (80, m)), np.ones((80, m)),
     )  # fmt: skip
-    at = LowRank(0.4 * rng.standard_normal((5, 2)), 0.1 * rng.standard_normal(5), -1.0)
+    people = FreePeople(np.array([[0.5, 0.0], [-0.3, 0.4]])) if free else IsotropicPeople(-1.0)
+    effects = 0.3 * rng.standard_normal(100) if free else np.empty(0)
+    at = LowRank(0.4 * rng.standard_normal((5, 2)), 0.1 * rng.standard_normal(5), people, effects)
     engine = TorchEngine("cpu", dtype)
-    here = value_and_gradient(items, [EqualQuestions(*arrays)], at, Logistic())
-    there = value_and_gradient(engine.asarray(items), [EqualQuestions(*map(engine.asarray, arrays))], at, Logistic())
+    here = items, EqualQuestions(*arrays)
+    there = engine.asarray(items), EqualQuestions(*map(engine.asarray, arrays))
     close = 1e-4 if dtype == "float32" else 1e-8
-    np.testing.assert_allclose(there[0], here[0], rtol=close)
-    np.testing.assert_allclose(there[1], here[1], rtol=0, atol=close * np.abs(here[1]).max())
+    values, gradients = zip(*(value_and_gradient(x, [q], at, Logistic()) for x, q in (here, there)), strict=True)
+    np.testing.assert_allclose(values[1], values[0], rtol=close)
+    np.testing.assert_allclose(gradients[1], gradients[0], rtol=0, atol=close * np.abs(gradients[0]).max())
+    for function in (scores_of_people, lambda x, q, *more: information_of_items(x, [q], *more)):
+        expected, found = (np.asarray(function(x, q, at, Logistic())) for x, q in (here, there))
+        np.testing.assert_allclose(found, expected, rtol=0, atol=close * np.abs(expected).max())
 
 
 def test_torch_fits_what_numpy_fits() -> None:

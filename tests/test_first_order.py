@@ -11,10 +11,20 @@ from crowdmetric import PopulationMetric
 from crowdmetric.errors import DataError
 from crowdmetric.fits.factor_uncertainty import _turns
 from crowdmetric.losses import Logistic, Probit
-from crowdmetric.solvers.quasi_newton import fit_low_rank, start_of
+from crowdmetric.solvers.low_rank_prior import LowRankPrior
+from crowdmetric.solvers.quasi_newton import Counted, best_size, fit_low_rank, start_of
 from crowdmetric.symmetric import shape_error, svec
 from crowdmetric.users.blocks import Answers, arrange, padded_rows
-from crowdmetric.users.first_order import EqualQuestions, LowRank, moment_matrix, scores_of_people, value_and_gradient
+from crowdmetric.users.first_order import (
+    EqualQuestions,
+    FreePeople,
+    IsotropicPeople,
+    LowRank,
+    information_of_items,
+    moment_matrix,
+    scores_of_people,
+    value_and_gradient,
+)
 from crowdmetric.users.population_sums import STRUCTURES, blocks_of, sums_of
 
 
@@ -27,16 +37,25 @@ def crowd(m: int, people: int = 200, d: int = 6, seed: int = 0) -> tuple[np.ndar
     return items, EqualQuestions(left, right, y, np.ones((people, m)))
 
 
-def somewhere(d: int = 6, k: int = 3, seed: int = 1) -> LowRank:
+def somewhere(d: int = 6, k: int = 3, seed: int = 1, *, free: bool = False, n_items: int = 0) -> LowRank:
     rng = np.random.default_rng(seed)
-    return LowRank(0.7 * rng.standard_normal((d, k)), 0.3 * rng.standard_normal(d), -0.8)
+    L, mean = 0.7 * rng.standard_normal((d, k)), 0.3 * rng.standard_normal(d)
+    people = FreePeople.of(np.cov(rng.standard_normal((k, 3 * k)))) if free else IsotropicPeople(-0.8)
+    return LowRank(L, mean, people, 0.5 * rng.standard_normal(n_items))
 
 
+# Isotropic people, free ones, and either with utilities of the items.
+each_model = pytest.mark.parametrize(
+    "at", [somewhere(), somewhere(free=True), somewhere(n_items=300), somewhere(free=True, n_items=300)],
+    ids=["isotropic", "free", "isotropic, items", "free, items"],
+)  # fmt: skip
+
+
+@each_model
 @pytest.mark.parametrize("loss", [Logistic(), Logistic(2.0), Probit()])
 @pytest.mark.parametrize("m", [1, 2, 4])
-def test_the_gradient_is_that_of_the_value(m: int, loss: Logistic | Probit) -> None:
+def test_the_gradient_is_that_of_the_value(m: int, loss: Logistic | Probit, at: LowRank) -> None:
     items, questions = crowd(m, people=40)
-    at = somewhere()
     _, gradient = value_and_gradient(items, [questions], at, loss)
     size = float(np.linalg.norm(gradient))
     rng = np.random.default_rng(2)
@@ -44,15 +63,16 @@ def test_the_gradient_is_that_of_the_value(m: int, loss: Logistic | Probit) -> N
         direction = rng.standard_normal(gradient.size)
         step = 1e-5 * direction
         up, down = (
-            value_and_gradient(items, [questions], LowRank.of(at.flat() + sign * step, 6), loss)[0] for sign in (1, -1)
+            value_and_gradient(items, [questions], at.moved(at.flat() + sign * step), loss)[0] for sign in (1, -1)
         )
         assert (up - down) / 2e-5 == pytest.approx(gradient @ direction, abs=1e-4 * size)
 
 
+@pytest.mark.parametrize("structure", ["isotropic", "free"])
 @pytest.mark.parametrize("m", [1, 3])
-def test_it_is_the_likelihood_of_the_scoring_fit(m: int) -> None:
+def test_it_is_the_likelihood_of_the_scoring_fit(m: int, structure: str) -> None:
     items, questions = crowd(m)
-    at = somewhere()
+    at = somewhere(free=structure == "free")
     value, _ = value_and_gradient(items, [questions], at, Logistic())
     P = questions.left.shape[0]
     answers = Answers(
@@ -64,16 +84,17 @@ def test_it_is_the_likelihood_of_the_scoring_fit(m: int) -> None:
         problem=np.zeros(P, dtype=np.intp),
         n_problems=1,
     )
-    natural = np.concatenate([svec(at.factor @ at.factor.T), at.mean, [at.log_spread]])
+    spread = svec(at.factor @ at.covariance @ at.factor.T) if structure == "free" else at.people.flat()
+    natural = np.concatenate([svec(at.factor @ at.factor.T), at.mean, spread])
     blocks = blocks_of(arrange(answers))
-    other = sum(sums_of(b, STRUCTURES["isotropic"], natural, Logistic(), largest_grid=1).value for b in blocks)
+    other = sum(sums_of(b, STRUCTURES[structure], natural, Logistic(), largest_grid=1).value for b in blocks)
     assert value == pytest.approx(other, abs=1e-7 * P)
 
 
+@each_model
 @pytest.mark.parametrize("m", [1, 3])
-def test_scores_of_people_add_up_to_the_gradient(m: int) -> None:
+def test_scores_of_people_add_up_to_the_gradient(m: int, at: LowRank) -> None:
     items, questions = crowd(m, people=40)
-    at = somewhere()
     _, gradient = value_and_gradient(items, [questions], at, Logistic())
     np.testing.assert_allclose(scores_of_people(items, questions, at, Logistic()).sum(axis=0), gradient, atol=1e-9)
 
@@ -127,9 +148,53 @@ def test_the_value_of_a_fit_is_its_likelihood() -> None:
     def function(at: LowRank) -> tuple[float, np.ndarray]:
         return value_and_gradient(items, [questions], at, Logistic())
 
-    result = fit_low_rank(function, np.eye(6)[:, :2] / np.sqrt(2.0), np.zeros(6), 1.0)
-    assert abs(result.at.log_spread - 1.0) > 0.2  # the law costs something here
+    start = LowRank(np.eye(6)[:, :2] / np.sqrt(2.0), np.zeros(6), IsotropicPeople(1.0))
+    counted = Counted(function)
+    result = fit_low_rank(counted, best_size(counted, start), LowRankPrior(np.cov(items.T), 1.0))
+    assert abs(result.at.people.flat()[0] - 1.0) > 0.2  # the law costs something here
     assert result.value == pytest.approx(function(result.at)[0], abs=1e-9)
+    assert result.passes == counted.passes
+
+
+@each_model
+def test_the_gradient_of_the_prior_is_that_of_its_value(at: LowRank) -> None:
+    rng = np.random.default_rng(4)
+    prior = LowRankPrior(np.cov(rng.standard_normal((6, 30))), -0.5, 2.0, shape=3.0, items=1.7)
+    flat, gradient = at.flat(), prior(at)[1]
+    for _ in range(5):
+        direction = rng.standard_normal(flat.size)
+        up, down = (prior(at.moved(flat + sign * 1e-6 * direction))[0] for sign in (1, -1))
+        assert (up - down) / 2e-6 == pytest.approx(gradient @ direction, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_the_ridge_on_the_shape_is_the_trace_of_the_metric(free: bool) -> None:
+    at = somewhere(free=free)
+    with_ridge, without = (LowRankPrior(np.diag(np.arange(1.0, 7.0)), -0.5, 1.0, shape) for shape in (5.0, 0.0))
+    ridge = with_ridge(at)[0] - without(at)[0]
+    assert ridge == pytest.approx(2.5 * np.trace(at.factor @ at.factor.T))
+
+
+def test_the_law_on_the_spread_is_the_same_for_people_who_are_free_and_isotropic() -> None:
+    at = somewhere()
+    prior = LowRankPrior(np.eye(6) / 6.0, -0.2)
+    same = replace(at, people=FreePeople(np.linalg.cholesky(at.covariance)))
+    assert prior(same)[0] == pytest.approx(prior(at)[0], rel=1e-12)
+
+
+@pytest.mark.parametrize(("m", "close"), [(1, 1e-4), (3, 1e-2)])  # propagation is not exact in second derivatives
+def test_the_information_about_items_is_the_curvature_in_their_utilities(m: int, close: float) -> None:
+    items, questions = crowd(m, people=300)
+    at = somewhere(free=True, n_items=300)
+    known = information_of_items(items, [questions], at, Logistic())
+    for i in np.argsort(known)[[-1, -20, 50]]:
+        gradients = []
+        for sign in (1, -1):
+            effects = at.effects.copy()
+            effects[i] += sign * 1e-4
+            gradient = value_and_gradient(items, [questions], replace(at, effects=effects), Logistic())[1]
+            gradients.append(gradient[i - 300])
+        assert (gradients[1] - gradients[0]) / 2e-4 == pytest.approx(known[i], rel=close)
 
 
 def test_rows_are_laid_out_once_each() -> None:
@@ -172,16 +237,18 @@ def test_many_features_are_fitted_by_gradients() -> None:
 
 def test_what_gradients_cannot_do_is_said() -> None:
     items, pairs, y, _ = low_rank_crowd(people=50)
-    with pytest.raises(DataError, match="covariance='free' needs outer products of scores"):
-        PopulationMetric(items, covariance="free").fit(pairs, y, users=np.arange(y.size))
-    for options in ({"ridge": 2.0}, {"integration": "grid"}):
-        (name,) = options
-        with pytest.raises(DataError, match=f"{name}=.* is for fits by scoring, which 90 features or float32 rule out"):
-            PopulationMetric(items, **options).fit(pairs, y, users=np.arange(y.size))
+    with pytest.raises(DataError, match="constraint='symmetric' needs outer products of scores"):
+        PopulationMetric(items, constraint="symmetric").fit(pairs, y, users=np.arange(y.size))
+    with pytest.raises(DataError, match="integration='grid' is for fits by scoring, which 90 features or float32 rule"):
+        PopulationMetric(items, integration="grid").fit(pairs, y, users=np.arange(y.size))
+    with pytest.raises(DataError, match="item_effects needs to know which items are the same"):
+        PopulationMetric(items, item_effects=True).fit(items[pairs], y, users=np.arange(y.size))
 
 
-def test_flat_and_back() -> None:
-    at = somewhere()
-    again = LowRank.of(at.flat(), 6)
+@each_model
+def test_flat_and_back(at: LowRank) -> None:
+    again = at.moved(at.flat())
+    np.testing.assert_array_equal(again.flat(), at.flat())
     np.testing.assert_array_equal(again.factor, at.factor)
-    assert replace(again, factor=at.factor, mean=at.mean).log_spread == at.log_spread
+    np.testing.assert_array_equal(again.effects, at.effects)
+    np.testing.assert_allclose(again.covariance, at.covariance)

@@ -17,7 +17,7 @@ from crowdmetric.intervals import distance_ratios, distances, entries
 from crowdmetric.losses import Logistic
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.users.blocks import Answers
-from crowdmetric.users.first_order import LowRank, value_and_gradient
+from crowdmetric.users.first_order import IsotropicPeople, LowRank, value_and_gradient
 
 
 def answers(people: int = 60, m: int = 3, n_items: int = 12, seed: int = 0) -> tuple[np.ndarray, ...]:
@@ -38,7 +38,7 @@ def answers(people: int = 60, m: int = 3, n_items: int = 12, seed: int = 0) -> t
 
 
 def likelihood(asked: Any) -> tuple[float, np.ndarray]:
-    at = LowRank(np.eye(5, 2), np.full(5, 0.1), -0.5)
+    at = LowRank(np.eye(5, 2), np.full(5, 0.1), IsotropicPeople(-0.5))
     return value_and_gradient(asked.items, asked.questions, at, Logistic())
 
 

@@ -146,7 +146,7 @@ class Trials:
 
     @property
     def by_gradients(self) -> bool:
-        """Whether a fit knows neither free covariances nor utilities of items (`PopulationMetric`)."""
+        """Whether a fit has no evidence to compare laws by: it uses gradients alone (`PopulationMetric`)."""
         return PopulationMetric(engine=self.parameters.get("engine")).by_gradients_alone(self.d)
 
     @property

@@ -24,7 +24,12 @@ from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.named import engine_of
 from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.population_options import check_for_gradients, check_population_options, items_with_effects
+from crowdmetric.estimators.population_options import (
+    check_for_gradients,
+    check_items_are_named,
+    check_population_options,
+    items_with_effects,
+)
 from crowdmetric.estimators.similarity_inputs import read_judgements
 from crowdmetric.fits.checkpoints import Checkpoint, fingerprint
 from crowdmetric.fits.crowd import ChunkCache, Crowd, crowd_in_memory, crowd_on_disk
@@ -65,7 +70,7 @@ from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan
-from crowdmetric.users.first_order import covariance_matrix
+from crowdmetric.users.first_order import IsotropicPeople, covariance_matrix
 from crowdmetric.users.integrals import mean_probability
 from crowdmetric.users.item_effects import WithItemEffects
 from crowdmetric.users.population_sums import STRUCTURES, Law
@@ -89,6 +94,7 @@ NOT_ALWAYS_FOUND = (
     "item_effects_",
     "item_effect_spread_",
     "item_effects_determined_",
+    "item_effect_variances_",
     "offset_covariance_",
     "asked_items_",
     "personal_spread_",
@@ -126,10 +132,11 @@ class PopulationMetric(CrowdMetric):
     beta : float, default 1.0
         Sharpness of the answers. Only βM is identified: a larger β gives a smaller metric of the same shape.
     covariance : {'isotropic', 'free'}, default 'isotropic'
-        Ideal points N(u₀, s²I) or N(u₀, Σ_u). Free when people form clusters or stretch along some features.
+        Ideal points N(u₀, s²I) or N(u₀, Σ_u). Free when people form clusters or stretch along some features. In a fit
+        by gradients (see `rank`) people differ only within the span of the metric.
     rank : int, optional
         Largest rank of the metric; None: d, but at most 32 where it has more than 3,000 parameters (d > 76) or
-        precision is single: there only gradients are used, from one start, without a ridge.
+        precision is single: there only gradients are used, from one start.
     constraint : {'psd', 'symmetric', 'identity', 'zero'}, default 'psd'
         A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points. With 'identity' M is a
         multiple of the identity, with 'zero' there is none and people have linear utilities (only under a free
@@ -137,7 +144,10 @@ class PopulationMetric(CrowdMetric):
     ridge : 'evidence', float or None, default 'evidence'
         Draws the metric's shape towards the identity: ½ ridge ‖M/c − I‖², c = tr M / d. The strength is found from
         the data, given, or none. Found from the data under a free covariance, it comes with another that draws the
-        size c towards zero, where people have linear utilities and no metric (`crowdmetric.solvers.law_fit`).
+        size c towards zero, where people have linear utilities and no metric (`crowdmetric.solvers.law_fit`). A fit by
+        gradients (see `rank`) has ½ ridge ‖L‖² on the factor L of the metric (``M = LLᵀ``, items of root mean square
+        length one), and finds the strength by hiding one person in five (`crowdmetric.solvers.low_rank_ridges`), unless
+        there are more than 500 answers per entry of L.
     integration : {'auto', 'grid', 'propagation'}, default 'auto'
         How people are integrated out. A grid is exact and slow beyond one dimension (three at most); expectation
         propagation is fast in any. Auto: propagation where a person's answers span more than a line, checked
@@ -164,8 +174,9 @@ class PopulationMetric(CrowdMetric):
         exactly the same end; it must be of the same answers and options.
     item_effects : bool, default False
         Whether items have utilities of their own beside what features say, ``b_i ~ N(0, ω²)`` with ω from the evidence
-        (`crowdmetric.users.item_effects`): what is popular for other reasons is then not put into the metric. For at
-        most 500 items, given by row numbers, with answers in memory.
+        (`crowdmetric.users.item_effects`): what is popular for other reasons is then not put into the metric. For items
+        given by row numbers; at most 500, with answers in memory and without a GPU, except in a fit by gradients (see
+        `rank`), which has no such limits.
     adaptive : bool, default False
         Whether later questions to a person were chosen by their own earlier answers. The likelihood ignores that, and
         may; the test for questions chosen near people's ideal points may not, and is left out (`question_bias_` NaN).
@@ -216,6 +227,8 @@ class PopulationMetric(CrowdMetric):
         With `item_effects`: b, positive where an item is liked better than its features say, zero if nobody has
         answered about it; ω; and how many of the N the answers determine, the others being held by ω (their effective
         number). Predictions about items given by row number use b.
+    item_effect_variances_ : (N,) array
+        After a fit by gradients: what is not known of each b.
     offset_covariance_ : (n, n) array
         What is not known of (svec M, μ, b), b only with `item_effects`; not kept for more than 1,500 of them.
     personal_spread_ : float
@@ -335,6 +348,8 @@ class PopulationMetric(CrowdMetric):
             self._check(loss, rows.items.shape[1])
             if self.by_gradients_alone(rows.items.shape[1]):
                 self._refuse_judgements(judgements)
+                if self.item_effects:
+                    check_items_are_named(pairs)
                 return self._fit_by_gradients(asked_in_memory(rows, card), loss, clock)
             n_items = self._items_with_effects(pairs, rows.items.shape[0])
             crowd = crowd_in_memory(
@@ -385,10 +400,7 @@ class PopulationMetric(CrowdMetric):
         )  # fmt: skip
 
     def by_gradients_alone(self, d: int) -> bool:
-        """Return whether outer products of scores are out of the question for d features, by size or precision.
-
-        There is then no free covariance, no ridge, no utility of an item and no standard error.
-        """
+        """Return whether outer products of scores are out of the question for d features, by size or precision."""
         return self._is_single() or degrees_of_freedom(d) > LARGEST_SCORING
 
     def _is_single(self) -> bool:
@@ -586,16 +598,19 @@ class PopulationMetric(CrowdMetric):
 
     def _check_for_gradients(self, d: int) -> None:
         check_for_gradients(
-            d, covariance=self.covariance, constraint=self.constraint, ridge=self.ridge, integration=self.integration,
-            checkpoint=self.checkpoint, warm_start=self.warm_start, item_effects=self.item_effects, engine=self._engine,
+            d, constraint=self.constraint, integration=self.integration, checkpoint=self.checkpoint,
+            warm_start=self.warm_start, engine=self._engine,
         )  # fmt: skip
 
     def _fit_by_gradients(self, asked: QuestionStream, loss: Loss, clock: float) -> Self:
-        """Fit many features, or in single precision: no ridge, no standard errors."""
-        d, units, card = asked.items.shape[1], asked.units, self._card()
+        """Fit many features, or in single precision."""
+        (n_items, d), units, card = asked.items.shape, asked.units, self._card()
         self._check_for_gradients(d)
-        rank = self._rank_by_gradients(d)
-        no_errors = why_no_errors(asked.n_users, d, rank, card) if self.uncertainty else "not asked for"
+        rank, free = self._rank_by_gradients(d), self.covariance == "free"
+        no_errors = "not asked for"
+        if self.uncertainty:
+            n_effects = n_items if self.item_effects else 0
+            no_errors = why_no_errors(asked.n_users, d, rank, card, free=free, n_effects=n_effects)
         if no_errors and self.uncertainty:
             warnings.warn(f"{no_errors}; uncertainty=False leaves them out", CrowdmetricWarning, stacklevel=3)
         if self.engine == "torch" and card is None:
@@ -605,14 +620,22 @@ class PopulationMetric(CrowdMetric):
             self._say(card.precision)
         told = None if self.progress is None else after_steps(Passes(self.progress, asked.n_users, USUAL_GRADIENTS))
         fit = fit_low_rank_law(
-            asked, rank, loss, engine=card, max_iterations=self.max_iter,
-            tolerance=SINGLE_TOLERANCE if self._is_single() else DOUBLE_TOLERANCE, after_step=told,
+            asked, rank, loss, engine=card, ridge=self.ridge, free=free, item_effects=bool(self.item_effects),
+            max_iterations=self.max_iter, tolerance=SINGLE_TOLERANCE if self._is_single() else DOUBLE_TOLERANCE,
+            after_step=told,
         )  # fmt: skip
         law, result = units.law_outside(fit.law), fit.result
+        people = result.at.people
         self._forget()
-        self._describe_law(law, float(np.exp(fit.log_spread)) * units.size)
+        spread = float(np.exp(people.log_spread)) * units.size if isinstance(people, IsotropicPeople) else None
+        self._describe_law(law, spread)
+        if law.effects is not None:
+            ridge = result.prior.items
+            self.item_effects_, self.item_effect_spread_ = law.effects, float(ridge**-0.5)
+            self.item_effects_determined_ = fit.items_determined
+            self.item_effect_variances_ = 1.0 / (fit.items_known + ridge)
         self.log_likelihood_, self.starts_ = result.value, np.array([result.value])
-        self.ridge_ = self.size_ridge_ = self.people_ridge_ = 0.0
+        self.ridge_, self.size_ridge_, self.people_ridge_ = result.prior.shape, 0.0, 0.0
         self.scale_error_ = self.question_bias_ = self.approximation_error_ = self.spread_ = float("nan")
         self.pseudo_ideal_covariances_ = None
         status = "Solved by" if result.converged else "Stopped after"
@@ -623,7 +646,7 @@ class PopulationMetric(CrowdMetric):
         self.factor_ = result.at.factor / units.size
         if not no_errors:
             put = np.asarray if card is None else card.asarray
-            self.factor_draws_ = factor_draws(asked, result.at, loss, put(asked.items), put) / units.size
+            self.factor_draws_ = factor_draws(asked, result.at, result.prior, loss, put(asked.items), put) / units.size
             self.standard_errors_ = factor_errors(self.factor_, self.factor_draws_)
         self.people_coordinates_ = places_of(asked, fit, loss, card)
         self.people_axes_ = axes_of_people(fit) / units.size
@@ -683,6 +706,7 @@ class PopulationMetric(CrowdMetric):
             found.get("offset_covariance_"),
             float(found.get("item_effect_spread_", 0.0)) ** 2,
             float(found.get("personal_spread_", 0.0)) ** 2,
+            found.get("item_effect_variances_"),
         )
 
     def _variance_beside(self, pairs: Any, users: Any) -> Array:

@@ -17,7 +17,13 @@ from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.item_effects import check_item_effects
 from crowdmetric.users.population_sums import STRUCTURES
 
-__all__ = ["POPULATION_CONSTRAINTS", "check_for_gradients", "check_population_options", "items_with_effects"]
+__all__ = [
+    "POPULATION_CONSTRAINTS",
+    "check_for_gradients",
+    "check_items_are_named",
+    "check_population_options",
+    "items_with_effects",
+]
 
 # What the metric of a population may be: a learned one, any symmetric matrix, a multiple of the identity, or none.
 POPULATION_CONSTRAINTS = (*CONSTRAINTS, "identity", "zero")
@@ -75,28 +81,22 @@ def check_population_options(
 def check_for_gradients(
     d: int,
     *,
-    covariance: str,
     constraint: str,
-    ridge: Any,
     integration: str,
     checkpoint: Any,
     warm_start: bool,
-    item_effects: bool,
     engine: Engine | None,
 ) -> None:
     """Check that nothing is asked of a fit by gradients alone that it cannot do."""
-    for name, value, only in (("covariance", covariance, "isotropic"), ("constraint", constraint, "psd")):
-        if value != only:
-            raise DataError(
-                f"{name}={value!r} needs outer products of scores, which {d} features or float32 rule out; "
-                f"use {name}={only!r}, or reduce the items first (crowdmetric.preprocess)"
-            )
+    if constraint != "psd":
+        raise DataError(
+            f"constraint={constraint!r} needs outer products of scores, which {d} features or float32 rule out; "
+            "use constraint='psd', or reduce the items first (crowdmetric.preprocess)"
+        )
     for name, asked in (
-        (f"ridge={ridge!r}", ridge not in ("evidence", None, 0)),
         (f"integration={integration!r}", integration == "grid"),
         ("checkpoint", checkpoint is not None),
         ("warm_start", warm_start),
-        ("item_effects", item_effects),
     ):
         if asked:
             raise DataError(f"{name} is for fits by scoring, which {d} features or float32 rule out; leave it out")
@@ -108,7 +108,7 @@ def check_for_gradients(
 
 
 def items_with_effects(pairs: Any, n_items: int, engine: Engine | None) -> int:
-    """Return how many items have a utility of their own where `item_effects` asks for it, or say why none can."""
+    """Return how many items have a utility of their own in a fit by scoring, or say why none can."""
     if isinstance(pairs, ComparisonScan):
         raise DataError(
             "item_effects is not for scanned comparisons; read them into memory with Comparisons.from_scan, or "
@@ -116,6 +116,11 @@ def items_with_effects(pairs: Any, n_items: int, engine: Engine | None) -> int:
         )
     if device_of(engine) is not None:
         raise DataError("item_effects is not for a GPU; leave out engine or item_effects")
-    if not isinstance(pairs, Comparisons) and np.ndim(pairs) != 2:
-        raise DataError("item_effects needs to know which items are the same; give pairs as rows (T, 2) of items")
+    check_items_are_named(pairs)
     return check_item_effects(n_items)
+
+
+def check_items_are_named(pairs: Any) -> None:
+    """Check that pairs are row numbers, so that utilities of items can be told apart."""
+    if not isinstance(pairs, Comparisons | ComparisonScan) and np.ndim(pairs) != 2:
+        raise DataError("item_effects needs to know which items are the same; give pairs as rows (T, 2) of items")

@@ -1,10 +1,12 @@
 """How sure a metric of low rank is: draws of its factor, from the scores of some of the people.
 
-The information of ``M = LLᵀ`` with L (d, k) has n = dk + d + 1 parameters, and is estimated by outer products of the
-scores of a sample of N people out of K, ``G = K/N Σ s sᵀ``. M does not change when L is turned, ``L → LQ``: along these
-directions, LΩ with Ω skew, every score is zero, and draws are kept from moving by a large precision. Elsewhere a draw
-is ``L + ΔL`` with ΔL from N(0, G⁻¹). The inverse of a sum of N outer products is larger than that of its expectation by
-N/(N − n − 1) (exactly so for Gaussian scores), which is taken out again.
+The information about L (d, k), the mean, people's spread and items' utilities (n parameters, dk + d + 1 at the least)
+is estimated by outer products of the scores of a sample of N people out of K, ``G = K/N Σ s sᵀ``, to which the
+curvature of the prior is added. M does not change when L is turned, ``L → LQ`` with people's covariance turned along:
+draws are kept from moving along LΩ, Ω skew, by a large precision, which takes one of all the equivalent L. Elsewhere a
+draw is ``L + ΔL`` with ΔL from N(0, G⁻¹). The inverse of a sum of N outer products is larger than that of its
+expectation by N/(N − n − 1) (exactly so for Gaussian scores), which is taken out again; parameters that a ridge holds
+do not count in n.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from numpy.typing import NDArray
 from crowdmetric.engines.contract import DeviceEngine
 from crowdmetric.fits.question_stream import QuestionStream
 from crowdmetric.losses import Loss
-from crowdmetric.solvers.quasi_newton import SPREAD_LAW
-from crowdmetric.symmetric import as_array
+from crowdmetric.solvers.low_rank_prior import LowRankPrior
+from crowdmetric.symmetric import as_array, as_numpy, degrees_of_freedom
 from crowdmetric.users.first_order import EqualQuestions, LowRank, scores_of_people
 
 __all__ = ["factor_draws", "factor_errors", "why_no_errors"]
@@ -37,9 +39,11 @@ DRAWS, STIFF = 400, 1e3
 AT_ONCE = 1 << 26
 
 
-def why_no_errors(people: int, d: int, rank: int, engine: DeviceEngine | None) -> str:
+def why_no_errors(
+    people: int, d: int, rank: int, engine: DeviceEngine | None, *, free: bool = False, n_effects: int = 0
+) -> str:
     """Return why there will be no standard errors, before a fit: an empty text where there will be."""
-    n = d * rank + d + 1
+    n = d * rank + d + (degrees_of_freedom(rank) if free else 1) + n_effects
     if people < FEWEST * n:
         return (
             f"standard errors of a metric of rank {rank} in {d} features ({n:,} parameters) need at least "
@@ -54,11 +58,15 @@ def why_no_errors(people: int, d: int, rank: int, engine: DeviceEngine | None) -
     return ""
 
 
-def factor_draws(asked: QuestionStream, at: LowRank, loss: Loss, items: Any, put: Any, seed: int = 0) -> Array:
+def factor_draws(
+    asked: QuestionStream, at: LowRank, prior: LowRankPrior, loss: Loss, items: Any, put: Any, seed: int = 0
+) -> Array:
     """Return draws (DRAWS, d, k) of L, in the units of the items.
 
     Parameters
     ----------
+    at, prior
+        Where a fit ended, and its prior.
     items, put
         The items where the work is done, and what moves questions there.
     """
@@ -73,7 +81,8 @@ def factor_draws(asked: QuestionStream, at: LowRank, loss: Loss, items: Any, put
         G += xp.astype(scores.T @ scores, xp.float64)
         counted += scores.shape[0]
     G *= asked.n_users / counted
-    G[-1, -1] += SPREAD_LAW**-2
+    held = prior.precision(at)
+    G += xp.asarray(np.diag(held), device=items.device)
     turns = np.zeros((n, k * (k - 1) // 2))
     turns[: d * k] = np.linalg.qr(_turns(at.factor))[0]
     stiff = STIFF * float(xp.max(xp.linalg.diagonal(G)))
@@ -81,10 +90,10 @@ def factor_draws(asked: QuestionStream, at: LowRank, loss: Loss, items: Any, put
     G += stiff * (turned @ turned.T)
     noise = xp.asarray(np.random.default_rng(seed).standard_normal((n, DRAWS)), dtype=xp.float64, device=items.device)
     # with G = RRᵀ, R⁻ᵀ z has the covariance G⁻¹
-    moved = xp.linalg.solve(xp.matrix_transpose(xp.linalg.cholesky(G)), noise)[: d * k]
-    shrink = np.sqrt(max(counted - n - 1.0, 1.0) / counted)
-    steps = np.asarray(moved.cpu() if hasattr(moved, "cpu") else moved, dtype=np.float64).T.reshape(-1, d, k)
-    return np.asarray(at.factor + shrink * steps)
+    moved = as_numpy(xp.linalg.solve(xp.matrix_transpose(xp.linalg.cholesky(G)), noise))
+    told = n - float(held @ np.mean(moved**2, axis=1))  # of the n parameters, those that answers determine
+    shrink = np.sqrt(max(counted - told - 1.0, 1.0) / counted)
+    return np.asarray(at.factor + shrink * moved[: d * k].T.reshape(-1, d, k))
 
 
 def factor_errors(factor: Array, draws: Array) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
@@ -27,13 +27,19 @@ from crowdmetric.fits.scanned import answers_of
 from crowdmetric.fits.units import Units
 from crowdmetric.inputs import Rows, check_scan
 from crowdmetric.losses import Loss
-from crowdmetric.solvers.quasi_newton import LowRankResult, fit_low_rank, start_of
+from crowdmetric.solvers.law_fit import ITEM_RIDGE
+from crowdmetric.solvers.low_rank_prior import LowRankPrior
+from crowdmetric.solvers.low_rank_ridges import fit_with_item_ridge, items_determined, raise_ridge
+from crowdmetric.solvers.quasi_newton import Counted, LowRankResult, best_size, fit_low_rank, start_of
 from crowdmetric.tables import ComparisonScan, SpoolChunk
 from crowdmetric.users.blocks import Answers, padded_rows
 from crowdmetric.users.first_order import (
     EqualQuestions,
+    FreePeople,
+    IsotropicPeople,
     LowRank,
     covariance_matrix,
+    information_of_items,
     moment_matrix,
     pull_of_people,
     value_and_gradient,
@@ -76,7 +82,12 @@ LARGE_POINTS = 1 << 30
 SAMPLE = 2_000
 # If this many pieces of a chunk still do not fit in memory, the chunk is not the cause.
 MOST_PIECES = 1 << 12
-# Memory: vectors of parameters that L-BFGS keeps, and (d, d) matrices before and after it.
+# One person in so many is hidden to choose a ridge, if that leaves at least so many hidden; and answers per parameter
+# of L from which on no ridge is looked for.
+HIDDEN_SHARE, LEAST_HIDDEN, ENOUGH_ANSWERS = 5, 10, 500
+# Relative decrease of the mean loss at which the fits that choose a ridge stop, and the weakest ridge that is tried.
+ROUGH, WEAKEST = 1e-5, 0.125
+# Vectors of parameters that L-BFGS keeps, and matrices (d, d) before and after it.
 STEPS_KEPT, SQUARES = 50, 10
 
 
@@ -163,11 +174,26 @@ def low_rank_plan(scan: ComparisonScan, n_items: int, d: int, rank: int, limit: 
 
 @dataclass(frozen=True)
 class LowRankFit:
-    """What was found: a law of people in the units of the items, the logarithm of their spread, and how it ended."""
+    """What was found.
+
+    Attributes
+    ----------
+    law
+        Of people, in the units of the items.
+    result
+        Where the fit ended.
+    items_known : (N,)
+        What answers tell of items' utilities, in units of 1/ψ²; empty where items have none.
+    """
 
     law: Law
-    log_spread: float
     result: LowRankResult
+    items_known: Array
+
+    @property
+    def items_determined(self) -> float:
+        """How many of the items' utilities the answers determine."""
+        return items_determined(self.items_known, self.result)
 
 
 def fit_low_rank_law(
@@ -176,28 +202,118 @@ def fit_low_rank_law(
     loss: Loss,
     *,
     engine: DeviceEngine | None = None,
+    ridge: str | float | None = None,
+    free: bool = False,
+    item_effects: bool = False,
     tolerance: float = 1e-8,
     max_iterations: int = 300,
     after_step: Callable[[int, float], None] | None = None,
 ) -> LowRankFit:
-    """Fit ``M = LLᵀ`` with L (d, rank) and isotropic people; NumPy without an engine."""
-    d, put = asked.items.shape[1], np.asarray if engine is None else engine.asarray
+    """Fit ``M = LLᵀ`` with L (d, rank); NumPy without an engine.
+
+    Isotropic people and items without utilities of their own come first, then everything else that is asked for begins
+    where that ended: it is likelier than what came first.
+
+    Parameters
+    ----------
+    ridge
+        On the shape (`crowdmetric.solvers.low_rank_prior`): a number, 'evidence' to find one by hidden people
+        (`crowdmetric.solvers.low_rank_ridges`), or none.
+    free
+        Whether people have any covariance in the span of L.
+    item_effects
+        Whether items have utilities of their own, under a ridge by the evidence.
+    """
+    options: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "after_step": after_step}
+    put = np.asarray if engine is None else engine.asarray
     items, chunks = put(asked.items), InPieces(_on(asked.questions, engine), engine)
-    start = start_of(moment_matrix(items, chunks), covariance_matrix(items), rank)
-    result = fit_low_rank(
-        lambda at: chunks.sum(lambda: value_and_gradient(items, chunks, at, loss)),
-        start, np.zeros(d), -0.5 * np.log(d),
-        tolerance=tolerance, max_iterations=max_iterations, after_step=after_step,
-    )  # fmt: skip
-    metric = result.at.factor @ result.at.factor.T
-    spread = 4.0 * np.exp(2.0 * result.at.log_spread)
-    return LowRankFit(Law(metric, result.at.mean, spread * metric @ metric), result.at.log_spread, result)
+    searched = ridge == "evidence" and is_ridge_searched(asked, rank)
+    shape = 0.0 if ridge is None or ridge == "evidence" else float(ridge)
+    function = _likelihood(items, chunks, loss)
+    if searched:
+        fit = _with_ridge_by_hidden_people(items, chunks, rank, loss, **options)
+        function.passes = fit.passes
+        fit = fit_low_rank(function, fit.at, fit.prior, **options)
+    else:
+        fit = fit_low_rank(function, *_start(items, chunks, function, rank, loss, shape), **options)
+    if free or item_effects:
+        at, prior = fit.at, fit.prior
+        if free:
+            at = replace(at, people=FreePeople.of(at.covariance))
+        if item_effects:
+            at, prior = replace(at, effects=np.zeros(items.shape[0])), replace(prior, items=ITEM_RIDGE)
+        fit = fit_low_rank(function, at, prior, **options)
+
+    def known(at: LowRank) -> Array:
+        return chunks.sum(lambda: information_of_items(items, chunks, at, loss))
+
+    if item_effects:
+        fit = fit_with_item_ridge(function, fit, known, **options)
+    return LowRankFit(_law_of(fit.at), fit, known(fit.at) if item_effects else np.empty(0))
+
+
+def is_ridge_searched(asked: QuestionStream, rank: int) -> bool:
+    """Return whether ``ridge='evidence'`` looks for a ridge: not where answers are so many that none is needed.
+
+    Nor where hardly anybody could be hidden.
+    """
+    few = asked.weight < ENOUGH_ANSWERS * asked.items.shape[1] * rank
+    return few and asked.n_users >= HIDDEN_SHARE * LEAST_HIDDEN
+
+
+def _likelihood(items: Any, chunks: InPieces, loss: Loss) -> Counted:
+    return Counted(lambda at: chunks.sum(lambda: value_and_gradient(items, chunks, at, loss)))
+
+
+def _start(
+    items: Any, chunks: InPieces, function: Counted, rank: int, loss: Loss, shape: float
+) -> tuple[LowRank, LowRankPrior]:
+    """Return where to begin, and the prior with a ridge on the shape."""
+    d, covariance = items.shape[1], covariance_matrix(items)
+    log_spread = -0.5 * float(np.log(d))
+    factor = start_of(moment_matrix(items, chunks), covariance, rank)
+    start = best_size(function, LowRank(factor, np.zeros(d), IsotropicPeople(log_spread)))
+    return start, LowRankPrior(covariance, log_spread, loss.beta, shape)
+
+
+def _with_ridge_by_hidden_people(items: Any, chunks: InPieces, rank: int, loss: Loss, **options: Any) -> LowRankResult:
+    """Return a fit to four people out of five, under the ridge that suits the fifth.
+
+    The weakest that is tried is an eighth of ``dk / ‖L‖²``, the one that suits entries as large as those of the start.
+    """
+    shown, hidden = (InPieces(Strided(chunks, places), chunks.engine) for places in (range(1, HIDDEN_SHARE), range(1)))
+    function, theirs = _likelihood(items, shown, loss), _likelihood(items, hidden, loss)
+    start, prior = _start(items, shown, function, rank, loss, 0.0)
+    prior = replace(prior, shape=WEAKEST * start.factor.size / float(np.sum(start.factor**2)))
+    loosely = options | {"tolerance": ROUGH}
+    fit = fit_low_rank(function, start, prior, **loosely)
+    return raise_ridge(function, fit, lambda at: theirs(at)[0], **loosely)
+
+
+@dataclass(frozen=True)
+class Strided:
+    """Of every so many people those at some places, without copying what they answered."""
+
+    questions: Iterable[EqualQuestions]
+    places: range
+
+    def __iter__(self) -> Iterator[EqualQuestions]:
+        for some in self.questions:
+            for place in self.places:
+                if place < some.left.shape[0]:
+                    yield EqualQuestions(*(x[place::HIDDEN_SHARE] for x in _arrays(some)))
+
+
+def _law_of(at: LowRank) -> Law:
+    """Return the law in d dimensions."""
+    L = at.factor
+    return Law(L @ L.T, at.mean, L @ at.covariance @ L.T, at.effects if at.effects.size else None)
 
 
 def expected_seconds(asked: QuestionStream, rank: int, loss: Loss, passes: int) -> float:
     """Return about how long so many passes will take on this machine, from one over some of the people."""
     d = asked.items.shape[1]
-    at = LowRank(np.eye(d, rank) / np.sqrt(rank), np.zeros(d), -0.5 * np.log(d))
+    at = LowRank(np.eye(d, rank) / np.sqrt(rank), np.zeros(d), IsotropicPeople(-0.5 * float(np.log(d))))
     some = next(iter(asked.questions))
     few, many = (InPieces([EqualQuestions(*(x[:n] for x in _arrays(some)))], None) for n in (8, SAMPLE))
     value_and_gradient(asked.items, few, at, loss)  # loads the compiled loops
@@ -249,8 +365,8 @@ class InPieces:
 def places_of(asked: QuestionStream, fit: LowRankFit, loss: Loss, engine: DeviceEngine | None = None) -> Array:
     """Return where answers pull everybody from the mean of all, (K, k) in L's coordinates (`pull_of_people`).
 
-    A person's v at its posterior mean is ``μ + 4s² L K pull``, ``K = LᵀL``. Of a scan nobody's is returned: they may be
-    too many to keep.
+    A person's v at its posterior mean is ``μ + L C pull``, LCLᵀ being the covariance of v. Of a scan nobody's is
+    returned: they may be too many to keep.
     """
     at = fit.result.at
     if asked.people is None:
@@ -265,9 +381,8 @@ def places_of(asked: QuestionStream, fit: LowRankFit, loss: Loss, engine: Device
 
 
 def axes_of_people(fit: LowRankFit) -> Array:
-    """Return ``4s² K Lᵀ`` (k, d), by which what `places_of` returns is to be multiplied."""
-    at = fit.result.at
-    return 4.0 * np.exp(2.0 * at.log_spread) * (at.factor.T @ at.factor) @ at.factor.T
+    """Return ``C Lᵀ`` (k, d), by which what `places_of` returns is to be multiplied."""
+    return np.asarray(fit.result.at.covariance @ fit.result.at.factor.T)
 
 
 def announce_points(people: int, d: int, name: str) -> None:

@@ -76,11 +76,14 @@ class Unknowns:
         ω², zero where items have no utilities of their own.
     personal
         τ².
+    items
+        Variances (N,) of b, where their covariances are not known.
     """
 
     covariance: Array | None
     new_item: float = 0.0
     personal: float = 0.0
+    items: Array | None = None
 
     def variance(self, left: Array, right: Array, pairs: Indices | None) -> Array:
         """Return what the law and the items leave unknown of ψ (T,) for items (T, d); `pairs` None: new items."""
@@ -88,6 +91,8 @@ class Unknowns:
         own = degrees_of_freedom(d) + d
         C = self.covariance
         if C is None:
+            if self.items is not None and pairs is not None:
+                return np.asarray(self.items[pairs].sum(axis=1))
             return np.full(len(left), 2.0 * self.new_item)
         effects = pairs is not None and C.shape[0] > own
         out = np.empty(len(left))

@@ -1,40 +1,60 @@
 """Quasi-Newton for a low-rank metric: when d is in the hundreds, a gradient is all that can be afforded.
 
 The metric starts from the leading directions of what answers say to first order (`users.first_order.moment_matrix`),
-with its size and the spread of people found by a search over a few values; L-BFGS does the rest. A weak law on the
-spread (its logarithm within about one of its start) keeps metric and spread from growing together, along which one
-answer per person says very little.
+with its size found by a search over a few values; L-BFGS does the rest, under a weak prior
+(`crowdmetric.solvers.low_rank_prior`). It works on ``RL`` and ``Rμ`` with ``R² = dΓ/tr Γ + ε I``, Γ being the
+covariance of items: answers tell more of a direction the more items differ along it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from crowdmetric.solvers.low_rank_prior import LowRankPrior
 from crowdmetric.users.first_order import LowRank
 
-__all__ = ["LowRankResult", "fit_low_rank", "start_of"]
+__all__ = ["Counted", "LowRankResult", "best_size", "fit_low_rank", "start_of"]
 
 Array = NDArray[Any]
 Function = Callable[[LowRank], tuple[float, Array]]
 
-# Standard deviation of log s around its start.
-SPREAD_LAW = 1.0
+# ε: variance along a direction, relative to the mean, below which items count as equal for the length of a step.
+LEAST_VARIANCE = 1e-2
+# Norms of L to choose the start among.
+SIZES = (1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True)
 class LowRankResult:
-    """Where L-BFGS ended: parameters, log-likelihood (without the law on the spread), convergence, passes made."""
+    """Where L-BFGS ended: parameters, log-likelihood (without the prior), the prior, convergence, passes so far."""
 
     at: LowRank
     value: float
+    prior: LowRankPrior
     converged: bool
     passes: int
+
+
+class Counted:
+    """The log-likelihood of everybody and its gradient, and how many passes it took; the last one is remembered."""
+
+    def __init__(self, function: Function) -> None:
+        self.function, self.passes = function, 0
+        self._last: tuple[Array, tuple[float, Array]] | None = None
+
+    def __call__(self, at: LowRank) -> tuple[float, Array]:
+        """Return the log-likelihood and its gradient."""
+        flat = at.flat()
+        if self._last is None or not np.array_equal(self._last[0], flat):
+            self.passes += 1
+            self._last = flat, self.function(at)
+        return self._last[1]
 
 
 def start_of(moment: Array, covariance: Array, rank: int) -> Array:
@@ -53,56 +73,70 @@ def start_of(moment: Array, covariance: Array, rank: int) -> Array:
     return L / np.linalg.norm(L)
 
 
+def best_size(function: Function, start: LowRank, sizes: tuple[float, ...] = SIZES) -> LowRank:
+    """Return the start with the L of that size, a multiple of its own, which the answers find most likely."""
+    sized = [replace(start, factor=size * start.factor) for size in sizes]
+    return max(sized, key=lambda at: function(at)[0])
+
+
+class _Even:
+    """Parameters in which answers tell about equally much of each, and back."""
+
+    def __init__(self, like: LowRank, items_covariance: Array) -> None:
+        d = like.mean.size
+        values, vectors = np.linalg.eigh(items_covariance)
+        values = np.sqrt(d * np.maximum(values, 0.0) / np.trace(items_covariance) + LEAST_VARIANCE)
+        self.like, self.root, self.inverse = like, (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
+
+    def flat(self, at: LowRank) -> Array:
+        return replace(at, factor=self.root @ at.factor, mean=self.root @ at.mean).flat()
+
+    def at(self, flat: Array) -> LowRank:
+        at = self.like.moved(flat)
+        return replace(at, factor=self.inverse @ at.factor, mean=self.inverse @ at.mean)
+
+    def gradient(self, gradient: Array) -> Array:
+        """Return the gradient in these parameters from the one in `LowRank.flat`."""
+        return self.at(gradient).flat()  # R is symmetric
+
+
 def fit_low_rank(
-    function: Function,
-    L: Array,
-    mean: Array,
-    log_spread: float,
+    function: Counted,
+    start: LowRank,
+    prior: LowRankPrior,
     *,
-    sizes: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0),
     tolerance: float = 1e-7,
     max_iterations: int = 300,
     after_step: Callable[[int, float], None] | None = None,
 ) -> LowRankResult:
-    """Maximize the likelihood from a direction L (d, k) of size one.
+    """Maximize likelihood and prior.
 
     Parameters
     ----------
-    sizes
-        Norms of L to choose the start among.
     tolerance
         Relative decrease of the mean loss at which to stop.
     after_step
-        Called after every step with the number of passes so far and the maximized value, which includes the prior
-        on the spread.
+        Called after every step with the number of passes so far and the maximized value.
     """
-    passes, d = 0, mean.size
+    even, scale = _Even(start, prior.items_covariance), 1.0
 
     def cost(flat: Array) -> tuple[float, Array]:
-        nonlocal passes
-        passes += 1
-        at = LowRank.of(flat, d)
-        value, gradient = function(at)
-        away = (at.log_spread - log_spread) / SPREAD_LAW
-        gradient = -gradient
-        gradient[-1] += away / SPREAD_LAW
-        # unit: the value at the start, so tolerances are relative to a number of order one
-        return (0.5 * away**2 - value) / scale, gradient / scale
+        at = even.at(flat)
+        (value, gradient), (penalty, pull) = function(at), prior(at)
+        # unit: the value at the start, so that tolerances are relative to a number of order one
+        return (penalty - value) / scale, even.gradient(pull - gradient) / scale
 
-    scale = 1.0
-    starts = [LowRank(size * L, mean, log_spread).flat() for size in sizes]
-    costs = [cost(start)[0] for start in starts]
-    best = starts[int(np.argmin(costs))]
-    scale = max(abs(min(costs)), 1.0)
+    flat = even.flat(start)
+    scale = max(abs(cost(flat)[0]), 1.0)
 
     def callback(intermediate_result: Any) -> None:  # the name makes SciPy pass the result and not the point
         if after_step is not None:
-            after_step(passes, float(-intermediate_result.fun * scale))
+            after_step(function.passes, float(-intermediate_result.fun * scale))
 
     result = minimize(
-        cost, best, jac=True, method="L-BFGS-B", callback=callback,
+        cost, flat, jac=True, method="L-BFGS-B", callback=callback,
         options={"maxiter": max_iterations, "maxcor": 20, "ftol": tolerance, "gtol": 1e-9},
     )  # fmt: skip
-    at = LowRank.of(result.x, d)
-    away = (at.log_spread - log_spread) / SPREAD_LAW
-    return LowRankResult(at, float(0.5 * away**2 - result.fun * scale), bool(result.success), passes)
+    at = even.at(result.x)
+    value = float(prior(at)[0] - result.fun * scale)
+    return LowRankResult(at, value, prior, bool(result.success), function.passes)

@@ -1,24 +1,26 @@
 """The population likelihood of a low-rank metric, by value and gradient alone, for large d and very many people.
 
-With ``M = LLᵀ`` (L (d, k)) and isotropic people everything happens in k dimensions: items enter through ``Y = XL``
-and ``Xμ``, and a person through the rows of both that they compared. For one person with ``z_i = Lᵀδ_i`` and
-``w_i = Lᵀs_i``, ``K = LᵀL``::
+With ``M = LLᵀ`` (L (d, k)) everything happens in k dimensions: items enter through ``Y = XL`` and ``Xμ``, and a person
+through the rows of both that they compared. People's ``v`` has the covariance ``LCLᵀ``: ``C = 4s²K`` with ``K = LᵀL``
+for isotropic ideal points, any positive semi-definite C (k, k) for free ones. Items may have utilities b of their own.
+For one person with ``z_i = Lᵀδ_i`` and ``w_i = Lᵀs_i``::
 
-    a_i = z_iᵀw_i + ⟨δ_i, μ⟩        S = 4s² Z K Zᵀ   (m × m)
+    a_i = z_iᵀw_i + ⟨δ_i, μ⟩ − (b_left − b_right)        S = Z C Zᵀ   (m × m)
 
 and, from the slope and bend of their integral (`integrals`),
 
-    ∂ℓ/∂z_i = slope_i w_i + 8s² (bend Z K)_i    ∂ℓ/∂w_i = slope_i z_i    ∂ℓ/∂K = 4s² Zᵀ bend Z    ∂ℓ/∂log s = 2⟨bend, S⟩
+    ∂ℓ/∂z_i = slope_i w_i + 2 (bend Z C)_i      ∂ℓ/∂w_i = slope_i z_i      ∂ℓ/∂C = Zᵀ bend Z
 
-which are added up item by item, so one product with X ends the pass: ``∂ℓ/∂L = Xᵀ Ȳ + 2 L K̄``. Nothing of size
-(answers, d) is ever made. Arrays may be NumPy's or any other library's of the array API standard.
+which are added up item by item, so that one product with X ends the pass: ``∂ℓ/∂L = Xᵀ Ȳ + 2 L K̄``, K̄ being what
+`pull_back` makes of ∂ℓ/∂C. What is added up for ``Xμ`` is minus the gradient in b. Nothing of size (answers, d) is ever
+made. Arrays may be NumPy's or any other library's of the array API standard.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -32,9 +34,13 @@ from crowdmetric.users.integration import integrate_people
 
 __all__ = [
     "EqualQuestions",
+    "FreePeople",
+    "IsotropicPeople",
     "LowRank",
+    "People",
     "add_rows",
     "covariance_matrix",
+    "information_of_items",
     "moment_matrix",
     "pull_of_people",
     "scores_of_people",
@@ -47,23 +53,113 @@ Array = Any
 ITEMS_AT_ONCE = 1 << 16
 
 
-@dataclass(frozen=True)
-class LowRank:
-    """A metric ``LLᵀ`` with L (d, k), the mean μ (d,) of v, and the logarithm of the spread s of ideal points."""
+class People(Protocol):
+    """How the ideal points of people are spread, in the coordinates of L; every array may have leading axes."""
 
-    factor: NDArray[np.float64]
-    mean: NDArray[np.float64]
+    def flat(self) -> NDArray[np.float64]:
+        """Return the parameters as one vector."""
+        ...
+
+    def moved(self, flat: NDArray[np.float64]) -> People:
+        """Return the same with other parameters."""
+        ...
+
+    def covariance(self, K: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return C (k, k), ``K = LᵀL`` being given."""
+        ...
+
+    def pull_back(self, K: NDArray[np.float64], C_bar: Array) -> tuple[Array, Array]:
+        """Return derivatives in K (…, k, k) and in the parameters (…, q) from those in C (…, k, k)."""
+        ...
+
+
+@dataclass(frozen=True)
+class IsotropicPeople:
+    """Ideal points N(u₀, s²I): ``C = 4s²K``."""
+
     log_spread: float
 
     def flat(self) -> NDArray[np.float64]:
-        """Return everything as one vector."""
-        return np.concatenate([self.factor.ravel(), self.mean, [self.log_spread]])
+        return np.array([self.log_spread])
+
+    def moved(self, flat: NDArray[np.float64]) -> IsotropicPeople:
+        return IsotropicPeople(float(flat[0]))
+
+    def covariance(self, K: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(self._scale * K)
+
+    def pull_back(self, K: NDArray[np.float64], C_bar: Array) -> tuple[Array, Array]:
+        xp = array_namespace(C_bar)
+        K_bar = self._scale * C_bar
+        return K_bar, 2.0 * xp.sum(K_bar * as_array(K, C_bar), axis=(-2, -1))[..., None]
+
+    @property
+    def _scale(self) -> float:
+        return 4.0 * float(np.exp(2.0 * self.log_spread))
+
+
+@dataclass(frozen=True)
+class FreePeople:
+    """Ideal points of any covariance in the span of L: ``C = RRᵀ`` with R (k, k) lower triangular."""
+
+    root: NDArray[np.float64]
 
     @staticmethod
-    def of(flat: NDArray[np.float64], d: int) -> LowRank:
-        """Return the inverse of `flat`."""
-        k = (flat.size - d - 1) // d
-        return LowRank(flat[: d * k].reshape(d, k), flat[d * k : -1], float(flat[-1]))
+    def of(covariance: NDArray[np.float64]) -> FreePeople:
+        """Return people of covariance C, which is made a little larger where it is singular."""
+        k = len(covariance)
+        return FreePeople(np.linalg.cholesky(covariance + 1e-6 * np.trace(covariance) / k * np.eye(k)))
+
+    def flat(self) -> NDArray[np.float64]:
+        return self.root[np.tril_indices(len(self.root))]
+
+    def moved(self, flat: NDArray[np.float64]) -> FreePeople:
+        root = np.zeros_like(self.root)
+        root[np.tril_indices(len(root))] = flat
+        return FreePeople(root)
+
+    def covariance(self, K: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(self.root @ self.root.T)
+
+    def pull_back(self, K: NDArray[np.float64], C_bar: Array) -> tuple[Array, Array]:
+        xp = array_namespace(C_bar)
+        rows, columns = np.tril_indices(len(self.root))
+        return xp.zeros_like(C_bar), 2.0 * (C_bar @ as_array(self.root, C_bar))[..., rows, columns]
+
+
+def _no_effects() -> NDArray[np.float64]:
+    return np.empty(0)
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """A metric ``LLᵀ`` with L (d, k), the mean μ (d,) of v, the spread of people, and items' own utilities b (N,)."""
+
+    factor: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    people: People
+    effects: NDArray[np.float64] = field(default_factory=_no_effects)
+
+    def flat(self) -> NDArray[np.float64]:
+        """Return everything as one vector: L row by row, μ, people, b."""
+        return np.concatenate([self.factor.ravel(), self.mean, self.people.flat(), self.effects])
+
+    def moved(self, flat: NDArray[np.float64]) -> LowRank:
+        """Return the same model with other parameters, the inverse of `flat`."""
+        d, k = self.factor.shape
+        ends = np.cumsum([d * k, d, self.people.flat().size])
+        factor, mean, people, effects = np.split(flat, ends)
+        return LowRank(factor.reshape(d, k), mean, self.people.moved(people), effects)
+
+    @property
+    def gram(self) -> NDArray[np.float64]:
+        """``K = LᵀL`` (k, k)."""
+        return np.asarray(self.factor.T @ self.factor)
+
+    @property
+    def covariance(self) -> NDArray[np.float64]:
+        """C (k, k): people's v has the covariance ``LCLᵀ``."""
+        return self.people.covariance(self.gram)
 
 
 @dataclass(frozen=True)
@@ -89,45 +185,56 @@ def value_and_gradient(
         People, some at a time: temporaries are of the size of a chunk times the nodes of a grid.
     """
     xp = array_namespace(items)
-    L, mu = as_array(at.factor, items), as_array(at.mean, items)
-    spread = 4.0 * float(np.exp(2.0 * at.log_spread))
-    Y, offset, K = items @ L, items @ mu, L.T @ L
-    Y_bar, offset_bar, K_bar = xp.zeros_like(Y), xp.zeros_like(offset), np.zeros(K.shape)
-    value, spread_bar = 0.0, 0.0
+    seen, K = _Seen.of(items, at), at.gram
+    Y_bar, offset_bar, C_bar, value = xp.zeros_like(seen.Y), xp.zeros_like(seen.offset), np.zeros(K.shape), 0.0
     for chunk in chunks:
         left, right = chunk.left, chunk.right
-        Z, W, ZK, S, integral = _integrate(chunk, Y, offset, K, spread, loss)
+        Z, W, ZC, integral = _integrate(chunk, seen, loss)
         value += float(xp.sum(integral.value, dtype=xp.float64))
-        spread_bar += float(2.0 * xp.sum(integral.bend * S, dtype=xp.float64))
         slope, bend = integral.slope[:, :, None], integral.bend
-        K_bar += spread * as_numpy(xp.matrix_transpose(_flat(Z)) @ _flat(product(bend, Z)))
-        Z_bar, W_bar = slope * W + (2.0 * spread) * product(bend, ZK), slope * Z
+        C_bar += as_numpy(xp.matrix_transpose(_flat(Z)) @ _flat(product(bend, Z)))
+        Z_bar, W_bar = slope * W + 2.0 * product(bend, ZC), slope * Z
         Y_bar = add_rows(add_rows(Y_bar, left, Z_bar + W_bar), right, W_bar - Z_bar)
         offset_bar = add_rows(add_rows(offset_bar, left, integral.slope), right, -integral.slope)
+    K_bar, people_bar = at.people.pull_back(K, C_bar)
     factor_bar = as_numpy(items.T @ Y_bar) + 2.0 * at.factor @ K_bar
-    return value, np.concatenate([factor_bar.ravel(), as_numpy(items.T @ offset_bar), [spread_bar]])
+    effects_bar = -as_numpy(offset_bar) if at.effects.size else at.effects
+    return value, np.concatenate([factor_bar.ravel(), as_numpy(items.T @ offset_bar), people_bar, effects_bar])
 
 
-def _integrate(
-    chunk: EqualQuestions, Y: Array, offset: Array, K: Array, spread: float, loss: Loss
-) -> tuple[Array, Array, Array, Array, Integral]:
-    """Return Z, W, ZK (P, m, k), S (P, m, m) and the integrals of a chunk's people."""
+@dataclass(frozen=True)
+class _Seen:
+    """What people see of the items: ``Y = XL`` (N, k) and ``Xμ − b`` (N,); and C (k, k), all where items are."""
+
+    Y: Array
+    offset: Array
+    C: Array
+
+    @staticmethod
+    def of(items: Array, at: LowRank) -> _Seen:
+        offset = items @ as_array(at.mean, items)
+        if at.effects.size:
+            offset = offset - as_array(at.effects, items)
+        return _Seen(items @ as_array(at.factor, items), offset, as_array(at.covariance, items))
+
+
+def _integrate(chunk: EqualQuestions, seen: _Seen, loss: Loss) -> tuple[Array, Array, Array, Integral]:
+    """Return Z, W, ZC (P, m, k) and the integrals of a chunk's people."""
+    Y, offset = seen.Y, seen.offset
     xp = array_namespace(Y)
     left, right = Y[chunk.left], Y[chunk.right]
     Z, W = left - right, left + right
-    ZK = xp.reshape(_flat(Z) @ K, Z.shape)
+    ZC = xp.reshape(_flat(Z) @ seen.C, Z.shape)
     a = xp.sum(Z * W, axis=2) + offset[chunk.left] - offset[chunk.right]
-    S = spread * product(ZK, xp.matrix_transpose(Z))
+    S = product(ZC, xp.matrix_transpose(Z))
     E = xp.broadcast_to(as_array(np.eye(S.shape[1]), Y), S.shape)
-    return Z, W, ZK, S, integrate_people(a, E, S, chunk.response, chunk.weight, loss, 1)
+    return Z, W, ZC, integrate_people(a, E, S, chunk.response, chunk.weight, loss, 1)
 
 
 def pull_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Loss) -> Array:
     """Return ``Σ_i slope_i Lᵀδ_i`` (P, k): where answers pull people from the mean of all, in L's coordinates."""
     xp = array_namespace(items)
-    L = as_array(at.factor, items)
-    spread = 4.0 * float(np.exp(2.0 * at.log_spread))
-    Z, _, _, _, integral = _integrate(chunk, items @ L, items @ as_array(at.mean, items), L.T @ L, spread, loss)
+    Z, _, _, integral = _integrate(chunk, _Seen.of(items, at), loss)
     return xp.sum(integral.slope[:, :, None] * Z, axis=1)
 
 
@@ -136,23 +243,52 @@ def scores_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Los
 
     With ``z̄, w̄`` as in this module's docstring and ``x, x'`` the compared items::
 
-        ∂ℓ/∂L = Σ_i [x_i (z̄_i + w̄_i)ᵀ + x'_i (w̄_i − z̄_i)ᵀ] + 8s² L Zᵀ bend Z      ∂ℓ/∂μ = Σ_i slope_i δ_i
+        ∂ℓ/∂L = Σ_i [x_i (z̄_i + w̄_i)ᵀ + x'_i (w̄_i − z̄_i)ᵀ] + 2 L K̄      ∂ℓ/∂μ = Σ_i slope_i δ_i
 
-    Here something of size (answers, d) is made: for some people only.
+    Here something of size (answers, d) is made, and of size (people, N) where items have utilities of their own: for
+    some people only.
     """
     xp = array_namespace(items)
-    L, P = as_array(at.factor, items), chunk.left.shape[0]
-    spread = 4.0 * float(np.exp(2.0 * at.log_spread))
-    Y, offset = items @ L, items @ as_array(at.mean, items)
-    Z, W, ZK, S, integral = _integrate(chunk, Y, offset, L.T @ L, spread, loss)
-    slope, bend_Z = integral.slope[:, :, None], product(integral.bend, Z)
-    Z_bar, W_bar = slope * W + (2.0 * spread) * product(integral.bend, ZK), slope * Z
+    P = chunk.left.shape[0]
+    Z, W, ZC, integral = _integrate(chunk, _Seen.of(items, at), loss)
+    slope, bend = integral.slope[:, :, None], integral.bend
+    Z_bar, W_bar = slope * W + 2.0 * product(bend, ZC), slope * Z
     left, right = items[chunk.left], items[chunk.right]
     factor_bar = xp.matrix_transpose(left) @ (Z_bar + W_bar) + xp.matrix_transpose(right) @ (W_bar - Z_bar)
-    factor_bar = factor_bar + L @ ((2.0 * spread) * xp.matrix_transpose(Z) @ bend_Z)
+    K_bar, people_bar = at.people.pull_back(at.gram, xp.matrix_transpose(Z) @ product(bend, Z))
+    factor_bar = factor_bar + 2.0 * as_array(at.factor, items) @ K_bar
     mean_bar = xp.sum(slope * (left - right), axis=1)
-    spread_bar = 2.0 * xp.sum(integral.bend * S, axis=(1, 2))
-    return xp.concat([xp.reshape(factor_bar, (P, -1)), mean_bar, spread_bar[:, None]], axis=1)
+    scores = [xp.reshape(factor_bar, (P, -1)), mean_bar, people_bar]
+    if at.effects.size:
+        scores.append(_effect_scores(chunk, integral.slope, at.effects.size))
+    return xp.concat(scores, axis=1)
+
+
+def _effect_scores(chunk: EqualQuestions, slope: Array, n_items: int) -> Array:
+    """Return each person's gradient (P, N) in the items' utilities: slopes where an item is right, minus left."""
+    xp = array_namespace(slope)
+    P = slope.shape[0]
+    own = n_items * xp.arange(P, device=slope.device)[:, None]
+    cells = xp.zeros(P * n_items, dtype=slope.dtype, device=slope.device)
+    cells = add_rows(add_rows(cells, own + chunk.left, -slope), own + chunk.right, slope)
+    return xp.reshape(cells, (P, n_items))
+
+
+def information_of_items(
+    items: Array, chunks: Iterable[EqualQuestions], at: LowRank, loss: Loss
+) -> NDArray[np.float64]:
+    """Return the diagonal (N,) of the information about the items' utilities b, everything else being known.
+
+    That is ``−∂²ℓ/∂a_i² = slope_i² − 2 bend_ii``, added up over the answers about an item.
+    """
+    xp = array_namespace(items)
+    seen = _Seen.of(items, at)
+    total = xp.zeros_like(seen.offset)
+    for chunk in chunks:
+        integral = _integrate(chunk, seen, loss)[-1]
+        known = integral.slope**2 - 2.0 * xp.linalg.diagonal(integral.bend)
+        total = add_rows(add_rows(total, chunk.left, known), chunk.right, known)
+    return np.maximum(as_numpy(total), 0.0)
 
 
 def moment_matrix(items: Array, chunks: Iterable[EqualQuestions]) -> NDArray[np.float64]:

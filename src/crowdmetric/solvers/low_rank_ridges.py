@@ -1,0 +1,79 @@
+"""Strengths of the ridges of a metric of low rank (`crowdmetric.solvers.low_rank_prior`), found from the answers.
+
+The ridge on the shape is the one under which people who were hidden from the fit are most likely to have answered as
+they did. It is raised step by step, each fit beginning where the last one ended, until the hidden answers become less
+likely. The evidence of a fit by scoring would need the information about L, a matrix of dk rows; and it takes all
+columns of L for alike, so that it leaves those that a rank too high has filled with noise.
+
+The ridge ρ on the utilities b of items comes from the evidence (MacKay), with the diagonal h (N,) of the information
+about b: answers determine ``γ = (1 − q/N) Σ_i h_i / (h_i + ρ)`` of them, and ``ρ ← γ / ‖b‖²``. In q of the N
+dimensions, those of the metric, the mean and a constant, answers cannot tell b from what features say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.solvers.law_fit import LEAST_ITEM_RIDGE, MOST_ITEM_RIDGE
+from crowdmetric.solvers.quasi_newton import Counted, LowRankResult, fit_low_rank
+from crowdmetric.users.first_order import LowRank
+
+__all__ = ["fit_with_item_ridge", "items_determined", "raise_ridge"]
+
+Array = NDArray[Any]
+
+# Ridges on the shape are tried in these steps, at most so many times. The search ends where hidden answers are so many
+# nats less likely than under the best.
+FACTOR, TRIES, WORSE = 2.0, 8, 1.0
+# Maximum number of refits until the ridge on items settles, and the change of its logarithm that counts as settled.
+REFITS, SETTLED = 10, 0.1
+
+
+def raise_ridge(
+    function: Counted, fit: LowRankResult, hidden: Callable[[LowRank], float], **options: Any
+) -> LowRankResult:
+    """Return the fit to all but the hidden people under the ridge on the shape that suits the hidden ones best.
+
+    Parameters
+    ----------
+    function
+        The log-likelihood of the people who are not hidden.
+    fit
+        Where to begin, with the weakest ridge to consider.
+    hidden
+        The log-likelihood of the hidden people.
+    """
+    best, likeliest = fit, hidden(fit.at)
+    for _ in range(TRIES):
+        fit = fit_low_rank(function, fit.at, replace(fit.prior, shape=FACTOR * fit.prior.shape), **options)
+        value = hidden(fit.at)
+        if value > likeliest:
+            best, likeliest = fit, value
+        elif value < likeliest - WORSE:
+            break
+    return best
+
+
+def fit_with_item_ridge(
+    function: Counted, fit: LowRankResult, known: Callable[[LowRank], Array], **options: Any
+) -> LowRankResult:
+    """Return a fit with the ridge on items' utilities that the evidence asks for; `known` returns h (N,)."""
+    for _ in range(REFITS):
+        ridge = items_determined(known(fit.at), fit) / max(float(fit.at.effects @ fit.at.effects), 1e-300)
+        ridge = float(np.clip(ridge, LEAST_ITEM_RIDGE, MOST_ITEM_RIDGE))
+        if abs(float(np.log(ridge / fit.prior.items))) < SETTLED:
+            break
+        fit = fit_low_rank(function, fit.at, replace(fit.prior, items=ridge), **options)
+    return fit
+
+
+def items_determined(known: Array, fit: LowRankResult) -> float:
+    """Return ``γ = (1 − q/N) Σ_i h_i / (h_i + ρ)``, how many utilities of N compared items the answers determine."""
+    d, k = fit.at.factor.shape
+    shared, N = d * k - k * (k - 1) // 2 + d + 1, np.count_nonzero(known)
+    return max(1.0 - shared / max(N, 1), 0.1) * float(np.sum(known / (known + fit.prior.items)))
