@@ -19,7 +19,7 @@ rng = np.random.default_rng(0)
 pictures = load_digits().images[:150] / 16.0
 blurred = pictures.reshape(150, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(150, 16)
 seen = ItemMap(components=5).fit_transform(blurred)
-judgements = simulate_judgements(seen, 30, 6_000, kind="triplet", metric=6 * np.eye(5), beta=1.0).judgements
+judgements = simulate_judgements(seen, None, 6_000, kind="triplet", metric=6 * np.eye(5), beta=1.0).judgements
 
 embeddings = {
     "pixels": ItemMap(components=8).fit_transform(pictures.reshape(150, 64)),

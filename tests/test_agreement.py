@@ -54,7 +54,7 @@ def test_models_without_errors_are_refused() -> None:
     study = simulate_judgements(20, 3, 500, seed=0)
     sure = SimilarityMetric(study.items).fit(study.judgements)
     unsure = SimilarityMetric(study.items, uncertainty=False).fit(study.judgements)
-    with pytest.raises(DataError, match="how sure it is"):
+    with pytest.raises(DataError, match="gives no standard errors of the metric"):
         agreement(sure, unsure)
 
 

@@ -183,7 +183,7 @@ def test_fit_prints_a_summary_and_says_which_estimator_and_why(run, crowd, tmp_p
     result = run("fit", *tables(crowd), *GIVEN, "--no-evaluate", "--out", tmp_path / "model")
     assert result.code == 0
     assert "crowdmetric: These answers can teach the whole metric" in result.err
-    assert "using IdealPointMetric, because --metric-bound and --ideal-bound are of use there\n" in result.err
+    assert "using IdealPointMetric, because --metric-bound and --ideal-bound apply to it\n" in result.err
     assert result.out.endswith(f"Report: {tmp_path / 'model' / 'report.html'}\n")
     assert (tmp_path / "model" / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     for text in ("288 answers, 48 people, 576 items", "dropped rows  none", "5 (given)", "Solved", "eigenvalues"):

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from crowdmetric.fits.questions import QuestionStream
 
 from crowdmetric import PopulationMetric
-from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import CrowdmetricWarning
 from crowdmetric.fits import many_features
 from crowdmetric.fits.many_features import Strided, asked_in_memory, fit_low_rank_law, is_ridge_searched
+from crowdmetric.fits.question_stream import QuestionStream
 from crowdmetric.inputs import read_rows
 from crowdmetric.losses import Logistic
 from crowdmetric.persist import load_model, save_model
@@ -53,7 +52,7 @@ def asked_of(crowd: dict[str, Any]) -> QuestionStream:
 
 def test_a_ridge_by_hidden_people_takes_away_what_noise_put_into_a_rank_too_high() -> None:
     crowd, metric, _ = low_rank_crowd(24, 1, 700, 3)
-    without, with_ridge = (fit_low_rank_law(asked_of(crowd), 5, LOSS, ridge=ridge) for ridge in (None, "evidence"))
+    without, with_ridge = (fit_low_rank_law(asked_of(crowd), 5, LOSS, ridge=ridge) for ridge in (None, "hidden-people"))
     assert with_ridge.result.prior.shape > np.sqrt(5.0)
     assert shape_error(with_ridge.law.metric, metric) < 0.8 * shape_error(without.law.metric, metric)
     given = fit_low_rank_law(asked_of(crowd), 5, LOSS, ridge=with_ridge.result.prior.shape)
@@ -66,7 +65,7 @@ def test_no_ridge_is_looked_for_among_very_many_answers_or_very_few_people(monke
     assert not is_ridge_searched(asked_of(low_rank_crowd(5, 1, 49, 2)[0]), 1)
     monkeypatch.setattr(many_features, "ENOUGH_ANSWERS", 120 / 5)
     assert not is_ridge_searched(asked, 1)
-    assert fit_low_rank_law(asked, 1, LOSS, ridge="evidence").result.prior.shape == 0.0
+    assert fit_low_rank_law(asked, 1, LOSS, ridge="hidden-people").result.prior.shape == 0.0
 
 
 def test_everybody_is_either_hidden_or_not() -> None:
@@ -76,18 +75,14 @@ def test_everybody_is_either_hidden_or_not() -> None:
     assert sorted(person for some in shown + hidden for person in some) == sorted([*range(3), *range(12)])
 
 
-@pytest.mark.parametrize("engine", ["numpy", "torch"])
-def test_free_people_are_likelier_and_closer_to_people_who_are_stretched(engine: str) -> None:
-    if engine == "torch":
-        pytest.importorskip("torch", reason="PyTorch is not installed (extra: gpu)")
-    card = TorchEngine("cpu") if engine == "torch" else None
+def test_free_people_are_likelier_and_closer_to_people_who_are_stretched() -> None:
     crowd, metric, _ = low_rank_crowd(6, 2, 1200, 3, stretch=4.0)
-    isotropic, free = (fit_low_rank_law(asked_of(crowd), 2, LOSS, engine=card, free=free) for free in (False, True))
+    isotropic, free = (fit_low_rank_law(asked_of(crowd), 2, LOSS, free=free) for free in (False, True))
     assert free.result.value > isotropic.result.value + 10.0
     assert np.linalg.matrix_rank(free.law.metric + free.law.covariance, tol=1e-6) == 2  # within the span of L
     assert shape_error(free.law.metric, metric) < 0.7 * shape_error(isotropic.law.metric, metric)
     crowd, _, _ = low_rank_crowd(6, 2, 1200, 3)
-    isotropic, free = (fit_low_rank_law(asked_of(crowd), 2, LOSS, engine=card, free=free) for free in (False, True))
+    isotropic, free = (fit_low_rank_law(asked_of(crowd), 2, LOSS, free=free) for free in (False, True))
     assert 0.0 <= free.result.value - isotropic.result.value < 8.0  # three more parameters, of nothing
 
 
@@ -112,7 +107,7 @@ def test_items_that_are_liked_for_what_they_are_have_no_utilities() -> None:
 
 def test_everything_through_the_public_class(tmp_path: Any) -> None:
     crowd, _, _ = low_rank_crowd(80, 1, 900, 2, popularity=0.8, n_items=100)
-    model = PopulationMetric(crowd["items"], rank=1, covariance="free", item_effects=True)
+    model = PopulationMetric(crowd["items"], rank=1, covariance="free", item_effects=True, ridge="hidden-people")
     model.fit(crowd["pairs"], crowd["y"], users=crowd["users"])
     assert model.ridge_ > 0.0
     assert model.item_effects_.shape == model.item_effect_variances_.shape == (100,)

@@ -378,7 +378,7 @@ def test_a_limit_that_cannot_be_kept_is_refused(
 ) -> None:
     monkeypatch.setattr("crowdmetric.fits.memory._in_use", lambda: 10**8)
     scan = scan_of(table, tmp_path)
-    with pytest.raises(DataError, match=r"is too little: this fit takes .* at the least"):
+    with pytest.raises(DataError, match=r"is too little: this fit takes .* or more"):
         PopulationMetric(crowd.items, memory="1MB").fit(scan)
     plan = PopulationMetric(crowd.items, memory="4GB").memory_plan(scan)
     assert "2,500 answers" in plan.sentence

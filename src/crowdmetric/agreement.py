@@ -56,7 +56,7 @@ class Agreement:
     --------
     >>> from crowdmetric.agreement import Agreement
     >>> Agreement(statistic=1.3, degrees_of_freedom=2, p_value=0.52, scale=1.1, similarity=0.99).summary()
-    'The answers do not tell the two metrics apart (χ² = 1.3 with 2 degrees of freedom, p = 0.52; cosine 0.99).'
+    'The answers do not show that the two metrics differ (χ² = 1.3 with 2 degrees of freedom, p = 0.52; cosine 0.99).'
     """
 
     statistic: float

@@ -27,6 +27,8 @@ Place = str | os.PathLike[str]
 # How often moving a folder is retried because another process was quicker, and how many seconds that process gets to
 # finish.
 ATTEMPTS, PATIENCE = 20, 0.05
+# What a system says if another process has put a folder where one should go.
+OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
 
 
 @contextmanager
@@ -174,12 +176,21 @@ def _move(new: Path, place: Path) -> None:
             os.replace(new, place)
             return
         except OSError as error:
-            if attempt + 1 == ATTEMPTS or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            if attempt + 1 == ATTEMPTS or error.errno not in OCCUPIED:
                 raise
         finally:
-            if old.exists() and not place.exists():
-                os.replace(old, place)
-            shutil.rmtree(old, ignore_errors=True)
+            _come_back(old, place)
+
+
+def _come_back(old: Path, place: Path) -> None:
+    """Put back what stepped aside if its place is empty, and remove it if another process has filled the place."""
+    if old.exists() and not place.exists():
+        try:
+            os.replace(old, place)
+        except OSError as error:
+            if error.errno not in OCCUPIED:
+                raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _step_aside(place: Path, old: Path) -> None:

@@ -141,13 +141,14 @@ class PopulationMetric(CrowdMetric):
         A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points. With 'identity' M is a
         multiple of the identity, with 'zero' there is none and people have linear utilities (only under a free
         covariance): models without a learned metric, and without uncertainty of one.
-    ridge : 'evidence', float or None, default 'evidence'
+    ridge : 'evidence', 'hidden-people', float or None, default 'evidence'
         Draws the metric's shape towards the identity: ½ ridge ‖M/c − I‖², c = tr M / d. The strength is found from
         the data, given, or none. Found from the data under a free covariance, it comes with another that draws the
         size c towards zero, where people have linear utilities and no metric (`crowdmetric.solvers.law_fit`). A fit by
-        gradients (see `rank`) has ½ ridge ‖L‖² on the factor L of the metric (``M = LLᵀ``, items of root mean square
-        length one), and finds the strength by hiding one person in five (`crowdmetric.solvers.low_rank_ridges`), unless
-        there are more than 500 answers per entry of L.
+        gradients (see `rank`) has no ridge by default. A number puts ½ ridge ‖L‖² on the factor L of the metric
+        (``M = LLᵀ``, items of root mean square length one); 'hidden-people', for such fits only, finds the number by
+        hiding one person in five (`crowdmetric.solvers.low_rank_ridges`), unless there are more than 500 answers per
+        entry of L.
     integration : {'auto', 'grid', 'propagation'}, default 'auto'
         How people are integrated out. A grid is exact and slow beyond one dimension (three at most); expectation
         propagation is fast in any. Auto: propagation where a person's answers span more than a line, checked
@@ -397,6 +398,7 @@ class PopulationMetric(CrowdMetric):
             d, loss, covariance=self.covariance, rank=self.rank, constraint=self.constraint, ridge=self.ridge,
             integration=self.integration, starts=self.starts, tol=self.tol, max_iter=self.max_iter,
             random_state=self.random_state, item_effects=self.item_effects, engine=self._engine,
+            by_gradients=self.by_gradients_alone(d),
         )  # fmt: skip
 
     def by_gradients_alone(self, d: int) -> bool:

@@ -11,6 +11,7 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.contract import Engine, device_of
 from crowdmetric.errors import DataError
 from crowdmetric.fits.integration_check import INTEGRATIONS
+from crowdmetric.fits.many_features import BY_HIDDEN_PEOPLE
 from crowdmetric.inputs import CONSTRAINTS, check_options
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.tables import ComparisonScan
@@ -44,8 +45,9 @@ def check_population_options(
     random_state: Any,
     item_effects: Any,
     engine: Engine | None,
+    by_gradients: bool,
 ) -> None:
-    """Check the parameters of a `PopulationMetric` for items of d features."""
+    """Check the parameters of a `PopulationMetric` for items of d features, and a fit by gradients alone or not."""
     if not (loss.needs_binary and loss.is_smooth):
         raise DataError(f"loss={loss.name!r} is not a likelihood of binary answers; use 'logistic' or 'probit'")
     if device_of(engine) is not None and not isinstance(loss, Logistic):
@@ -66,11 +68,12 @@ def check_population_options(
             f"covariance={covariance!r} is of ideal points, and constraint='zero' leaves no metric to have them under; "
             "use covariance='free'"
         )
-    if isinstance(ridge, str) and ridge != "evidence":
-        raise DataError(f"ridge={ridge!r} is unknown; use 'evidence', a number or None")
+    if isinstance(ridge, str) and ridge != "evidence" and not (by_gradients and ridge == BY_HIDDEN_PEOPLE):
+        known = f"'evidence', '{BY_HIDDEN_PEOPLE}'" if by_gradients else "'evidence'"
+        raise DataError(f"ridge={ridge!r} is unknown for {d} features; use {known}, a number or None")
     if not (ridge is None or isinstance(ridge, str) or (isinstance(ridge, int | float) and ridge == 0)):
         positive_number(ridge, "ridge")
-    if true_or_false(item_effects, "item_effects") and ridge != "evidence":
+    if true_or_false(item_effects, "item_effects") and not isinstance(ridge, str):
         raise DataError(
             f"item_effects are shrunk by the evidence, which ridge={ridge!r} rules out; use ridge='evidence'"
         )

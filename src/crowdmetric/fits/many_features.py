@@ -47,6 +47,7 @@ from crowdmetric.users.first_order import (
 from crowdmetric.users.population_sums import Law
 
 __all__ = [
+    "BY_HIDDEN_PEOPLE",
     "DEFAULT_RANK",
     "LARGEST_SCORING",
     "NUMBERS",
@@ -68,6 +69,8 @@ Result = TypeVar("Result")
 # Maximum number of parameters of a metric for fits by scoring: beyond, outer products of scores cost more than they
 # save.
 LARGEST_SCORING = 3_000
+# The value of `ridge` that finds one by hiding people.
+BY_HIDDEN_PEOPLE = "hidden-people"
 # Default rank of a metric that is too large for scoring.
 DEFAULT_RANK = 32
 # Answers per chunk without an engine, and temporary numbers per answer: ten at each of about fifty nodes.
@@ -217,7 +220,7 @@ def fit_low_rank_law(
     Parameters
     ----------
     ridge
-        On the shape (`crowdmetric.solvers.low_rank_prior`): a number, 'evidence' to find one by hidden people
+        On the shape (`crowdmetric.solvers.low_rank_prior`): a number, 'hidden-people' to find one by hidden people
         (`crowdmetric.solvers.low_rank_ridges`), or none.
     free
         Whether people have any covariance in the span of L.
@@ -227,8 +230,8 @@ def fit_low_rank_law(
     options: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "after_step": after_step}
     put = np.asarray if engine is None else engine.asarray
     items, chunks = put(asked.items), InPieces(_on(asked.questions, engine), engine)
-    searched = ridge == "evidence" and is_ridge_searched(asked, rank)
-    shape = 0.0 if ridge is None or ridge == "evidence" else float(ridge)
+    searched = ridge == BY_HIDDEN_PEOPLE and is_ridge_searched(asked, rank)
+    shape = 0.0 if ridge is None or isinstance(ridge, str) else float(ridge)
     function = _likelihood(items, chunks, loss)
     if searched:
         fit = _with_ridge_by_hidden_people(items, chunks, rank, loss, **options)
@@ -253,7 +256,7 @@ def fit_low_rank_law(
 
 
 def is_ridge_searched(asked: QuestionStream, rank: int) -> bool:
-    """Return whether ``ridge='evidence'`` looks for a ridge: not where answers are so many that none is needed.
+    """Return whether ``ridge='hidden-people'`` looks for a ridge: not where answers are so many that none is needed.
 
     Nor where hardly anybody could be hidden.
     """

@@ -37,7 +37,7 @@ __all__ = [
     "FreePeople",
     "IsotropicPeople",
     "LowRank",
-    "People",
+    "PeopleLaw",
     "add_rows",
     "covariance_matrix",
     "information_of_items",
@@ -53,14 +53,14 @@ Array = Any
 ITEMS_AT_ONCE = 1 << 16
 
 
-class People(Protocol):
+class PeopleLaw(Protocol):
     """How the ideal points of people are spread, in the coordinates of L; every array may have leading axes."""
 
     def flat(self) -> NDArray[np.float64]:
         """Return the parameters as one vector."""
         ...
 
-    def moved(self, flat: NDArray[np.float64]) -> People:
+    def moved(self, flat: NDArray[np.float64]) -> PeopleLaw:
         """Return the same with other parameters."""
         ...
 
@@ -137,7 +137,7 @@ class LowRank:
 
     factor: NDArray[np.float64]
     mean: NDArray[np.float64]
-    people: People
+    people: PeopleLaw
     effects: NDArray[np.float64] = field(default_factory=_no_effects)
 
     def flat(self) -> NDArray[np.float64]:
