@@ -107,9 +107,8 @@ def test_items_that_are_liked_for_what_they_are_have_no_utilities() -> None:
 
 def test_everything_through_the_public_class(tmp_path: Any) -> None:
     crowd, _, _ = low_rank_crowd(80, 1, 900, 2, popularity=0.8, n_items=100)
-    model = PopulationMetric(crowd["items"], rank=1, covariance="free", item_effects=True, ridge="hidden-people")
+    model = PopulationMetric(crowd["items"], rank=1, covariance="free", item_effects=True)
     model.fit(crowd["pairs"], crowd["y"], users=crowd["users"])
-    assert model.ridge_ > 0.0
     assert model.item_effects_.shape == model.item_effect_variances_.shape == (100,)
     assert 0.0 < model.item_effects_determined_ < 100.0
     assert model.factor_draws_.shape[1:] == (80, 1)
