@@ -69,8 +69,8 @@ def check_population_options(
             "use covariance='free'"
         )
     if isinstance(ridge, str) and ridge != "evidence" and not (by_gradients and ridge == BY_HIDDEN_PEOPLE):
-        known = f"'evidence', '{BY_HIDDEN_PEOPLE}'" if by_gradients else "'evidence'"
-        raise DataError(f"ridge={ridge!r} is unknown for {d} features; use {known}, a number or None")
+        found = f"'evidence', '{BY_HIDDEN_PEOPLE}'" if by_gradients else "'evidence'"
+        raise DataError(f"ridge={ridge!r} is unknown for {d} features; use {found}, a number or None")
     if not (ridge is None or isinstance(ridge, str) or (isinstance(ridge, int | float) and ridge == 0)):
         positive_number(ridge, "ridge")
     if true_or_false(item_effects, "item_effects") and not isinstance(ridge, str):
