@@ -32,7 +32,7 @@ demo: $(VENV)/.installed-demo ## run the demonstration
 
 # A process a core, and one thread of BLAS each: more would wait for one another.
 test: $(VENV)/.installed-test ## run the tests
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 # The oldest versions that pyproject.toml allows, and the newest that exist: each in an environment of its own.
 test-oldest: $(VENV)/.installed-release ## run the tests with the oldest supported versions
@@ -44,7 +44,7 @@ test-newest: $(VENV)/.installed-release ## run the tests with the newest version
 define TEST_WITH
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(2)
 	$(BIN)/uv pip install --quiet --python $(2) --resolution $(1) --editable '.[test]'
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(2)/bin/python -m pytest --numprocesses auto --dist loadfile
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(2)/bin/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 endef
 
 lint: $(VENV)/.installed-lint ## check style, format and types

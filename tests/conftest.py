@@ -28,3 +28,12 @@ def golden() -> Callable[[str], dict[str, Any]]:
             return {key: case[key][()] for key in case}
 
     return load
+
+
+# Files whose few tests take longest, the longest first: started last, they keep one core busy and leave the other idle.
+LONGEST = ("test_readme.py", "test_optimal_design.py", "test_interruption.py", "test_item_effects.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with the files that take longest; all others stay in their order."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
