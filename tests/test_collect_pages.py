@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 
 from collect_studies import begin, client_of, hidden, new_study, walk
-from crowdmetric import design
 from crowdmetric.collect import check_study, counting, findings, make_study, open_study, participant, serving, writer
 from crowdmetric.collect.careless import Answered, reasons
 from crowdmetric.collect.database import StoreError
@@ -395,7 +394,6 @@ def test_the_process_of_a_live_design_answers_and_ends_in_the_middle_of_its_work
     assert not endless.done()
 
 
-@pytest.mark.skipif(not hasattr(design, "LiveDesign"), reason="this crowdmetric has no LiveDesign yet")
 def test_the_live_design_of_the_library_asks_and_says_where_it_stands(tmp_path) -> None:
     study = new_study(tmp_path, {'kind = "optimal"': 'kind = "live"', "questions =": "questions = 2"})
     with client_of(study) as client:
