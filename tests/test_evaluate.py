@@ -414,6 +414,9 @@ class Made:
         self.values, self.splits, self.models = values, splits, tuple(values)
         self.spread, self.saved = error, saved
 
+    def has(self, split, model):
+        return split in self.splits and model in self.models
+
     def mean(self, split, model, measure="log_likelihood"):
         return self.values[model][self.splits.index(split)] * (0.0 if measure == "accuracy" else 1.0)
 
@@ -866,3 +869,16 @@ def test_models_begin_where_simpler_ones_ended_and_end_no_lower() -> None:
         alone = MODELS[name](None).fit(items, answers)
         begun = replace(MODELS[name](None), start=MODELS[simpler](None).fit(items, answers).end).fit(items, answers)
         assert begun.log_likelihood == pytest.approx(alone.log_likelihood, abs=0.3)
+
+
+def test_some_models_are_fitted_on_the_first_split_alone() -> None:
+    items, answers = crowd_of(np.diag([2.0, 1.0, 0.2]), people=60)[:2]
+    names = ["linear", "population-free", "symmetric"]
+    found = evaluate(items, answers, names, splits=["people", "pairs"], repeats=2, on_first_split=["symmetric"])
+    whole = evaluate(items, answers, names, splits=["people", "pairs"], repeats=2)
+    assert found.models == ("linear", "population-free")
+    assert found.has("people", "symmetric")
+    assert not found.has("pairs", "symmetric")
+    one, all_ = (table.difference("people", "symmetric", "population-free") for table in (found, whole))
+    assert one.mean == pytest.approx(all_.mean, abs=1e-9)
+    assert "symmetric" not in found.summary()

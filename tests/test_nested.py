@@ -9,6 +9,8 @@ import pytest
 
 from crowdmetric import Comparisons, PopulationMetric
 from crowdmetric.evaluate import CrowdModel
+from crowdmetric.solvers.law_fit import _next_ridges
+from crowdmetric.solvers.priors import Ridges
 from crowdmetric.tables import read_items
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -89,3 +91,19 @@ def test_answers_without_noise_end_at_a_finite_size() -> None:
     assert model.solution_.converged
     assert "scale of the metric is not known" in model.solution_.status
     assert 5.0 < model.spread_ < 100.0  # in units of an answer's noise
+
+
+def test_ridges_go_straight_to_where_the_evidence_wants_no_change() -> None:
+    """A strength that the evidence changes by a little each time is extrapolated; one that has settled is not."""
+    wants = lambda x: np.exp(2.0 + 0.9 * (np.log(x) - 2.0))  # noqa: E731  slow, to exp(2)
+    first, second = Ridges(items=1.0, people=1.0), Ridges(items=float(wants(1.0)), people=1.0)
+    third = Ridges(items=float(wants(second.items)), people=1.01)
+    found = _next_ridges(first, second, second, third)
+    assert found.items == pytest.approx(np.exp(0.2 + 8.0 * 0.18))  # eight steps at most
+    assert found.people == 1.01
+    faster = lambda x: np.exp(2.0 + 0.5 * (np.log(x) - 2.0))  # noqa: E731
+    now = Ridges(items=float(faster(1.0)))
+    assert _next_ridges(Ridges(items=1.0), now, now, Ridges(items=float(faster(now.items)))).items == pytest.approx(
+        np.exp(2.0)
+    )
+    assert _next_ridges(Ridges(items=1.0), Ridges(items=9e3), Ridges(items=9e3), Ridges(items=1e4)).items <= 1e4

@@ -242,6 +242,9 @@ class Measured:
     def __init__(self, values) -> None:
         self.values, self.models = values, tuple(values)
 
+    def has(self, split, model):
+        return split in self.splits and model in self.models
+
     def mean(self, split, model, measure="log_likelihood"):
         return self.values[model] * (measure == "log_likelihood")
 
@@ -437,6 +440,9 @@ class Evaluation:
     splits = ("pairs", "items")
     models = ("linear", "<b>mine</b>")
     saved = "<b>mine</b>"
+
+    def has(self, split, model):
+        return split in self.splits and model in self.models
 
     def difference(self, split, model, other, measure="log_likelihood"):
         return Difference(self.mean(split, model, measure) - self.mean(split, other, measure), 0.01)

@@ -33,6 +33,7 @@ from crowdmetric.engines.named import engine_of
 from crowdmetric.errors import CrowdmetricWarning, DataError
 from crowdmetric.estimators import PopulationMetric
 from crowdmetric.evaluate import CrowdModel, Evaluation, evaluate
+from crowdmetric.evaluate.taste_model import SMOOTHNESS
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.users.conditioning import find_sets
 from crowdmetric.users.item_effects import MOST_ITEMS
@@ -76,7 +77,7 @@ UNLEARNED: dict[str, dict[str, Any]] = {
 # Everything that `crowdmetric fit` may choose if the user fixes nothing: estimators and their parameters.
 CANDIDATES: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: ("population", law) for name, law in LAWS.items()},
-    "smooth": ("taste", {}),
+    "smooth": ("taste", {"shape": SMOOTHNESS}),
     **{name: ("population", law) for name, law in UNLEARNED.items()},
 }
 # What a model may be used for, and the splits of an evaluation that measure it.

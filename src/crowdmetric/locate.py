@@ -387,7 +387,8 @@ def locate(
     >>> bool(ann.next_question().information[0] <= 0.69)
     True
     """
-    check_is_fitted(instance_of(model, "model", CrowdMetric, "give a fitted PopulationMetric or TasteMetric"))
+    how = "give a fitted PopulationMetric or TasteMetric; that of a saved model is model.estimator()"
+    check_is_fitted(instance_of(model, "model", CrowdMetric, how))
     if isinstance(model, TasteMetric):
         if sample_weight is not None:
             raise DataError("sample_weight is not for people of a TasteMetric; repeat their answers instead")

@@ -15,7 +15,7 @@ from crowdmetric.commands.command import note
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation, evaluate
-from crowdmetric.evaluate.models import not_of_use
+from crowdmetric.evaluate.models import WITHOUT_DISTANCE, not_of_use
 from crowdmetric.evaluate.splits import TITLES, possible_splits
 from crowdmetric.identifiability import Diagnosis, diagnose
 from crowdmetric.progress import show_progress
@@ -106,6 +106,7 @@ def evaluated(
                 subspaces=labels,
                 after_fit=say,
                 time_limit=options.time_limit,
+                on_first_split=tuple(WITHOUT_DISTANCE.values()),
             )
     except DataError as error:
         note(options, f"how well answers are predicted was not measured: {error}")

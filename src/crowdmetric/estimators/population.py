@@ -22,6 +22,7 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.contract import DeviceEngine, Engine, device_of
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.named import engine_of
+from crowdmetric.engines.threads import threads_for
 from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.population_options import (
@@ -358,6 +359,21 @@ class PopulationMetric(CrowdMetric):
                 reduced=self.rank is None and judgements is None,  # judged items may differ in other dimensions
             )  # fmt: skip
         beside = None if judgements is None else self._beside(judgements, crowd)
+        with threads_for(degrees_of_freedom(crowd.d) + n_items):
+            return self._fit_by_scoring(crowd, rows, loss, n_items, beside, clock, by_row=_is_by_row(pairs))
+
+    def _fit_by_scoring(
+        self,
+        crowd: Crowd,
+        rows: Rows,
+        loss: Loss,
+        n_items: int,
+        beside: JudgementsBeside | None,
+        clock: float,
+        *,
+        by_row: bool,
+    ) -> Self:
+        """Fit to a crowd by outer products of scores; `rows` are the answers of some of the people, or of all."""
         problem, chart = self._problem(crowd, loss, n_items, beside), self._chart(crowd.d, n_items)
         stopping: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
         best = best_of_starts(
@@ -370,7 +386,7 @@ class PopulationMetric(CrowdMetric):
         problem, fit = integrated.problem, integrated.fit
         self.approximation_error_, self.integration_ = integrated.error, integrated.words
         self._describe_fit(problem, fit, crowd)
-        self._describe_unknowns(problem, fit, crowd, rows, by_row=_is_by_row(pairs))
+        self._describe_unknowns(problem, fit, crowd, rows, by_row=by_row)
         if self.uncertainty and self.constraint in CONSTRAINTS:
             self._describe_uncertainty(problem, fit, crowd, stopping)
         points = self._describe_people(problem, fit, crowd)

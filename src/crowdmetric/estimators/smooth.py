@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from crowdmetric.checks import as_array, one_of, true_or_false
+from crowdmetric.engines.threads import threads_for
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.inputs import Rows, check_items, check_options, read_rows
@@ -177,6 +178,10 @@ class TasteMetric(CrowdMetric):
         clock = time.perf_counter()
         rows = _distinct(read_rows(pairs, y, users, sample_weight, self.items, self._loss()), pairs)
         answers = self._prepare(rows)
+        with threads_for(len(self.shown_)):
+            return self._fit(rows, answers, clock)
+
+    def _fit(self, rows: Rows, answers: DistinctAnswers, clock: float) -> Self:
         fit = self._search(self._inside(self.shown_items_), answers)
         self.log_likelihood_ = fit.log_likelihood
         if self.uncertainty:

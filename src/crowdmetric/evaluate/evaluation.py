@@ -65,6 +65,7 @@ class Evaluation:
     Attributes
     ----------
     results : tuple of Result
+        Those of models that were fitted on the first split alone come last (`has`, `difference`).
     splits, models : tuple of str
         In the order asked for.
     train_answers : int or None
@@ -126,6 +127,10 @@ class Evaluation:
         """
         total, weight = self._sums(split, model, measure)
         return Difference(*clustered(total - self._sums(split, other, measure)[0], weight))
+
+    def has(self, split: str, model: str) -> bool:
+        """Return whether a model was evaluated on a split."""
+        return any(r.split == split and r.model == model for r in self.results)
 
     def _of(self, split: str, model: str) -> list[Result]:
         found = [r for r in self.results if r.split == split and r.model == model]

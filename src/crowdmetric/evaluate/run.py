@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.checks import whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import CrowdmetricWarning, DataError
@@ -57,6 +58,7 @@ def evaluate(
     people: int | None = None,
     memory: int | str | None = None,
     time_limit: float | None = None,
+    on_first_split: Sequence[str] = (),
 ) -> Evaluation:
     """Compare models by how well they predict answers that were hidden from them.
 
@@ -93,6 +95,9 @@ def evaluate(
     time_limit : float, optional
         Seconds after which no further fit begins. Splits, or models on the first split, that were not reached are left
         out, and `Evaluation.unfinished` says so.
+    on_first_split : sequence of str
+        Those of the models that are fitted on the first of the splits alone: one to compare another with, where that
+        question has one answer for all splits. Tables leave them out.
 
     Returns
     -------
@@ -125,8 +130,7 @@ def evaluate(
         )
     if not comparisons.is_binary:
         raise DataError("the answers are real numbers; probabilities can only be compared on answers −1 and +1")
-    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
-        raise DataError(f"repeats={repeats!r} is not a whole number of at least 1")
+    whole_number(repeats, "repeats")
     if isinstance(splits, str):
         raise DataError(f"splits={splits!r} is one name; give a list, such as splits=[{splits!r}]")
     if not splits or len(set(splits)) < len(splits):
@@ -134,7 +138,12 @@ def evaluate(
     chosen = choose_models(models, subspaces, *X.shape)
     plan = SplitPlan(train_answers=train_answers, given=given, both_new=both_new)
     hidden = [split(comparisons, kind, plan, repeat=n, seed=seed) for kind in splits for n in range(repeats)]
-    work = [(number, model) for number in range(len(hidden)) for model in range(len(chosen))]
+    work = [
+        (number, model)
+        for number, parts in enumerate(hidden)
+        for model, asked in enumerate(chosen)
+        if parts.kind == splits[0] or asked.name not in on_first_split
+    ]
     found: dict[tuple[int, int], Result] = {}
     # splits differ in some of the answers only: a crowd starts where its fit to the previous split ended
     begun, clock = list(chosen), perf_counter()
@@ -149,31 +158,34 @@ def evaluate(
                 _begin_at(begun, place[1], end)
             if after_fit is not None:
                 after_fit(_progress_text(len(found), len(work), perf_counter() - clock))
-    return _evaluation(found, hidden, chosen, train_answers, drawn, time_limit)
+    everywhere = [model for model, asked in enumerate(chosen) if asked.name not in on_first_split]
+    return _evaluation(found, hidden, chosen, everywhere, train_answers, drawn, time_limit)
 
 
 def _evaluation(
     found: Mapping[tuple[int, int], Result],
     hidden: Sequence[Split],
     models: Sequence[Model],
+    everywhere: Sequence[int],
     train_answers: int | None,
     drawn: tuple[int, int] | None,
     time_limit: float | None,
 ) -> Evaluation:
     """Return the evaluation of every model on every split that a time limit has left, and say what it left out."""
-    done = _rectangle(found, len(hidden), len(models))
+    done = _rectangle(found, len(hidden), everywhere)
     if not done:
         raise DataError(f"no model was fitted within {time_limit:g} s; raise the time limit, or evaluate fewer people")
-    splits, names = [parts.kind for parts in hidden], [model.name for model in models]
+    splits, names = [parts.kind for parts in hidden], [models[model].name for model in everywhere]
     reached = [splits[number] for number in sorted({number for number, _ in done})]
-    fitted = [names[number] for number in sorted({model for _, model in done})]
+    fitted = [models[number].name for number in sorted({model for _, model in done})]
     left_out = [name for name in names if name not in fitted]
+    beside = {place for place in found if place[1] not in everywhere and place[0] in {number for number, _ in done}}
     for kind, wanted in Counter(splits).items():
         missing, title = wanted - reached.count(kind), TITLES[kind].lower()
         if missing:
             left_out.append(title if missing == wanted else f"{missing} of {wanted} repeats of {title}")
     return Evaluation(
-        tuple(found[place] for place in done),
+        tuple(found[place] for place in (*done, *sorted(beside))),
         tuple(dict.fromkeys(reached)),
         tuple(fitted),
         train_answers,
@@ -187,12 +199,12 @@ def _progress_text(done: int, of: int, seconds: float) -> str:
     return f"{done} of {of} fits done, about {in_words(seconds / done * (of - done))} left"
 
 
-def _rectangle(found: Mapping[tuple[int, int], Any], splits: int, models: int) -> list[tuple[int, int]]:
+def _rectangle(found: Mapping[tuple[int, int], Any], splits: int, models: Sequence[int]) -> list[tuple[int, int]]:
     """Return the places of whole splits that were finished, of the first as far as it was if none was."""
-    whole = [number for number in range(splits) if all((number, model) in found for model in range(models))]
+    whole = [number for number in range(splits) if all((number, model) in found for model in models)]
     if not whole:
-        return sorted(place for place in found if place[0] == 0)
-    return [(number, model) for number in whole for model in range(models)]
+        return sorted(place for place in found if place[0] == 0 and place[1] in models)
+    return [(number, model) for number in whole for model in models]
 
 
 def _stages(work: list[tuple[int, int]], models: Sequence[Model]) -> list[list[tuple[int, int]]]:

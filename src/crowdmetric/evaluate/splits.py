@@ -26,6 +26,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from crowdmetric.checks import whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 
@@ -70,10 +71,8 @@ class SplitPlan:
             if not isinstance(share, int | float) or not 0 < share < 1:
                 raise DataError(f"{name}={share!r} is not a share between 0 and 1")
         for name, value, least in (("train_answers", self.train_answers, 1), ("given", self.given, 0)):
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise DataError(f"{name}={value!r} is not a whole number of at least {least}")
+            if value is not None:
+                whole_number(value, name, least)
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,10 @@ class Evaluated(Protocol):
         """The model that is the saved one; None if it is not known, or not among them."""
         ...
 
+    def has(self, split: str, model: str) -> bool:
+        """Return whether a model was evaluated on a split."""
+        ...
+
     def mean(self, split: str, model: str, measure: str = "log_likelihood") -> float:
         """Return the mean of a measure over repeats."""
         ...
@@ -251,13 +255,12 @@ def tests_ideal_points(evaluation: Evaluated) -> bool:
 def _without_a_distance(evaluation: Evaluated) -> Difference | None:
     if _has_tastes(evaluation):  # which need no ideal points
         return None
-    with_items = evaluation.saved in WITH_ITEM_EFFECTS and "symmetric-items" in evaluation.models
+    split = "pairs" if "pairs" in evaluation.splits else evaluation.splits[0]
+    with_items = evaluation.saved in WITH_ITEM_EFFECTS and evaluation.has(split, "symmetric-items")
     model = "population-items" if with_items else "population-free"
     other = WITHOUT_DISTANCE[model]
-    if not {model, other} <= set(evaluation.models):
-        return None
-    split = "pairs" if "pairs" in evaluation.splits else evaluation.splits[0]
-    return evaluation.difference(split, other, model)
+    both = evaluation.has(split, model) and evaluation.has(split, other)
+    return evaluation.difference(split, other, model) if both else None
 
 
 def is_only_popularity(evaluation: Evaluated) -> bool:

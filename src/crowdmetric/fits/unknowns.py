@@ -60,8 +60,10 @@ CHUNK = 1 << 21
 PARTS, MOST_PEOPLE, MOST_ANSWERS = 5, 1000, 20_000
 # Maximum size of people's covariances held at once, in numbers.
 MOST_NUMBERS = 4_000_000
-# Range of log τ² that is searched; τ² is set to zero if it would gain fewer nats than this.
-LIMITS, LEAST_GAIN = (-8.0, 5.0), 2.0
+# Range of log τ² that is searched; τ² is set to zero if it is less than LEAST_PERSONAL or gains fewer nats than this.
+LIMITS, LEAST_PERSONAL, LEAST_GAIN = (-8.0, 5.0), 0.02, 2.0
+# If this many parts, with more answers than this, show no sign of τ², the others are not looked at.
+FEWEST_PARTS, ENOUGH_HIDDEN = 2, 3000
 
 
 @dataclass(frozen=True)
@@ -234,14 +236,6 @@ def personal_variance(
     """
     part = np.random.default_rng(0).permutation(len(answers.items)) % PARTS
     found: list[tuple[Moments, Answers]] = []
-    for number in range(PARTS):
-        hidden = np.any(part[answers.pairs] == number, axis=1)
-        known = answers.take(~hidden)
-        asked = answers.take(hidden & np.isin(answers.person, known.person))
-        if asked.person.size:
-            law, unknowns = learn(known)
-            moments = moments_of(answers.items, asked.pairs, asked.person, known, law, loss, unknowns, largest_grid)
-            found.append((moments, asked))
 
     def cost(personal: float) -> float:
         total = 0.0
@@ -250,7 +244,20 @@ def personal_variance(
             total -= float(asked.weight @ np.log(np.maximum(np.where(asked.response > 0, right, 1.0 - right), 1e-300)))
         return total
 
-    if not found:
+    def is_none() -> bool:  # the cost has one minimum: does it lie below?
+        return cost(LEAST_PERSONAL) >= cost(0.0)
+
+    for number in range(PARTS):
+        hidden = np.any(part[answers.pairs] == number, axis=1)
+        known = answers.take(~hidden)
+        asked = answers.take(hidden & np.isin(answers.person, known.person))
+        if asked.person.size:
+            law, unknowns = learn(known)
+            moments = moments_of(answers.items, asked.pairs, asked.person, known, law, loss, unknowns, largest_grid)
+            found.append((moments, asked))
+            if len(found) == FEWEST_PARTS and sum(a.person.size for _, a in found) > ENOUGH_HIDDEN and is_none():
+                return 0.0  # further parts would hardly find it
+    if not found or is_none():
         return 0.0
     best = minimize_scalar(
         lambda log: cost(float(np.exp(log))), bounds=LIMITS, method="bounded", options={"xatol": 0.05}

@@ -53,21 +53,23 @@ __all__ = [
 
 Array = NDArray[Any]
 
-# Maximum number of refits until the ridges settle, and the change of their logarithms that counts as settled.
-REFITS, SETTLED = 8, 0.1
-# The same with per-item effects: more strengths take longer to settle.
-MORE_REFITS = 15
+# Maximum number of refits until the ridges settle, and with per-item effects: more strengths take longer.
+REFITS, MORE_REFITS = 8, 15
+# Settled: the change of a strength's logarithm, or the nats of evidence, that are not worth another refit.
+SETTLED, LEAST_EVIDENCE = 0.05, 0.01
+# Between refits, the maximum number of steps that the evidence asks for which are taken at once.
+FURTHEST = 8.0
 # Below this size ‖cI‖ / √d, for items of size one, a metric counts as zero. A ridge on the size need not go further.
 NO_SIZE = 0.01
 # Below this mean eigenvalue c, for items of size one, what is left of a metric counts as zero.
 NO_METRIC = 0.02
 # A ridge on the size that changes it by less than this share does not matter.
 LEAST_SHARE = 0.01
-# First guesses of the ridges on shapes and of 1/ω², and the range of the latter. Item effects that differ by less than
+# First guesses of the ridges on shapes and of 1/ω². Item effects that differ by less than
 # 0.01 count as none, and effects that differ by more than 10 make answers certain.
-SHAPE_RIDGE, ITEM_RIDGE, LEAST_ITEM_RIDGE, MOST_ITEM_RIDGE = 1.0, 4.0, 1e-2, 1e4
-# Limits of the ridges on shapes. A stronger ridge leaves only a multiple of the identity.
-LEAST_SHAPE_RIDGE, MOST_SHAPE_RIDGE = 1e-12, 1e8
+SHAPE_RIDGE, ITEM_RIDGE = 1.0, 4.0
+# Limits of strengths. A ridge on a shape that is stronger leaves only a multiple of the identity.
+LIMITS = {"shape": (1e-12, 1e8), "people": (1e-12, 1e8), "items": (1e-2, 1e4), "size": (0.0, np.inf)}
 # Tolerance of intermediate fits, in nats, and of their first steps.
 ROUGH, FIRST = 0.005, 1e-4
 # Steps of differences, relative to a parameter.
@@ -236,27 +238,40 @@ def fit_with_evidence(
     # a fit that has not moved since its ridges changed tells nothing about them: under new ridges the first step is
     # always taken
     loosely = options | {"tolerance": max(ROUGH, options.get("tolerance", 0.0)), "first_tolerance": FIRST}
-    before: Ridges | None = None
+    before: tuple[Ridges, Ridges] | None = None
     for number in range(MORE_REFITS if chart.n_items else REFITS):
         begin = start if fit is None else fit.theta
         at, more = (begin, {}) if resume_stage is None else resume_stage(f"evidence {number}", begin)
         fit = fit_law(total, chart, at, ridges=ridges, **loosely, **more)
         wanted = _wanted_ridges(fit, chart)
-        if _settled(ridges, wanted):
+        if _settled(fit, wanted):
             break
-        before, ridges = ridges, wanted if before is None else _without_swinging(before, ridges, wanted)
+        before, ridges = (ridges, wanted), wanted if before is None else _next_ridges(*before, ridges, wanted)
     assert fit is not None
     at, more = (fit.theta, {}) if resume_stage is None else resume_stage("evidence", fit.theta)
     return fit_law(total, chart, at, ridges=ridges, **options, **more)
 
 
-def _without_swinging(before: Ridges, now: Ridges, wanted: Ridges) -> Ridges:
-    """Return the wanted strengths; half way, in logarithms, where one would go back on its last change."""
+def _next_ridges(before: Ridges, wanted_before: Ridges, now: Ridges, wanted: Ridges) -> Ridges:
+    """Return the strengths at which the evidence is likely to want no change, by the secant through two refits.
 
-    def next_of(a: float, b: float, c: float) -> float:
-        return float(np.sqrt(b * c)) if min(a, b, c) > 0 and (b - a) * (c - b) < 0 else c
+    In logarithms x, the evidence wanted the step g₀ − x₀ before and wants g − x now. Taking each as it comes is slow
+    where answers say little: every step is nearly as long as the one before. Short steps are taken as they come.
+    """
+    found = {}
+    for name, strength in vars(wanted).items():
+        four = [vars(ridges)[name] for ridges in (before, wanted_before, now, wanted)]
+        x0, g0, x, g = map(float, np.log(np.maximum(four, 1e-300)))
+        is_slow = min(four) > 0.0 and abs(g - x) > SETTLED
+        found[name] = float(np.clip(np.exp(_secant(x0, g0, x, g)), *LIMITS[name])) if is_slow else strength
+    return Ridges(**found)
 
-    return Ridges(**{name: next_of(a, vars(now)[name], vars(wanted)[name]) for name, a in vars(before).items()})
+
+def _secant(x0: float, g0: float, x: float, g: float) -> float:
+    """Return where the line through (x₀, g₀) and (x, g) has g = x, at most FURTHEST steps g − x from x."""
+    step, change = g - x, (g0 - x0) - (g - x)
+    ahead = (x - x0) / change if change != 0.0 else np.inf
+    return x + step * (ahead if 0.0 < ahead < FURTHEST else FURTHEST)
 
 
 def first_ridges(chart: Parametrization) -> Ridges:
@@ -283,13 +298,25 @@ def _wanted_ridges(fit: PopulationFit, chart: Parametrization) -> Ridges:
     )
 
 
-def _settled(now: Ridges, wanted: Ridges) -> bool:
-    """Return whether ridges have settled: the evidence wants at most a tenth more or less, or that hardly matters."""
+def _settled(fit: PopulationFit, wanted: Ridges) -> bool:
+    """Return whether the ridges of a fit have settled: the evidence wants hardly other ones, or hardly cares.
 
-    def close(before: float, after: float) -> bool:
-        return abs(float(np.log(max(after, 1e-300) / max(before, 1e-300)))) < SETTLED
+    The log evidence grows with the logarithm of a strength ρ by ``½(γ − ρ‖·‖²) = ½γ(1 − ρ/wanted)``.
+    """
+    determined = {
+        "shape": lambda: _shape_determined(fit, fit.layout.metric, fit.ridges.shape),
+        "people": lambda: _shape_determined(fit, fit.layout.spread, fit.ridges.people),
+        "items": lambda: items_determined(fit),
+    }
 
-    return all(close(getattr(now, name), getattr(wanted, name)) for name in ("shape", "size", "people", "items"))
+    def close(name: str) -> bool:
+        now, after = max(vars(fit.ridges)[name], 1e-300), max(vars(wanted)[name], 1e-300)
+        step = float(np.log(after) - np.log(now))
+        if abs(step) < SETTLED or name not in determined:
+            return abs(step) < SETTLED
+        return 0.5 * determined[name]() * (1.0 - now / after) * step < LEAST_EVIDENCE
+
+    return all(map(close, vars(wanted)))
 
 
 def _wanted_shape(fit: PopulationFit, place: slice, strength: float) -> float:
@@ -300,7 +327,7 @@ def _wanted_shape(fit: PopulationFit, place: slice, strength: float) -> float:
     wanted = determined / max(distance, 1e-6)
     if determined > 0.999 * (fit.layout.p - 1) and wanted < 10.0 * strength:  # the ridge hardly changes anything
         return strength
-    return float(np.clip(wanted, LEAST_SHAPE_RIDGE, MOST_SHAPE_RIDGE))
+    return float(np.clip(wanted, *LIMITS["shape"]))
 
 
 def _wanted_size(fit: PopulationFit, chart: Parametrization) -> float:
@@ -327,7 +354,7 @@ def _wanted_items(fit: PopulationFit) -> float:
     """Return the ρ that the evidence asks for, from a fit with another."""
     b = fit.natural[fit.layout.items]
     wanted = items_determined(fit) / max(float(b @ b), 1e-300)
-    return float(np.clip(wanted, LEAST_ITEM_RIDGE, MOST_ITEM_RIDGE))
+    return float(np.clip(wanted, *LIMITS["items"]))
 
 
 def items_determined(fit: PopulationFit) -> float:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.solvers.law_fit import LEAST_ITEM_RIDGE, MOST_ITEM_RIDGE
+from crowdmetric.solvers.law_fit import LIMITS
 from crowdmetric.solvers.quasi_newton import Counted, LowRankResult, fit_low_rank
 from crowdmetric.users.first_order import LowRank
 
@@ -65,7 +65,7 @@ def fit_with_item_ridge(
     """Return a fit with the ridge on items' utilities that the evidence asks for; `known` returns h (N,)."""
     for _ in range(REFITS):
         ridge = items_determined(known(fit.at), fit) / max(float(fit.at.effects @ fit.at.effects), 1e-300)
-        ridge = float(np.clip(ridge, LEAST_ITEM_RIDGE, MOST_ITEM_RIDGE))
+        ridge = float(np.clip(ridge, *LIMITS["items"]))
         if abs(float(np.log(ridge / fit.prior.items))) < SETTLED:
             break
         fit = fit_low_rank(function, fit.at, replace(fit.prior, items=ridge), **options)
