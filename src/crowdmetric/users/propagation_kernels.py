@@ -153,8 +153,8 @@ def logistic_by_propagation(
     kept = weights.shape[0] - 1  # the last grid with stored weights
     for p in range(P):
         precision = precisions[p]
-        pull[:] = 0.0
-        anchor[:] = a[p]
+        for i in range(m):  # a copy of an array would compile Numba's error messages too, which takes seconds
+            pull[i], anchor[i] = 0.0, a[p, i]
         center[:] = 0.0
         grid[:] = 0
         far[:] = False  # far answers stay far: switching grids would exceed the tolerance
