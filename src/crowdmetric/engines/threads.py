@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["one_thread_each"]
+__all__ = ["one_thread_each", "product"]
+
+# Rows of a large product are shared among this many threads, and a product is large from this many multiplications on.
+PARTS, LARGE = 4, 20_000_000
 
 
 @cache
@@ -20,3 +27,20 @@ def _libraries() -> ThreadpoolController:
 def one_thread_each() -> AbstractContextManager[Any]:
     """Limit libraries of this process to one thread."""
     return _libraries().limit(limits=1)
+
+
+def product(A: NDArray[Any], B: NDArray[Any]) -> NDArray[Any]:
+    """Return ``A @ B``; under `one_thread_each`, the rows of a large product are shared among threads.
+
+    The threads of NumPy's and of SciPy's BLAS keep processors busy while they wait for the other library. These do not.
+    """
+    n, m = len(A), B.shape[1]
+    if n * m * len(B) < LARGE:
+        found: NDArray[Any] = A @ B
+        return found
+    out = np.empty((n, m), dtype=np.result_type(A, B))
+    edges = np.linspace(0, n, PARTS + 1).astype(int)
+    parts = [slice(start, end) for start, end in pairwise(edges)]
+    with ThreadPoolExecutor(PARTS) as pool:
+        list(pool.map(lambda rows: np.matmul(A[rows], B, out=out[rows]), parts))
+    return out
