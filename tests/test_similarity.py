@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from crowdmetric import Judgements, SimilarityMetric, intervals
 from crowdmetric.design.judgement_plan import answers_needed, design_judgements, plan_judgements
+from crowdmetric.engines.threads import product
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import evaluate_similarity
 from crowdmetric.evaluate.similarity_evaluation import looks_ranked
@@ -123,6 +124,41 @@ def test_the_laplacian_gradient_is_the_gradient(kind, dense, monkeypatch) -> Non
     assert factored.slope(L)[0] == pytest.approx(value)
 
 
+@each_kind
+@each_link
+def test_the_compiled_loop_takes_the_same_sums(kind, link, monkeypatch) -> None:
+    objective = objective_of(kind, AnswerModel(1.3, link))
+    questions, likelihood = objective.questions, objective.likelihood
+    for size in (1.0, 1e4):  # the larger metric is beyond what the loop can take, which is noticed
+        D = size * objective.distances(svec(np.eye(3)))
+        monkeypatch.setattr("crowdmetric.similarity.likelihood.COMPILED_FROM", np.inf)
+        value, slope = likelihood.slope(questions, D)
+        monkeypatch.setattr("crowdmetric.similarity.likelihood.COMPILED_FROM", 0)
+        found, found_slope = likelihood.slope(questions, D)
+        assert found == pytest.approx(value, rel=1e-12)
+        assert likelihood.value(questions, D) == pytest.approx(value, rel=1e-12)
+        np.testing.assert_allclose(found_slope, slope, rtol=1e-9, atol=1e-9)
+
+
+@each_kind
+def test_the_order_of_questions_does_not_matter(kind) -> None:
+    objective = objective_of(kind, AnswerModel())
+    grouped = objective.about(objective.questions.grouped())
+    theta = svec(np.eye(3))
+    np.testing.assert_allclose(grouped.slope(theta)[1], objective.slope(theta)[1], rtol=1e-10, atol=1e-10)
+    assert grouped.questions.n_answers == objective.questions.n_answers
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_product_shared_among_threads_is_the_product(kind, monkeypatch) -> None:
+    monkeypatch.setattr("crowdmetric.engines.threads.LARGE", 0)
+    A, B = (np.random.default_rng(seed).standard_normal((7, 7)).astype(kind) for seed in (0, 1))
+    found = product(A, B)
+    assert found.dtype == kind
+    np.testing.assert_allclose(found, A @ B, rtol=1e-5)
+    np.testing.assert_allclose(product(A.T[:2], B), A.T[:2] @ B, rtol=1e-5)
+
+
 # ------------------------------------------------------------------------------------------ the optimum
 
 
@@ -168,6 +204,23 @@ def test_a_fit_by_gradients_finds_the_same_metric(kind) -> None:
     by_gradients = SimilarityMetric(found.items, rank=3).fit(found.judgements)
     assert relative_error(by_gradients.metric_, model.metric_) < 0.02
     assert by_gradients.solution_.objective == pytest.approx(model.solution_.objective, abs=1e-3)
+
+
+def test_a_fit_by_gradients_stops_before_it_does_harm(monkeypatch) -> None:
+    """With many features and a truth of low rank, the optimum is overfitted: it predicts new answers worse."""
+    rng = np.random.default_rng(0)
+    G, items = rng.standard_normal((48, 3)), rng.standard_normal((60, 48)) / np.sqrt(48)
+    truth = {"kind": "odd_one_out", "metric": G @ G.T * (60.0 * 48 / np.sum(G * G)), "beta": 1.0}
+    known, new = (simulate_judgements(items, None, 4_000, seed=seed, **truth).judgements for seed in (0, 1))
+    model = SimilarityMetric(items).fit(known)
+    assert model.solution_.converged
+    assert "More steps would predict judgements that were left out worse" in model.solution_.status
+    assert "optimum" not in model.solution_.status  # nothing is promised about an optimum that is not looked for
+    monkeypatch.setattr("crowdmetric.similarity.factored.PATIENCE", np.inf)
+    optimum = SimilarityMetric(items).fit(known)
+    assert "The optimum is at most" in optimum.solution_.status
+    assert optimum.log_likelihood_ > model.log_likelihood_
+    assert model.score(new) > optimum.score(new)
 
 
 # ------------------------------------------------------------------------------------------ invariances

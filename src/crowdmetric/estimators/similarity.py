@@ -375,9 +375,10 @@ class SimilarityMetric(CrowdMetric):
         if lapse is None:
             raise DataError("lapse='estimate' is not possible where the fit is by gradients alone; give a number")
         likelihood = AnswerModel(self.beta, self.link, lapse)
-        found: FactoredFit = fit_factored(
-            items, questions, likelihood, self.rank, max_iterations=self.max_iter, seed=self.random_state
-        )
+        with one_thread_each():  # products of large matrices have threads of their own
+            found: FactoredFit = fit_factored(
+                items, questions, likelihood, self.rank, max_iterations=self.max_iter, seed=self.random_state
+            )
         self.structure_, self.link_, self.lapse_ = "full", self.link, lapse
         self.log_likelihood_, self.ridge_, self.rank_ = -found.value, found.ridge, found.rank
         solution = Solution(

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from math import exp, log
+from math import log
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.users.compiled import compiled
 
-__all__ = ["add_slopes"]
+__all__ = ["add_shares"]
 
 Array = NDArray[Any]
 
 
 @compiled
-def add_slopes(index: Array, counts: Array, utilities: Array, gradient: Array) -> float:
-    """Return minus the log-likelihood of choices (T, k) and add its derivative in the utilities (P,) to `gradient`."""
-    T, k = index.shape
-    p = np.empty(k)
+def add_shares(columns: tuple[Array, ...], answers: Array, weight: Array, shares: Array) -> float:
+    """Return ``Σ_t n_t log s_t`` and add ``n_t / s_t`` to `shares` (P,) at the pairs of question t.
+
+    `s_t` is the sum of the weights ``exp(u)`` (P,) of the pairs to choose from, whose numbers are in k columns (T,).
+    The number of columns is known when this is compiled, so the loops over them are unrolled.
+    """
     value = 0.0
-    for t in range(T):
-        top = utilities[index[t, 0]]
-        for j in range(1, k):
-            top = max(top, utilities[index[t, j]])
-        total, n = 0.0, 0.0
-        for j in range(k):
-            p[j] = exp(utilities[index[t, j]] - top)
-            total += p[j]
-            n += counts[t, j]
-            value -= counts[t, j] * (utilities[index[t, j]] - top)
-        value += n * log(total)
-        for j in range(k):
-            gradient[index[t, j]] += n * p[j] / total - counts[t, j]
+    for t in range(answers.size):
+        total = 0.0
+        for j in range(len(columns)):
+            total += weight[columns[j][t]]
+        value += answers[t] * log(total)
+        share = answers[t] / total
+        for j in range(len(columns)):
+            shares[columns[j][t]] += share
     return value

@@ -10,22 +10,27 @@ by their standard deviations there, so L-BFGS needs few passes however the featu
 
 The ridge is ½λ‖M − cI‖², c = tr M / d, as in `newton` with one strength for all entries; of low rank, where M cannot be
 near a multiple of the identity, ½λ‖M‖². λ, and with rank='auto' the rank, are chosen by *items left out*: from a strong
-ridge on, λ is divided by 16 (at last by four) as long as that predicts questions better that are about items left out
-of the fit; each fit begins where the last one ended. With full rank and a convex likelihood the optimum is the convex
-one; `_excess` estimates how far it is.
+ridge on, λ is divided by 16 (by 256 after a large gain, at last by four) as long as that predicts questions better that
+are about items left out of the fit; each fit takes a few steps from where the last one ended.
+
+The ridge is thus chosen for fits that stop early; at the optimum it may be too weak. So some questions are left out of
+all fits, and the last one stops when further steps predict them worse. If that does not happen, it goes on to the
+optimum for all answers. With full rank and a convex likelihood that is the convex one; `_excess` estimates how far it
+is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg.blas import dsyrk
 from scipy.optimize import minimize
 
+from crowdmetric.engines.threads import product
 from crowdmetric.similarity.likelihood import AnswerModel
 from crowdmetric.similarity.pair_choices import PairChoices
 
@@ -38,10 +43,13 @@ DENSE = 0.1
 # From this many items on, the product with G is taken in single precision: half the time, and accurate enough for the
 # direction of a step (values are in double precision).
 SINGLE_FROM = 1_000
-# Factor by which the ridge is weakened, and by how much that must help per answer, in nats.
-WEAKER, HELPS = 16.0, 1e-4
+# Factor by which the ridge is weakened, squared after a gain above the second number (in nats per answer, as the next)
+# and at last its root; and by how much that must help.
+WEAKER, LARGE_GAIN, HELPS = 16.0, 0.05, 1e-4
 # Share of the items, or of the questions, that is left out to choose the ridge.
 LEFT_OUT = 0.1
+# Maximum number of answers left out to see whether the last fit does harm, and the number of steps it must do so.
+ENOUGH_LEFT_OUT, PATIENCE = 20_000, 5
 # Squared distances that differ by less than this share are equal.
 EQUALLY_FAR = 1e-9
 # L-BFGS: number of stored steps, and the relative decrease at which it stops in intermediate fits and in the last one.
@@ -69,7 +77,8 @@ class FactoredFit:
     gap
         NaN: without curvature there is no certificate; see `excess`.
     excess
-        Estimated bound on how far the optimum of a convex problem is below, in nats per answer: see `_excess`.
+        Estimated bound on how far the optimum of a convex problem is below, in nats per answer: see `_excess`. It means
+        nothing if the fit stopped early on purpose.
     converged, iterations, status
         How the iteration ended.
     """
@@ -104,10 +113,16 @@ class FactoredObjective:
         if not self.is_dense:
             step = Z[i] - Z[j]
             return np.einsum("pr,pr->p", step, step)
-        gram = dsyrk(1.0, Z.T, trans=1)  # the upper triangle, which pairs (the smaller item first) are in
-        norms = np.diag(gram)
-        D: Array = np.maximum(norms[i] + norms[j] - 2.0 * gram[i, j], 0.0)
+        gram = product(Z, Z.T)
+        norms = np.diag(gram).copy()
+        D: Array = np.maximum(norms[i] + norms[j] - 2.0 * gram.take(self._places), 0.0)
         return D
+
+    @cached_property
+    def _places(self) -> NDArray[np.intp]:
+        """Where the pairs (P,) are in an items × items matrix."""
+        i, j = self.questions.pairs.T
+        return i * len(self.items) + j
 
     def laplacian_times(self, g: Array, Z: Array) -> Array:
         """Return ``Lap(G) Z`` (N, r) for derivatives g (P,) of the pairs."""
@@ -117,24 +132,24 @@ class FactoredObjective:
         if self.is_dense:
             kind = np.float32 if N >= SINGLE_FROM else np.float64
             G = np.zeros((N, N), dtype=kind)
-            G[i, j] = g
+            G.ravel()[self._places] = g
             G += G.T
-            product = G @ Z.astype(kind)
+            pulled = product(G, Z.astype(kind))
         else:
             S = sparse.csr_matrix((g, (i, j)), shape=(N, N))
-            product = S @ Z + S.T @ Z
-        return degree[:, None] * Z - product
+            pulled = S @ Z + S.T @ Z
+        return degree[:, None] * Z - pulled
 
     def slope(self, L: Array) -> tuple[float, Array]:
         """Return minus the log-likelihood and its gradient (d, r) in L."""
-        Z = self.items @ L
+        Z = product(self.items, L)
         value, g = self.likelihood.slope(self.questions, self.distances(Z))
-        return value, 2.0 * self.items.T @ self.laplacian_times(g, Z)
+        return value, 2.0 * product(self.items.T, self.laplacian_times(g, Z))
 
     def metric_slope(self, L: Array) -> Array:
         """Return the gradient (d, d) in M."""
         g = self.likelihood.slope(self.questions, self.distances(self.items @ L))[1]
-        return self.items.T @ self.laplacian_times(g, self.items)
+        return product(self.items.T, self.laplacian_times(g, self.items))
 
 
 @dataclass(frozen=True)
@@ -158,22 +173,32 @@ def fit_factored(
     """Fit a metric of at most some rank; None: full rank; 'auto': the rank that predicts items left out best."""
     d = items.shape[1]
     variance, axes = np.linalg.eigh(items.T @ items / len(items))
-    turned = FactoredObjective(np.ascontiguousarray(items @ axes), questions, likelihood)
+    turned = FactoredObjective(np.ascontiguousarray(items @ axes), questions.grouped(), likelihood)
     deviations = np.sqrt(np.maximum(variance, LEAST_VARIANCE * variance.mean()))
-    chosen = _best_rank(turned, deviations, rank, seed)
+    learned, hidden = _some_left_out(turned, seed)
+    chosen = _best_rank(learned, deviations, rank, seed)
     r = chosen.A.shape[1]
-    result = _descend(turned, chosen.A, deviations, chosen.strength, FINE, max_iterations)
-    A, converged, iterations = result.x.reshape(chosen.A.shape), bool(result.success), int(result.nit)
+    best = _Watched(hidden, deviations, chosen.A)
+    _descend(learned, chosen.A, deviations, chosen.strength, FINE, max_iterations, best)
+    if best.harm_follows:
+        A, iterations, converged = best.A, best.steps, True
+    else:
+        result = _descend(turned, best.A, deviations, chosen.strength, FINE, max(1, max_iterations - best.steps))
+        A, iterations = result.x.reshape(chosen.A.shape), best.steps + int(result.nit)
+        converged = bool(result.success)
     M = _metric(A, deviations)
     value = likelihood.value(questions, turned.distances(turned.items @ (A / deviations[:, None])))
     excess = _excess(turned, A, deviations, chosen.strength)
-    status = f"{'Solved' if converged else 'Stopped'} after {iterations} steps by gradients alone, rank {r}."
+    solved = converged and not best.harm_follows
+    status = f"{'Solved' if solved else 'Stopped'} after {iterations} steps by gradients alone, rank {r}."
+    if best.harm_follows:
+        status += " More steps would predict judgements that were left out worse."
     if rank == "auto":
         status += " It predicts judgements about items left out best."
     if not converged:
         status += " Raise max_iter."
     status += " Standard errors were not found."
-    if r == d and likelihood.is_convex:
+    if r == d and likelihood.is_convex and not best.harm_follows:
         status += f" The optimum is at most about {excess:.1e} nats per answer better."
     c = float(np.trace(M)) / d
     return FactoredFit(
@@ -201,21 +226,65 @@ def _best_rank(turned: FactoredObjective, deviations: Array, rank: int | str | N
 
 def _best_ridge(learned: FactoredObjective, hidden: FactoredObjective, deviations: Array, r: int, seed: int) -> _Chosen:
     """Return the weakest ridge that helps."""
-    d = deviations.size
     A = _start(learned, deviations, r, seed)
-    c = float(np.trace(_metric(A, deviations))) / d
-    best: _Chosen | None = None
+    c = float(np.trace(_metric(A, deviations))) / deviations.size
+    best = _tried(learned, hidden, deviations, A, r / (c * c))  # as far from the identity as the metric is large
+    factor = WEAKER
+    while factor >= np.sqrt(WEAKER):
+        found = _tried(learned, hidden, deviations, best.A, best.strength / factor)
+        gain = found.score - best.score
+        if gain > HELPS:
+            best, factor = found, WEAKER**2 if gain > LARGE_GAIN else min(factor, WEAKER)
+        else:
+            factor = np.sqrt(factor)
+    return best
 
-    def tried(start: Array, strength: float) -> _Chosen:
-        A = _descend(learned, start, deviations, strength, ROUGH, ROUGH_STEPS).x.reshape(start.shape)
-        D = hidden.distances(hidden.items @ (A / deviations[:, None]))
-        return _Chosen(A, strength, -hidden.likelihood.value(hidden.questions, D) / hidden.questions.n_answers)
 
-    found = tried(A, r / (c * c))  # as far from the identity as the metric is large
-    while best is None or found.score > best.score + HELPS:
-        best, found = found, tried(found.A, found.strength / WEAKER)
-    between = tried(best.A, best.strength / np.sqrt(WEAKER))
-    return between if between.score > best.score + HELPS else best
+def _tried(
+    learned: FactoredObjective, hidden: FactoredObjective, deviations: Array, start: Array, strength: float
+) -> _Chosen:
+    """Return where a few steps lead, and how well that predicts what was left out."""
+    A = _descend(learned, start, deviations, strength, ROUGH, ROUGH_STEPS).x.reshape(start.shape)
+    return _Chosen(A, strength, _score(hidden, A, deviations))
+
+
+def _score(hidden: FactoredObjective, A: Array, deviations: Array) -> float:
+    """Return the mean log-likelihood of the answers left out."""
+    D = hidden.distances(product(hidden.items, A / deviations[:, None]))
+    return -hidden.likelihood.value(hidden.questions, D) / hidden.questions.n_answers
+
+
+@dataclass
+class _Watched:
+    """The best factor A (d, r) of a descent, judged by questions left out; L-BFGS calls this after every step."""
+
+    hidden: FactoredObjective
+    deviations: Array
+    A: Array
+    score: float = -np.inf
+    steps: int = 0
+    taken: int = 0
+    harm_follows: bool = False
+
+    def __call__(self, flat: Array) -> None:
+        """Keep what is best so far; stop the descent where it has done harm for some steps."""
+        A = flat.reshape(self.A.shape)
+        score = _score(self.hidden, A, self.deviations)
+        self.taken += 1
+        if score > self.score:
+            self.A, self.score, self.steps = A.copy(), score, self.taken
+        elif score < self.score - HELPS and self.taken >= self.steps + PATIENCE:
+            self.harm_follows = True
+            raise StopIteration
+
+
+def _some_left_out(turned: FactoredObjective, seed: int) -> tuple[FactoredObjective, FactoredObjective]:
+    """Return the objectives of most questions and of a few, drawn at random; of all, where they are too few."""
+    share = min(LEFT_OUT, ENOUGH_LEFT_OUT / turned.questions.n_answers)
+    known, new = turned.questions.split_by_chance(share, np.random.default_rng(seed))
+    if not (known.asked and new.asked):
+        return turned, turned
+    return replace(turned, questions=known), replace(turned, questions=new)
 
 
 def _left_out(turned: FactoredObjective, seed: int) -> tuple[PairChoices, PairChoices]:
@@ -254,7 +323,13 @@ def _start(turned: FactoredObjective, deviations: Array, r: int, seed: int) -> A
 
 
 def _descend(
-    turned: FactoredObjective, A: Array, deviations: Array, strength: float, accuracy: float, steps: int
+    turned: FactoredObjective,
+    A: Array,
+    deviations: Array,
+    strength: float,
+    accuracy: float,
+    steps: int,
+    watched: _Watched | None = None,
 ) -> Any:
     """Return the result of L-BFGS on the penalized objective, per answer."""
     answers = turned.questions.n_answers
@@ -263,15 +338,15 @@ def _descend(
         L = flat.reshape(A.shape) / deviations[:, None]
         value, slope = turned.slope(L)
         if strength > 0.0:
-            M = L @ L.T
+            M = product(L, L.T)
             if L.shape[1] == len(M):
                 M[np.diag_indices_from(M)] -= np.trace(M) / len(M)
-            value += 0.5 * strength * float(np.sum(M * M))
-            slope = slope + 2.0 * strength * (M @ L)
+            value += 0.5 * strength * float(np.vdot(M, M))
+            slope += 2.0 * strength * product(M, L)
         return value / answers, (slope / deviations[:, None]).ravel() / answers
 
     options = {"maxcor": MEMORY, "ftol": accuracy, "gtol": 1e-9, "maxiter": steps}
-    return minimize(function, A.ravel(), jac=True, method="L-BFGS-B", options=options)
+    return minimize(function, A.ravel(), jac=True, method="L-BFGS-B", options=options, callback=watched)
 
 
 def _excess(turned: FactoredObjective, A: Array, deviations: Array, strength: float) -> float:

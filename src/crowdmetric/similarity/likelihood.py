@@ -37,7 +37,10 @@ LINKS = ("squared", "distance")
 # zero.
 LEAST_SQUARE = 1e-8
 # From this many alternatives on, a compiled loop takes the sums, in this many parts, each by a thread.
-COMPILED_FROM, PARTS = 300_000, 4
+COMPILED_FROM, PARTS = 300_000, 2
+# The compiled loop sums exp(u) as it is, without subtracting the largest u of each question. That is safe while all u
+# are within this range: exp(u) then neither overflows nor vanishes.
+SAFE_RANGE = 1_200.0
 
 
 @dataclass(frozen=True)
@@ -101,14 +104,18 @@ class AnswerModel:
 
     def value(self, questions: PairChoices, D: Array) -> float:
         """Return minus the log-likelihood."""
-        return -float(sum(self.log_likelihood(asked, D).sum() for asked in questions.asked))
+        f, value = self.linked(D), 0.0
+        for asked in questions.asked:
+            compiled = self._is_compiled(asked, f)
+            value += _compiled_slope(asked, -self.beta * f)[0] if compiled else -self.log_likelihood(asked, D).sum()
+        return float(value)
 
     def slope(self, questions: PairChoices, D: Array) -> tuple[float, Array]:
         """Return minus the log-likelihood and its derivative (P,) in D."""
         value, gradient = 0.0, np.zeros(D.size)
         f = self.linked(D)
         for asked in questions.asked:
-            if self.lapse == 0.0 and asked.index.size >= COMPILED_FROM:
+            if self._is_compiled(asked, f):
                 more, step_of_pairs = _compiled_slope(asked, -self.beta * f)
                 value, gradient = value + more, gradient + step_of_pairs
                 continue
@@ -120,6 +127,9 @@ class AnswerModel:
             step = p * r.sum(axis=1, keepdims=True) - r  # dvalue/du
             gradient += np.bincount(asked.index.ravel(), step.ravel(), D.size)
         return value, -self.beta * self.link_slope(D) * gradient
+
+    def _is_compiled(self, asked: Alternatives, f: Array) -> bool:
+        return self.lapse == 0.0 and asked.index.size >= COMPILED_FROM and self.beta * float(np.ptp(f)) < SAFE_RANGE
 
     def edges(self, questions: PairChoices, D: Array) -> Iterator[tuple[Indices, Indices, Array]]:
         """Yield (i, j, w): pairs of pairs and the weight of their edge in the expected curvature in u."""
@@ -149,15 +159,28 @@ class AnswerModel:
 
 
 def _compiled_slope(asked: Alternatives, utilities: Array) -> tuple[float, Array]:
-    """Return minus the log-likelihood of many choices, and its derivative (P,) in the utilities of all pairs."""
+    """Return minus the log-likelihood of many choices, and its derivative (P,) in the utilities of all pairs.
+
+    With n_t answers to question t, c_p choices of pair p and s_t the sum of exp(u) over the pairs of question t, ::
+
+        value = Σ_t n_t log s_t − Σ_p c_p u_p        derivative = exp(u_p) Σ_{t about p} n_t / s_t − c_p
+
+    so that exp is taken once per pair instead of once per alternative.
+    """
     kernels = import_module("crowdmetric.similarity.choice_kernels")  # loading Numba takes a moment
+    u = utilities - 0.5 * (utilities.max() + utilities.min())
+    weight = np.exp(u)
     edges = np.linspace(0, len(asked.index), PARTS + 1).astype(int)
-    gradients = np.zeros((PARTS, utilities.size))
+    shares = np.zeros((PARTS, u.size))
 
     def part(number: int) -> float:
         rows = slice(edges[number], edges[number + 1])
-        return float(kernels.add_slopes(asked.index[rows], asked.counts[rows], utilities, gradients[number]))
+        columns = tuple(column[rows] for column in asked.columns)
+        return float(kernels.add_shares(columns, asked.answers[rows], weight, shares[number]))
 
     with ThreadPoolExecutor(PARTS) as pool:
-        values = list(pool.map(part, range(PARTS)))
-    return sum(values), gradients.sum(axis=0)
+        value = sum(pool.map(part, range(PARTS)))
+    gradient = weight * shares.sum(axis=0)
+    chosen = asked.chosen
+    gradient[: chosen.size] -= chosen
+    return value - float(chosen @ u[: chosen.size]), gradient

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ Indices = NDArray[np.intp]
 
 # Up to this many items, distinct pairs are found in a table of all pairs instead of by sorting.
 TABLED_ITEMS = 5_000
+# Items are dealt into this many groups to order questions: two pairs of groups then fit in 16 bits, which are sorted
+# fastest, and the distances among three groups of a thousand items or two fit in a core's cache.
+GROUPS = 15
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,21 @@ class Alternatives:
     index: Indices
     counts: Array
     person: Indices
+
+    @cached_property
+    def columns(self) -> tuple[NDArray[np.uint32], ...]:
+        """`index`, column by column (T,), in the narrowest form."""
+        return tuple(self.index.T.astype(np.uint32, order="C"))
+
+    @cached_property
+    def answers(self) -> Array:
+        """(T,) how many answers there are to each question."""
+        return np.asarray(self.counts.sum(axis=1))
+
+    @cached_property
+    def chosen(self) -> Array:
+        """How often each pair was chosen, up to the last pair that is asked about."""
+        return np.bincount(self.index.ravel(), self.counts.ravel()).astype(np.float64, copy=False)
 
     def take(self, rows: Any) -> Alternatives:
         """Return some of the rows."""
@@ -71,6 +90,17 @@ class PairChoices:
     def items_of(self, block: Alternatives) -> Indices:
         """Return the items (T, 2k) that each question of a block is about."""
         return self.pairs[block.index].reshape(len(block.index), -1)
+
+    def grouped(self) -> PairChoices:
+        """Return the questions in an order in which those about the same groups of items follow each other.
+
+        A loop over answers then finds the distances it needs in the cache.
+        """
+        group = self.pairs * GROUPS // (int(self.pairs.max(initial=0)) + 1)
+        tile = (group[:, 0] * GROUPS + group[:, 1]).astype(np.uint16)
+        keys = [tile[block.index[:, 0]] * np.uint16(GROUPS**2) + tile[block.index[:, 1]] for block in self.asked]
+        blocks = zip(self.asked, keys, strict=True)
+        return replace(self, asked=tuple(block.take(np.argsort(key, kind="stable")) for block, key in blocks))
 
     def split_by_items(self, group: NDArray[np.bool_]) -> tuple[PairChoices, PairChoices]:
         """Return the questions about none of a group (N,) of items, and those about at least one."""
