@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -27,14 +28,14 @@ __all__ = ["diagnosed", "evaluated", "saved_as", "suggest_tastes"]
 
 # More features than this take longer to diagnose than to learn from.
 MOST_DIAGNOSED = 60
-# Models evaluated for the report, and the maximum number of people: enough for a verdict in about the time of a few
-# fits.
+# Models evaluated for the report, and the maximum number of people and, if FEWEST_EVALUATED people are left, of answers:
+# enough for a verdict in about the time of a few fits. Differences between models are then known to about 0.003 nats.
 EVALUATED = ("bradley-terry", "linear", "quadratic", "identity", "population", "population-free", "symmetric")
-MOST_EVALUATED = 2_000
+MOST_EVALUATED, MOST_ANSWERS, FEWEST_EVALUATED = 2_000, 30_000, 200
 WITH_ROUND_PEOPLE = "population-items-isotropic"
-# For TasteMetric: maximum work of the evaluation (the cube of the items shown, summed over people), minimum number of
-# people, and the gain in nats per answer from which it is suggested.
-SMOOTH, MOST_SMOOTH_WORK, FEWEST_EVALUATED, WORTH_SAYING = "smooth", 1.5e8, 200, 0.005
+# For TasteMetric: maximum work of the evaluation (the cube of the items shown, summed over people), also with as many
+# people at least, and the gain in nats per answer from which it is suggested.
+SMOOTH, MOST_SMOOTH_WORK, WORTH_SAYING = "smooth", 1.5e8, 0.005
 # Maximum cost (answers times the square of the metric's parameters) at which laws with a free covariance are compared:
 # they have twice the parameters and take most of the time.
 MOST_WORK = 300_000_000
@@ -62,7 +63,9 @@ def diagnosed(
 def evaluated(
     options: Namespace, features: NDArray[np.float64], answers: Comparisons, parameters: Mapping[str, Any]
 ) -> Evaluation | None:
-    """Return how well models predict hidden answers of at most 2,000 of the people; None if that is not asked.
+    """Return how well models predict hidden answers of at most 2,000 of the people (fewer where each answered a lot).
+
+    None if that is not asked.
 
     Among them are all laws of people and items that may be chosen, but for free covariances of many features.
     """
@@ -74,11 +77,12 @@ def evaluated(
             f"items have {features.shape[1]} features: see crowdmetric evaluate for how well answers are predicted",
         )
         return None
-    step = -(-answers.n_users // MOST_EVALUATED)
     with_tastes = len(features) <= MOST_ITEMS
+    enough = len(answers) / MOST_ANSWERS
     if with_tastes:
-        most = max(answers.n_users // FEWEST_EVALUATED, 1)
-        step = max(step, min(most, -(-int(_work_of_tastes(answers)) // int(MOST_SMOOTH_WORK))))
+        enough = max(enough, _work_of_tastes(answers) / MOST_SMOOTH_WORK)
+    most = max(answers.n_users // FEWEST_EVALUATED, 1)
+    step = max(ceil(answers.n_users / MOST_EVALUATED), min(most, ceil(enough)))
     some = answers if step == 1 else answers.take(np.flatnonzero(answers.user % step == 0))
     subspaces = parameters.get("subspaces")
     labels = subspaces if subspaces is not None and not isinstance(subspaces, str) else None
