@@ -40,8 +40,9 @@ MOST_COVARIANCES = 20_000_000
 SAMPLE = 200
 # With fewer people than this per parameter, outer products of scores are too noisy to serve as the information.
 PEOPLE_PER_PARAMETER = 20
-# Starts are compared on at most about this many people.
-PEOPLE_FOR_STARTS = 20_000
+# Starts are compared, and ridges are found, on at most about this many people. If people answer a lot, on about this
+# many answers, of at least so many people.
+PEOPLE_FOR_STARTS, ANSWERS_FOR_STARTS, FEWEST_FOR_STARTS = 20_000, 15_000, 300
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ class PopulationProblem:
     @staticmethod
     def of(crowd: Crowd, structure: Structure, loss: Loss, engine: Engine, largest_grid: int = 1) -> PopulationProblem:
         """Return the problem of a crowd, after one pass that draws a sample."""
-        step = max(1, crowd.n_users // PEOPLE_FOR_STARTS)
+        many_answers = min(crowd.weight // ANSWERS_FOR_STARTS, crowd.n_users // FEWEST_FOR_STARTS)
+        step = max(1, crowd.n_users // PEOPLE_FOR_STARTS, int(many_answers))
         sample = _near(engine).sum(partial(sample_of, step=step), crowd.chunks) if crowd.chunks else None
         if sample is None or not sample.people:
             raise DataError("no comparison of different items has a positive weight; there is nothing to learn from")
