@@ -16,6 +16,7 @@ from crowdmetric.evaluate import evaluate_similarity
 from crowdmetric.evaluate.similarity_evaluation import looks_ranked
 from crowdmetric.identifiability.judgement_diagnosis import diagnose_judgements
 from crowdmetric.persist import load_model, save_model
+from crowdmetric.similarity.cone_step import ConeStep
 from crowdmetric.similarity.factored import FactoredObjective, _left_out
 from crowdmetric.similarity.likelihood import LINKS, AnswerModel
 from crowdmetric.similarity.newton import minimize, start_for
@@ -507,3 +508,31 @@ def test_a_metric_of_zero_has_intervals() -> None:
     S = 0.5 * np.sum(np.abs(near**2 - far**2))
     assert 0.0 <= low < high < 5.0 / S
     assert high > 0.05 / S
+
+
+@pytest.mark.parametrize("structure", ["full", "diagonal", "identity"])
+def test_a_barrier_finds_the_same_step_as_projections(structure: str) -> None:
+    """Where projections take too long, the step is found by a barrier."""
+    rng = np.random.default_rng(3)
+    cone = STRUCTURES[structure](4)
+    F = rng.standard_normal((3 * cone.size, cone.size))
+    theta, g, H = cone.theta(np.eye(4)), 40.0 * rng.standard_normal(cone.size), F.T @ F
+    g = np.abs(g) if structure == "identity" else g  # out of the cone, where there is a choice of one direction
+    usual, slow = (ConeStep(cone, np.eye(4)) for _ in range(2))
+    slow.is_slow = True
+    x, y = usual.solve(theta, g, H, 1e-11), slow.solve(theta, g, H)
+    assert not np.any(cone.negative(x) < -1e-9)
+    np.testing.assert_allclose(y, x, atol=2e-5 * np.abs(x).max() + 1e-7)
+    costs = [float(g @ (z - theta) + 0.5 * (z - theta) @ H @ (z - theta)) for z in (x, y)]
+    assert costs[1] == pytest.approx(costs[0], abs=1e-8 * (1.0 + abs(costs[0])))
+
+
+def test_answers_without_meaning_about_a_repeated_feature_converge() -> None:
+    """Nothing is known of how two equal columns share a weight, and chance leaves metrics at the edge of the cone."""
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((22, 4))
+    X[:, 2], X[:, 3] = X[:, 1], 1.0
+    triplets = np.array([rng.choice(22, 3, replace=False) for _ in range(150)])
+    fitted = SimilarityMetric(X, structure="full").fit(triplets)
+    assert fitted.solution_.converged
+    assert fitted.solution_.gap < 1e-6

@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.symmetric import degrees_of_freedom, outer_difference, smat, svec
+from crowdmetric.symmetric import degrees_of_freedom, outer_difference, smat, svec, symmetric_kronecker
 
 __all__ = ["STRUCTURES", "Diagonal", "Full", "Identity", "MetricStructure"]
 
@@ -68,6 +68,10 @@ class MetricStructure(Protocol):
         """Return what of θ is outside the (self-dual) cone: eigenvalues or entries below zero, others zero."""
         ...
 
+    def barrier(self, theta: Array) -> tuple[float, Array, Array] | None:
+        """Return −log det of a point inside the cone, its gradient and its curvature; None for any other point."""
+        ...
+
 
 @dataclass(frozen=True)
 class Full:
@@ -108,6 +112,13 @@ class Full:
     def negative(self, theta: Array) -> Array:
         return np.minimum(np.linalg.eigvalsh(smat(theta)), 0.0)
 
+    def barrier(self, theta: Array) -> tuple[float, Array, Array] | None:
+        values, vectors = np.linalg.eigh(smat(theta))
+        if not values[0] > 0.0:
+            return None
+        inverse = (vectors / values) @ vectors.T
+        return -float(np.sum(np.log(values))), -svec(inverse), symmetric_kronecker(inverse, inverse)
+
 
 @dataclass(frozen=True)
 class Diagonal:
@@ -142,6 +153,9 @@ class Diagonal:
     def negative(self, theta: Array) -> Array:
         return np.minimum(theta, 0.0)
 
+    def barrier(self, theta: Array) -> tuple[float, Array, Array] | None:
+        return _logarithmic(theta)
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -175,6 +189,16 @@ class Identity:
 
     def negative(self, theta: Array) -> Array:
         return np.minimum(theta, 0.0)
+
+    def barrier(self, theta: Array) -> tuple[float, Array, Array] | None:
+        return _logarithmic(theta)
+
+
+def _logarithmic(theta: Array) -> tuple[float, Array, Array] | None:
+    """Return ``−Σ log θ`` of positive entries, its gradient and its curvature; None if one is not positive."""
+    if not np.all(theta > 0.0):
+        return None
+    return -float(np.sum(np.log(theta))), -1.0 / theta, np.diag(1.0 / theta**2)
 
 
 STRUCTURES: dict[str, type[Full] | type[Diagonal] | type[Identity]] = {
