@@ -30,8 +30,8 @@ except ImportError:  # the few people whom a GPU leaves to compiled loops then t
 from crowdmetric import PopulationMetric
 from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.fits import many_features
-from crowdmetric.fits.many_features import NUMBERS
 from crowdmetric.fits.on_device import asked_on_device
+from crowdmetric.fits.question_stream import NUMBERS
 from crowdmetric.losses import Logistic
 from crowdmetric.symmetric import shape_error
 from crowdmetric.users import first_order

@@ -36,7 +36,7 @@ from crowdmetric._version import __version__
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import ModelFileError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.summary import counted, summary_of
+from crowdmetric.estimators.summary import counted, fitted_attributes, summary_of
 from crowdmetric.folders import check_target, new_file, new_folder, write_file
 from crowdmetric.losses import LOSSES
 from crowdmetric.model_schema import check_arrays, check_description
@@ -320,9 +320,7 @@ def _fitted_state(estimator: CrowdMetric) -> tuple[dict[str, Any], list[str]]:
     """Return what the fit left behind that can be kept without pickle, and the names of the rest."""
     state: dict[str, Any] = {}
     not_kept = []
-    for name, value in vars(estimator).items():
-        if not name.endswith("_") or name.startswith("_"):
-            continue
+    for name, value in fitted_attributes(estimator).items():
         kept = _storable(value)
         if kept is None and value is not None and name not in RECORDS:
             not_kept.append(name)

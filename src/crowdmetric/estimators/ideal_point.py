@@ -190,10 +190,9 @@ class IdealPointMetric(CrowdMetric):
         items, plan = check_scan(scan, self.items, loss), self.memory_plan(scan)
         sample = some_answers(scan, items)
         metric_bound, ideal_bound = self._bounds(sample, loss, None)
-        told = None if self.progress is None else Passes(self.progress, plan.people, USUAL_PASSES)
         fit = fit_streamed_bounded(
             scan, items, loss, metric_bound, ideal_bound, sample=sample, norm=self.norm, tolerance=self.tol,
-            max_passes=self.max_iter, engine=engine, after_pass=told,
+            max_passes=self.max_iter, engine=engine, after_pass=Passes.of(self.progress, plan.people, USUAL_PASSES),
         )  # fmt: skip
         result = fit.result
         status = f"Solved by {result.passes} passes over the people."

@@ -13,12 +13,11 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from crowdmetric.engines.contract import Engine
 from crowdmetric.fits.crowd import ChunkCache
-from crowdmetric.inputs import Rows, check_scan
-from crowdmetric.losses import Loss
+from crowdmetric.inputs import Rows
 from crowdmetric.tables import ComparisonScan, SpoolChunk
 from crowdmetric.users.blocks import Answers
 from crowdmetric.users.conditioning import ConditionalLikelihood, Sets, find_sets
@@ -116,10 +115,10 @@ class SetsOnDisk:
     items: Array
     center: Array
     options: MatchedOptions
-    kept: ChunkCache
+    cache: ChunkCache
 
     def load(self) -> tuple[Sets, ConditionalLikelihood]:
-        return self.kept.get_or_make(self.number, self._make, lambda found: sum(map(_bytes, found)))
+        return self.cache.get_or_make(self.number, self._make, lambda found: sum(map(_bytes, found)))
 
     def _make(self) -> tuple[Sets, ConditionalLikelihood]:
         rows = self.chunk.load()
@@ -240,25 +239,18 @@ def _whole_people(person: Array) -> list[Array]:
 
 
 def matched_on_disk(
-    scan: ComparisonScan,
-    items: ArrayLike | None,
-    loss: Loss,
-    options: MatchedOptions,
-    center: Array | None,
-    kept: ChunkCache,
-    engine: Engine,
+    scan: ComparisonScan, items: Array, options: MatchedOptions, center: Array | None, cache: ChunkCache, engine: Engine
 ) -> MatchedCrowd:
-    """Return the crowd of a scan, of which at most `kept` stays in memory."""
-    catalogue = check_scan(scan, items, loss)
+    """Return the crowd of a scan about validated items (N, d); chunks stay in memory as far as the cache has room."""
     if center is None:
-        asked = np.zeros(len(catalogue))
+        asked = np.zeros(len(items))
         for chunk in scan.chunks:
             rows = chunk.load()
             for side in ("left", "right"):
-                asked += np.bincount(rows[side], rows["weight"], minlength=len(catalogue))
-        center = _middle(catalogue, asked)
-    chunks = [SetsOnDisk(i, chunk, catalogue, center, options, kept) for i, chunk in enumerate(scan.chunks)]
-    return MatchedCrowd.of(chunks, catalogue.shape[1], scan.n_users, np.empty(0, dtype=np.int64), engine)
+                asked += np.bincount(rows[side], rows["weight"], minlength=len(items))
+        center = _middle(items, asked)
+    chunks = [SetsOnDisk(i, chunk, items, center, options, cache) for i, chunk in enumerate(scan.chunks)]
+    return MatchedCrowd.of(chunks, items.shape[1], scan.n_users, np.empty(0, dtype=np.int64), engine)
 
 
 def _middle(items: Array, asked: Array) -> Array:

@@ -13,20 +13,19 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, is_torch_array
 
-from crowdmetric.checks import is_accurate
 from crowdmetric.engines.contract import DeviceEngine
 from crowdmetric.fits.question_stream import QuestionStream
-from crowdmetric.fits.units import Units
+from crowdmetric.fits.units import items_on_device
 from crowdmetric.inputs import people_of
 from crowdmetric.users.blocks import rows_by_length
 from crowdmetric.users.first_order import EqualQuestions, add_rows
 
-__all__ = ["asked_on_device", "items_on_device"]
+__all__ = ["asked_on_device"]
 
 Array = Any
 
-# Number of items or comparisons checked at once.
-AT_ONCE = 1 << 18
+# Number of comparisons checked at once for different items.
+LOOKED_AT = 1 << 12
 
 
 def asked_on_device(
@@ -91,42 +90,10 @@ def _people(users: Any, T: int, engine: DeviceEngine) -> tuple[Any, Array]:
     return np.asarray(values.cpu(), dtype=np.int64), place
 
 
-def items_on_device(items: Any, used: Array, engine: DeviceEngine) -> tuple[Array, Units] | None:
-    """Return items (N, d) in units of those that are used, and these units; None if they are not all finite.
-
-    Items travel once. Sums are kept in float64, and so is the difference from a first guess of the center: what is
-    rounded to the engine's precision is of the size of the items' spread, however far from zero they lie.
-    """
-    xp = array_namespace(used)
-    N, d = items.shape
-    guess = xp.mean(engine.asarray(items[:AT_ONCE], double=True), axis=0)
-    inside = xp.empty((N, d), dtype=engine.dtype, device=used.device)
-    first, second = xp.zeros_like(guess), xp.zeros_like(guess)
-    largest = 0.0
-    for begin in range(0, N, AT_ONCE):
-        part = slice(begin, begin + AT_ONCE)
-        rows = engine.asarray(items[part], double=True)
-        largest = float(np.maximum(largest, float(xp.max(xp.abs(rows)))))  # NaN if any value is
-        if not is_accurate(largest):
-            return None
-        rows -= guess
-        inside[part] = rows  # in the engine's precision
-        rows = xp.where(used[part][:, None], rows, xp.zeros_like(rows))
-        first += xp.sum(rows, axis=0)
-        second += xp.sum(rows * rows, axis=0)
-    count = float(xp.sum(used))
-    center = first / count
-    square = float(xp.sum(second / count - center * center))
-    size = float(np.sqrt(square)) if square > 0 else 1.0
-    inside -= xp.astype(center, inside.dtype)
-    inside /= size
-    return inside, Units(np.asarray((guess + center).cpu(), dtype=np.float64), size)
-
-
 def _differ(items: Array, rows: Array) -> bool:
     """Return whether any comparison is between items that differ; usually one of the first few is."""
     xp = array_namespace(items)
-    parts = (rows[begin : begin + AT_ONCE // 64] for begin in range(0, rows.shape[0], AT_ONCE // 64))
+    parts = (rows[begin : begin + LOOKED_AT] for begin in range(0, rows.shape[0], LOOKED_AT))
     return any(bool(xp.any(items[part[:, 0]] != items[part[:, 1]])) for part in parts)
 
 

@@ -12,18 +12,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from crowdmetric.checks import is_accurate
+from crowdmetric.engines.contract import DeviceEngine
 from crowdmetric.symmetric import smat
 from crowdmetric.users.layout import Layout
 from crowdmetric.users.population_sums import Law
 
-__all__ = ["Units"]
+__all__ = ["Units", "items_on_device"]
 
 Array = NDArray[Any]
 
-# Number of items copied at once while their units are computed.
-AT_ONCE = 1 << 14
+# Number of items copied at once while their units are computed, here and on a device.
+AT_ONCE, AT_ONCE_ON_DEVICE = 1 << 14, 1 << 18
 
 
 @dataclass(frozen=True)
@@ -71,3 +74,35 @@ class Units:
         out[at.mean, at.metric] = -2.0 * (smat(np.eye(at.p)) @ self.center).T / self.size**2
         out[at.mean, at.mean] /= self.size
         return np.asarray(out @ covariance @ out.T)
+
+
+def items_on_device(items: Any, used: Any, engine: DeviceEngine) -> tuple[Any, Units] | None:
+    """Return items (N, d) in units of those that are used, and these units; None if they are not all finite.
+
+    Items travel once. Sums are kept in float64, and so is the difference from a first guess of the center: what is
+    rounded to the engine's precision is of the size of the items' spread, however far from zero they lie.
+    """
+    xp = array_namespace(used)
+    N, d = items.shape
+    guess = xp.mean(engine.asarray(items[:AT_ONCE_ON_DEVICE], double=True), axis=0)
+    inside = xp.empty((N, d), dtype=engine.dtype, device=used.device)
+    first, second = xp.zeros_like(guess), xp.zeros_like(guess)
+    largest = 0.0
+    for begin in range(0, N, AT_ONCE_ON_DEVICE):
+        part = slice(begin, begin + AT_ONCE_ON_DEVICE)
+        rows = engine.asarray(items[part], double=True)
+        largest = float(np.maximum(largest, float(xp.max(xp.abs(rows)))))  # NaN if any value is
+        if not is_accurate(largest):
+            return None
+        rows -= guess
+        inside[part] = rows  # in the engine's precision
+        rows = xp.where(used[part][:, None], rows, xp.zeros_like(rows))
+        first += xp.sum(rows, axis=0)
+        second += xp.sum(rows * rows, axis=0)
+    count = float(xp.sum(used))
+    center = first / count
+    square = float(xp.sum(second / count - center * center))
+    size = float(np.sqrt(square)) if square > 0 else 1.0
+    inside -= xp.astype(center, inside.dtype)
+    inside /= size
+    return inside, Units(np.asarray((guess + center).cpu(), dtype=np.float64), size)

@@ -18,7 +18,7 @@ made. Arrays may be NumPy's or any other library's of the array API standard.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -170,6 +170,14 @@ class EqualQuestions:
     right: Array
     response: Array
     weight: Array
+
+    def each(self, function: Callable[[Array], Array]) -> EqualQuestions:
+        """Return the questions with a function applied to each of the four arrays."""
+        return EqualQuestions(function(self.left), function(self.right), function(self.response), function(self.weight))
+
+    def __getitem__(self, people: Any) -> EqualQuestions:
+        """Return the questions of some of the people."""
+        return self.each(lambda array: array[people])
 
 
 def value_and_gradient(
