@@ -37,7 +37,7 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import ModelFileError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.summary import counted, fitted_attributes, summary_of
-from crowdmetric.folders import check_target, new_file, new_folder, write_file
+from crowdmetric.folders import check_target, for_json, new_file, new_folder, write_file
 from crowdmetric.losses import LOSSES
 from crowdmetric.model_schema import check_arrays, check_description
 from crowdmetric.preprocess import ItemMap
@@ -302,7 +302,7 @@ def _collect(
     if preprocessing is not None:
         explained = {"explained_variance_ratio": preprocessing.explained_variance_ratio_}
         description["preprocessing"] = preprocessing.get_params() | explained
-    return SavedModel(fitted, items, ids, names, _plain(description), preprocessing)
+    return SavedModel(fitted, items, ids, names, for_json(description), preprocessing)
 
 
 def _data(fitted: Mapping[str, Any], n_items: int, comparisons: Comparisons | ComparisonScan | None) -> dict[str, Any]:
@@ -382,16 +382,6 @@ def _packed(model: SavedModel) -> dict[str, NDArray[Any]]:
 
 def _record(value: Solution | Radii | None) -> dict[str, Any] | None:
     return None if value is None else asdict(value)
-
-
-def _plain(value: Any) -> Any:
-    """Return `value` with NumPy scalars as Python's and what JSON has no word for (NaN, ∞) as null."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _checksum(path: Path) -> str:

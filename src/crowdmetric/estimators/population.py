@@ -50,7 +50,7 @@ from crowdmetric.fits.on_device import asked_on_device
 from crowdmetric.fits.passes import Passes, duration
 from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.question_stream import NUMBERS, QuestionStream, asked_in_memory, asked_on_disk, low_rank_plan
-from crowdmetric.fits.scoring_fit import ScoringFit, fit_by_scoring
+from crowdmetric.fits.scoring_fit import ScoringFit, fit_by_scoring, scoring_plan
 from crowdmetric.fits.starts import start_from
 from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns
 from crowdmetric.inputs import CONSTRAINTS, Rows, check_items, check_nothing_beside_scan, check_scan, read_rows
@@ -332,10 +332,8 @@ class PopulationMetric(CrowdMetric):
         limit = read_memory(self.memory)
         if self.by_gradients_alone(d):
             return low_rank_plan(scan, N, d, self._rank_by_gradients(d), limit)
-        theta = d * min(self.rank or d, d) + d + (d * d if self.covariance == "free" else 1)
-        natural, jobs = STRUCTURES[self.covariance].layout(d).size, LocalEngine(self.jobs).jobs
-        chunk_rows = max((chunk.rows for chunk in scan.chunks), default=0)
-        return MemoryPlan.of(scan.n_users, len(scan), N, d, theta, natural, jobs, limit, chunk_rows)
+        free, jobs = self.covariance == "free", LocalEngine(self.jobs).jobs
+        return scoring_plan(scan, N, d, free=free, rank=self.rank, jobs=jobs, limit=limit)
 
     def by_gradients_alone(self, d: int) -> bool:
         """Return whether d features are too many for fits by scoring, or the engine's precision too low."""

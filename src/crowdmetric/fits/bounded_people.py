@@ -1,17 +1,17 @@
-"""The bounded program by gradients alone: people in a scan's chunks, placed afresh at every pass.
+"""The bounded program by gradients alone: people in a scan's chunks, placed anew at every pass.
 
-With everybody at their own best place the program is one in the metric alone,
+With everybody at their own optimum, the program depends on the metric alone,
 
     F(A) = Σ_k min over ‖w‖ ≤ ζ_v of Σ_i c_i ℓ(⟨Δ_i, A⟩ + ⟨δ_i, w⟩, y_i)        A ⪰ 0, ‖A‖ ≤ ζ_M
 
-convex and, for a smooth loss, with the gradient ``Σ c ℓ' Δ`` (people at their optimum do not move it to first order): a
-sum over people, of whom nothing is remembered between passes.
+It is convex and, for a smooth loss, has the gradient ``Σ c ℓ' Δ`` (people at their optimum do not change it to first
+order). This is a sum over people, and nothing about people is kept between passes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.engines.contract import Engine
+from crowdmetric.engines.folding import FieldSums
 from crowdmetric.fits.scanned import answers_of
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.barrier import solve_barrier
@@ -36,14 +37,14 @@ Array = NDArray[Any]
 
 # Number of people from whom radii and the start are found.
 SAMPLE = 5_000
-# Gap of people's places, as a share of the gap asked for.
+# Tolerance of people's places, as a share of the tolerance of the fit.
 PLACING = 0.1
 
 
 def some_answers(scan: ComparisonScan, items: Array) -> Answers:
-    """Return the answers of about 5,000 people, drawn by a hash of their number, or of everybody where they are fewer.
+    """Return the answers of about 5,000 people, drawn by a hash of their number, or of all if there are fewer.
 
-    People are numbered anew.
+    They get new numbers.
     """
     step = max(1, scan.n_users // SAMPLE)
     parts, people = [], 0
@@ -61,8 +62,8 @@ def some_answers(scan: ComparisonScan, items: Array) -> Answers:
 
 
 @dataclass(frozen=True)
-class PlacedSums:
-    """Sums over people who stand at their best under a metric: loss, its gradient (p,), certified gap, and their w."""
+class PlacedSums(FieldSums):
+    """Sums over people at their optimum under a metric: loss, its gradient (p,), certified gap, weight, w, people."""
 
     loss: float
     gradient: Array
@@ -70,9 +71,6 @@ class PlacedSums:
     weight: float
     points: Array
     people: int
-
-    def __add__(self, other: PlacedSums) -> PlacedSums:
-        return PlacedSums(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(PlacedSums)))
 
 
 def placed_sums(chunk: SpoolChunk, items: Array, metric: Array, radius: float, loss: Loss, tol: float) -> PlacedSums:
@@ -95,7 +93,7 @@ def placed_sums(chunk: SpoolChunk, items: Array, metric: Array, radius: float, l
 
 @dataclass(frozen=True)
 class StreamedFit:
-    """What was found: the metric, the mean of people's w, and how the iteration ended (its value is the mean loss)."""
+    """The metric, the mean of people's w, and how the iteration ended (its value is the mean loss)."""
 
     metric: Array
     mean: Array

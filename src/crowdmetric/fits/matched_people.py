@@ -1,21 +1,21 @@
-"""Where matched questions are: in memory, or in a scan's chunks on disk.
+"""People who were asked matched questions: in memory, or in a scan's chunks on disk.
 
-A conditioning set is made of one person's answers, and a chunk holds whole people: so the sets of all are those of the
-chunks, and the likelihood, its gradient and its curvature are sums over chunks. The sets of a chunk are looked for when
-it is read, and kept as long as a limit allows.
+A conditioning set is made of one person's answers, and nobody is in two chunks. So the likelihood, its gradient and its
+curvature are sums over chunks. The sets of a chunk are searched for when it is read, and cached up to a limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.engines.contract import Engine
+from crowdmetric.engines.folding import FieldSums
 from crowdmetric.fits.crowd import ChunkCache
 from crowdmetric.inputs import Rows
 from crowdmetric.tables import ComparisonScan, SpoolChunk
@@ -32,7 +32,7 @@ ANSWERS_PER_CHUNK = 50_000
 
 @dataclass(frozen=True)
 class MatchedOptions:
-    """What a set is: how far from parallel, how large; and what is assumed of answers and people."""
+    """Options of the search for sets, the largest mismatch and the largest size, and β of the answers."""
 
     max_mismatch: float
     largest: int
@@ -40,13 +40,13 @@ class MatchedOptions:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was found among some people, as sums.
+class Found(FieldSums):
+    """Counts of the sets of some people.
 
     Attributes
     ----------
     sets, used_sets
-        Conditioning sets, and those whose answers came out as one of their two outcomes.
+        Conditioning sets, and those that are informative: the answers are one of the set's two outcomes.
     matched_people, used_people
         People with a set, and with one that was used.
     cycles, unsearched
@@ -83,32 +83,22 @@ class Found:
             crowded=int(np.sum(counts > 1)) + int(np.sum(likelihood.weight != 1.0)),
         )
 
-    def __add__(self, other: Found) -> Found:
-        return Found(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Found)))
-
-
-class MatchedChunk(Protocol):
-    """Some people, wherever their answers are."""
-
-    def load(self) -> tuple[Sets, ConditionalLikelihood]:
-        """Return their conditioning sets, and the likelihood of the informative ones."""
-        ...
-
 
 @dataclass(frozen=True)
 class SetsInMemory:
-    """Sets in memory."""
+    """The conditioning sets of some people, in memory."""
 
     sets: Sets
     likelihood: ConditionalLikelihood
 
     def load(self) -> tuple[Sets, ConditionalLikelihood]:
+        """Return the sets, and the likelihood of the informative ones."""
         return self.sets, self.likelihood
 
 
 @dataclass(frozen=True)
 class SetsOnDisk:
-    """The sets of a scan's chunk."""
+    """The conditioning sets of a scan's chunk."""
 
     number: int
     chunk: SpoolChunk
@@ -118,6 +108,7 @@ class SetsOnDisk:
     cache: ChunkCache
 
     def load(self) -> tuple[Sets, ConditionalLikelihood]:
+        """Return the sets, and the likelihood of the informative ones."""
         return self.cache.get_or_make(self.number, self._make, lambda found: sum(map(_bytes, found)))
 
     def _make(self) -> tuple[Sets, ConditionalLikelihood]:
@@ -127,6 +118,9 @@ class SetsOnDisk:
         return _sets_and_likelihood(
             self.items, pairs, person, rows["response"].copy(), rows["weight"].copy(), self.options, self.center
         )
+
+
+MatchedChunk = SetsInMemory | SetsOnDisk
 
 
 def _sets_and_likelihood(
@@ -230,7 +224,7 @@ def matched_in_memory(rows: Rows, options: MatchedOptions, center: Array | None,
 
 
 def _whole_people(person: Array) -> list[Array]:
-    """Return row numbers in parts of about `ANSWERS_PER_CHUNK`, everybody's in one part and in their old order."""
+    """Return row numbers in parts of about `ANSWERS_PER_CHUNK`, each person in one part, rows in their order."""
     order = np.argsort(person, kind="stable")
     firsts = np.flatnonzero(np.diff(person[order], prepend=-1))  # where somebody's rows begin
     wanted = np.arange(ANSWERS_PER_CHUNK, person.size, ANSWERS_PER_CHUNK)

@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from crowdmetric.errors import DataError
-from crowdmetric.fits.crowd import BLOCK_SIZE
-from crowdmetric.fits.problem import PEOPLE_FOR_STARTS
 
 __all__ = ["RUNTIME", "MemoryPlan", "bytes_to_lay_out", "read_memory"]
 
@@ -28,10 +26,6 @@ UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 RUNTIME = 150_000_000
 # Copies of an answer's two vectors while a chunk is laid out, and bytes of its numbers beside them.
 LAYOUT_VECTORS, LAYOUT_BYTES = 8, 200
-# Arrays as large as BLOCK_SIZE that a block's sums hold at once.
-BLOCK_ARRAYS = 6
-# Matrices as large as the curvature that a step holds at once.
-STEP_MATRICES = 8
 
 
 def read_memory(memory: Any) -> int:
@@ -88,20 +82,6 @@ class MemoryPlan:
     limit: int
     people: int
     answers: int
-
-    @staticmethod
-    def of(
-        people: int, answers: int, items: int, d: int, theta: int, natural: int, jobs: int, limit: int, chunk_rows: int
-    ) -> MemoryPlan:
-        """Return the plan for some people with answers on items of d features.
-
-        Steps are taken in `theta` parameters of a chart; every job adds up outer products of scores in `natural` ones.
-        """
-        a_row = 2 * 8 * d + 48  # an answer laid out: δ, s, response, weight, person and loadings
-        sample = int(min(people, PEOPLE_FOR_STARTS * 2) * answers / max(people, 1)) * a_row * 2
-        a_job = chunk_rows * bytes_to_lay_out(d) + BLOCK_ARRAYS * 8 * BLOCK_SIZE + 2 * 8 * natural**2
-        work = items * 8 * d + sample + STEP_MATRICES * 8 * theta * theta + jobs * a_job
-        return MemoryPlan.of_work(people, answers, work, limit, "fit", keep=answers * a_row, remedy=", or lower jobs")
 
     @staticmethod
     def of_work(

@@ -9,21 +9,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.fits.crowd import Crowd
+from crowdmetric.fits.crowd import BLOCK_SIZE, Crowd
 from crowdmetric.fits.hidden_items import personal_variance_of
 from crowdmetric.fits.integration_check import Integrated, check_integration
-from crowdmetric.fits.problem import PopulationProblem
+from crowdmetric.fits.memory import MemoryPlan, bytes_to_lay_out
+from crowdmetric.fits.problem import PEOPLE_FOR_STARTS, PopulationProblem
 from crowdmetric.fits.starts import best_of_starts
 from crowdmetric.fits.uncertainty import Uncertainty, uncertainty_of
 from crowdmetric.fits.unknowns import unknowns_of
 from crowdmetric.inputs import Rows
 from crowdmetric.solvers.law_fit import PopulationFit
 from crowdmetric.solvers.parametrization import Parametrization
+from crowdmetric.tables import ComparisonScan
+from crowdmetric.users.layout import Layout
 from crowdmetric.users.population_sums import Law
 
-__all__ = ["ScoringFit", "fit_by_scoring"]
+__all__ = ["ScoringFit", "fit_by_scoring", "scoring_plan"]
 
 Array = NDArray[Any]
+
+# Memory: arrays as large as BLOCK_SIZE that a block's sums hold at once, and matrices as large as the curvature that a
+# step holds at once.
+BLOCK_ARRAYS, STEP_MATRICES = 6, 8
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,21 @@ class ScoringFit:
         if spreads is not None:
             spreads = span.spreads_outside(spreads, self.law, free=self.fit.layout.free) / units.size**2
         return units.points_outside(span.points_outside(points), self.law_outside.metric), spreads
+
+
+def scoring_plan(
+    scan: ComparisonScan, items: int, d: int, *, free: bool, rank: int | None, jobs: int, limit: int
+) -> MemoryPlan:
+    """Return how much memory a fit by scoring to a scan takes, for `items` items of d features."""
+    people, answers = scan.n_users, len(scan)
+    chunk_rows = max((chunk.rows for chunk in scan.chunks), default=0)
+    per_row = 2 * 8 * d + 48  # an answer laid out: δ, s, response, weight, person and loadings
+    sample = int(min(people, PEOPLE_FOR_STARTS * 2) * answers / max(people, 1)) * per_row * 2
+    # steps are taken in θ; every job adds up outer products of scores in natural parameters
+    theta, natural = d * min(rank or d, d) + d + (d * d if free else 1), Layout(d, free).size
+    per_job = chunk_rows * bytes_to_lay_out(d) + BLOCK_ARRAYS * 8 * BLOCK_SIZE + 2 * 8 * natural**2
+    work = items * 8 * d + sample + STEP_MATRICES * 8 * theta * theta + jobs * per_job
+    return MemoryPlan.of_work(people, answers, work, limit, "fit", keep=answers * per_row, remedy=", or lower jobs")
 
 
 def fit_by_scoring(

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.checks import whole_number
 from crowdmetric.errors import DataError, NotIdentifiedError
+from crowdmetric.inputs import check_items
 from crowdmetric.solvers.linear_maps import DENSE_UNKNOWNS
 from crowdmetric.subspace_map import Matrices, SubspaceMap
 from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.theory.arguments import check_items, check_labels, distance, positive
+from crowdmetric.theory.arguments import check_labels, distance
 from crowdmetric.theory.rows import singular_values
 from crowdmetric.theory.spanning import quadratically_spans
 from crowdmetric.users.projected import RANK_TOLERANCE
@@ -140,7 +142,7 @@ def least_number_of_subspaces(d: int, ranks: int | Sequence[int], *, exact: bool
     >>> least_number_of_subspaces(3, 1), least_number_of_subspaces(3, 2)
     (6, 3)
     """
-    p = degrees_of_freedom(positive(d, "d"))
+    p = degrees_of_freedom(whole_number(d, "d"))
     sizes = [ranks] * p if isinstance(ranks, int | np.integer) else sorted(ranks, reverse=True)
     for r in sizes:
         if not 1 <= r <= d:

@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import qr
 
+from crowdmetric.checks import whole_number
 from crowdmetric.errors import DataError, NotIdentifiedError
+from crowdmetric.inputs import check_items
 from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.theory.arguments import check_items, check_pairs, coordinates, positive
+from crowdmetric.theory.arguments import check_pairs, coordinates
 from crowdmetric.theory.rows import design_rows, pair_rows, singular_values, whitened
 from crowdmetric.theory.spanning import span_rank
 from crowdmetric.users.projected import RANK_TOLERANCE
@@ -168,7 +170,7 @@ def random_design(
     (3, 4, 2)
     """
     x = coordinates(items, basis)
-    N, shape = len(x), (positive(users, "users"), positive(comparisons, "comparisons"))
+    N, shape = len(x), (whole_number(users, "users"), whole_number(comparisons, "comparisons"))
     rng = np.random.default_rng(seed)
     if pairs is None:
         _require_span(span_rank(x), x.shape[1])

@@ -10,7 +10,8 @@ from math import comb
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.theory.arguments import check_items, positive
+from crowdmetric.checks import whole_number
+from crowdmetric.inputs import check_items
 
 __all__ = ["GenericRelations", "has_generic_pairwise_relations", "is_in_general_linear_position"]
 
@@ -122,7 +123,7 @@ def has_generic_pairwise_relations(items: ArrayLike, *, trials: int = 1000, seed
     N, k = X.shape[0], min(X.shape[1], X.shape[0] - 1)
     few = _partitions(N, k) <= EXACT_GRAPHS
     rng = np.random.default_rng(seed)
-    drawn = (_random_forest(N, k, rng) for _ in range(positive(trials, "trials")))
+    drawn = (_random_forest(N, k, rng) for _ in range(whole_number(trials, "trials")))
     return _position("generic pairwise relations", X, _forests(N, k) if few else drawn, few)
 
 
@@ -150,7 +151,7 @@ def is_in_general_linear_position(items: ArrayLike, *, trials: int = 1000, seed:
     N, k = X.shape[0], min(X.shape[1], X.shape[0] - 1)
     few = comb(N, k + 1) <= EXACT_GRAPHS
     rng = np.random.default_rng(seed)
-    drawn = (rng.choice(N, k + 1, replace=False).tolist() for _ in range(positive(trials, "trials")))
+    drawn = (rng.choice(N, k + 1, replace=False).tolist() for _ in range(whole_number(trials, "trials")))
     chosen = combinations(range(N), k + 1) if few else drawn
     return _position("general linear position", X, ((c[1:], c[:1] * k) for c in chosen), few)
 

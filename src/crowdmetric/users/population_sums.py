@@ -50,6 +50,7 @@ from crowdmetric.users.layout import Layout
 from crowdmetric.users.monte_carlo import by_sampling
 
 __all__ = [
+    "LARGEST_GRID",
     "STRUCTURES",
     "Law",
     "PopulationBlock",
