@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial, reduce
+from math import ceil
 from operator import add
 from time import perf_counter
 from typing import Any, Generic, TypeVar
@@ -200,7 +201,7 @@ class PopulationProblem:
         beyond = [block for block in self.sample.blocks if block.span.shape[1] > self.largest_grid]
         for q in sorted({block.span.shape[1] for block in beyond}):
             alike = [block for block in beyond if block.span.shape[1] == q]
-            drawn = max(1, sum(block.person.size for block in alike) // SAMPLE)
+            drawn = ceil(sum(block.person.size for block in alike) / SAMPLE)
             few = [block.every(drawn) for block in alike]
             job = partial(method_shift, structure=self.structure, natural=natural, loss=self.loss)
             people = self.sample.people[q]
