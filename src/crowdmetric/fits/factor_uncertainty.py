@@ -1,12 +1,11 @@
 """How sure a metric of low rank is: draws of its factor, from the scores of some of the people.
 
 The information about L (d, k), the mean, people's spread and items' utilities (n parameters, dk + d + 1 at the least)
-is estimated by outer products of the scores of a sample of N people out of K, ``G = K/N Σ s sᵀ``, to which the
-curvature of the prior is added. M does not change when L is turned, ``L → LQ`` with people's covariance turned along:
-draws are kept from moving along LΩ, Ω skew, by a large precision, which takes one of all the equivalent L. Elsewhere a
-draw is ``L + ΔL`` with ΔL from N(0, G⁻¹). The inverse of a sum of N outer products is larger than that of its
-expectation by N/(N − n − 1) (exactly so for Gaussian scores), which is taken out again; parameters that a ridge holds
-do not count in n.
+is estimated by outer products of the scores of a sample of N people out of K, ``G = K/N Σ s sᵀ``, plus the curvature
+of the prior. M does not change if L is rotated, ``L → LQ``, together with people's covariance. Draws therefore have a
+large precision along LΩ, Ω skew, which selects one of all equivalent L. Otherwise a draw is ``L + ΔL`` with ΔL from
+N(0, G⁻¹). The inverse of a sum of N outer products is larger than that of its expectation by N/(N − n − 1) (exactly for
+Gaussian scores). Draws are corrected for that factor; parameters that a ridge determines do not count in n.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ AT_ONCE = 1 << 26
 def why_no_errors(
     people: int, d: int, rank: int, engine: DeviceEngine | None, *, free: bool = False, n_effects: int = 0
 ) -> str:
-    """Return why there will be no standard errors, before a fit: an empty text where there will be."""
+    """Return why a fit will have no standard errors; an empty text if it will have them."""
     n = d * rank + d + (degrees_of_freedom(rank) if free else 1) + n_effects
     if people < FEWEST * n:
         return (
@@ -109,7 +108,7 @@ def _every(asked: QuestionStream, step: int, at_once: int) -> Iterator[EqualQues
 
 
 def _turns(factor: Array) -> Array:
-    """Return the directions LΩ (dk, k(k−1)/2) in which L turns."""
+    """Return the directions LΩ (dk, k(k−1)/2) in which rotations move L."""
     d, k = factor.shape
     rows, columns = np.triu_indices(k, 1)
     out = np.zeros((rows.size, d, k))

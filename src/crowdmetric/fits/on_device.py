@@ -1,8 +1,8 @@
-"""Answers validated and grouped by person where they are worked on: arrays, or tensors that are on a GPU already.
+"""Answers that are validated and grouped by person on the device: arrays, or tensors that are on a GPU already.
 
-Everything is looked at once, on the device; on this machine no copy of items or answers is made. Whatever is out of
-the ordinary (a comparison that names no item, a weight of zero, items given as vectors) makes `asked_on_device` return
-nothing: `crowdmetric.inputs.read_rows` then deals with it, or says what is wrong.
+Everything is checked once, on the device, and items and answers are not copied on this machine. In unusual cases (a
+comparison that names no item, a weight of zero, items given as vectors) `asked_on_device` returns None, and
+`crowdmetric.inputs.read_rows` reads the answers or raises an error.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ LOOKED_AT = 1 << 12
 def asked_on_device(
     pairs: Any, y: Any, users: Any, sample_weight: Any, items: Any, engine: DeviceEngine, numbers: int
 ) -> QuestionStream | None:
-    """Return the questions of binary answers, or None where `read_rows` has to look at them.
+    """Return the questions of binary answers, or None if `read_rows` has to read them.
 
     Parameters
     ----------
     pairs, y, users, sample_weight, items
         As `fit` is given them.
     numbers
-        How many numbers an answer needs for a while, which says how many are taken together.
+        How many temporary numbers an answer needs, which determines how many answers are taken together.
     """
     if not (_is_plain(pairs, 2) and _is_plain(y, 1) and _is_plain(items, 2)) or users is None:
         return None
@@ -73,14 +73,14 @@ def asked_on_device(
 
 
 def _is_plain(values: Any, dimensions: int) -> bool:
-    """Return whether these are numbers in an array of so many dimensions, NumPy's or PyTorch's."""
+    """Return whether these are numbers in a NumPy array or PyTorch tensor with this many dimensions."""
     if type(values) is np.ndarray:
         return values.ndim == dimensions and values.dtype.kind in "if" and values.dtype.isnative
     return is_torch_array(values) and values.ndim == dimensions and not values.is_complex()
 
 
 def _people(users: Any, T: int, engine: DeviceEngine) -> tuple[Any, Array]:
-    """Return who there is, sorted, in NumPy's array, and the place (T,) of each answer's person, on the device."""
+    """Return all people, sorted, as a NumPy array, and the row (T,) of each answer's person, on the device."""
     numbers = users.dtype.kind == "i" if type(users) is np.ndarray else is_torch_array(users)
     if not numbers or users.shape != (T,):
         names, person = people_of(users, T)
@@ -100,7 +100,7 @@ def _differ(items: Array, rows: Array) -> bool:
 def _grouped(
     rows: Array, response: Array, weight: Array, person: Array, K: int, N: int, at_once: int
 ) -> Iterator[tuple[Array, EqualQuestions]]:
-    """Yield people and what they answered; answers that a person gave several times are one, of all their weight."""
+    """Yield people and their questions; answers that a person gave several times are merged, their weights added."""
     xp = array_namespace(rows)
     counts = _counts(person, K)
     if int(xp.max(counts)) > 1:

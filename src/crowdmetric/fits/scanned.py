@@ -1,4 +1,4 @@
-"""The answers of a scan's people, a chunk at a time, as the solvers take them."""
+"""The answers of a scan's people, one chunk at a time, in the form that solvers take."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Units of the items: centered, with root mean square length one.
 
-The model does not change when items are shifted or scaled, only its parameters do; solvers start and stop better
-where everything is of size one. With ``x = c + a x̃``::
+If items are shifted or scaled, the model stays the same and only its parameters change. Starts and tolerances of the
+solvers are made for items of size one. With ``x = c + a x̃``::
 
     M = M̃ / a²      μ = μ̃ / a − 2 M c      Σ = Σ̃ / a²      v = ṽ / a − 2 M c
 """
@@ -58,7 +58,7 @@ class Units:
         return Law(metric, mean, law.covariance / self.size**2, law.effects)
 
     def points_outside(self, points: Array, metric: Array) -> Array:
-        """Return people's v (K, d) in the items' own units, the metric being in those."""
+        """Return people's v (K, d) in the items' own units, given the metric in those units."""
         return points / self.size - 2.0 * self.center @ metric
 
     def law_inside(self, law: Law) -> Law:
@@ -79,8 +79,8 @@ class Units:
 def items_on_device(items: Any, used: Any, engine: DeviceEngine) -> tuple[Any, Units] | None:
     """Return items (N, d) in units of those that are used, and these units; None if they are not all finite.
 
-    Items travel once. Sums are kept in float64, and so is the difference from a first guess of the center: what is
-    rounded to the engine's precision is of the size of the items' spread, however far from zero they lie.
+    Items are moved once. Sums, and differences from a first guess of the center, are computed in float64. Only numbers
+    of the size of the items' spread are rounded to the engine's precision, even if items lie far from zero.
     """
     xp = array_namespace(used)
     N, d = items.shape

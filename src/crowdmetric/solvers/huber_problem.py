@@ -1,6 +1,6 @@
 """The Huber problem and its dual: the two values that enclose the optimum (see `huber.py` for the formulas).
 
-Everything here is for one problem, or for a stack of problems of one shape: then arrays have a leading axis.
+Arrays are for one problem or, with a leading axis, for a stack of problems of one shape.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Strengths of the ridges of a metric of low rank (`crowdmetric.solvers.low_rank_prior`), found from the answers.
 
-The ridge on the shape is the one under which people who were hidden from the fit are most likely to have answered as
-they did. It is raised step by step, each fit beginning where the last one ended, until the hidden answers become less
-likely. The evidence of a fit by scoring would need the information about L, a matrix of dk rows; and it takes all
-columns of L for alike, so that it leaves those that a rank too high has filled with noise.
+The ridge on the shape maximizes the likelihood of people who were hidden from the fit. It is raised step by step, each
+fit beginning where the last one ended, until the hidden answers become less likely. The evidence, as in a fit by
+scoring, would need the information about L, a matrix of dk rows. It also treats all columns of L alike, so it would
+keep those that a too high rank has filled with noise.
 
 The ridge ρ on the utilities b of items comes from the evidence (MacKay), with the diagonal h (N,) of the information
 about b: answers determine ``γ = (1 − q/N) Σ_i h_i / (h_i + ρ)`` of them, and ``ρ ← γ / ‖b‖²``. In q of the N
@@ -27,8 +27,8 @@ __all__ = ["fit_with_item_ridge", "items_determined", "raise_ridge"]
 
 Array = NDArray[Any]
 
-# Ridges on the shape are tried in these steps, at most so many times. The search ends where hidden answers are so many
-# nats less likely than under the best.
+# Ridges on the shape are multiplied by FACTOR at most TRIES times. The search ends if hidden answers are WORSE nats
+# less likely than under the best ridge.
 FACTOR, TRIES, WORSE = 2.0, 8, 1.0
 # Maximum number of refits until the ridge on items settles, and the change of its logarithm that counts as settled.
 REFITS, SETTLED = 10, 0.1

@@ -1,6 +1,6 @@
-"""Slow integrals over people whose nodes are placed around each person's own posterior, wherever that is.
+"""Slow integrals over people, with nodes around each person's own posterior.
 
-Used for the few people for whom the fast methods fail, and to check the fast methods (`sampling`). NumPy arrays, one
+Used for the few people for whom the fast methods fail, and to check the fast methods (`monte_carlo`). NumPy arrays, one
 person at a time.
 """
 
@@ -67,7 +67,7 @@ def along_line(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss
 
 
 def line_of(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss) -> One:
-    """Return what `at_nodes` does for one person, along ``t = left + (right − left) σ(u)`` with u equally spaced."""
+    """Return the same as `at_nodes` for one person, along ``t = left + (right − left) σ(u)`` with u equally spaced."""
     h = H[:, 0]
 
     def rise(t: float) -> float:
@@ -127,7 +127,7 @@ def around_modes(
 
 
 def _around(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss, z: Array, log_mass: Array) -> One:
-    """Return what `at_nodes` does for one person, with nodes z and their masses moved to the person's mode."""
+    """Return the same as `at_nodes` for one person, with nodes z and their masses moved to the person's mode."""
     mode, root = _mode(a, H, y, weight, loss)
     volume = mode.size * np.log(WIDER) + np.sum(np.log(np.diag(root)))
     log_weight = log_mass + 0.5 * np.sum(z * z, axis=1) + volume
@@ -138,7 +138,7 @@ def _mode(a: Array, H: Array, y: Array, weight: Array, loss: Loss) -> tuple[Arra
     """Return the mode (q,) of t and a triangular root (q, q) of the covariance there.
 
     By Newton's method on ``½t² + Σ_i ω_i ℓ(s ψ_i)/s`` with s growing to one: where ψ spreads over many widths of the
-    noise, ℓ is nearly a hinge, on which Newton's method from afar would go astray.
+    noise, ℓ is nearly a hinge, for which Newton's method may diverge from a distant start.
     """
     t, steepest = np.zeros(H.shape[1]), loss.beta * float(np.max(np.linalg.norm(H, axis=1)))
     stages = int(np.ceil(np.log(max(steepest / GENTLE, 1.0)) / np.log(SHARPER)))

@@ -1,14 +1,14 @@
 """People integrated out: the likelihood of a person's answers under a Gaussian law of pseudo-ideal points.
 
-A person answers m questions. Of their v ~ N(μ, Σ) only ``w = B v`` matters, the part in the span of their δ's
+A person answers m questions. Only ``w = B v`` matters of their v ~ N(μ, Σ), the part in the span of their δ's
 (``δ_i = Bᵀe_i``, B (q, d) and e_i the rows of E (m, q)). With ``a_i = ⟨Δ_i, M⟩ + ⟨δ_i, μ⟩`` and ``S = B Σ Bᵀ``::
 
     value   ℓ = log ∫ Π_i f(y_i (a_i + e_iᵀw))^ω_i  N(w; 0, S) dw
     slope   ∂ℓ/∂a_i = E[h_i]                                    h_i = d/da_i of ω_i log f
     bend    ∂ℓ/∂S   = ½ E[u uᵀ + Eᵀ diag(h') E],  u = Eᵀh       (half the second derivative, for a Gaussian law)
 
-E being the mean over the person given their answers. These three are all that learning needs, and all that
-locating a person needs (`posterior_of`), whichever way the integral is done:
+where E is the mean over the person given their answers. Learning needs only these three, and so does locating a person
+(`posterior_of`). The integral is computed in one of two ways:
 
 `on_grid`
     The trapezoidal rule on an equally spaced grid of prior quantiles, for q ≤ 3. For analytic integrands that
@@ -188,7 +188,7 @@ def is_identity(E: Array) -> bool:
 
 
 def kernels(name: str) -> ModuleType:
-    """Return some compiled loops; Numba takes a second to load, so it comes late."""
+    """Return some compiled loops; Numba takes a second to load, so it is loaded here."""
     return import_module(f"crowdmetric.users.{name}_kernels")
 
 

@@ -340,7 +340,7 @@ def is_far(mean: float, variance: float, sharpness: float, omega: float) -> bool
 
 @compiled
 def _far_tilted(mean: float, spread: float, sharpness: float, omega: float) -> tuple[float, float, float]:
-    """Return `tilted` along a line that is laid over the peak of cavity and answer together, wherever that is.
+    """Return `tilted` along a line around the peak of cavity and answer together.
 
     In ``t = ±(ψ − mean)/spread``, signed so that the answer pulls upwards. The peak is found by halving, and so are
     the two places around it where `DEPTH` nats are lost: the logarithm of the density bends at least like −½t², so

@@ -1,6 +1,6 @@
 """A slow, independent integral over people: quasi-Monte Carlo around the posterior.
 
-Used to judge the fast ones. Points t (scrambled Sobol, made normal) are placed by the posterior mean and covariance
+Used to check the fast ones. Points t (scrambled Sobol, made normal) are placed by the posterior mean and covariance
 that a fast integral implies, and weighted by the exact integrand over the placing density; the derivatives are then
 posterior means, as in `integrals`.
 """

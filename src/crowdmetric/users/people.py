@@ -1,4 +1,4 @@
-"""Where people stand, given a law of people and their answers; and whether questions were chosen for them."""
+"""Where people stand, given the law of people and their answers; and a test whether questions were chosen for them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Places(FieldSums):
     parts: list[tuple[NDArray[np.intp], Array, Array | None]]
 
     def everybody(self, law: Law, n_people: int) -> tuple[Array, Array | None]:
-        """Return means (K, d) and covariances (K, d, d); people without answers are as the population."""
+        """Return means (K, d) and covariances (K, d, d); people without answers have those of the population."""
         mean = np.tile(law.mean, (n_people, 1))
         for person, own, _ in self.parts:
             mean[person] = own
@@ -51,7 +51,7 @@ def places_of(block: PopulationBlock, law: Law, loss: Loss, *, covariances: bool
 def posteriors(
     blocks: Sequence[PopulationBlock], law: Law, loss: Loss, n_people: int, largest_grid: int = 1
 ) -> tuple[Array, Array]:
-    """Return mean (K, d) and covariance (K, d, d) of everybody's v; people without answers are as the population."""
+    """Return mean (K, d) and covariance (K, d, d) of everybody's v; without answers, those of the population."""
     places = (places_of(block, law, loss, covariances=True, largest_grid=largest_grid) for block in blocks)
     parts = [part for some in places for part in some.parts]
     mean, covariance = Places(parts).everybody(law, n_people)
