@@ -70,7 +70,7 @@ def _designed(settings: Settings, items: StudyItems, people: int) -> Questionnai
 
 
 def _places(ask: Questionnaire, ids: list[str]) -> list[Place]:
-    """Return a questionnaire as places, a person each."""
+    """Return a questionnaire as places, one per person."""
     pairs: dict[int, list[tuple[str, str]]] = {}
     for person, left, right in zip(ask.person.tolist(), ask.left.tolist(), ask.right.tolist(), strict=True):
         pairs.setdefault(person, []).append((ids[left], ids[right]))

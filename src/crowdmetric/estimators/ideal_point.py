@@ -144,9 +144,9 @@ class IdealPointMetric(CrowdMetric):
         Parameters
         ----------
         pairs : (T, 2) int array, (T, 2, d) array, Comparisons or ComparisonScan
-            Row numbers into items, or the vectors themselves, left and right. From a scan (`Comparisons.scan_parquet`)
-            answers are read in chunks, for smooth losses: by gradients alone, to the same certificate, with nobody's
-            place kept and bounds that were not given chosen on 5,000 people.
+            Row numbers into items, or the vectors themselves, left and right. A scan (`Comparisons.scan_parquet`) is
+            read in chunks and fitted by gradients alone, to the same certificate, if the loss is smooth. People's
+            places are not kept, and bounds that were not given are chosen on 5,000 people.
         y : (T,) array
             −1 left preferred, +1 right preferred; real ψ with ``loss="squared"``.
         users : (T,) array
@@ -178,7 +178,7 @@ class IdealPointMetric(CrowdMetric):
         return self
 
     def _fit_scan(self, scan: ComparisonScan, loss: Loss) -> None:
-        """Algorithm 5 by gradients alone, people placed afresh at every pass."""
+        """Algorithm 5 by gradients alone; people are placed anew at every pass."""
         unbounded = self.metric_bound is None and self.ideal_bound is None
         if self.fixed_metric is not None or not loss.is_smooth or (loss.name == "squared" and unbounded):
             what = "fixed_metric" if self.fixed_metric is not None else f"loss={loss.name!r}"
