@@ -23,6 +23,7 @@ from crowdmetric.similarity.judgement_term import JudgementsBeside
 from crowdmetric.solvers.law_fit import PopulationFit, fit_law
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.scoring import ScoringState
+from crowdmetric.symmetric import svec
 from crowdmetric.users.expected import expected_information
 from crowdmetric.users.item_effects import WithItemEffects
 from crowdmetric.users.people import bias_sums, places_of
@@ -135,7 +136,10 @@ class PopulationProblem:
         if not information:
             return self._with_judgements(sums, natural)
         assert sums.spread_score is not None
-        about = sums.information if expected is None else sums.information.total
+        about = sums.information
+        if expected is not None:
+            whole = svec(self.structure.law(natural, self.d).covariance)
+            about = about.total(self.structure.spread_jacobian(natural, self.d), whole)
         sums = replace(sums, information=about, bending=self.structure.bending(natural, sums.spread_score))
         return self._with_judgements(sums, natural)
 

@@ -301,7 +301,7 @@ def _wanted_ridges(fit: PopulationFit, chart: Parametrization) -> Ridges:
 
 
 def _settled(fit: PopulationFit, wanted: Ridges, enough: float) -> bool:
-    """Return whether the ridges of a fit have settled: the evidence wants hardly other ones, or gains less than `enough`.
+    """Return whether the ridges of a fit have settled: the evidence wants hardly other ones, or gains less than that.
 
     The log evidence grows with the logarithm of a strength ρ by ``½(γ − ρ‖·‖²) = ½γ(1 − ρ/wanted)``.
     """
