@@ -259,7 +259,7 @@ class watched:
         self.places = [
             (estimator, "asked_on_device"), (many_features, "moment_matrix"), (many_features, "covariance_matrix"),
             (many_features, "start_of"), (many_features, "fit_low_rank"), (estimator, "factor_draws"),
-            (estimator, "factor_errors"), (estimator, "places_of"),
+            (estimator, "factor_errors"), (estimator, "coordinates_of_people"),
         ]  # fmt: skip
 
     def __enter__(self) -> None:

@@ -147,6 +147,16 @@ def test_there_is_something_to_check() -> None:
     assert f"{ROOT}.errors" in FILES
 
 
+def test_the_page_on_architecture_is_true() -> None:
+    page = (SOURCE.parent.parent / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (.*?) \|", page, flags=re.MULTILINE)
+    said = {unit: int(row) for row, units in rows for unit in re.findall(r"`(\w+)(?:\.py|/)`", units)}
+    unsaid = {"_version", "__init__", "__main__"}
+    assert said == {unit: row for unit, row in ROW.items() if unit not in unsaid}
+    missing = [name for name in set(re.findall(r"\b\w+/\w+\.py", page)) if not (SOURCE / name).is_file()]
+    assert not [name for name in missing if not name.startswith("tests/")], f"the page names {missing}"
+
+
 @each_module
 def test_every_module_has_a_row(module: str) -> None:
     unit = unit_of(module)

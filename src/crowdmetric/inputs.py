@@ -23,6 +23,7 @@ __all__ = [
     "check_nothing_beside_scan",
     "check_options",
     "check_scan",
+    "items_differ",
     "names_of_features",
     "people_of",
     "read_pairs",
@@ -305,11 +306,11 @@ def _check_answers(rows: Rows, loss: Loss) -> None:
                 "preferred) or +1 (right preferred); "
                 "use loss='squared' for real-valued answers"
             )
-    if not _differ(rows.items, rows.pairs):
+    if not items_differ(rows.items, rows.pairs):
         raise DataError("every comparison is between equal items, which says nothing; check how pairs were made")
 
 
-def _differ(items: Array, pairs: Indices) -> bool:
-    """Return whether any comparison is between items that differ; usually one of the first few is."""
+def items_differ(items: Any, pairs: Any) -> bool:
+    """Return whether any comparison is between different items: usually one of the first few. Arrays or tensors."""
     parts = (pairs[begin : begin + LOOKED_AT] for begin in range(0, len(pairs), LOOKED_AT))
-    return any(bool(np.any(items[part[:, 0]] != items[part[:, 1]])) for part in parts)
+    return any(bool((items[part[:, 0]] != items[part[:, 1]]).any()) for part in parts)

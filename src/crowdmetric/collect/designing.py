@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdmetric.collect.places import DESIGN, fingerprint, questionnaire_file, random_places
+from crowdmetric.collect.places import DESIGN, design_fingerprint, questionnaire_file, random_places
 from crowdmetric.collect.settings import Settings
 from crowdmetric.collect.sheets import Place
 from crowdmetric.collect.study_items import StudyItems
@@ -41,8 +41,8 @@ def make_pool(settings: Settings, items: StudyItems, folder: Path, people: int |
     share = 0.0 if kind == "live" and not settings.design.hook else settings.design.evaluation
     kept = min(round(share * people), people - 1)
     details: dict[str, Any] = {
-        "fingerprint": fingerprint(settings, items, folder), "kind": kind, "people": people, "questions": questions,
-        "evaluation": kept, "whole_ids": items.whole_ids,
+        "fingerprint": design_fingerprint(settings, items, folder), "kind": kind, "people": people,
+        "questions": questions, "evaluation": kept, "whole_ids": items.whole_ids,
     }  # fmt: skip
     if kind == "file":
         asked: Sequence[Place] = questionnaire_file(folder / settings.design.file, items)

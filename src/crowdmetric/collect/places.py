@@ -16,12 +16,12 @@ from crowdmetric.collect.study_items import StudyItems
 from crowdmetric.errors import DataError
 from crowdmetric.tables import read_columns
 
-__all__ = ["DESIGN", "EVALUATION", "fingerprint", "questionnaire_file", "random_places"]
+__all__ = ["DESIGN", "EVALUATION", "design_fingerprint", "questionnaire_file", "random_places"]
 
 EVALUATION, DESIGN = "evaluation", "design"
 
 
-def fingerprint(settings: Settings, items: StudyItems, folder: Path) -> str:
+def design_fingerprint(settings: Settings, items: StudyItems, folder: Path) -> str:
     """Return a short text that changes when the design or the items do."""
     options: dict[str, Any] = asdict(settings.design) | {
         "people": settings.study.people, "questions": settings.study.questions, "ids": items.ids,

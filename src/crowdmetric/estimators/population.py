@@ -41,9 +41,9 @@ from crowdmetric.fits.many_features import (
     LARGEST_SCORING,
     USUAL_GRADIENTS,
     announce_points,
+    coordinates_of_people,
     expected_seconds,
     fit_low_rank_law,
-    places_of,
 )
 from crowdmetric.fits.memory import MemoryPlan, read_memory
 from crowdmetric.fits.on_device import asked_on_device
@@ -538,7 +538,10 @@ class PopulationMetric(CrowdMetric):
         if not no_errors:
             self.factor_draws_ = factor_draws(asked, result.at, result.prior, loss, device) / size
             self.standard_errors_ = factor_errors(self.factor_, self.factor_draws_)
-        self.people_coordinates_, self.people_axes_ = places_of(asked, fit, loss, device), fit.axes_of_people
+        self.people_coordinates_, self.people_axes_ = (
+            coordinates_of_people(asked, fit, loss, device),
+            fit.axes_of_people,
+        )
         if not result.converged:
             warnings.warn(NOT_CONVERGED, ConvergenceWarning, stacklevel=3)
         status = (

@@ -4,7 +4,6 @@ People::
 
     units.py               items centered and scaled to size one
     item_span.py           the dimensions in which items differ
-    scanned.py             the answers in a chunk of a scan
     crowd.py               chunks of people, in memory, on disk or on a device
     question_stream.py     the same for fits by gradients
     on_device.py           questions that are read on the device

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.engines.contract import Engine
 from crowdmetric.engines.folding import FieldSums
-from crowdmetric.fits.scanned import answers_of
+from crowdmetric.fits.crowd import answers_in_chunk
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.barrier import solve_barrier
 from crowdmetric.solvers.bounds import get_bound
@@ -50,7 +50,7 @@ def some_answers(scan: ComparisonScan, items: Array) -> Answers:
     parts, people = [], 0
     for chunk in scan.chunks:
         drawn = is_drawn(chunk.first_person + np.arange(chunk.people), step)
-        answers, number = answers_of(chunk, items, drawn), np.cumsum(drawn) - 1
+        answers, number = answers_in_chunk(chunk, items, drawn), np.cumsum(drawn) - 1
         parts.append((answers, number[answers.person] + people))
         people += int(drawn.sum())
     columns = {
@@ -75,7 +75,7 @@ class PlacedSums(FieldSums):
 
 def placed_sums(chunk: SpoolChunk, items: Array, metric: Array, radius: float, loss: Loss, tol: float) -> PlacedSums:
     """Return the sums over a chunk's people."""
-    people = arrange(answers_of(chunk, items))
+    people = arrange(answers_in_chunk(chunk, items))
     placed = place_people(people, loss, metric[None], np.array([radius]), tolerance=tol)
     w, total, weight = placed.pseudo_ideal_points, 0.0, 0.0
     gradient = np.zeros(metric.shape)

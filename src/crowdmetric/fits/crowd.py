@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.fits.item_span import ItemSpan
-from crowdmetric.fits.scanned import answers_of
 from crowdmetric.fits.units import Units
 from crowdmetric.inputs import Rows
 from crowdmetric.symmetric import degrees_of_freedom
@@ -32,6 +31,7 @@ __all__ = [
     "ChunkInMemory",
     "Crowd",
     "Sample",
+    "answers_in_chunk",
     "crowd_in_memory",
     "crowd_on_disk",
     "sample_of",
@@ -111,6 +111,22 @@ class ChunkCache:
         return made
 
 
+def answers_in_chunk(chunk: SpoolChunk, items: Array, drawn: NDArray[np.bool_] | None = None) -> Answers:
+    """Return the answers of a chunk's people, or of those who were drawn, numbered within it."""
+    rows = chunk.load()
+    if drawn is not None:
+        rows = rows[drawn[rows["person"]]]
+    return Answers(
+        items=items,
+        pairs=np.column_stack([rows["left"], rows["right"]]).astype(np.intp),
+        response=rows["response"].copy(),
+        weight=rows["weight"].copy(),
+        person=rows["person"].astype(np.intp),
+        problem=np.zeros(chunk.people, dtype=np.intp),
+        n_problems=1,
+    )
+
+
 @dataclass(frozen=True)
 class ChunkOnDisk:
     """A chunk of a scan; `items` are in the units of the fit."""
@@ -124,7 +140,7 @@ class ChunkOnDisk:
         return self.cache.get_or_make(self.number, self._make, lambda blocks: sum(map(bytes_of, blocks)))
 
     def _make(self) -> list[PopulationBlock]:
-        answers = answers_of(self.chunk, self.items).merged()
+        answers = answers_in_chunk(self.chunk, self.items).merged()
         first = self.chunk.first_person
         return [replace(b, person=b.person + first) for b in blocks_of(arrange(answers, block_size=BLOCK_SIZE))]
 

@@ -20,7 +20,7 @@ from crowdmetric.fits.units import Units
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.law_fit import ITEM_RIDGE
 from crowdmetric.solvers.low_rank_prior import LowRankPrior
-from crowdmetric.solvers.low_rank_ridges import fit_with_item_ridge, items_determined, raise_ridge
+from crowdmetric.solvers.low_rank_ridges import effective_items, fit_with_item_ridge, raise_ridge
 from crowdmetric.solvers.quasi_newton import Counted, LowRankResult, best_size, fit_low_rank, start_of
 from crowdmetric.users.first_order import (
     EqualQuestions,
@@ -42,9 +42,9 @@ __all__ = [
     "USUAL_GRADIENTS",
     "LowRankFit",
     "announce_points",
+    "coordinates_of_people",
     "expected_seconds",
     "fit_low_rank_law",
-    "places_of",
 ]
 
 Array = NDArray[Any]
@@ -104,13 +104,13 @@ class LowRankFit:
 
     @property
     def axes_of_people(self) -> Array:
-        """``C Lᵀ`` (k, d) in the items' own units: the factor that turns what `places_of` returns into v − μ."""
+        """``C Lᵀ`` (k, d) in the items' own units: v − μ is `coordinates_of_people` times this."""
         return np.asarray(self.result.at.covariance @ self.result.at.factor.T) / self.units.size
 
     @property
     def items_determined(self) -> float:
         """How many of the items' utilities the answers determine."""
-        return items_determined(self.items_known, self.result)
+        return effective_items(self.items_known, self.result)
 
     @property
     def item_variances(self) -> Array:
@@ -252,7 +252,9 @@ def _on(questions: Iterable[EqualQuestions], engine: DeviceEngine | None) -> Ite
     return list(moved) if isinstance(questions, list) else moved
 
 
-def places_of(asked: QuestionStream, fit: LowRankFit, loss: Loss, engine: DeviceEngine | None = None) -> Array:
+def coordinates_of_people(
+    asked: QuestionStream, fit: LowRankFit, loss: Loss, engine: DeviceEngine | None = None
+) -> Array:
     """Return where answers pull everybody from the mean of all, (K, k) in L's coordinates (`pull_of_people`).
 
     The posterior mean of a person's v is ``μ + L C pull``, with LCLᵀ the covariance of v. For a scan the result is

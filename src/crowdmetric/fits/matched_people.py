@@ -7,7 +7,7 @@ curvature are sums over chunks. The sets of a chunk are searched for when it is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.engines.contract import Engine
 from crowdmetric.engines.folding import FieldSums
-from crowdmetric.fits.crowd import ChunkCache
+from crowdmetric.fits.crowd import ChunkCache, answers_in_chunk
 from crowdmetric.inputs import Rows
 from crowdmetric.tables import ComparisonScan, SpoolChunk
 from crowdmetric.users.blocks import Answers
@@ -112,28 +112,23 @@ class SetsOnDisk:
         return self.cache.get_or_make(self.number, self._make, lambda found: sum(map(_bytes, found)))
 
     def _make(self) -> tuple[Sets, ConditionalLikelihood]:
-        rows = self.chunk.load()
-        pairs = np.column_stack([rows["left"], rows["right"]]).astype(np.intp)
-        person = rows["person"].astype(np.intp) + self.chunk.first_person
-        return _sets_and_likelihood(
-            self.items, pairs, person, rows["response"].copy(), rows["weight"].copy(), self.options, self.center
-        )
+        answers = answers_in_chunk(self.chunk, self.items)
+        answers = replace(answers, person=answers.person + self.chunk.first_person)
+        return _sets_and_likelihood(answers, self.options, self.center)
 
 
 MatchedChunk = SetsInMemory | SetsOnDisk
 
 
 def _sets_and_likelihood(
-    items: Array, pairs: Array, person: Array, response: Array, weight: Array, options: MatchedOptions, center: Array
+    answers: Answers, options: MatchedOptions, center: Array
 ) -> tuple[Sets, ConditionalLikelihood]:
     """Return people's sets and their likelihood. An answer given twice counts as one of twice the weight."""
-    nobody = np.zeros(int(person.max(initial=-1)) + 1, dtype=np.intp)
-    own = Answers(items, pairs, response, weight, person, nobody, 1).merged()
-    usable = own.weight > 0
+    own = answers.merged()
     sets = find_sets(
-        items, own.pairs, own.person, tolerance=options.max_mismatch, largest=options.largest, usable=usable
+        own.items, own.pairs, own.person, tolerance=options.max_mismatch, largest=options.largest, usable=own.weight > 0
     )
-    return sets, ConditionalLikelihood(items, own.pairs, sets, own.response, own.weight, options.beta, center)
+    return sets, ConditionalLikelihood(own.items, own.pairs, sets, own.response, own.weight, options.beta, center)
 
 
 def _bytes(part: Any) -> int:
@@ -214,12 +209,8 @@ def matched_in_memory(rows: Rows, options: MatchedOptions, center: Array | None,
     if center is None:
         weight = np.repeat(rows.weight, 2)
         center = _middle(rows.items, np.bincount(rows.pairs.ravel(), weight, minlength=rows.items.shape[0]))
-    chunks = [
-        SetsInMemory(*_sets_and_likelihood(
-            rows.items, rows.pairs[some], rows.person[some], rows.response[some], rows.weight[some], options, center
-        ))
-        for some in _whole_people(rows.person)
-    ]  # fmt: skip
+    answers, parts = rows.jointly(), _whole_people(rows.person)
+    chunks = [SetsInMemory(*_sets_and_likelihood(answers.take(part), options, center)) for part in parts]
     return MatchedCrowd.of(chunks, d, rows.users.size, rows.users, engine)
 
 

@@ -16,16 +16,13 @@ from array_api_compat import array_namespace, is_torch_array
 from crowdmetric.engines.contract import DeviceEngine
 from crowdmetric.fits.question_stream import QuestionStream
 from crowdmetric.fits.units import items_on_device
-from crowdmetric.inputs import people_of
+from crowdmetric.inputs import items_differ, people_of
 from crowdmetric.users.blocks import rows_by_length
 from crowdmetric.users.first_order import EqualQuestions, add_rows
 
 __all__ = ["asked_on_device"]
 
 Array = Any
-
-# Number of comparisons checked at once for different items.
-LOOKED_AT = 1 << 12
 
 
 def asked_on_device(
@@ -61,7 +58,7 @@ def asked_on_device(
     used = xp.zeros(N, dtype=xp.bool, device=rows.device)
     used[xp.reshape(rows, (-1,))] = True
     placed = items_on_device(items, used, engine)
-    if placed is None or not _differ(placed[0], rows):
+    if placed is None or not items_differ(placed[0], rows):
         return None
     people: list[Array] = []
     questions: list[EqualQuestions] = []
@@ -88,13 +85,6 @@ def _people(users: Any, T: int, engine: DeviceEngine) -> tuple[Any, Array]:
     found = engine.asarray(users)
     values, place = array_namespace(found).unique_inverse(found)
     return np.asarray(values.cpu(), dtype=np.int64), place
-
-
-def _differ(items: Array, rows: Array) -> bool:
-    """Return whether any comparison is between items that differ; usually one of the first few is."""
-    xp = array_namespace(items)
-    parts = (rows[begin : begin + LOOKED_AT] for begin in range(0, rows.shape[0], LOOKED_AT))
-    return any(bool(xp.any(items[part[:, 0]] != items[part[:, 1]])) for part in parts)
 
 
 def _grouped(

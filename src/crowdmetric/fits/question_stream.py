@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.engines.contract import DeviceEngine
-from crowdmetric.fits.crowd import ChunkCache
+from crowdmetric.fits.crowd import ChunkCache, answers_in_chunk
 from crowdmetric.fits.memory import MemoryPlan
-from crowdmetric.fits.scanned import answers_of
 from crowdmetric.fits.units import Units, items_on_device
 from crowdmetric.inputs import Rows
 from crowdmetric.tables import ComparisonScan, SpoolChunk
@@ -88,7 +87,7 @@ class StreamedQuestions:
 
     def _make(self, chunk: SpoolChunk) -> list[EqualQuestions]:
         no_items = np.empty((0, 0))  # questions contain row numbers of items only
-        return [questions for _, questions in _questions(answers_of(chunk, no_items), self.at_once)]
+        return [questions for _, questions in _questions(answers_in_chunk(chunk, no_items), self.at_once)]
 
 
 def _bytes_of_answers(made: list[EqualQuestions]) -> int:

@@ -29,7 +29,7 @@ from crowdmetric.losses import Loss
 from crowdmetric.solvers.bounds import get_bound
 from crowdmetric.solvers.cone import MetricCone
 from crowdmetric.symmetric import project_psd, svec
-from crowdmetric.users.block_steps import people_of
+from crowdmetric.users.block_steps import bounded_block
 from crowdmetric.users.blocks import People, bilinear, sum_over_problems
 from crowdmetric.users.bounded import BarrierSums, BoundedBlock
 
@@ -155,7 +155,7 @@ class _State:
         for b in people:
             radius = ideal_radius[b.problem]
             w = None if start is None else _shrunk(start.pseudo_ideal_points[b.person], radius)
-            self.blocks.append(people_of(b, loss, radius, self.mu[b.problem], w))
+            self.blocks.append(bounded_block(b, loss, radius, self.mu[b.problem], w))
         self.gap = np.where(self.active, np.inf, 0.0)
         if only is not None:
             self.active = self.active & only

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from crowdmetric.solvers.huber_problem import Best, Problem, dot
+from crowdmetric.solvers.huber_problem import Best, Problem
 from crowdmetric.solvers.linear_maps import gram
+from crowdmetric.users.ball import dot
 
 __all__ = ["interior_point"]
 

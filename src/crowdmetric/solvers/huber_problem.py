@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.solvers.linear_maps import DenseRows, LinearMap
+from crowdmetric.users.ball import dot
 
-__all__ = ["Best", "Problem", "dot", "scale_of"]
+__all__ = ["Best", "Problem", "scale_of"]
 
 Array = NDArray[np.float64]
 
@@ -56,11 +57,6 @@ class Problem:
         """Return some problems of a stack."""
         rows = DenseRows(self.rows.X[which]) if isinstance(self.rows, DenseRows) else self.rows
         return replace(self, rows=rows, q=self.q[which], alpha=np.asarray(self.alpha)[which])
-
-
-def dot(x: Array, y: Array) -> Array:
-    """Return the inner products over the last axis."""
-    return np.einsum("...i,...i->...", x, y)
 
 
 def scale_of(v: Array, bound: Array, total: float) -> Array:

@@ -23,7 +23,7 @@ from crowdmetric.solvers.law_fit import LIMITS
 from crowdmetric.solvers.quasi_newton import Counted, LowRankResult, fit_low_rank
 from crowdmetric.users.first_order import LowRank
 
-__all__ = ["fit_with_item_ridge", "items_determined", "raise_ridge"]
+__all__ = ["effective_items", "fit_with_item_ridge", "raise_ridge"]
 
 Array = NDArray[Any]
 
@@ -64,7 +64,7 @@ def fit_with_item_ridge(
 ) -> LowRankResult:
     """Return a fit with the ridge on items' utilities that the evidence asks for; `known` returns h (N,)."""
     for _ in range(REFITS):
-        ridge = items_determined(known(fit.at), fit) / max(float(fit.at.effects @ fit.at.effects), 1e-300)
+        ridge = effective_items(known(fit.at), fit) / max(float(fit.at.effects @ fit.at.effects), 1e-300)
         ridge = float(np.clip(ridge, *LIMITS["items"]))
         if abs(float(np.log(ridge / fit.prior.items))) < SETTLED:
             break
@@ -72,7 +72,7 @@ def fit_with_item_ridge(
     return fit
 
 
-def items_determined(known: Array, fit: LowRankResult) -> float:
+def effective_items(known: Array, fit: LowRankResult) -> float:
     """Return ``γ = (1 − q/N) Σ_i h_i / (h_i + ρ)``, how many utilities of N compared items the answers determine."""
     d, k = fit.at.factor.shape
     shared, N = d * k - k * (k - 1) // 2 + d + 1, np.count_nonzero(known)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.losses import Hinge, Logistic, Loss
 from crowdmetric.solvers.barrier import INITIAL_LEVEL, lower_level
-from crowdmetric.users.block_steps import people_of
+from crowdmetric.users.block_steps import bounded_block
 from crowdmetric.users.blocks import Block, People, bilinear
 from crowdmetric.users.bounded import BoundedBlock
 
@@ -128,7 +128,7 @@ def _place_block(
     weight = _weight_of_people(block)
     degree = 1.0 + (0.0 if loss.is_smooth else 2.0 * answers)
     mu = INITIAL_LEVEL * weight / degree
-    state = people_of(block, loss, radius, mu, offset=offset)
+    state = bounded_block(block, loss, radius, mu, offset=offset)
     active = answers > 0
     state.focus(active)
     gap, w = np.where(active, np.inf, 0.0), np.zeros_like(state.w)

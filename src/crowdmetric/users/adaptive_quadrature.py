@@ -1,6 +1,6 @@
 """Slow integrals over people, with nodes around each person's own posterior.
 
-Used for the few people for whom the fast methods fail, and to check the fast methods (`monte_carlo`). NumPy arrays, one
+Used for the few people for whom the fast methods fail, and to check the fast methods (`by_sampling`). NumPy arrays, one
 person at a time.
 """
 
@@ -16,7 +16,7 @@ from scipy.stats import qmc
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.users.integrals import Grid, Integral, kernels
 
-__all__ = ["along_line", "around_modes", "at_nodes", "line_of"]
+__all__ = ["along_line", "around_modes", "at_nodes", "by_sampling", "line_of"]
 
 Array = NDArray[np.float64]
 # One person's value, slope, bend and precision.
@@ -29,6 +29,8 @@ One = tuple[float, Array, Array, Array]
 DEPTH, HALVINGS, END, CROWDED_REACH, CROWDED_STEP, LIGHTEST = 22.0, 100, 2.0, 3.0, 0.04, 0.1
 # Nodes are spread this much wider than the normal approximation at the mode, which may be narrower than the posterior.
 WIDER = 2.0
+# The same for points around the posterior of another method, so that weights stay bounded in the tails.
+SAMPLED_WIDER = 1.3
 # Points of quasi-Monte Carlo.
 POINTS = 1 << 13
 # Maximum number of Newton steps per stage. The first stage smooths the loss until ψ spreads over at most GENTLE widths
@@ -170,6 +172,46 @@ def _newton(t: Array, a: Array, H: Array, y: Array, weight: Array, loss: Loss, s
             new = all_of(t - size * step)
         t, (value, gradient, hessian) = t - size * step, new
     return t, hessian
+
+
+def by_sampling(
+    a: Array,
+    E: Array,
+    H: Array,
+    y: Array,
+    weight: Array,
+    loss: Loss,
+    guess: Integral,
+    *,
+    points: int = 2048,
+    seed: int = 0,
+) -> Integral:
+    """Integrate over ``ψ = a + H t``, t ~ N(0, I), by quasi-Monte Carlo: an independent check of the other methods.
+
+    Points t (scrambled Sobol, made normal) are placed by the posterior mean and covariance of `guess`, the result of
+    another method, and weighted by the exact integrand over the placing density.
+    """
+    P, m, q = H.shape
+    u = qmc.Sobol(q, seed=seed).random(points)
+    z = ndtri(np.clip(u, 1e-12, 1.0 - 1e-12))
+    value, slope, bend, precision = np.empty(P), np.empty((P, m)), np.empty((P, q, q)), np.empty((P, m))
+    for k in range(P):
+        center, root = _posterior_root(E[k], H[k], guess.slope[k], guess.bend[k])
+        t = center + SAMPLED_WIDER * z @ root.T
+        volume = q * np.log(SAMPLED_WIDER) + np.sum(np.log(np.diag(root))) - np.log(points)
+        log_weight = 0.5 * np.sum(z * z, axis=1) + volume
+        own = (a[k], E[k], H[k], y[k], weight[k])
+        value[k], slope[k], bend[k], precision[k] = at_nodes(*own, loss, t, log_weight)
+    return Integral(value, slope, bend, precision)
+
+
+def _posterior_root(E: Array, H: Array, slope: Array, bend: Array) -> tuple[Array, Array]:
+    """Return mean (q,) and Cholesky factor (q, q) of t given the answers, as `integrals.posterior_of` has them."""
+    C = np.linalg.lstsq(E, H, rcond=None)[0]  # H = E C
+    pull = E.T @ slope
+    covariance = np.eye(C.shape[1]) + C.T @ (2.0 * bend - np.outer(pull, pull)) @ C
+    values, vectors = np.linalg.eigh(covariance)
+    return C.T @ pull, np.linalg.cholesky((vectors * np.maximum(values, 1e-6)) @ vectors.T)
 
 
 def _everybody(parts: Iterable[One]) -> Integral:

@@ -22,8 +22,8 @@ Array = NDArray[Any]
 
 
 def dot(a: Array, b: Array) -> Array:
-    """Return row-wise inner products, (P, k), (P, k) → (P,)."""
-    return np.einsum("pk,pk->p", a, b)
+    """Return inner products over the last axis, (…, k), (…, k) → (…)."""
+    return np.einsum("...k,...k->...", a, b)
 
 
 def to_zero(x: Array, dx: Array) -> Array:

@@ -11,7 +11,7 @@ from crowdmetric.losses import Hinge, Logistic, Loss
 from crowdmetric.users.blocks import Block
 from crowdmetric.users.bounded import BoundedBlock
 
-__all__ = ["people_of"]
+__all__ = ["bounded_block"]
 
 Array = NDArray[Any]
 
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 LARGEST_COMPILED_RANK = 3
 
 
-def people_of(
+def bounded_block(
     block: Block,
     loss: Loss,
     radius: Array,

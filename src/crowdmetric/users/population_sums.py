@@ -43,11 +43,11 @@ from crowdmetric.symmetric import (
     svec,
     symmetric_kronecker,
 )
+from crowdmetric.users.adaptive_quadrature import by_sampling
 from crowdmetric.users.blocks import SPARE, Block
 from crowdmetric.users.integrals import Integral, kernels, loadings_of, product
 from crowdmetric.users.integration import LARGEST_GRID, integrate_people
 from crowdmetric.users.layout import Layout
-from crowdmetric.users.monte_carlo import by_sampling
 
 __all__ = [
     "LARGEST_GRID",
