@@ -131,7 +131,7 @@ def check_scan(scan: ComparisonScan, items: ArrayLike | None, loss: Loss) -> Arr
 
 
 def check_nothing_beside_scan(y: Any, users: Any, sample_weight: Any) -> None:
-    """Check that nothing was given beside a scan."""
+    """Check that a scan was given alone."""
     if y is not None or users is not None or sample_weight is not None:
         raise DataError("a scan carries its answers, people and weights; leave y, users and sample_weight out")
 

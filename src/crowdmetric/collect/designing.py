@@ -1,6 +1,6 @@
 """All places of a study, as `crowdmetric.design`, a file or a live design asks.
 
-A share of the people is kept for evaluation: they are asked random questions, whatever the design, so models can
+A share of the people is kept for evaluation: they are asked random questions under every design, so models can
 be judged on answers that no design has chosen.
 """
 

@@ -93,7 +93,7 @@ class IdealPointMetric(CrowdMetric):
     radii_ : Radii or None
         How they were chosen.
     pseudo_ideal_mean_ : (d,) array
-        After a fit to a scan: the mean of everybody's v, which is what is then expected of people.
+        After a fit to a scan: the mean of everybody's v, with which predictions are made.
 
     Examples
     --------

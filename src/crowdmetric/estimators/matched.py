@@ -70,7 +70,7 @@ class MatchedMetric(CrowdMetric):
     constraint : {"psd", "symmetric"}
         "symmetric" lets M have negative eigenvalues: what the answers say, whether or not it is a metric.
     ridge : float
-        τ of a penalty ½τ‖M‖² beside the log-likelihood. Zero: maximum likelihood.
+        τ of a penalty ½τ‖M‖² on the log-likelihood. Zero: maximum likelihood.
     center : (d,) array or None
         Where people are thought to be on average; matters for near-parallelograms only. None: the mean of the items
         that were asked about.

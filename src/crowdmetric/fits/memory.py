@@ -24,7 +24,7 @@ UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 # Measured size of compiled loops and of heap growth.
 RUNTIME = 150_000_000
-# Copies of an answer's two vectors while a chunk is laid out, and bytes of its numbers beside them.
+# Copies of an answer's two vectors while a chunk is laid out, and bytes of its other numbers.
 LAYOUT_VECTORS, LAYOUT_BYTES = 8, 200
 
 

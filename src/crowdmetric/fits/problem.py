@@ -126,7 +126,7 @@ class PopulationProblem:
         return total.value
 
     def total(self, natural: Array, *, information: bool = True) -> Sums:
-        """Return the sums over all people, and over judgements beside them."""
+        """Return the sums over all people, and over similarity judgements if there are any."""
         expected = expected_information if self.has_few_people else None
         job = partial(
             sums_of, structure=self.structure, natural=natural, loss=self.loss,

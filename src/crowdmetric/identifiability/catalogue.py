@@ -1,7 +1,7 @@
 """What no questionnaire about these items can reveal.
 
 If all items satisfy ``xᵀAx = bᵀx + c`` then ⟨Δ, A⟩ = ⟨δ, b⟩ for every pair of them, and A cannot be distinguished from
-a shift of everybody's pseudo-ideal point, however many people answer. Items with two values of a feature do (x² is
+a shift of everybody's pseudo-ideal point, for any number of people. Items with two values of a feature do (x² is
 linear in x), so do items of equal length (xᵀx is constant), and so do fewer than 1 + d + d(d+1)/2 items.
 """
 

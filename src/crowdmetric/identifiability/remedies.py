@@ -69,7 +69,7 @@ def remedies(found: Situation) -> tuple[str, ...]:
 def _judgements(found: Situation) -> list[str]:
     """Return what judgements of similarity would reveal: with a known anchor nobody has to be placed.
 
-    They compare squared distances, one degree of freedom per pair of items but for their common scale.
+    They compare squared distances, one degree of freedom per pair of items, except for their common scale.
     """
     reach = min(degrees_of_freedom(found.span), found.items * (found.items - 1) // 2 - 1)
     if reach <= found.rank:

@@ -13,7 +13,7 @@ minimum over the feasible set is closed form. So at any iterate, with G and g_k 
 
     gap = Σ (loss − tangent) + ⟨G, A⟩ − min_A ⟨G, A⟩ + Σ_k (⟨g_k, w_k⟩ + ζ_v ‖g_k‖)
 
-bounds the distance to the optimum, whatever the iteration did.
+bounds the distance to the optimum, independently of the iteration.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class _Chains:
         self.value, self.slope = density(x)
 
     def move(self, root: Array, step: float) -> float:
-        """Follow a trajectory each, and return the mean probability of its being accepted."""
+        """Move every chain along a trajectory, and return the mean probability of acceptance."""
         count = len(self.x)
         momentum = self.rng.standard_normal(self.x.shape)
         before = self.value - 0.5 * np.sum(momentum**2, axis=1)

@@ -60,7 +60,7 @@ class Problem:
 
 
 def scale_of(v: Array, bound: Array, total: float) -> Array:
-    """Return the s with ``Σ min(v²/s², b²) = N``, or 0 if the sum stays at or below N however small s is.
+    """Return the s with ``Σ min(v²/s², b²) = N``, or 0 if the sum is at most N for every s > 0.
 
     The sum falls as s grows. With entries in order of ``|v|/b`` the breakpoint at which it crosses N is found
     from cumulative sums, and between two breakpoints s has closed form.

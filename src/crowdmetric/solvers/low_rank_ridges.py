@@ -37,7 +37,7 @@ REFITS, SETTLED = 10, 0.1
 def raise_ridge(
     function: Counted, fit: LowRankResult, hidden: Callable[[LowRank], float], **options: Any
 ) -> LowRankResult:
-    """Return the fit to all but the hidden people under the ridge on the shape that suits the hidden ones best.
+    """Return the fit to the other people under the ridge on the shape that makes the hidden ones most likely.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ INSIDE = 1e-8
 
 
 def is_subspace_clusterable(items: ArrayLike, bases: Matrices, labels: ArrayLike | None = None) -> bool:
-    """Say whether items on subspaces determine the metric of the whole space (`def:subspace-clusterable`).
+    """Return whether items on subspaces determine the metric of the whole space (`def:subspace-clusterable`).
 
     Items are subspace-clusterable over V_λ if (1) the items in each V_λ quadratically span it, so its metric can
     be learned, and (2) ``{xxᵀ : x ∈ V_λ}`` spans Sym(R^d), so these metrics determine M
@@ -66,10 +66,10 @@ def is_subspace_clusterable(items: ArrayLike, bases: Matrices, labels: ArrayLike
 
 
 def spans_symmetric(bases: Matrices) -> bool:
-    """Say whether ``{xxᵀ : x ∈ V_λ}`` spans Sym(R^d): subspace metrics determine M (`prop:reconstruction-equiv`).
+    """Return whether ``{xxᵀ : x ∈ V_λ}`` spans Sym(R^d): subspace metrics determine M (`prop:reconstruction-equiv`).
 
-    The same as ``Π: A ↦ (B_λᵀ A B_λ)_λ`` being injective, which is what is checked: rank Π = d(d+1)/2. The cost is
-    as in `smallest_singular_value`.
+    This holds if and only if ``Π: A ↦ (B_λᵀ A B_λ)_λ`` is injective, so rank Π = d(d+1)/2 is checked. The cost is as in
+    `smallest_singular_value`.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def least_number_of_subspaces(d: int, ranks: int | Sequence[int], *, exact: bool
     d
         Dimension of the items.
     ranks
-        One dimension for all subspaces, or those of the subspaces at hand, of which the largest are taken first.
+        One dimension for all subspaces, or those of the available subspaces; the largest are used first.
     exact
         False returns the counting bound, which is all that is offered for d > 62 unless all are lines.
 

@@ -1,4 +1,4 @@
-"""What to ask: designs that teach a subspace metric with r + 1 answers per person."""
+"""Designs that determine a subspace metric with r + 1 answers per person."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def design_strength(items: ArrayLike, pairs: ArrayLike, basis: ArrayLike | None 
 
     The expectation is the mean over the K designs given. For draws from a law it is an estimate, low on average (the
     smallest eigenvalue is concave). For the uniform draws of `random_design` from a pool of n pairs it is exact with
-    the whole pool as one design: ``σ_min(D*D) / n`` whatever m is (`rmk:min-singular-Pm`, which leaves out the 1/n).
+    the whole pool as one design: ``σ_min(D*D) / n`` for every m (`rmk:min-singular-Pm`, which leaves out the 1/n).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Items in general position, of which m ≤ d answers teach nothing."""
+"""Items in general position, about which m ≤ d answers per person reveal nothing."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def has_generic_pairwise_relations(items: ArrayLike, *, trials: int = 1000, seed
     Items have *generic pairwise relations* if for every acyclic graph on them with at most d edges the differences
     ``{x − x' : (x, x') an edge}`` are linearly independent. Almost all finite sets have (`prop:generic-as`); a
     parallelogram has not (`example:not-generic-pairwise`). If items have, then m ≤ d answers per person reveal
-    nothing of the metric, however many people answer (`thm:negative-result`).
+    nothing about the metric, for any number of people (`thm:negative-result`).
 
     Every acyclic graph with at most d edges is part of one with ``k = min(d, N − 1)`` edges, and the span of its
     differences depends only on which items it connects. So one forest is looked at for each partition of the N items

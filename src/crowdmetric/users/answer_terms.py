@@ -1,6 +1,6 @@
 """What one answer adds to the barrier problem: a smooth loss as it is, the hinge through a slack of its own.
 
-Both classes hold the answers of one block and speak in per-answer arrays (P, m). With weights c,
+Both classes hold the answers of one block in per-answer arrays (P, m). With weights c,
 
 - `SmoothTerms` adds ``c ℓ(ψ, y)``;
 - `SlackTerms` writes the hinge as ``min ξ  s.t.  ξ ≥ 0, t = ξ + yψ − 1 ≥ 0`` and adds ``c ξ − μ log ξ − μ log t``.

@@ -92,7 +92,7 @@ def find_sets(
     Minimal means that no two answers of the set cancel by themselves. There is no loop over people. Pairs are found by
     sorting all answers: δ_i ≈ ±δ_j implies ``|⟨δ_i, g⟩| ≈ |⟨δ_j, g⟩|`` for any g, so partners are close in the order of
     that number. Larger sets are enumerated for all people with equally many answers together, by one matrix product
-    with the table of all sign patterns, of which there may be at most MOST_COMBINATIONS.
+    with the table of all sign patterns, if there are at most MOST_COMBINATIONS.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class PeopleLaw(Protocol):
         ...
 
     def covariance(self, K: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return C (k, k), ``K = LᵀL`` being given."""
+        """Return C (k, k), given ``K = LᵀL``."""
         ...
 
     def pull_back(self, K: NDArray[np.float64], C_bar: Array) -> tuple[Array, Array]:

@@ -92,7 +92,7 @@ class Integral:
     bend : (P, q, q)
         With respect to the covariance S.
     precision : (P, m)
-        How sharply every answer speaks about its own ψ, τ ≥ 0, and zero for padding: the precision of its Gaussian
+        The precision τ ≥ 0 with which every answer measures its own ψ, zero for padding: the precision of its Gaussian
         factor where people are propagated, the posterior mean of ``−ω_i d² log f / dψ²`` on grids and for sampled
         points. What the answers tell about ψ is then ``R = diag(τ) − diag(τ) E Cov(w | y) Eᵀ diag(τ)``.
     """
@@ -283,7 +283,7 @@ def _fused_line(
 def pieces(chosen: Array, grid: Grid, people: int) -> Iterator[Array]:
     """Yield some of the chosen people at a time, so the (people, nodes) of a fine grid do not fill the memory.
 
-    As large as those of everybody on a usual grid, at the least: whoever put `people` together had room for that.
+    They are at least as large as for everybody on a usual grid, for which the caller has made room.
     """
     size = max(USUAL_NODES * people, FEWEST_NUMBERS) // grid.log_weights.size
     for begin in range(0, chosen.shape[0], max(size, 1)):
@@ -356,7 +356,7 @@ def mean_probability(psi: Array, variance: Array, loss: Loss) -> Array:
             np.asarray(psi, dtype=np.float64).ravel(), spread, float(loss.beta), REACH, FINENESS[1], MOST_NODES // 2
         )
         return means.reshape(psi.shape)
-    # the weights of a grid sum to one but for rounding, and a probability must not exceed it
+    # the weights of a grid sum to one up to rounding, and a probability must not exceed one
     return array_namespace(psi).clip(_gaussian_means(psi, variance, loss, (lambda p: p,))[0], 0.0, 1.0)
 
 

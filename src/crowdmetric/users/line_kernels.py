@@ -219,7 +219,7 @@ def _height(a: Array, h: Array, y: Array, weight: Array, beta: float, t: float) 
 def _peak_and_ends(
     a: Array, h: Array, y: Array, weight: Array, beta: float, sharpest: float
 ) -> tuple[float, float, float]:
-    """Return where L is highest, but for a few hundredths of a nat, and how far to both sides it loses `LINE_DEPTH`."""
+    """Return the peak of L, up to a few hundredths of a nat, and the distances at which it has lost `LINE_DEPTH`."""
     _, rise = _height(a, h, y, weight, beta, 0.0)
     low, high, peak = min(rise, 0.0), max(rise, 0.0), 0.0
     for _ in range(LINE_HALVINGS):

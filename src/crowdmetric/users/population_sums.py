@@ -15,8 +15,8 @@ isotropic    svec M, μ, log s                              u ~ N(u₀, s²I):  
 free         svec M, μ, svec Σ                             u ~ N(u₀, Σ_u):  Σ = 4MΣ_uM
 ===========  ============================================  ===============================
 
-with ``μ = −2Mu₀`` free in both, so offsets are linear in what is learned. What features do not say about an
-item may be learned beside either (`item_effects`): utilities b_i of the items, with ``a = … − (b_left − b_right)``.
+with ``μ = −2Mu₀`` free in both, so offsets are linear in what is learned. Both may have item effects (`item_effects`):
+utilities b_i of the items beyond their features, with ``a = … − (b_left − b_right)``.
 
 Blocks may hold NumPy's arrays or another library's; parameters, laws and sums are always NumPy's.
 """
