@@ -30,8 +30,8 @@ except ImportError:  # the few people whom a GPU leaves to compiled loops then t
 from crowdmetric import PopulationMetric
 from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.fits import many_features
-from crowdmetric.fits.many_features import NUMBERS
 from crowdmetric.fits.on_device import asked_on_device
+from crowdmetric.fits.question_stream import NUMBERS
 from crowdmetric.losses import Logistic
 from crowdmetric.symmetric import shape_error
 from crowdmetric.users import first_order
@@ -259,7 +259,7 @@ class watched:
         self.places = [
             (estimator, "asked_on_device"), (many_features, "moment_matrix"), (many_features, "covariance_matrix"),
             (many_features, "start_of"), (many_features, "fit_low_rank"), (estimator, "factor_draws"),
-            (estimator, "factor_errors"), (estimator, "places_of"),
+            (estimator, "factor_errors"), (estimator, "coordinates_of_people"),
         ]  # fmt: skip
 
     def __enter__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -45,10 +46,10 @@ ROW = {
     "similarity": 4,
     "smooth": 4,
     "stitch": 4,
-    "theory": 4,
     "coefficients": 5,
     "fits": 5,
     "simulate_judgements": 5,
+    "theory": 5,
     "design": 6,
     "estimators": 6,
     "identifiability": 6,
@@ -146,6 +147,16 @@ def test_there_is_something_to_check() -> None:
     assert f"{ROOT}.errors" in FILES
 
 
+def test_the_page_on_architecture_is_true() -> None:
+    page = (SOURCE.parent.parent / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (.*?) \|", page, flags=re.MULTILINE)
+    said = {unit: int(row) for row, units in rows for unit in re.findall(r"`(\w+)(?:\.py|/)`", units)}
+    unsaid = {"_version", "__init__", "__main__"}
+    assert said == {unit: row for unit, row in ROW.items() if unit not in unsaid}
+    missing = [name for name in set(re.findall(r"\b\w+/\w+\.py", page)) if not (SOURCE / name).is_file()]
+    assert not [name for name in missing if not name.startswith("tests/")], f"the page names {missing}"
+
+
 @each_module
 def test_every_module_has_a_row(module: str) -> None:
     unit = unit_of(module)
@@ -186,6 +197,14 @@ def test_every_class_has_its_own_name() -> None:
                 seen.setdefault(node.name, []).append(module)
     repeated = {name: modules for name, modules in seen.items() if len(modules) > 1}
     assert not repeated, f"rename all but one of {repeated}"
+
+
+@each_module
+def test_files_that_a_docstring_lists_exist(module: str) -> None:
+    if FILES[module].name == "__init__.py":
+        listed = re.findall(r"^    (\w+\.py) ", ast.get_docstring(TREES[module]) or "", flags=re.MULTILINE)
+        there = {path.name for path in FILES[module].parent.glob("*.py")} - {"__init__.py"}
+        assert set(listed) <= there, f"{module} lists {sorted(set(listed) - there)}, which do not exist"
 
 
 def test_there_are_no_cycles() -> None:

@@ -15,7 +15,7 @@ from crowdmetric.simulate import simulate_crowd
 from crowdmetric.solvers.barrier import BarrierResult, solve_barrier
 from crowdmetric.solvers.bounds import BOUNDS
 from crowdmetric.users import block_steps
-from crowdmetric.users.block_steps import people_of
+from crowdmetric.users.block_steps import bounded_block
 from crowdmetric.users.blocks import Answers, People, arrange, join
 from crowdmetric.users.bounded import BarrierSums, BoundedBlock
 
@@ -311,7 +311,7 @@ def test_compiled_people_take_the_same_steps(loss: Loss, metric: str, r: int) ->
         radius, mu = rng.uniform(0.5, 2.0, P), np.full(P, 0.3)
         offset = rng.standard_normal(block.weight.shape) if known else None
         A = None if known else np.stack([0.3 * np.eye(r), 0.2 * np.eye(r)])
-        twins = [make(block, loss, radius, mu, offset=offset) for make in (people_of, BoundedBlock)]
+        twins = [make(block, loss, radius, mu, offset=offset) for make in (bounded_block, BoundedBlock)]
         assert not isinstance(twins[0], BoundedBlock)
         for number in range(4):
             step = rng.standard_normal((2, r, r))
@@ -338,7 +338,7 @@ def test_compiled_people_out_of_focus_are_left_alone(loss: Loss) -> None:
     (block,) = arrange(answers)
     radius, mu, A = np.full(8, 2.0), np.full(8, 0.3), np.tile(0.3 * np.eye(2), (4, 1, 1))
     seen = np.isin(block.problem, [0, 2])
-    full, part = (people_of(block, loss, radius, mu) for _ in range(2))
+    full, part = (bounded_block(block, loss, radius, mu) for _ in range(2))
     part.focus(seen)
     dA = np.tile(0.05 * np.eye(2), (4, 1, 1))
     sums = [BarrierSums.zeros(4, 2), BarrierSums.zeros(4, 2)]

@@ -27,7 +27,8 @@ from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import DataError, SolverError
 from crowdmetric.fits import matched_people
-from crowdmetric.fits.many_features import asked_in_memory, fit_low_rank_law
+from crowdmetric.fits.many_features import fit_low_rank_law
+from crowdmetric.fits.question_stream import asked_in_memory
 from crowdmetric.inputs import read_rows
 from crowdmetric.losses import Logistic
 from crowdmetric.simulate import SimulatedCrowd, answer, simulate_crowd

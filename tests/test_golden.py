@@ -34,6 +34,13 @@ def test_the_joint_program_has_the_optimum_that_cvxpy_finds() -> None:
     np.testing.assert_allclose(model.metric_, g["metric"], rtol=0, atol=1e-4)
 
 
+def test_the_hinge_has_the_optimum_that_cvxpy_finds() -> None:
+    g = case("hinge")
+    bounds = {"metric_bound": g["metric_bound"], "ideal_bound": g["ideal_bound"], "norm": "nuclear"}
+    model = IdealPointMetric(g["items"], loss="hinge", tol=1e-9, **bounds).fit(g["pairs"], g["y"], users=g["users"])
+    assert model.objective_ == pytest.approx(g["objective"], abs=1e-7)  # its metric need not be unique
+
+
 def test_unquantized_answers_have_the_metric_that_least_squares_finds() -> None:
     g = case("exact")
     model = IdealPointMetric(g["items"], loss="squared").fit(g["pairs"], g["psi"], users=g["users"])
@@ -43,6 +50,11 @@ def test_unquantized_answers_have_the_metric_that_least_squares_finds() -> None:
 def test_stitching_is_the_least_squares_of_all_entries() -> None:
     g = case("stitched")
     np.testing.assert_allclose(stitch(g["bases"], g["metrics"], method="ols", psd=False), g["metric"], atol=1e-10)
+
+
+def test_stitching_survives_outliers_as_cvxpy_does() -> None:
+    g = case("huber")
+    np.testing.assert_allclose(stitch(g["bases"], g["metrics"], method="huber", psd=False), g["metric"], atol=1e-5)
 
 
 def test_matched_pairs_are_a_logistic_regression() -> None:
@@ -55,8 +67,8 @@ def test_matched_pairs_are_a_logistic_regression() -> None:
 
 def test_the_scale_of_euclidean_distance_is_that_of_one_parameter() -> None:
     g = case("similarity")
-    told = Judgements.from_triplets(g["triplets"], counts=g["counts"], n_items=len(g["items"]))
-    model = SimilarityMetric(g["items"], structure="identity").fit(told)
+    judgements = Judgements.from_triplets(g["triplets"], counts=g["counts"], n_items=len(g["items"]))
+    model = SimilarityMetric(g["items"], structure="identity").fit(judgements)
     np.testing.assert_allclose(model.metric_, g["scale"] * np.eye(2), rtol=1e-5, atol=1e-12)
     assert model.log_likelihood_ == pytest.approx(g["log_likelihood"], abs=1e-7)
 

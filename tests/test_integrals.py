@@ -14,6 +14,7 @@ from scipy.stats import multivariate_normal, norm
 
 from crowdmetric.losses import Logistic, Loss, Probit
 from crowdmetric.users import propagation
+from crowdmetric.users.adaptive_quadrature import by_sampling
 from crowdmetric.users.integrals import (
     REACH,
     SIZES,
@@ -30,7 +31,6 @@ from crowdmetric.users.integrals import (
     posterior_of,
     root_of,
 )
-from crowdmetric.users.monte_carlo import by_sampling
 from crowdmetric.users.propagation import by_propagation, propagate
 
 LINKS = {"logistic": expit, "probit": ndtr}

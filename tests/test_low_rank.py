@@ -10,8 +10,8 @@ import pytest
 from crowdmetric import PopulationMetric
 from crowdmetric.errors import CrowdmetricWarning
 from crowdmetric.fits import many_features
-from crowdmetric.fits.many_features import Strided, asked_in_memory, fit_low_rank_law, is_ridge_searched
-from crowdmetric.fits.question_stream import QuestionStream
+from crowdmetric.fits.many_features import Strided, fit_low_rank_law, is_ridge_searched
+from crowdmetric.fits.question_stream import QuestionStream, asked_in_memory
 from crowdmetric.inputs import read_rows
 from crowdmetric.losses import Logistic
 from crowdmetric.persist import load_model, save_model

@@ -10,8 +10,9 @@ import pytest
 from crowdmetric import PopulationMetric
 from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import CrowdmetricWarning, DataError
-from crowdmetric.fits.many_features import InPieces, announce_points, asked_in_memory
+from crowdmetric.fits.many_features import announce_points
 from crowdmetric.fits.on_device import asked_on_device
+from crowdmetric.fits.question_stream import InPieces, asked_in_memory
 from crowdmetric.inputs import read_rows
 from crowdmetric.intervals import distance_ratios, distances, entries
 from crowdmetric.losses import Logistic

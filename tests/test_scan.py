@@ -479,7 +479,7 @@ def test_a_checkpoint_of_another_fit_is_refused(crowd: SimulatedCrowd, table: Co
     with pytest.raises(DataError, match="belongs to a fit to other answers"):
         PopulationMetric(crowd.items, checkpoint=path).fit(other)
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(DataError, match="is not a checkpoint, or a damaged one"):
+    with pytest.raises(DataError, match="is not a checkpoint, or is damaged"):
         PopulationMetric(crowd.items, checkpoint=path).fit(table)
     with pytest.raises(DataError, match="there is no folder"):
         PopulationMetric(crowd.items, checkpoint=tmp_path / "absent" / "state.npz").fit(table)

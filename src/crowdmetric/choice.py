@@ -1,18 +1,18 @@
 """Which model `crowdmetric fit` chooses, and its reason: the estimator, the law of people, and per-item effects.
 
-Nothing here is hidden: a choice is a value and the clause that follows "because", and every rule is stated.
+A choice is a value and the clause that follows "because". Every rule is stated in the function that applies it.
 
-Where hidden answers were predicted, they decide (`choose_by_hidden_answers`), on the question that the user has: known
-items, new items, new people, or all three. They choose among ideal points under a learned metric, whose law may take
-four forms; smooth tastes; and models without a learned metric (`CANDIDATES`). Where nothing was hidden, the evidence of
-fits to some of the people decides (`Trials`) how ideal points scatter, and whether items have utilities of their own.
-Both say what everybody thinks of an item, and each can stand in for the other:
+If hidden answers were predicted, they decide (`choose_by_hidden_answers`), on the question that the user has: known
+items, new items, new people, or all three. They choose among ideal points under a learned metric with one of four laws,
+smooth tastes, and models without a learned metric (`CANDIDATES`). If nothing was hidden, the evidence of fits to some
+of the people decides (`Trials`) how ideal points scatter, and whether items have effects. Covariance and item effects
+both describe what everybody thinks of an item, and each can stand in for the other:
 
-- A crowd that is not isotropic, taken to be, seems to like items for reasons of their own: with people in three
-  clusters, utilities that do not exist gain up to hundreds of nats, and spoil the metric. Items are therefore judged
-  under the free covariance, as long as there are people enough to consider one.
-- Utilities of the items can hide that people are not isotropic, as they are many and shrunk. The covariance is chosen
-  after them, and what it spares of them counts for it.
+- If a crowd is not isotropic but fitted as if it were, items seem to have effects: with people in three clusters,
+  effects that do not exist gain up to hundreds of nats and spoil the metric. Item effects are therefore judged under
+  the free covariance if there are enough people for one.
+- Item effects can hide that people are not isotropic, because they are many and shrunk. The covariance is chosen after
+  them, and the effective parameters that it saves count in its favor.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
 Array = NDArray[np.float64]
 
 # A free covariance is considered only with at least this many (people × features) per additional parameter.
-COORDINATES_A_PARAMETER = 20
+COORDINATES_PER_PARAMETER = 20
 # With fewer items than this per parameter of metric and mean, a free covariance comes with a caution.
 ITEMS_IF_FREE = 5
 # Per-item effects are considered only if items were shown at least this often on average.
@@ -111,14 +111,14 @@ class Choice:
 
 
 class Trials:
-    """Population fits from one start to at most 20,000 people, by which choices are made; none is made twice.
+    """Population fits from one start to at most 20,000 people, for choices between laws; none is made twice.
 
     Parameters
     ----------
     items : (N, d) array
     comparisons : Comparisons
     parameters : mapping
-        Of `PopulationMetric`, as far as they are settled.
+        Those of `PopulationMetric` that are fixed already.
     """
 
     def __init__(self, items: ArrayLike, comparisons: Comparisons, parameters: Mapping[str, Any]) -> None:
@@ -139,7 +139,7 @@ class Trials:
 
     @cached_property
     def some(self) -> Comparisons:
-        """The answers of every k-th person, of all where they are few."""
+        """The answers of every k-th person, or of all if they are few."""
         step = -(-self.comparisons.n_users // MOST_PEOPLE)
         if step == 1:
             return self.comparisons
@@ -147,32 +147,32 @@ class Trials:
 
     @property
     def by_gradients(self) -> bool:
-        """Whether a fit has no evidence to compare laws by: it uses gradients alone (`PopulationMetric`)."""
+        """Whether fits use gradients alone (`PopulationMetric`), and so have no evidence to compare laws."""
         return PopulationMetric(engine=self.parameters.get("engine")).by_gradients_alone(self.d)
 
     @property
     def wanted(self) -> int:
-        """How many people are wanted before a free covariance is considered."""
-        return -(-COORDINATES_A_PARAMETER * (degrees_of_freedom(self.d) - 1) // self.d)
+        """How many people are needed before a free covariance is considered."""
+        return -(-COORDINATES_PER_PARAMETER * (degrees_of_freedom(self.d) - 1) // self.d)
 
     @property
     def freest(self) -> str:
-        """The covariance given, else the freest that there are people for."""
+        """The covariance given, else 'free' if there are enough people for it."""
         free = self.d > 1 and self.people >= self.wanted and not self.by_gradients
         return str(self.parameters.get("covariance", "free" if free else "isotropic"))
 
     def fit(self, covariance: str, item_effects: bool) -> PopulationMetric:
-        """Return a fit to some of the people under a law; what it warns of is left to the fit that is kept."""
+        """Return a fit to some of the people under a law, without warnings: the final fit has them."""
         law = covariance, item_effects
         if law not in self._made:
             # the same integration method for all; otherwise a difference could come from the method
-            told = {"integration": "propagation", **self.parameters, "starts": 1, "uncertainty": False}
-            told |= {"covariance": covariance, "item_effects": item_effects, "checkpoint": None}
-            if told["integration"] == "auto":
-                told["integration"] = "propagation"
+            options = {"integration": "propagation", **self.parameters, "starts": 1, "uncertainty": False}
+            options |= {"covariance": covariance, "item_effects": item_effects, "checkpoint": None}
+            if options["integration"] == "auto":
+                options["integration"] = "propagation"
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CrowdmetricWarning)
-                self._made[law] = PopulationMetric(self.items, **told).fit(self.some)
+                self._made[law] = PopulationMetric(self.items, **options).fit(self.some)
         return self._made[law]
 
 
@@ -184,12 +184,11 @@ def choose_by_hidden_answers(
 ) -> Choice:
     """Return the model, a key of `CANDIDATES`, that predicts hidden answers best on the user's question.
 
-    A model's *regret* is how far it is behind the best candidate, in nats per answer, on the worst of the splits that
-    the question is about. A gap g with a standard error e counts as ``g³ / (g² + e²)``: what may be chance counts
-    little. Of the laws of ideal points that of the smallest regret is taken, or a simpler one whose regret is larger by
-    less than 0.001; a model of another kind, if its regret is smaller still by more than 0.002. `given` are parameters
-    that the user has settled: laws with others are left out. Where one model is left there is nothing to choose, and no
-    reason.
+    A model's *regret* is how far it is behind the best candidate, in nats per answer, on the worst split of the
+    question. A gap g with a standard error e counts as ``g³ / (g² + e²)``, so that gaps that may be chance count
+    little. Among the laws of ideal points, the simplest one is chosen whose regret is within 0.001 of the smallest. A
+    model of another kind is chosen instead if its regret is smaller by more than 0.002. `given` are parameters that the
+    user has fixed; laws with other values are excluded. If one model remains, there is no choice and no reason.
     """
     splits = [split for split in QUESTIONS[question] if split in evaluation.splits]
     settled = {name: value for name, value in (given or {}).items() if name in ("covariance", "item_effects")}
@@ -225,7 +224,7 @@ def choose_by_hidden_answers(
 
 
 def _regret(evaluation: Evaluation, split: str, law: str, laws: Sequence[str]) -> float:
-    """Return by how much a law is behind the best of some on a split, less what may be chance."""
+    """Return how far a law is behind the best one on a split, reduced by what may be chance."""
     best = max(laws, key=lambda name: evaluation.mean(split, name))
     gap = evaluation.difference(split, best, law)
     error = gap.error if np.isfinite(gap.error) else 0.0
@@ -243,13 +242,13 @@ def _asked(split: str) -> str:
 
 
 def choose_covariance(trials: Trials, item_effects: bool = False) -> Choice:
-    """Return whether people's ideal points scatter alike in all directions ('isotropic') or as they please ('free').
+    """Return whether people's ideal points scatter equally in all directions ('isotropic') or in any way ('free').
 
-    A free covariance has q = d(d+1)/2 − 1 more parameters. It is considered where K people have 20 coordinates (Kd of
-    them) for each of those. Where items have no utilities of their own, it is taken where the Bayesian information
-    criterion prefers it, ``ℓ_free − ℓ_isotropic > ½ q log K``. Where they have, its price is the number of effective
-    parameters, ``q + γ_free − γ_isotropic`` with γ as in `choose_item_effects`: utilities fit what a covariance that
-    is too narrow leaves over, and spending γ on that must not be cheaper than the covariance.
+    A free covariance has q = d(d+1)/2 − 1 more parameters. It is considered if there are at least 20 coordinates of
+    people (Kd for K people) per additional parameter. If items have no effects, it is chosen if the Bayesian
+    information criterion prefers it, ``ℓ_free − ℓ_isotropic > ½ q log K``. If they have, its price is the number of
+    effective parameters, ``q + γ_free − γ_isotropic`` with γ as in `choose_item_effects`: item effects can fit what a
+    too narrow covariance cannot, and that must not be cheaper than the covariance.
     """
     extra = degrees_of_freedom(trials.d) - 1
     if extra == 0:
@@ -274,15 +273,16 @@ def choose_covariance(trials: Trials, item_effects: bool = False) -> Choice:
 
 
 def _determined(fit: PopulationMetric) -> float:
-    """Return how many parameters answers determine, of the metric's shape and of the items' utilities."""
+    """Return the effective number of parameters of the metric's shape and of the item effects."""
     return fit.determined_ + float(getattr(fit, "item_effects_determined_", 0.0))
 
 
 def _few_items(trials: Trials, least: int) -> str:
-    """Return a clause of caution where fewer than `least` items per parameter were shown.
+    """Return a clause of caution if fewer than `least` items per parameter were shown.
 
-    A metric shows in how well each item is liked by all, xᵀMx: as many numbers as there are items, for d(d+1)/2 + d
-    parameters of metric and mean, however many people answer. Under a free covariance it shows in nothing else.
+    A metric determines how much each item is liked on average, xᵀMx. These are as many numbers as items, for
+    d(d+1)/2 + d parameters of metric and mean, for any number of people. Under a free covariance the metric is visible
+    in nothing else.
     """
     shown, parameters = np.unique(trials.some.pairs).size, degrees_of_freedom(trials.d) + trials.d
     if shown >= least * parameters:
@@ -296,22 +296,22 @@ def _few_items(trials: Trials, least: int) -> str:
 def choose_item_effects(trials: Trials) -> Choice:
     """Return whether items have effects beyond their features (`crowdmetric.users.item_effects`).
 
-    They are considered for at most 500 items that were shown 10 times on average, and taken where the log-likelihood
-    is worth its parameters, both fits being made under the covariance given or else the freest that there are people
-    for::
+    They are considered for at most 500 items that were shown at least 10 times on average. They are chosen if the
+    log-likelihood gains more than their price, with both fits under the covariance given, or else under 'free' if there
+    are enough people::
 
         ℓ_with − ℓ_without > γ_with − γ_without + log N
 
-    γ is how many parameters answers determine, of the metric's shape and of the utilities of the N items shown; the
-    others are held by ridges. Each costs one nat, as in Akaike's criterion: what is shrunk can fit only so much noise.
-    (Where features are many, a metric without utilities may need more parameters than one with them.) The utilities'
-    spread ω, of which N items speak, costs log N, twice what the Bayesian criterion asks: at half of it 4 of 30
-    simulated crowds without such utilities were given some, and now none is.
+    γ is the effective number of parameters of the metric's shape and of the effects of the N items shown. Each costs
+    one nat, as in Akaike's criterion, because shrunk parameters can fit little noise. (With many features, a metric
+    without item effects may need more parameters than one with them.) The spread ω of the effects costs log N, twice
+    the price of the Bayesian criterion: at half of it, 4 of 30 simulated crowds without effects were given some, and
+    now none is.
 
-    With fewer items than the d(d+1)/2 + d parameters of a metric and a mean, features can say whatever the utilities
-    could, and the likelihood cannot tell them apart. What differs is what is believed of items that nobody has seen:
-    there, 30 % of the items are hidden once, and the utilities are taken where answers about those are clearly better
-    predicted with them (by logistic answers and a metric of full rank, whatever else was asked for).
+    With fewer items than the d(d+1)/2 + d parameters of a metric and a mean, features can explain everything that
+    effects could, and the likelihood cannot distinguish them. They differ in predictions about items that nobody has
+    seen. There, 30 % of the items are hidden once, and effects are chosen if answers about those are clearly better
+    predicted with them (always with logistic answers and a metric of full rank).
     """
     N = len(trials.items)
     if N > MOST_ITEMS:

@@ -1,16 +1,17 @@
 """The table that a fit ends with: one row per feature, with intervals, as statistics packages print it.
 
-Where a model knows people, a row says how a feature moves choices (`crowdmetric.importance`)::
+If a model has people, a row says how a feature moves choices (`crowdmetric.importance`)::
 
     share, from, to    part of what moves choices, and its interval
     coef               log-odds in favor of an item with one standard deviation more of it, for the average person
     std err, z, P>|z|, [5 %, 95 %]    how sure that is (Wald)
     sd                 standard deviation of the coefficient between people
 
-A coefficient of zero is no unimportant feature: where people differ (sd), half of them may want more and half less.
+A feature with a coefficient of zero may still be important: if people differ (sd), half of them may want more and half
+less.
 
-Where it does not, as with similarity judgements, a row is the weight of a feature in the learned distance. Of smooth
-tastes (`crowdmetric.report.tastes`) a row has the shares of what the crowd likes and of how people differ.
+If a model has no people, as with similarity judgements, a row is the weight of a feature in the learned distance. For
+smooth tastes (`crowdmetric.report.tastes`) a row has the shares of what the crowd likes and of how people differ.
 """
 
 from __future__ import annotations

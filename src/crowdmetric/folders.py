@@ -12,15 +12,18 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from math import isfinite
 from pathlib import Path
 from time import sleep
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import numpy as np
 
 from crowdmetric.errors import DataError, ModelFileError, printable
 
-__all__ = ["check_not_input", "check_target", "new_file", "new_folder", "write_file"]
+__all__ = ["check_not_input", "check_target", "for_json", "new_file", "new_folder", "write_file"]
 
 Place = str | os.PathLike[str]
 
@@ -49,6 +52,16 @@ def new_file(path: Place) -> Iterator[BinaryIO]:
             return
         with _temporary(place) as file:
             yield file
+
+
+def for_json(value: Any) -> Any:
+    """Return nested values for JSON: NumPy scalars as Python's, tuples as lists, NaN and infinity as None."""
+    if isinstance(value, Mapping):
+        return {str(key): for_json(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [for_json(entry) for entry in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def write_file(path: Place, content: str | bytes) -> None:

@@ -412,7 +412,7 @@ class _Asked:
 def _seen(T: Array, delta: Array, spreads: Array) -> Array:
     """Return T (d, f) without what no pair shows: slopes in directions in which compared items do not differ.
 
-    Features that add up to a constant, or repeat each other, leave ψ the same whatever their slopes have in common. The
+    If features add up to a constant, or repeat each other, ψ does not depend on a common part of their slopes. The
     slopes of least size, in units of spreads, are taken; δᵀ times them is the same.
     """
     units = np.where(spreads > 0, spreads, 1.0)

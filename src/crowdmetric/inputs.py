@@ -1,4 +1,4 @@
-"""What `fit` and `predict` accept, turned into arrays once: pairs of row numbers, pairs of vectors, or Comparisons."""
+"""Validates what `fit` and `predict` are given: pairs of row numbers, pairs of vectors, or Comparisons."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = [
     "check_nothing_beside_scan",
     "check_options",
     "check_scan",
+    "items_differ",
     "names_of_features",
     "people_of",
-    "positive_number",
     "read_pairs",
     "read_rows",
     "user_ids",
@@ -94,7 +94,7 @@ def check_items(items: ArrayLike | None) -> Array:
         raise DataError(f"items cannot be read as numbers ({error}); give an (N, d) numeric array") from None
     if array.ndim != 2 or 0 in array.shape:
         raise DataError(f"items has shape {array.shape}, expected (N, d) with at least one item and one feature")
-    # the smallest and the largest are NaN or infinite if anything is, and need no array of their own
+    # the smallest or the largest is NaN or infinite if anything is, and neither needs another array
     if not (np.isfinite(array.min()) and np.isfinite(array.max())):
         bad = ~np.isfinite(array)
         row, column = np.argwhere(bad)[0]
@@ -108,7 +108,7 @@ def check_items(items: ArrayLike | None) -> Array:
 
 
 def names_of_features(items: Any) -> list[str] | None:
-    """Return what the columns of a data frame are called, where all have names; None for anything else."""
+    """Return the names of a data frame's columns if all are text; None for anything else."""
     columns = getattr(items, "columns", None)
     names = None if columns is None else list(columns)
     return names if names and all(isinstance(name, str) for name in names) else None
@@ -131,13 +131,13 @@ def check_scan(scan: ComparisonScan, items: ArrayLike | None, loss: Loss) -> Arr
 
 
 def check_nothing_beside_scan(y: Any, users: Any, sample_weight: Any) -> None:
-    """Check that nothing was given beside a scan."""
+    """Check that a scan was given alone."""
     if y is not None or users is not None or sample_weight is not None:
         raise DataError("a scan carries its answers, people and weights; leave y, users and sample_weight out")
 
 
 def check_options(tol: Any, max_iter: Any, cv: Any, random_state: Any) -> None:
-    """Check what every bounded fit is told about its iteration and its cross-validation."""
+    """Check the options of an iteration and of a cross-validation."""
     positive_number(tol, "tol")
     for name, value, least in (("max_iter", max_iter, 1), ("cv", cv, 2), ("random_state", random_state, 0)):
         whole_number(value, name, least)
@@ -189,8 +189,8 @@ def read_rows(
 ) -> Rows:
     """Return validated rows from what `fit` was given; a scan is read into memory.
 
-    A row of weight zero is as if it were not there, and so is whoever is named by no other row, unless `everybody` is
-    asked for; those whom Comparisons list stay. With `unnamed`, any number of answers may come without `users`.
+    Rows of weight zero are dropped, and so are people without other rows, unless `everybody` is set or Comparisons list
+    them. With `unnamed`, any number of answers may come without `users`.
     """
     if isinstance(pairs, ComparisonScan):
         pairs = Comparisons.from_scan(pairs)
@@ -227,7 +227,7 @@ def read_rows(
 
 
 def _weighed(rows: Rows, *, everybody: bool) -> Rows:
-    """Return the rows that have a weight, with everybody or with those who are named by one of them."""
+    """Return the rows with a positive weight, with everybody or with the people of these rows."""
     keep = rows.weight > 0
     if np.all(keep):
         return rows
@@ -257,7 +257,7 @@ def _column(values: Any, T: int, name: str) -> Array:
 
 
 def people_of(users: Any, T: int) -> tuple[NDArray[Any], Indices]:
-    """Return sorted people and the row of each answer's; without `users` everything was said by one person."""
+    """Return sorted people and the row of each answer's person; without `users` there is one person."""
     if users is None:
         return np.zeros(1, dtype=np.int64), np.zeros(T, dtype=np.intp)
     ids = user_ids(users, T)
@@ -268,7 +268,7 @@ def people_of(users: Any, T: int) -> tuple[NDArray[Any], Indices]:
 
 
 def user_ids(users: Any, T: int) -> NDArray[Any]:
-    """Return who gave each of T answers, by numbers or names (T,); missing ids are refused."""
+    """Return who gave each of T answers, as numbers or text (T,); missing ids are refused."""
     if isinstance(users, np.ma.MaskedArray):
         as_array(users, "users")
     shape = np.shape(users) if hasattr(users, "shape") or not isinstance(users, Sized) else (len(users),)
@@ -284,7 +284,7 @@ def user_ids(users: Any, T: int) -> NDArray[Any]:
 
 
 def _numbered(ids: NDArray[Any]) -> tuple[NDArray[Any], Indices]:
-    """Return the distinct ids, sorted, and the place of each answer's; counted where they lie close together."""
+    """Return the distinct ids, sorted, and the row of each answer's id; counted, not sorted, if they are dense."""
     if not ids.size:
         return ids, ids.astype(np.intp)
     first, last = int(ids.min()), int(ids.max())
@@ -306,11 +306,11 @@ def _check_answers(rows: Rows, loss: Loss) -> None:
                 "preferred) or +1 (right preferred); "
                 "use loss='squared' for real-valued answers"
             )
-    if not _differ(rows.items, rows.pairs):
+    if not items_differ(rows.items, rows.pairs):
         raise DataError("every comparison is between equal items, which says nothing; check how pairs were made")
 
 
-def _differ(items: Array, pairs: Indices) -> bool:
-    """Return whether any comparison is between items that differ; usually one of the first few is."""
+def items_differ(items: Any, pairs: Any) -> bool:
+    """Return whether any comparison is between different items: usually one of the first few. Arrays or tensors."""
     parts = (pairs[begin : begin + LOOKED_AT] for begin in range(0, len(pairs), LOOKED_AT))
-    return any(bool(np.any(items[part[:, 0]] != items[part[:, 1]])) for part in parts)
+    return any(bool((items[part[:, 0]] != items[part[:, 1]]).any()) for part in parts)

@@ -1,12 +1,11 @@
 """How sure we are: intervals for a metric, for distances, for ratios of distances, and for who is closer.
 
-A fitted `PopulationMetric` or `MatchedMetric` holds draws from the posterior of its metric (``metric_draws_``, see
-`crowdmetric.solvers.posterior`): metrics that the answers allow beside ``metric_``. Everything here is computed for
-each of them, and an interval holds 90 % of the results. So an interval never leaves what is possible: distances are
-never negative, and ratios of distances do not depend on the scale of the metric.
+A fitted `PopulationMetric` or `MatchedMetric` has draws from the posterior of its metric (``metric_draws_``, see
+`crowdmetric.solvers.posterior`). Everything here is computed for each draw, and an interval contains 90 % of the
+results. So distances are never negative, and ratios of distances do not depend on the scale of the metric.
 
-The estimate is that of ``metric_``. An interval leaves out as many draws below as above; where the estimate would then
-be outside, as at the edge of what is possible, it begins or ends at the estimate instead, and still holds 90 %.
+The estimate is that of ``metric_``. An interval excludes as many draws below as above. If the estimate would then be
+outside, as at the edge of the parameter space, the interval begins or ends at the estimate and still contains 90 %.
 """
 
 from __future__ import annotations
@@ -125,8 +124,8 @@ def distances(model: CrowdMetric, pairs: Any, level: float = 0.9, *, squared: bo
 def distance_ratios(model: CrowdMetric, pairs: Any, others: Any, level: float = 0.9) -> Intervals:
     """Return intervals for ``‖x − x'‖ / ‖z − z'‖``, pair by pair, (T,); the scale of the metric cancels.
 
-    Where z and z' are one item, or as good as one in the learned metric, the ratio is not known: NaN, and an interval
-    from zero to infinity.
+    If z and z' are equal, or have a learned distance of zero, the ratio is unknown: NaN, with an interval from zero to
+    infinity.
 
     Parameters
     ----------
@@ -168,7 +167,7 @@ def closer(model: CrowdMetric, a: Any, b: Any, c: Any, level: float = 0.9) -> Cl
     a, b, c : int or (d,) array
         Rows of the model's items, or vectors.
     level : float
-        Of the interval; where neither side of zero has all of it but one tail, the verdict is left open.
+        Of the interval. The verdict is open if neither side has a probability of ``(1 + level) / 2`` or more.
 
     Examples
     --------
@@ -198,7 +197,7 @@ def _root(x: Array) -> Array:
 
 
 def _draws_of(model: CrowdMetric) -> Array:
-    """Return svec of metrics that the answers allow, (n, p)."""
+    """Return svec of draws from the posterior of the metric, (n, p)."""
     check_is_fitted(model)
     if not hasattr(model, "metric_draws_"):
         remedy = "fit a PopulationMetric or MatchedMetric"

@@ -1,4 +1,4 @@
-"""Where people stand: the ideal point of anybody from a few answers, what they would choose, and what to ask them next.
+"""Where people stand: ideal points from a few answers, what people would choose, and what to ask them next.
 
 A `PopulationMetric` has learned the metric M and the law N(μ, Σ) of ``v = −2Mu``. Given a person's answers y,
 Bayes' rule gives v a posterior, whose mean v̂ and covariance V are exact on grids up to three dimensions of questions
@@ -7,14 +7,14 @@ and by expectation propagation beyond (`crowdmetric.users.people`). For a new qu
 
     ψ ~ N(⟨δ, M s + v̂⟩, δᵀVδ)
 
-from which follow the probability of either choice, and the information that the answer would bring::
+which gives the probability of either choice, and the information of the answer::
 
     I = h(E[p]) − E[h(p)],     p = Pr[y = +1 | ψ],  h the entropy of an answer
 
-large where the answer is uncertain *because the person is*, and not because answers are noisy.
+It is large if the answer is uncertain *because the person is*, and not because answers are noisy.
 
-A `TasteMetric` has no ideal points: its people are utilities of the items, Gaussian given their answers
-(`crowdmetric.smooth.prediction`), from which the same follow (`LocatedTastes`).
+A `TasteMetric` has no ideal points. Its people have utilities of the items, which are Gaussian given their answers
+(`crowdmetric.smooth.prediction`) and give the same results (`LocatedTastes`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class NextQuestion:
     pairs : (K, 2) array
         Rows of the items.
     information : (K,) array
-        In nats that its answer is expected to tell about the person; log 2 = 0.69 at most.
+        Expected information of its answer about the person, in nats; at most log 2 = 0.69.
 
     Examples
     --------
@@ -88,7 +88,7 @@ class NextQuestion:
 
 @dataclass(frozen=True, eq=False)
 class Located:
-    """People, as far as their answers tell.
+    """Where some people stand, given their answers.
 
     Attributes
     ----------
@@ -99,11 +99,11 @@ class Located:
     items : (N, d) array or None
     loss : Loss
     effects : (N,) array or None
-        What everybody adds to the utilities of the items (`PopulationMetric.item_effects_`).
+        Utilities of the items beyond their features (`PopulationMetric.item_effects_`).
     unknowns : Unknowns
-        What is unknown beside where people stand.
+        What is unknown, besides where people stand.
     seen : SeenItems or None
-        What these people have compared; None: unknown.
+        Which items these people have compared; None: unknown.
 
     Examples
     --------
@@ -152,7 +152,7 @@ class Located:
     def probability(self, pairs: Any) -> Array:
         """Return the probability (K, T) that each person prefers the left item of each pair.
 
-        Averaged over what is not known of the person, of the law, and of items new to them.
+        Averaged over what is unknown about the person, the law, and items new to them.
         """
         items, numbers = read_pairs(pairs, self.items)
         self._check_features(items)
@@ -168,13 +168,13 @@ class Located:
         )
 
     def information(self, pairs: Any) -> Array:
-        """Return how much (K, T) each person's answer to each question would tell about them, in nats."""
+        """Return the information (K, T) of each person's answer to each question about that person, in nats."""
         return self._for_all_people(pairs, lambda psi, variance, _: information_of_answer(psi, variance, self.loss))
 
     def rank_items(self, items: ArrayLike | None = None, top: int | None = None) -> Indices:
         """Return the rows of the items (K, N) in the order of each person's preference, best first.
 
-        By expected squared distance ``xᵀMx + ⟨x, v̂⟩``: each item is likelier than not to be preferred to any after it.
+        Ranks by expected squared distance ``xᵀMx + ⟨x, v̂⟩``: each item is more likely preferred to any item after it.
 
         Parameters
         ----------
@@ -199,15 +199,15 @@ class Located:
         Parameters
         ----------
         candidates : (T, 2) int array, optional
-            Rows of the model's items. None: all pairs of items, or some drawn at random where there are more: 50,000,
-            fewer for more than 200 people (ten million of theirs in all), but at least 2,000.
+            Rows of the model's items. None: all pairs of items, or a random sample of at most 50,000. For more than 200
+            people the sample is smaller (ten million for all people), but at least 2,000.
         seed : int
-            Of that draw.
+            Seed of that sample.
 
         Notes
         -----
-        All candidates are ranked by a formula that is right to 0.025 nats (`rough_information_of_answer`), and
-        the 32 best of each person are weighed exactly; the question returned is the best of those.
+        All candidates are ranked by a formula that is accurate to 0.025 nats (`rough_information_of_answer`). The value
+        of each person's 32 best is then computed exactly, and the best of these is returned.
         """
         pairs = self._all_pairs(seed) if candidates is None else read_pairs(candidates, self.items)[1]
         if candidates is not None and np.ndim(candidates) != 2:
@@ -274,13 +274,13 @@ class Located:
 
 @dataclass(frozen=True, eq=False)
 class LocatedTastes:
-    """People with tastes and without ideal points, as far as their answers tell.
+    """The tastes of some people without ideal points, given their answers.
 
     Attributes
     ----------
     users : (K,) array
     model : TasteMetric
-        Which knows these people, and no others.
+        With these people, and no others.
     """
 
     users: NDArray[Any]
@@ -340,7 +340,7 @@ class LocatedTastes:
 
 
 def _check_top(top: Any, n_items: int) -> None:
-    """Check how many of so many items are asked for; None: all."""
+    """Check that at most `n_items` items are asked for; None: all."""
     if top is not None and whole_number(top, "top") > n_items:
         raise DataError(f"top={top!r} is more than there are items, {n_items:,}; ask for fewer")
 
@@ -371,7 +371,7 @@ def locate(
         Fitted: its metric and its law of people are taken as known. People of a `TasteMetric` have utilities of the
         items instead of ideal points (`LocatedTastes`).
     pairs, y, users, sample_weight
-        Answers as for `fit`, of people old or new; of people the model knows, *all* their answers, because it keeps
+        Answers as for `fit`, of known or new people. For known people give *all* their answers, because the model keeps
         none.
 
     Examples

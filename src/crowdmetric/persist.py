@@ -7,11 +7,11 @@
     model/model.json    everything else: versions, parameters, how the fit ended, the checksum of metric.npz
     model/report.html   a page for people, where one was asked for; nothing reads it back
 
-Whatever public attribute a fit leaves behind is kept, under its name without the underscore, so a new
-estimator needs no line here. A list of matrices of different shapes (bases, subspace metrics) is two arrays:
+All public attributes that a fit sets are saved under their names without the underscore, so a new estimator needs no
+line here. A list of matrices of different shapes (bases, subspace metrics) is two arrays:
 ``bases.values``, end to end, and ``bases.shapes``.
 
-A folder appears whole or not at all; see `folders`.
+A folder is written completely or not at all; see `folders`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from crowdmetric._version import __version__
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import ModelFileError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.summary import counted, summary_of
-from crowdmetric.folders import check_target, new_file, new_folder, write_file
+from crowdmetric.estimators.summary import counted, fitted_attributes, summary_of
+from crowdmetric.folders import check_target, for_json, new_file, new_folder, write_file
 from crowdmetric.losses import LOSSES
 from crowdmetric.model_schema import check_arrays, check_description
 from crowdmetric.preprocess import ItemMap
@@ -58,7 +58,7 @@ ARRAYS, DESCRIPTION, REPORT = "metric.npz", "model.json", "report.html"
 CATALOGUE = ("items", "item_ids", "feature_names")
 # The arrays of an ItemMap.
 MAP_ARRAYS = ("matrix", "mean")
-# What a fit leaves behind that is neither array nor number; kept in model.json.
+# Attributes of a fit that are neither arrays nor numbers; they are in model.json.
 RECORDS: dict[str, type[Solution] | type[Radii]] = {"solution_": Solution, "radii_": Radii}
 
 
@@ -69,7 +69,7 @@ class SavedModel:
     Attributes
     ----------
     fitted : dict
-        What the fit left behind (``metric_``, ``users_``, …), arrays, numbers and lists of arrays by name.
+        Attributes that the fit set (``metric_``, ``users_``, …): arrays, numbers and lists of arrays, by name.
     items : (N, d) array or None
         The catalogue as the fit saw it (after preprocessing); None if the model was fitted to vectors.
     item_ids : (N,) int64 or str
@@ -78,7 +78,7 @@ class SavedModel:
     description : dict
         The contents of ``model.json``.
     preprocessing : ItemMap or None
-        What was done to items before the fit, ready for new ones.
+        The map of items before the fit, which can be applied to new ones.
 
     Examples
     --------
@@ -129,7 +129,7 @@ class SavedModel:
 
     @property
     def pseudo_ideal_points(self) -> Array:
-        """The (K, d) points ``v = −2 M u`` of the people; made from a few coordinates each where those were kept."""
+        """The (K, d) points ``v = −2 M u`` of the people, computed from coordinates if only those were saved."""
         if "people_coordinates_" in self.fitted:
             return self._array("pseudo_ideal_mean_") + self.fitted["people_coordinates_"] @ self._array("people_axes_")
         return self._array("pseudo_ideal_points_")
@@ -204,7 +204,7 @@ def save_model(
     report: Callable[[SavedModel], str] | None = None,
     overwrite: bool = False,
 ) -> SavedModel:
-    """Save a fitted estimator as a folder, whole or not at all, and return what is in it.
+    """Save a fitted estimator as a folder, completely or not at all, and return its contents.
 
     Parameters
     ----------
@@ -302,7 +302,7 @@ def _collect(
     if preprocessing is not None:
         explained = {"explained_variance_ratio": preprocessing.explained_variance_ratio_}
         description["preprocessing"] = preprocessing.get_params() | explained
-    return SavedModel(fitted, items, ids, names, _plain(description), preprocessing)
+    return SavedModel(fitted, items, ids, names, for_json(description), preprocessing)
 
 
 def _data(fitted: Mapping[str, Any], n_items: int, comparisons: Comparisons | ComparisonScan | None) -> dict[str, Any]:
@@ -317,12 +317,10 @@ def _data(fitted: Mapping[str, Any], n_items: int, comparisons: Comparisons | Co
 
 
 def _fitted_state(estimator: CrowdMetric) -> tuple[dict[str, Any], list[str]]:
-    """Return what the fit left behind that can be kept without pickle, and the names of the rest."""
+    """Return the attributes of a fit that can be saved without pickle, and the names of the others."""
     state: dict[str, Any] = {}
     not_kept = []
-    for name, value in vars(estimator).items():
-        if not name.endswith("_") or name.startswith("_"):
-            continue
+    for name, value in fitted_attributes(estimator).items():
         kept = _storable(value)
         if kept is None and value is not None and name not in RECORDS:
             not_kept.append(name)
@@ -332,7 +330,7 @@ def _fitted_state(estimator: CrowdMetric) -> tuple[dict[str, Any], list[str]]:
 
 
 def _storable(value: Any) -> Any:
-    """Return a number, a text, an array of either, or a list of arrays of numbers; None for the rest."""
+    """Return a number, a text, an array of either, or a list of arrays of numbers; None for anything else."""
     if isinstance(value, list | tuple):
         arrays = [np.asarray(entry) for entry in value if isinstance(entry, np.ndarray)]
         return arrays if len(arrays) == len(value) and all(a.dtype.kind in "biuf" for a in arrays) else None
@@ -384,16 +382,6 @@ def _packed(model: SavedModel) -> dict[str, NDArray[Any]]:
 
 def _record(value: Solution | Radii | None) -> dict[str, Any] | None:
     return None if value is None else asdict(value)
-
-
-def _plain(value: Any) -> Any:
-    """Return `value` with NumPy scalars as Python's and what JSON has no word for (NaN, ∞) as null."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _checksum(path: Path) -> str:
@@ -509,7 +497,7 @@ def _read_arrays(path: Path, checksum: Any) -> dict[str, NDArray[Any]]:
 
 
 def _unpacked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """Return what `_packed` was given: arrays, numbers and lists of arrays, by attribute."""
+    """Return the inverse of `_packed`: arrays, numbers and lists of arrays, by attribute."""
     state: dict[str, Any] = {}
     for key, array in arrays.items():
         name, _, part = key.partition(".")
@@ -536,7 +524,7 @@ def _read_records(description: Mapping[str, Any]) -> dict[str, Solution | Radii 
 
 
 def _revived(value: Any) -> Any:
-    """Return JSON's null as the NaN it was, and lists as tuples."""
+    """Return JSON's null as NaN, and lists as tuples."""
     if isinstance(value, list):
         return tuple(_revived(entry) for entry in value)
     return float("nan") if value is None else value

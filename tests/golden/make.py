@@ -8,6 +8,8 @@ simulates the answers.
 case           result                                                                 solver
 =============  =====================================================================  =======================
 joint          objective and metric of the bounded program, logistic loss             CVXPY with Clarabel
+hinge          objective of the bounded program, hinge loss, nuclear norm             CVXPY with Clarabel
+huber          the metric from the metrics of subspaces, some of them far off         CVXPY with Clarabel
 exact          the metric from unquantized answers, everybody's v an unknown          numpy.linalg.lstsq
 stitched       the metric from the metrics of subspaces                               numpy.linalg.lstsq
 matched        logistic regression on the answers of matched pairs, with a ridge      scipy.optimize
@@ -34,6 +36,7 @@ from crowdmetric.simulate_judgements import simulate_judgements
 
 FOLDER = Path(__file__).parent
 DIGITS = 6  # of the data; rounded before anything is solved, so the files hold what the solvers saw
+TIGHT = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11}
 
 
 def rounded(values: np.ndarray) -> np.ndarray:
@@ -60,16 +63,25 @@ def differences(items: np.ndarray, pairs: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def joint() -> dict[str, Any]:
     """Minimize ``mean log(1 + exp(−y(⟨Δ, A⟩ + ⟨δ, w_k⟩)))`` over ``A ⪰ 0, ‖A‖_F ≤ 2, ‖w_k‖ ≤ 3``."""
+    return bounded(cp.logistic, "fro")
+
+
+def hinge() -> dict[str, Any]:
+    """Minimize ``mean max(0, 1 − y(⟨Δ, A⟩ + ⟨δ, w_k⟩))`` over ``A ⪰ 0, tr A ≤ 2, ‖w_k‖ ≤ 3``."""
+    return bounded(lambda minus_margin: cp.pos(1.0 + minus_margin), "nuc")
+
+
+def bounded(loss: Any, norm_of_metric: str) -> dict[str, Any]:
+    """Return the answers of a crowd and the optimum of the bounded program, for a loss as a function of −yψ."""
     crowd = simulate_crowd(2, None, None, users=8, comparisons=6, seed=1)
     items = rounded(crowd.items)
     Delta, delta = differences(items, crowd.pairs)
     A, w = cp.Variable((2, 2), PSD=True), cp.Variable((8, 2))
     psi = cp.reshape(Delta.reshape(-1, 4) @ cp.vec(A, order="C"), (len(delta),), order="C")
     psi = psi + cp.sum(cp.multiply(delta, w[crowd.users]), axis=1)
-    loss = cp.sum(cp.logistic(cp.multiply(-crowd.y, psi))) / len(delta)
-    problem = cp.Problem(cp.Minimize(loss), [cp.norm(A, "fro") <= 2.0, cp.norm(w, axis=1) <= 3.0])
-    tight = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11}
-    objective = problem.solve(solver=cp.CLARABEL, **tight)
+    mean = cp.sum(loss(cp.multiply(-crowd.y, psi))) / len(delta)
+    problem = cp.Problem(cp.Minimize(mean), [cp.norm(A, norm_of_metric) <= 2.0, cp.norm(w, axis=1) <= 3.0])
+    objective = problem.solve(solver=cp.CLARABEL, **TIGHT)
     answers = {"items": items, "pairs": crowd.pairs, "y": crowd.y, "users": crowd.users}
     return answers | {"metric_bound": 2.0, "ideal_bound": 3.0, "objective": objective, "metric": A.value}
 
@@ -100,6 +112,23 @@ def stitched() -> dict[str, Any]:
     columns = np.einsum("ndi,qde,nej->nijq", bases, basis, bases).reshape(-1, len(basis))
     found = np.linalg.lstsq(columns, seen.ravel(), rcond=None)[0]
     return {"bases": bases, "metrics": seen, "metric": np.einsum("q,qij->ij", found, basis)}
+
+
+def huber() -> dict[str, Any]:
+    """Minimize ``Σ [σ + σ H(r/σ)] + α‖A‖²`` over A and σ, r being the entries of ``B_λᵀ A B_λ − Q̂_λ``.
+
+    ``σ H(r/σ) = min over s of s²/σ + 2ε|r − s|``, with ε = 1.35 and α = 1e-4 as in scikit-learn. Two of the Q̂_λ are far
+    off.
+    """
+    case = stitched()
+    seen = case["metrics"].copy()
+    seen[:2] += 3.0 * np.eye(2)
+    A, s, sigma = cp.Variable((4, 4), symmetric=True), cp.Variable(seen.size), cp.Variable(nonneg=True)
+    rows = np.einsum("ndi,nej->nijde", case["bases"], case["bases"]).reshape(seen.size, 16)
+    r = rows @ cp.vec(A, order="C") - seen.ravel()
+    loss = seen.size * sigma + cp.quad_over_lin(s, sigma) + 2.0 * 1.35 * cp.norm1(r - s) + 1e-4 * cp.sum_squares(A)
+    cp.Problem(cp.Minimize(loss)).solve(solver=cp.CLARABEL, **TIGHT)
+    return {"bases": case["bases"], "metrics": seen, "metric": A.value}
 
 
 def matched() -> dict[str, Any]:
@@ -166,7 +195,7 @@ def _density(z: float, offset: float, slope: float) -> float:
     return float(expit(offset + slope * z) * norm.pdf(z))
 
 
-CASES = [joint, exact, stitched, matched, similarity, population]
+CASES = [joint, hinge, exact, stitched, huber, matched, similarity, population]
 
 
 def main() -> None:

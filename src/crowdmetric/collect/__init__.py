@@ -5,7 +5,7 @@
     words.py              every fixed string, in English
     settings.py           study.toml -> settings, every key checked
     template.py           the study.toml to begin with
-    items.py              the items as people see them
+    study_items.py        the items as people see them
     sheets.py             the steps of one person, with sides, repeats and checks
     schema.py             the tables of a store, and their versions
     database.py           what a store needs of a database
@@ -18,22 +18,22 @@
     tokens.py             signed tokens
     panels.py             Prolific, Connect, SONA, personal links
     folder.py             a study as a folder
-    live.py               the hook for a design that learns while asking
-    exchange.py           a request and a reply, whatever the server
+    live_questions.py     the hook for a design that learns while asking
+    request.py            a request and a reply, independent of the server
     limits.py             how much one visitor may ask for
     logs.py               structured logs without personal data
     pages.py              templates -> pages (the one place for Jinja2)
     participant.py        what people see and send
     careless.py           who looks careless, by stated rules
-    pictures.py           small pictures as SVG
+    svg.py                small pictures as SVG
     counting.py           what the answers show so far, one person after the other
-    findings.py           what they teach so far, run in a separate process
+    findings.py           what the answers teach so far, run in a separate process
     verdict_process.py    keeps the findings up to date
     researcher.py         what the researcher sees and does
     web.py                requests -> replies (the one place for Starlette)
     serving.py            the server (the one place for uvicorn)
     exporting.py          answers as a table, streamed
-    visitor.py            somebody without a browser, for rehearsals and load tests
+    visitor.py            a visitor without a browser, for rehearsals and load tests
     rehearsal.py          simulated people through the real server
 """
 

@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 def answers_by_person(db: Database) -> Iterator[tuple[str, list[Row]]]:
-    """Yield everybody who answered with their answers in order, read in pieces that block nobody for long."""
+    """Yield everybody who answered with their answers in order, read in small pieces so that writers do not wait."""
     for person, rows in groupby(_rows(db), key=lambda row: row.person):
         yield person, list(rows)
 

@@ -1,6 +1,6 @@
 """All places of a study, as `crowdmetric.design`, a file or a live design asks.
 
-A share of the people is kept for evaluation: they are asked random questions, whatever the design, so models can
+A share of the people is kept for evaluation: they are asked random questions under every design, so models can
 be judged on answers that no design has chosen.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdmetric.collect.places import DESIGN, fingerprint, questionnaire_file, random_places
+from crowdmetric.collect.places import DESIGN, design_fingerprint, questionnaire_file, random_places
 from crowdmetric.collect.settings import Settings
 from crowdmetric.collect.sheets import Place
 from crowdmetric.collect.study_items import StudyItems
@@ -41,8 +41,8 @@ def make_pool(settings: Settings, items: StudyItems, folder: Path, people: int |
     share = 0.0 if kind == "live" and not settings.design.hook else settings.design.evaluation
     kept = min(round(share * people), people - 1)
     details: dict[str, Any] = {
-        "fingerprint": fingerprint(settings, items, folder), "kind": kind, "people": people, "questions": questions,
-        "evaluation": kept, "whole_ids": items.whole_ids,
+        "fingerprint": design_fingerprint(settings, items, folder), "kind": kind, "people": people,
+        "questions": questions, "evaluation": kept, "whole_ids": items.whole_ids,
     }  # fmt: skip
     if kind == "file":
         asked: Sequence[Place] = questionnaire_file(folder / settings.design.file, items)
@@ -70,7 +70,7 @@ def _designed(settings: Settings, items: StudyItems, people: int) -> Questionnai
 
 
 def _places(ask: Questionnaire, ids: list[str]) -> list[Place]:
-    """Return a questionnaire as places, a person each."""
+    """Return a questionnaire as places, one per person."""
     pairs: dict[int, list[tuple[str, str]]] = {}
     for person, left, right in zip(ask.person.tolist(), ask.left.tolist(), ask.right.tolist(), strict=True):
         pairs.setdefault(person, []).append((ids[left], ids[right]))

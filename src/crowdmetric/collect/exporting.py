@@ -1,7 +1,7 @@
 """Answers as a table, streamed while the study is served, straight into `Comparisons.read` and `scan_parquet`.
 
-Answers are only ever added, so the store is read in pieces by rising number: each piece is one short look that holds
-up nobody, and however many answers there are, only one piece is in memory.
+Answers are only added, so the store is read in pieces, in the order of their numbers. Each piece is one short query
+that blocks nobody, and only one piece is in memory.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from crowdmetric.collect.operations import newest_design
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import CrowdmetricError
 from crowdmetric.estimators import PopulationMetric
-from crowdmetric.folders import write_file
+from crowdmetric.folders import for_json, write_file
 from crowdmetric.identifiability import diagnose
 
 __all__ = ["StudySample", "learn", "main"]
@@ -105,29 +105,16 @@ def learn(study: Study, db: Database, sample: StudySample) -> dict[str, Any]:
         "names": list(study.items.items.feature_names),
         "metric": model.metric_.tolist(),
         "standard_errors": np.asarray(getattr(model, "standard_errors_", np.full_like(model.metric_, np.nan))).tolist(),
-        "error": _finite(error * np.sqrt(sample.drawn / sample.people)),
-        "forecast": _finite(error * np.sqrt(sample.drawn / max(planned, 1))),
+        "error": error * np.sqrt(sample.drawn / sample.people),
+        "forecast": error * np.sqrt(sample.drawn / max(planned, 1)),
         "promise": promise.get("expected_error"),
         "planned": planned,
         "status": str(model.solution_.status),
     }  # fmt: skip
 
 
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
 def _write(study: Study, found: dict[str, Any]) -> None:
-    write_file(study.verdict, json.dumps(found, allow_nan=False, default=float))
-
-
-def _without_nan(value: Any) -> Any:
-    """Return nested lists with None for numbers that are not."""
-    if isinstance(value, list):
-        return [_without_nan(x) for x in value]
-    if isinstance(value, dict):
-        return {key: _without_nan(x) for key, x in value.items()}
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+    write_file(study.verdict, json.dumps(for_json(found), allow_nan=False))
 
 
 def main(folder: str) -> None:
@@ -139,12 +126,12 @@ def main(folder: str) -> None:
     for person, rows in answers_by_person(db):
         counts.add(db, person, rows)
         sample.add(person, rows)
-    told: dict[str, Any] = {"at": started, "counts": counts.to_dict()}
+    found: dict[str, Any] = {"at": started, "counts": counts.to_dict()}
     try:
         old: dict[str, Any] = json.loads(study.verdict.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         old = {}
-    _write(study, {**old, **told})
+    _write(study, {**old, **found})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -152,7 +139,7 @@ def main(folder: str) -> None:
         except CrowdmetricError as error:
             learned = {"sentence": f"No metric yet: {error}."}
     learned["warnings"] = [str(w.message) for w in caught if "crowdmetric" in type(w.message).__module__]
-    _write(study, _without_nan({**told, "learned": learned, "learned_at": time.time()}))
+    _write(study, {**found, "learned": learned, "learned_at": time.time()})
 
 
 if __name__ == "__main__":

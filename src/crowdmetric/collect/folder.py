@@ -38,7 +38,7 @@ DATABASE = "CROWDMETRIC_DATABASE"  # an address with a password is better kept o
 
 @dataclass(frozen=True, repr=False)
 class Secret:
-    """What only the server knows. It has no repr, so it does not end up in a log."""
+    """Secrets of the server, without a repr, so they do not end up in a log."""
 
     study: str
     researcher: str
@@ -172,17 +172,17 @@ def read_secret(folder: Path) -> Secret:
     """Return the secret of a folder, drawn at random the first time; a file that others may read is refused."""
     path = folder / "secret.json"
     if not path.exists():
-        told = {
+        values = {
             "study": secrets.token_hex(8), "researcher": secrets.token_urlsafe(32), "signing": secrets.token_hex(32)
         }  # fmt: skip
         # made with its permissions: there is no moment at which others could open it
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            json.dump(told, file)
+            json.dump(values, file)
     if os.name == "posix" and path.stat().st_mode & 0o077:
         raise DataError(f"other users can read {path}; restrict it to yourself with chmod 600 {path}")
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return Secret(told["study"], told["researcher"], bytes.fromhex(told["signing"]))
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return Secret(values["study"], values["researcher"], bytes.fromhex(values["signing"]))
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged; restore it from a copy, or people's links stop working") from error
 

@@ -88,7 +88,7 @@ class HelperProcess(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the process, whatever it is doing."""
+        """End the process at once."""
         self._pool.terminate()
         self._pool.join()
 

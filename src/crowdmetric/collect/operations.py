@@ -1,7 +1,7 @@
 """Everything that happens to a store, as functions of one database inside one transaction.
 
-Each can be repeated: a second request for the same place is the same place, a second answer to the same question is
-told apart and changes nothing. So whoever was not told that something was saved simply asks again.
+Each can be repeated: a second request for the same place returns the same place, and a second answer to the same
+question changes nothing. So a browser that got no confirmation simply asks again.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from crowdmetric.errors import missing_extra
 
 __all__ = ["STATIC", "Frame", "frame", "paragraphs", "render", "static_file"]
 
-# What the pages may ask for beside themselves, and its kind.
+# Files that pages may load, and their types.
 STATIC = {
     "style.css": "text/css; charset=utf-8",
     "script.js": "text/javascript; charset=utf-8",

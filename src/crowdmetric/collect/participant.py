@@ -139,12 +139,12 @@ class Participants:
 
     async def begin(self, ask: Ask) -> Reply:
         """Give somebody who agrees a place."""
-        told = unsign(self.key, "arrival", ask.form.get("ticket", ""))
-        if told is None or ask.cross_site:
+        ticket = unsign(self.key, "arrival", ask.form.get("ticket", ""))
+        if ticket is None or ask.cross_site:
             return self._message(ask, "no_link", status=400)
         if not self.starts.allows(ask.client):
             return self._message(ask, "too_fast", status=429)
-        arrival = Arrival(**json.loads(told))
+        arrival = Arrival(**json.loads(ticket))
         person_id = secrets.token_hex(12)
         try:
             asked = await self.live.ask(person_id) if self.live is not None else None
@@ -332,7 +332,7 @@ class Participants:
             return self._message(ask, seen.state)
         step = person.step
         assert step is not None
-        told: dict[str, Any] = {
+        shared: dict[str, Any] = {
             "position": person.position,
             "late": seen.late,
             "wrong": dict(seen.wrong or {}),
@@ -341,9 +341,9 @@ class Participants:
         if step.asks:
             return self._question(ask, person, step, seen.late)
         if step.page == "instructions":
-            return self._page(ask, "instructions.html", following=person.steps[person.position + 1 :][:1], **told)
+            return self._page(ask, "instructions.html", following=person.steps[person.position + 1 :][:1], **shared)
         fields = self.settings.screening if step.page == "screening" else self.settings.survey
-        return self._page(ask, "form.html", fields=fields, page=step.page, **told)
+        return self._page(ask, "form.html", fields=fields, page=step.page, **shared)
 
     def _question(self, ask: Ask, person: Person, step: Step, late: bool) -> Reply:
         language, shown = self._language(ask), self.study.items.shown

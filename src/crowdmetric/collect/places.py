@@ -16,18 +16,18 @@ from crowdmetric.collect.study_items import StudyItems
 from crowdmetric.errors import DataError
 from crowdmetric.tables import read_columns
 
-__all__ = ["DESIGN", "EVALUATION", "fingerprint", "questionnaire_file", "random_places"]
+__all__ = ["DESIGN", "EVALUATION", "design_fingerprint", "questionnaire_file", "random_places"]
 
 EVALUATION, DESIGN = "evaluation", "design"
 
 
-def fingerprint(settings: Settings, items: StudyItems, folder: Path) -> str:
+def design_fingerprint(settings: Settings, items: StudyItems, folder: Path) -> str:
     """Return a short text that changes when the design or the items do."""
-    told: dict[str, Any] = asdict(settings.design) | {
+    options: dict[str, Any] = asdict(settings.design) | {
         "people": settings.study.people, "questions": settings.study.questions, "ids": items.ids,
     }  # fmt: skip
-    del told["give_back_minutes"], told["repeats"], told["within"]
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+    del options["give_back_minutes"], options["repeats"], options["within"]
+    digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode())
     digest.update(np.ascontiguousarray(items.items.features).tobytes())
     if items.subspace is not None:
         digest.update(json.dumps([str(label) for label in items.subspace]).encode())

@@ -1,4 +1,4 @@
-"""A request as the study sees it, and a reply, whatever server is around them."""
+"""A request as the study sees it, and a reply, independent of the server."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from crowdmetric.collect.live_questions import open_live
 from crowdmetric.collect.logs import RequestTally, log_event
 from crowdmetric.collect.operations import add_design, newest_design
 from crowdmetric.collect.participant import Participants
-from crowdmetric.collect.places import fingerprint
+from crowdmetric.collect.places import design_fingerprint
 from crowdmetric.collect.researcher import Researcher
 from crowdmetric.collect.sqlite_database import serving
 from crowdmetric.collect.verdict_process import VerdictProcess
@@ -47,7 +47,9 @@ def prepare(study: Study, people: int | None = None, progress: Callable[[str], N
     db = open_store(study, patience_ms=5_000)
     try:
         newest = newest_design(db)
-        if newest is not None and newest[1]["fingerprint"] == fingerprint(study.settings, study.items, study.folder):
+        if newest is not None and newest[1]["fingerprint"] == design_fingerprint(
+            study.settings, study.items, study.folder
+        ):
             return newest[0]
         progress("choosing questions; the first time this can take a minute")
         # a study that has its design starts in a quarter of the time and memory without this

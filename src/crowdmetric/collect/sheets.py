@@ -2,7 +2,7 @@
 
 A *place* is what a design asks of one person. A *sheet* is a place made ready: sides drawn at random, some questions
 asked again with their sides swapped, checks mixed in, pages before and after. It is made once, kept with the person,
-and never changes: whoever comes back finds the same question with the same sides.
+and never changes: people who come back find the same question with the same sides.
 """
 
 from __future__ import annotations

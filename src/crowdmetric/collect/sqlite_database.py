@@ -1,8 +1,8 @@
 """A store in one SQLite file.
 
 Write-ahead log and ``synchronous = FULL``: what was committed survives the end of the process and of the power. One
-process serves a store at a time; it holds a lock on a second, empty database beside it, which the system releases
-however the process ends.
+process at a time serves a store. It holds a lock on a second, empty database beside it, which the system releases when
+the process ends, for any reason.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _copy(db: SqliteDatabase, path: Path) -> None:
 
 
 def erase_from_copies(path: Path, person: str) -> None:
-    """Remove a person from every copy, whatever its version."""
+    """Remove a person from every copy, of any version."""
     for place in copies_of(path):
         with as_store_errors(place):
             connection = sqlite3.connect(place)

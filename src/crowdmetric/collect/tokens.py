@@ -1,4 +1,4 @@
-"""Signed tokens: what a browser keeps can be read by its owner, and made by nobody but the server.
+"""Signed tokens: the browser's owner can read them, and only the server can make them.
 
 ``token = text.signature`` with ``signature = HMAC-SHA256(key, purpose ‖ text)``, in URL-safe characters. The purpose
 keeps a token of one kind from passing as another.

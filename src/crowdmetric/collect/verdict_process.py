@@ -60,9 +60,9 @@ class VerdictProcess:
         )  # fmt: skip
         self.running = True
         try:
-            _, told = await asyncio.wait_for(process.communicate(), LONGEST)
+            _, errors = await asyncio.wait_for(process.communicate(), LONGEST)
             if process.returncode not in (0, -signal.SIGTERM):  # SIGTERM: the whole group is being stopped
-                last = told.decode("utf-8", "replace").strip().splitlines()[-1:] or [""]
+                last = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or [""]
                 log_event("verdict_failed", error_type=last[0].partition(":")[0])
         except TimeoutError:
             log_event("verdict_took_too_long", seconds=LONGEST)

@@ -232,7 +232,7 @@ async def _health(participants: Participants, _: Ask) -> Reply:
         return get_meta(db, "state", OPEN)
 
     try:
-        told = {"ok": True, "state": await participants.writer.run(operation)}
+        health = {"ok": True, "state": await participants.writer.run(operation)}
     except Exception:
-        told = {"ok": False, "trouble": "answers cannot be saved"}
-    return Reply(json.dumps(told), 200 if told["ok"] else 503, kind="application/json")
+        health = {"ok": False, "trouble": "answers cannot be saved"}
+    return Reply(json.dumps(health), 200 if health["ok"] else 503, kind="application/json")

@@ -1,4 +1,4 @@
-"""One writer with group commit: many answers, one flush to disk, and nobody is told "saved" before it.
+"""One writer with group commit: many answers share one flush to disk, and are confirmed only after it.
 
 A flush takes milliseconds and a statement takes microseconds. So operations wait in a queue; the writer takes all that
 are there, runs them in one transaction, commits, and only then tells everyone. Meanwhile the next ones gather. SQLite

@@ -4,7 +4,7 @@ A command's file is imported when the command is called, so ``crowdmetric --help
 
 ::
 
-    base.py        what a command is, and what commands share
+    command.py     what a command is
     simulate.py    a crowd with a known truth -> tables
     importing.py   Sushi, MovieLens, Jester as distributed -> tables
     plan.py        items -> how many people an error takes

@@ -6,15 +6,15 @@
     questionnaire.py    what every design returns: a table of questions and the error to expect
     information.py      expected information of matched questions, optimal weights, whole numbers of people
     parallelograms.py   near-parallelograms in a catalogue
-    matched.py          matched questions, from generated items or from a catalogue
+    matched_questions.py  matched questions, from generated items or from a catalogue
     bundles.py          expected information of questions to people of one population
     exchange.py         the best use of people: shares, sensitivities, exchange
-    question_sources.py where items come from: a catalogue, or wherever they can be made
+    question_sources.py where items come from: a catalogue, or a generator of items
     optimal.py          questions at random, and those that tell most
     within.py           questions within subspaces
     entry.py            `design` and `plan`
     learning.py         what the answers so far say: a law and metrics drawn from its posterior
-    doubts.py           whether that law predicts the answers that come
+    surprise.py         whether that law predicts the answers that come
     waves.py            questions for the next people, from the answers of those who came before
     stopping.py         when enough is known, and how long it will still take
     live.py             `LiveDesign`: ask, learn, and ask better

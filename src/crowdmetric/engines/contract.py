@@ -1,7 +1,7 @@
 """What an engine is: a place where sums over people are taken.
 
-An engine says what it can do, and whoever uses it asks that rather than which class it is. Any object with the members
-of `Engine` is one; see docs/how-to/add-an-engine.md.
+Code that uses an engine asks what the engine can do, not which class it is. Any object with the members of `Engine` is
+an engine; see docs/how-to/add-an-engine.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Engine(Protocol):
     is_double : bool
         Whether sums are of float64: fits by scoring, ridges and standard errors need that.
     is_remote : bool
-        Whether chunks travel to other processes: a pass over few people is not worth it.
+        Whether chunks are sent to other processes, which is not worth it for passes over few people.
     blocks : int
         How many times as large blocks of people should be as on a processor.
     """
@@ -54,7 +54,7 @@ class DeviceEngine(Engine, Protocol):
     device: Any
     dtype: Any
     precision: str
-    """What the engine's precision costs, where it was not asked for; an empty text where nothing is to be said."""
+    """A sentence on what the engine's precision costs, if the user did not choose it; else an empty text."""
 
     @property
     def out_of_memory(self) -> type[BaseException]:

@@ -1,8 +1,8 @@
 """A Dask cluster: the one place that imports dask.
 
-Chunks of people travel once, in bundles, and stay in the workers' memory; each pass sends parameters out and brings
-one sum per bundle back. Sums are added in the order that every engine uses (`folding`), so the answer is the one a
-single machine gives. A worker that is lost takes its chunks with it: they are sent again, to the others, and only they.
+Chunks of people are sent once, in bundles, and stay in the workers' memory. Each pass sends parameters and returns one
+sum per bundle. Sums are added in the order that every engine uses (`folding`), so the result is that of a single
+machine. If a worker is lost, its chunks are sent again to other workers.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class DaskEngine:
         return reduce(add, self._results(partial(_on_worker, function), parts))
 
     def __deepcopy__(self, memo: Any) -> DaskEngine:
-        """Return itself: an engine is a place, which estimators share when they are cloned."""
+        """Return itself: estimators share their engine when they are cloned."""
         return self
 
     def _send(self, jobs: list[Any]) -> list[Any]:

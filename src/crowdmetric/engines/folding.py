@@ -7,20 +7,28 @@ are and on nothing else; a remote engine sends back one sum per bundle instead o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from functools import reduce
 from itertools import islice
 from operator import add
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from crowdmetric.errors import DataError
 
-__all__ = ["bundles", "fold", "sum_of_bundle"]
+__all__ = ["FieldSums", "bundles", "fold", "sum_of_bundle"]
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 # Maximum number of bundles: enough for as many workers to share, few enough that each is worth a message.
 MOST_BUNDLES = 64
+
+
+class FieldSums:
+    """A dataclass of sums: two are added field by field."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))  # type: ignore[arg-type]
 
 
 def _size(jobs: int) -> int:

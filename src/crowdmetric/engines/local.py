@@ -59,9 +59,9 @@ class LocalEngine:
         self._pool: ThreadPoolExecutor | None = None
 
     def sum(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> Result:
-        """Return the sum of the results, added in one order (`folding`), whatever the number of threads.
+        """Return the sum of the results, added in one order (`folding`) for any number of threads.
 
-        For short jobs on arrays in memory: threads share them, and compiled loops and BLAS let each other run.
+        For short jobs on arrays in memory: threads share the arrays, and compiled loops and BLAS release the lock.
         """
         with one_thread_each():  # threads are the parallelism
             if self.jobs == 1 or len(jobs) == 1:
@@ -71,7 +71,7 @@ class LocalEngine:
             return fold(results, len(jobs))
 
     def __deepcopy__(self, memo: Any) -> LocalEngine:
-        """Return itself: an engine is a place, which estimators share when they are cloned."""
+        """Return itself: estimators share their engine when they are cloned."""
         return self
 
     def _threads(self) -> ThreadPoolExecutor:
@@ -117,14 +117,14 @@ _limits: list[Any] = []
 
 
 def _one_thread() -> None:
-    """Keep each process to one thread of BLAS, processes being the parallelism, and leave Ctrl-C to the parent."""
+    """Limit each process to one thread of BLAS, because processes run in parallel, and leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     _limits.append(threadpool_limits(1))
 
 
 def _end_with_parent(parent: int) -> None:
-    """End this process when its parent is gone, even if the parent was killed and could not say so."""
+    """End this process when its parent is gone, even if the parent was killed."""
     while os.getppid() == parent:
         sleep(PARENT_CHECK)
     os._exit(1)

@@ -15,8 +15,8 @@ __all__ = ["engine_of", "summing_engine"]
 def engine_of(engine: Any) -> Engine | None:
     """Return an engine as it is, or the one named: 'local', 'torch' or 'torch:DEVICE'; None stays None.
 
-    A cluster has no name: it has a life of its own, which `DaskEngine` is given. Where 'torch' finds no GPU, the
-    compiled loops of this machine are many times faster than PyTorch: the engine is then a `LocalEngine`.
+    A cluster has no name: a `DaskEngine` is given its client. If 'torch' finds no GPU, the result is a `LocalEngine`,
+    because compiled loops are many times faster than PyTorch on a CPU.
     """
     if engine is None or isinstance(engine, Engine):
         return engine
@@ -37,7 +37,7 @@ def engine_of(engine: Any) -> Engine | None:
 
 
 def summing_engine(engine: Any, who: str) -> Engine:
-    """Return the engine for sums of NumPy arrays, this machine where none is given; `who` needs it, for the message."""
+    """Return the engine for sums of NumPy arrays, by default this machine; `who` is named in the error message."""
     found = engine_of(engine)
     if found is not None and found.has_own_arrays:
         raise DataError(

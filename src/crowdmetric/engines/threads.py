@@ -1,4 +1,4 @@
-"""One thread of BLAS and OpenMP per job: jobs are the parallelism, and no last bit depends on how many there are."""
+"""One thread of BLAS and OpenMP per job: jobs run in parallel, and results do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTS, LARGE = 4, 20_000_000
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """Return what can be limited; finding out takes as long as a pass over people, so it is done once per process."""
+    """Return the libraries that can be limited; the search takes as long as a pass over people, so it is cached."""
     return ThreadpoolController()
 
 
@@ -32,7 +32,7 @@ def one_thread_each() -> AbstractContextManager[Any]:
 
 
 def threads_for(rows: int) -> AbstractContextManager[Any]:
-    """Limit libraries to one thread for work on matrices of so many rows, if they are few."""
+    """Limit libraries to one thread for work on matrices with few rows."""
     return one_thread_each() if rows < MOST_ROWS_ALONE else nullcontext()
 
 

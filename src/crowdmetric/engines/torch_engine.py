@@ -23,8 +23,8 @@ Result = TypeVar("Result")
 class TorchEngine:
     """Arrays of PyTorch on one device; chunks are summed one after the other.
 
-    A chunk of people moves to the device by its own method ``on(put)``, once for as long as the same chunks are
-    summed over; chunks of a scan, which need not fit, move at every pass.
+    A chunk of people is moved to the device by its method ``on(put)``: once, as long as the same chunks are summed.
+    Chunks of a scan, which may not fit, are moved at every pass.
 
     Parameters
     ----------
@@ -79,14 +79,14 @@ class TorchEngine:
     def answers_at_once(self, numbers: int) -> int:
         """Return how many answers to take together if each temporarily needs this many numbers.
 
-        A CPU's cache favors few. A GPU is idle between calls and favors many: as many as an eighth of
-        its memory holds.
+        On a CPU, few answers fit its cache. A GPU is idle between calls, so it takes as many as an eighth of its memory
+        holds.
         """
         if not self.device.startswith("cuda"):
             return 1 << 16
         cuda = self.torch.cuda
         free, memory = cuda.mem_get_info(self.device)
-        # what this process has taken and does not use is free, too; what other processes have is not
+        # memory that this process has reserved and does not use is free, too
         free += cuda.memory_reserved(self.device) - cuda.memory_allocated(self.device)
         return max(min(memory // 8, free // 3) // (numbers * self.dtype.itemsize), 1 << 14)
 
@@ -125,7 +125,7 @@ class TorchEngine:
         return fold(map(function, self._held), len(jobs))
 
     def __deepcopy__(self, memo: Any) -> TorchEngine:
-        """Return itself: an engine is a place, which estimators share when they are cloned."""
+        """Return itself: estimators share their engine when they are cloned."""
         return self
 
 

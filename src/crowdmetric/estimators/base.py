@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
-from crowdmetric.estimators.summary import InMemory, summary_of
+from crowdmetric.estimators.summary import InMemory, fitted_attributes, summary_of
 from crowdmetric.inputs import names_of_features, read_pairs, read_rows, user_ids
 from crowdmetric.losses import Loss, get_loss
 from crowdmetric.solvers.solution import Solution
@@ -62,7 +62,7 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     solution_: Solution
 
     def __sklearn_clone__(self) -> Self:
-        """Return an unfitted twin that shares `items`: a catalogue of a million vectors is not copied."""
+        """Return an unfitted copy that shares `items`, of which there may be millions."""
         parameters = self.get_params(deep=False)
         items = parameters.pop("items")
         twin = type(self)(items, **{name: clone(value, safe=False) for name, value in parameters.items()})
@@ -81,6 +81,11 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         tags.target_tags.required = True
         tags.input_tags.three_d_array = True
         return tags
+
+    def _forget(self) -> None:
+        """Remove what an earlier fit found: the next one may find less."""
+        for name in fitted_attributes(self):
+            delattr(self, name)
 
     def _finish(self, metric: Array, users: NDArray[Any], points: Array | None, solution: Solution) -> None:
         """Set what every fit leaves behind; `points` is None if nobody was located."""
@@ -104,8 +109,8 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _ideal(self, points: Array) -> Array:
         """Return the ideal points (K, d) of pseudo-ideal ones.
 
-        The metric is zero in some directions, up to the solver's accuracy, and has no ideal point there: take the
-        least norm.
+        Where the metric is zero, up to the solver's accuracy, there is no ideal point; the one of least norm is
+        returned.
         """
         return np.asarray(-0.5 * points @ np.linalg.pinv(self.metric_, rcond=1e-6, hermitian=True))
 
@@ -209,7 +214,7 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return np.einsum("td,td->t", left - right, pull)
 
     def _read(self, pairs: Any, users: Any) -> tuple[Array, NDArray[np.intp], NDArray[Any] | None]:
-        """Return items, (T, 2) rows into them, and whom each comparison is put to (T,), or None for nobody known."""
+        """Return items, (T, 2) rows into them, and who is asked each question (T,), or None for an unknown person."""
         if isinstance(pairs, Comparisons):
             if users is not None:
                 raise DataError("Comparisons carry their people; leave users out")
@@ -220,7 +225,7 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return items, numbers, user_ids(users, len(numbers))
 
     def _find(self, people: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-        """Return which of these people (T,) were in the data, and their rows in `users_`."""
+        """Return whether each of these people (T,) was in the data, and their rows in `users_`."""
         if not self.users_.size:  # no positions of people were kept
             return np.zeros(people.size, dtype=bool), np.zeros(people.size, dtype=np.intp)
         order = np.argsort(self.users_, kind="stable")
@@ -256,12 +261,12 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return np.column_stack([1.0 - right, right])
 
     def score(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> float:
-        """Return the share of answers predicted rightly (R² under the squared loss)."""
+        """Return the share of answers predicted correctly (R² under the squared loss)."""
         from sklearn.metrics import accuracy_score, r2_score  # noqa: PLC0415 - takes a while to load
 
         check_is_fitted(self)
         rows = read_rows(pairs, y, users, sample_weight, self.items, self._loss(), unnamed=True)
-        # unnamed answers belong to the average person, even if somebody is called 0
+        # answers without users are those of the average person, even if somebody is called 0
         unnamed = users is None and not isinstance(pairs, Comparisons)
         # items that are given by row number keep these numbers
         by_row = isinstance(pairs, Comparisons) or np.ndim(pairs) == 2

@@ -93,7 +93,7 @@ class IdealPointMetric(CrowdMetric):
     radii_ : Radii or None
         How they were chosen.
     pseudo_ideal_mean_ : (d,) array
-        After a fit to a scan: the mean of everybody's v, which is what is then expected of people.
+        After a fit to a scan: the mean of everybody's v, with which predictions are made.
 
     Examples
     --------
@@ -144,9 +144,9 @@ class IdealPointMetric(CrowdMetric):
         Parameters
         ----------
         pairs : (T, 2) int array, (T, 2, d) array, Comparisons or ComparisonScan
-            Row numbers into items, or the vectors themselves, left and right. From a scan (`Comparisons.scan_parquet`)
-            answers are read in chunks, for smooth losses: by gradients alone, to the same certificate, with nobody's
-            place kept and bounds that were not given chosen on 5,000 people.
+            Row numbers into items, or the vectors themselves, left and right. A scan (`Comparisons.scan_parquet`) is
+            read in chunks and fitted by gradients alone, to the same certificate, if the loss is smooth. People's
+            places are not kept, and bounds that were not given are chosen on 5,000 people.
         y : (T,) array
             −1 left preferred, +1 right preferred; real ψ with ``loss="squared"``.
         users : (T,) array
@@ -178,7 +178,7 @@ class IdealPointMetric(CrowdMetric):
         return self
 
     def _fit_scan(self, scan: ComparisonScan, loss: Loss) -> None:
-        """Algorithm 5 by gradients alone, people placed afresh at every pass."""
+        """Algorithm 5 by gradients alone; people are placed anew at every pass."""
         unbounded = self.metric_bound is None and self.ideal_bound is None
         if self.fixed_metric is not None or not loss.is_smooth or (loss.name == "squared" and unbounded):
             what = "fixed_metric" if self.fixed_metric is not None else f"loss={loss.name!r}"
@@ -190,10 +190,9 @@ class IdealPointMetric(CrowdMetric):
         items, plan = check_scan(scan, self.items, loss), self.memory_plan(scan)
         sample = some_answers(scan, items)
         metric_bound, ideal_bound = self._bounds(sample, loss, None)
-        told = None if self.progress is None else Passes(self.progress, plan.people, USUAL_PASSES)
         fit = fit_streamed_bounded(
             scan, items, loss, metric_bound, ideal_bound, sample=sample, norm=self.norm, tolerance=self.tol,
-            max_passes=self.max_iter, engine=engine, after_pass=told,
+            max_passes=self.max_iter, engine=engine, after_pass=Passes.of(self.progress, plan.people, USUAL_PASSES),
         )  # fmt: skip
         result = fit.result
         status = f"Solved by {result.passes} passes over the people."

@@ -22,7 +22,7 @@ from crowdmetric.fits.matched_people import (
     matched_on_disk,
 )
 from crowdmetric.fits.memory import MemoryPlan, bytes_to_lay_out, read_memory
-from crowdmetric.inputs import CONSTRAINTS, check_items, check_nothing_beside_scan, check_options, read_rows
+from crowdmetric.inputs import CONSTRAINTS, check_items, check_nothing_beside_scan, check_options, check_scan, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.logistic import LogisticResult, solve_logistic
 from crowdmetric.solvers.posterior import number_of_draws
@@ -45,7 +45,7 @@ MATRICES, TEMPORARIES = 10, 8
 
 
 class MatchedMetric(CrowdMetric):
-    """Learn M from parallel questions to the same person, whoever they are.
+    """Learn M from parallel questions to the same person, without assumptions about people.
 
     If somebody compares ``(a + δ/2, a − δ/2)`` and ``(a' + δ/2, a' − δ/2)``, both answers depend on their ideal point
     in the same way. Given that the two answers differ it cancels:
@@ -70,7 +70,7 @@ class MatchedMetric(CrowdMetric):
     constraint : {"psd", "symmetric"}
         "symmetric" lets M have negative eigenvalues: what the answers say, whether or not it is a metric.
     ridge : float
-        τ of a penalty ½τ‖M‖² beside the log-likelihood. Zero: maximum likelihood.
+        τ of a penalty ½τ‖M‖² on the log-likelihood. Zero: maximum likelihood.
     center : (d,) array or None
         Where people are thought to be on average; matters for near-parallelograms only. None: the mean of the items
         that were asked about.
@@ -197,7 +197,7 @@ class MatchedMetric(CrowdMetric):
         blind = ~np.isfinite(np.diag(covariance))
         if self.constraint == "psd":
             draws = draw_around(*_around(crowd, result, float(self.ridge)), svec(result.metric))
-        # any symmetric matrix is allowed, and what the answers do not reach may be anything: it cannot be sampled
+        # entries that the answers do not reach may have any value, so they cannot be drawn
         else:
             seen = covariance.copy()
             seen[blind, blind] = 0.0
@@ -218,9 +218,9 @@ class MatchedMetric(CrowdMetric):
         engine = summing_engine(self.engine, "MatchedMetric")
         if isinstance(pairs, ComparisonScan):
             check_nothing_beside_scan(y, users, sample_weight)
-            center = self._center(check_items(self.items).shape[1])
-            room = ChunkCache(self.memory_plan(pairs).room)
-            return matched_on_disk(pairs, self.items, loss, options, center, room, engine)
+            items = check_scan(pairs, self.items, loss)
+            cache = ChunkCache(self.memory_plan(pairs).room)
+            return matched_on_disk(pairs, items, options, self._center(items.shape[1]), cache, engine)
         rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
         return matched_in_memory(rows, options, self._center(rows.items.shape[1]), engine)
 
@@ -341,7 +341,7 @@ class MatchedMetric(CrowdMetric):
         return Solution(sentences, result.converged, result.objective, result.gap, result.iterations, result.seconds)
 
     def _vagueness(self, result: LogisticResult) -> str:
-        """Return what the standard errors add up to, with a warning where it is more than the metric itself."""
+        """Return the total relative standard error in words, with a warning if it exceeds the metric itself."""
         size = float(np.linalg.norm(result.symmetric))
         error = float(np.sqrt(np.sum(np.diag(self.symmetric_covariance_)))) / size if size > 0 else np.inf
         sentence = f"Standard errors add up to a relative error of {error:.2g}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ __all__ = [
     "check_items_are_named",
     "check_population_options",
     "items_with_effects",
+    "refuse_judgements",
 ]
 
 # What the metric of a population may be: a learned one, any symmetric matrix, a multiple of the identity, or none.
@@ -31,23 +33,10 @@ POPULATION_CONSTRAINTS = (*CONSTRAINTS, "identity", "zero")
 
 
 def check_population_options(
-    d: int,
-    loss: Loss,
-    *,
-    covariance: Any,
-    rank: Any,
-    constraint: Any,
-    ridge: Any,
-    integration: Any,
-    starts: Any,
-    tol: Any,
-    max_iter: Any,
-    random_state: Any,
-    item_effects: Any,
-    engine: Engine | None,
-    by_gradients: bool,
+    options: Mapping[str, Any], d: int, loss: Loss, engine: Engine | None, *, by_gradients: bool
 ) -> None:
     """Check the parameters of a `PopulationMetric` for items of d features, and a fit by gradients alone or not."""
+    covariance, constraint, rank, ridge = (options[name] for name in ("covariance", "constraint", "rank", "ridge"))
     if not (loss.needs_binary and loss.is_smooth):
         raise DataError(f"loss={loss.name!r} is not a likelihood of binary answers; use 'logistic' or 'probit'")
     if device_of(engine) is not None and not isinstance(loss, Logistic):
@@ -55,7 +44,7 @@ def check_population_options(
     for name, value, known in (
         ("covariance", covariance, tuple(STRUCTURES)),
         ("constraint", constraint, POPULATION_CONSTRAINTS),
-        ("integration", integration, INTEGRATIONS),
+        ("integration", options["integration"], INTEGRATIONS),
     ):
         if not isinstance(value, str) or value not in known:
             raise DataError(f"{name}={value!r} is unknown; use {' or '.join(map(repr, known))}")
@@ -65,7 +54,7 @@ def check_population_options(
         raise DataError(f"rank={rank} has no effect with constraint={constraint!r}; leave one of them out")
     if constraint == "zero" and covariance != "free":
         raise DataError(
-            f"covariance={covariance!r} is of ideal points, and constraint='zero' leaves no metric to have them under; "
+            f"covariance={covariance!r} describes ideal points, and with constraint='zero' there are none; "
             "use covariance='free'"
         )
     if isinstance(ridge, str) and ridge != "evidence" and not (by_gradients and ridge == BY_HIDDEN_PEOPLE):
@@ -73,24 +62,17 @@ def check_population_options(
         raise DataError(f"ridge={ridge!r} is unknown for {d} features; use {found}, a number or None")
     if not (ridge is None or isinstance(ridge, str) or (isinstance(ridge, int | float) and ridge == 0)):
         positive_number(ridge, "ridge")
-    if true_or_false(item_effects, "item_effects") and not isinstance(ridge, str):
+    if true_or_false(options["item_effects"], "item_effects") and not isinstance(ridge, str):
         raise DataError(
             f"item_effects are shrunk by the evidence, which ridge={ridge!r} rules out; use ridge='evidence'"
         )
-    check_options(tol, max_iter, 2, random_state)
-    whole_number(starts, "starts")
+    check_options(options["tol"], options["max_iter"], 2, options["random_state"])
+    whole_number(options["starts"], "starts")
 
 
-def check_for_gradients(
-    d: int,
-    *,
-    constraint: str,
-    integration: str,
-    checkpoint: Any,
-    warm_start: bool,
-    engine: Engine | None,
-) -> None:
-    """Check that nothing is asked of a fit by gradients alone that it cannot do."""
+def check_for_gradients(options: Mapping[str, Any], d: int, engine: Engine | None) -> None:
+    """Check that a fit by gradients alone can do what is asked."""
+    constraint, integration = options["constraint"], options["integration"]
     if constraint != "psd":
         raise DataError(
             f"constraint={constraint!r} needs outer products of scores, which {d} features or float32 rule out; "
@@ -98,8 +80,8 @@ def check_for_gradients(
         )
     for name, asked in (
         (f"integration={integration!r}", integration == "grid"),
-        ("checkpoint", checkpoint is not None),
-        ("warm_start", warm_start),
+        ("checkpoint", options["checkpoint"] is not None),
+        ("warm_start", options["warm_start"]),
     ):
         if asked:
             raise DataError(f"{name} is for fits by scoring, which {d} features or float32 rule out; leave it out")
@@ -110,8 +92,17 @@ def check_for_gradients(
         )
 
 
+def refuse_judgements(judgements: Any) -> None:
+    """Refuse similarity judgements in a fit by gradients alone."""
+    if judgements is not None:
+        raise DataError(
+            "judgements cannot be added to a fit by gradients alone (more than 76 features, or single precision); "
+            "reduce the features, or fit the judgements with SimilarityMetric"
+        )
+
+
 def items_with_effects(pairs: Any, n_items: int, engine: Engine | None) -> int:
-    """Return how many items have a utility of their own in a fit by scoring, or say why none can."""
+    """Return the number of items with effects in a fit by scoring; an error if effects are not possible."""
     if isinstance(pairs, ComparisonScan):
         raise DataError(
             "item_effects is not for scanned comparisons; read them into memory with Comparisons.from_scan, or "
@@ -124,6 +115,6 @@ def items_with_effects(pairs: Any, n_items: int, engine: Engine | None) -> int:
 
 
 def check_items_are_named(pairs: Any) -> None:
-    """Check that pairs are row numbers, so that utilities of items can be told apart."""
+    """Check that pairs are row numbers, which say which items are the same."""
     if not isinstance(pairs, Comparisons | ComparisonScan) and np.ndim(pairs) != 2:
         raise DataError("item_effects needs to know which items are the same; give pairs as rows (T, 2) of items")

@@ -1,4 +1,4 @@
-"""What a fitted model says of itself on a terminal: the fit in numbers, then its table of coefficients."""
+"""The summary of a fitted model: the fit in numbers, then its table of coefficients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crowdmetric.importance import LearnedModel
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.solvers.solution import Solution
 
-__all__ = ["InMemory", "counted", "fit_in_numbers", "summary_of"]
+__all__ = ["InMemory", "counted", "fit_in_numbers", "fitted_attributes", "summary_of"]
 
 Array = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ class InMemory:
     def of(estimator: Any) -> InMemory:
         """Return what a fitted estimator has learned."""
         items = None if estimator.items is None else np.asarray(estimator.items, dtype=np.float64)
-        fitted = {name: value for name, value in vars(estimator).items() if name.endswith("_") and name[0] != "_"}
+        fitted = fitted_attributes(estimator)
         counts = {"people": len(estimator.users_)} if "users_" in fitted else {}
         description = {
             "estimator": type(estimator).__name__,
@@ -44,6 +44,11 @@ class InMemory:
         }
         names = getattr(estimator, "feature_names_in_", [f"f{j}" for j in range(len(estimator.metric_))])
         return InMemory(description, fitted, estimator.metric_, items, [str(name) for name in names])
+
+
+def fitted_attributes(estimator: Any) -> dict[str, Any]:
+    """Return the public attributes that a fit has set, by name."""
+    return {name: value for name, value in vars(estimator).items() if name.endswith("_") and name[0] != "_"}
 
 
 def summary_of(model: LearnedModel) -> str:
@@ -76,7 +81,7 @@ def fit_in_numbers(model: LearnedModel) -> str:
 
 
 def counted(data: Mapping[str, Any]) -> str:
-    """Return how many answers, people and items there were, as far as is known."""
+    """Return how many answers, people and items there were, if known."""
     return ", ".join(f"{data[name]:,} {name}" for name in ("answers", "people", "items") if name in data)
 
 
@@ -85,12 +90,12 @@ def _item_effects(fitted: Mapping[str, Any]) -> str:
     spread, known = (fitted.get(f"item_effect{name}_") for name in ("_spread", "s_determined"))
     if spread is None:
         return ""
-    told = "" if known is None else f", the answers determine {known:.1f} of {len(fitted['item_effects_'])}"
-    return f"have effects beyond their features (spread {spread:.2g}{told})"
+    determined = "" if known is None else f", the answers determine {known:.1f} of {len(fitted['item_effects_'])}"
+    return f"have effects beyond their features (spread {spread:.2g}{determined})"
 
 
 def _inducing(fitted: Mapping[str, Any]) -> str:
-    """Return how people share the crowd's utilities of many items, and what that leaves out."""
+    """Return how many items people share the crowd's utilities through, and what that leaves out."""
     chosen, shown = fitted.get("inducing_", ()), fitted.get("shown_", ())
     if len(chosen) == len(shown):
         return ""
@@ -121,7 +126,7 @@ def _certificate(gap: float) -> str:
 
 
 def _leading(metric: Array, most: int = 5) -> str:
-    """Return the largest eigenvalues and the rank, with rounding errors shown as the zeros they are."""
+    """Return the largest eigenvalues and the rank; eigenvalues below rounding are shown as zero."""
     eigenvalues = np.linalg.eigvalsh(metric)[::-1]
     positive = eigenvalues > 1e-8 * eigenvalues[0]
     shown = [f"{value:.3g}" for value in np.where(positive, eigenvalues, 0.0)[:most]]

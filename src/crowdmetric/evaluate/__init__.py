@@ -14,7 +14,7 @@
     verdict.py      sentences that follow, and the rules behind them
     evaluation.py   the table, differences and their errors
     run.py          fit and score
-    similarity.py   the same for similarity judgements
+    similarity_evaluation.py  the same for similarity judgements
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""The bounded program by gradients alone: people in a scan's chunks, placed afresh at every pass.
+"""The bounded program by gradients alone: people in a scan's chunks, placed anew at every pass.
 
-With everybody at their own best place the program is one in the metric alone,
+With everybody at their own optimum, the program depends on the metric alone,
 
     F(A) = Σ_k min over ‖w‖ ≤ ζ_v of Σ_i c_i ℓ(⟨Δ_i, A⟩ + ⟨δ_i, w⟩, y_i)        A ⪰ 0, ‖A‖ ≤ ζ_M
 
-convex and, for a smooth loss, with the gradient ``Σ c ℓ' Δ`` (people at their optimum do not move it to first order): a
-sum over people, of whom nothing is remembered between passes.
+It is convex and, for a smooth loss, has the gradient ``Σ c ℓ' Δ`` (people at their optimum do not change it to first
+order). This is a sum over people, and nothing about people is kept between passes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.engines.contract import Engine
-from crowdmetric.fits.scanned import answers_of
+from crowdmetric.engines.folding import FieldSums
+from crowdmetric.fits.crowd import answers_in_chunk
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.barrier import solve_barrier
 from crowdmetric.solvers.bounds import get_bound
@@ -36,20 +37,20 @@ Array = NDArray[Any]
 
 # Number of people from whom radii and the start are found.
 SAMPLE = 5_000
-# Gap of people's places, as a share of the gap asked for.
+# Tolerance of people's places, as a share of the tolerance of the fit.
 PLACING = 0.1
 
 
 def some_answers(scan: ComparisonScan, items: Array) -> Answers:
-    """Return the answers of about 5,000 people, drawn by a hash of their number, or of everybody where they are fewer.
+    """Return the answers of about 5,000 people, drawn by a hash of their number, or of all if there are fewer.
 
-    People are numbered anew.
+    They get new numbers.
     """
     step = max(1, scan.n_users // SAMPLE)
     parts, people = [], 0
     for chunk in scan.chunks:
         drawn = is_drawn(chunk.first_person + np.arange(chunk.people), step)
-        answers, number = answers_of(chunk, items, drawn), np.cumsum(drawn) - 1
+        answers, number = answers_in_chunk(chunk, items, drawn), np.cumsum(drawn) - 1
         parts.append((answers, number[answers.person] + people))
         people += int(drawn.sum())
     columns = {
@@ -61,8 +62,8 @@ def some_answers(scan: ComparisonScan, items: Array) -> Answers:
 
 
 @dataclass(frozen=True)
-class PlacedSums:
-    """Sums over people who stand at their best under a metric: loss, its gradient (p,), certified gap, and their w."""
+class PlacedSums(FieldSums):
+    """Sums over people at their optimum under a metric: loss, its gradient (p,), certified gap, weight, w, people."""
 
     loss: float
     gradient: Array
@@ -71,13 +72,10 @@ class PlacedSums:
     points: Array
     people: int
 
-    def __add__(self, other: PlacedSums) -> PlacedSums:
-        return PlacedSums(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(PlacedSums)))
-
 
 def placed_sums(chunk: SpoolChunk, items: Array, metric: Array, radius: float, loss: Loss, tol: float) -> PlacedSums:
     """Return the sums over a chunk's people."""
-    people = arrange(answers_of(chunk, items))
+    people = arrange(answers_in_chunk(chunk, items))
     placed = place_people(people, loss, metric[None], np.array([radius]), tolerance=tol)
     w, total, weight = placed.pseudo_ideal_points, 0.0, 0.0
     gradient = np.zeros(metric.shape)
@@ -95,7 +93,7 @@ def placed_sums(chunk: SpoolChunk, items: Array, metric: Array, radius: float, l
 
 @dataclass(frozen=True)
 class StreamedFit:
-    """What was found: the metric, the mean of people's w, and how the iteration ended (its value is the mean loss)."""
+    """The metric, the mean of people's w, and how the iteration ended (its value is the mean loss)."""
 
     metric: Array
     mean: Array

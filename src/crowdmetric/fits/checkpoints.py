@@ -1,8 +1,8 @@
-"""The state of a long fit in a file, so it can be taken up again as if it had not been interrupted.
+"""The state of a long fit in a file, from which the fit resumes as if it had not been interrupted.
 
-The file is an ``.npz`` archive, written beside its place and moved there: it is always whole. It holds, for every
-stage of a fit, the state of the iteration after the last step that was accepted, and a fingerprint of the data and the
-options, so nothing is taken up that belongs to another fit.
+The file is an ``.npz`` archive, replaced atomically, so it is always complete. For every stage of a fit it holds the
+state of the iteration after the last accepted step. It also holds a fingerprint of the data and the options, so that no
+other fit resumes from it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Array = NDArray[Any]
 
 
 def fingerprint(values: Iterable[Any]) -> str:
-    """Return a short digest of arrays and of whatever else has a stable ``repr``."""
+    """Return a short digest of arrays, and of other values by their ``repr``."""
     digest = hashlib.sha256()
     for value in values:
         digest.update(np.ascontiguousarray(value).data if isinstance(value, np.ndarray) else repr(value).encode())
@@ -37,7 +37,7 @@ def fingerprint(values: Iterable[Any]) -> str:
 
 
 class Checkpoint:
-    """The stages of one fit, as the file at `path` has them."""
+    """The stages of one fit, in the file at `path`."""
 
     def __init__(self, path: str | os.PathLike[str], owner: str) -> None:
         self.path = Path(path)
@@ -52,7 +52,7 @@ class Checkpoint:
                 arrays = dict(archive)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise DataError(
-                f"{self.path} is not a checkpoint, or a damaged one; remove it or choose another name"
+                f"{self.path} is not a checkpoint, or is damaged; remove it or choose another name"
             ) from error
         if str(arrays.pop("owner", "")) != self._owner:
             raise DataError(
@@ -62,7 +62,7 @@ class Checkpoint:
         return arrays
 
     def state(self, stage: str) -> ScoringState | None:
-        """Return where a stage was left, None if it had not begun."""
+        """Return the last state of a stage; None if it had not begun."""
         if f"{stage}.point" not in self._arrays:
             return None
         numbers = self._arrays.get(f"{stage}.state")
@@ -82,7 +82,7 @@ class Checkpoint:
         return DataError(f"the checkpoint {self.path} lacks {what}; remove it to begin again, or choose another name")
 
     def save(self, stage: str, state: ScoringState, **values: Any) -> None:
-        """Save the state of a stage, and arrays that are needed to go on from there."""
+        """Save the state of a stage, and arrays that are needed to resume."""
         numbers = np.array([state.damping, state.growth, state.trust, state.iteration], dtype=np.float64)
         self._arrays |= {f"{stage}.point": state.point, f"{stage}.state": numbers}
         if state.secants is not None:

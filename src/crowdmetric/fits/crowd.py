@@ -1,8 +1,8 @@
-"""Where the people of a population fit are: in memory, or in a scan's chunks on disk.
+"""The people of a population fit: in memory, or in a scan's chunks on disk.
 
-A *chunk* is anything that can show its people as blocks. A pass over people is a sum over chunks, each of which is
-loaded, laid out, summed and let go of again; so that only the chunks at work, one a thread, are in memory. Chunks read
-from disk are kept in memory as long as a limit allows, since a fit comes back to them dozens of times.
+A *chunk* returns its people as blocks. A pass over people is a sum over chunks. Each chunk is loaded, laid out, summed
+and released, so only one chunk per thread is in memory. Because a fit makes dozens of passes, chunks from disk are
+cached up to a limit.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from threading import Lock
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from crowdmetric.fits.item_span import ItemSpan
-from crowdmetric.fits.scanned import answers_of
 from crowdmetric.fits.units import Units
-from crowdmetric.inputs import Rows, check_scan
-from crowdmetric.losses import Loss
+from crowdmetric.inputs import Rows
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
 from crowdmetric.users.blocks import SPARE, Answers, arrange
@@ -33,6 +31,7 @@ __all__ = [
     "ChunkInMemory",
     "Crowd",
     "Sample",
+    "answers_in_chunk",
     "crowd_in_memory",
     "crowd_on_disk",
     "sample_of",
@@ -48,14 +47,14 @@ FEWEST_PEOPLE = 256
 
 
 class Chunk(Protocol):
-    """Some people, wherever they are."""
+    """Some people, in memory, on disk or on a device."""
 
     def blocks(self) -> Sequence[PopulationBlock]:
-        """Return them; always the same, in the same order."""
+        """Return the people; always the same, in the same order."""
         ...
 
     def on(self, put: Callable[[Array], Any]) -> Chunk:
-        """Return them with arrays of another library, as `put` makes them."""
+        """Return the people with arrays of another library, as `put` makes them."""
         ...
 
 
@@ -74,7 +73,7 @@ class ChunkInMemory:
 
 @dataclass(frozen=True)
 class ChunkOnDevice:
-    """People who are moved to arrays of another library every time they are asked for."""
+    """People who are moved to arrays of another library at every pass."""
 
     chunk: Chunk
     put: Callable[[Array], Any]
@@ -88,7 +87,7 @@ class ChunkOnDevice:
 
 @dataclass
 class ChunkCache:
-    """What was made of chunks, kept in memory up to `limit` bytes."""
+    """A cache of laid-out chunks, of at most `limit` bytes."""
 
     limit: int
     made: dict[int, Any] = field(default_factory=dict)
@@ -96,7 +95,7 @@ class ChunkCache:
     _lock: Any = field(default_factory=Lock)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ChunkCache, (0,)  # another process has its own memory, and was not promised any of it
+        return ChunkCache, (0,)  # the limit is for this process only
 
     def get_or_make(self, number: int, make: Callable[[], Made], bytes_of: Callable[[Made], int]) -> Made:
         """Return the cached value of a chunk, or make it, and cache it if there is room."""
@@ -112,6 +111,22 @@ class ChunkCache:
         return made
 
 
+def answers_in_chunk(chunk: SpoolChunk, items: Array, drawn: NDArray[np.bool_] | None = None) -> Answers:
+    """Return the answers of a chunk's people, or of those who were drawn, numbered within it."""
+    rows = chunk.load()
+    if drawn is not None:
+        rows = rows[drawn[rows["person"]]]
+    return Answers(
+        items=items,
+        pairs=np.column_stack([rows["left"], rows["right"]]).astype(np.intp),
+        response=rows["response"].copy(),
+        weight=rows["weight"].copy(),
+        person=rows["person"].astype(np.intp),
+        problem=np.zeros(chunk.people, dtype=np.intp),
+        n_problems=1,
+    )
+
+
 @dataclass(frozen=True)
 class ChunkOnDisk:
     """A chunk of a scan; `items` are in the units of the fit."""
@@ -119,13 +134,13 @@ class ChunkOnDisk:
     number: int
     chunk: SpoolChunk
     items: Array
-    kept: ChunkCache
+    cache: ChunkCache
 
     def blocks(self) -> Sequence[PopulationBlock]:
-        return self.kept.get_or_make(self.number, self._make, lambda blocks: sum(map(bytes_of, blocks)))
+        return self.cache.get_or_make(self.number, self._make, lambda blocks: sum(map(bytes_of, blocks)))
 
     def _make(self) -> list[PopulationBlock]:
-        answers = answers_of(self.chunk, self.items).merged()
+        answers = answers_in_chunk(self.chunk, self.items).merged()
         first = self.chunk.first_person
         return [replace(b, person=b.person + first) for b in blocks_of(arrange(answers, block_size=BLOCK_SIZE))]
 
@@ -134,7 +149,7 @@ class ChunkOnDisk:
 
 
 def bytes_of(block: PopulationBlock) -> int:
-    """Return the memory that a block takes; arrays that repeat one value in place count that once."""
+    """Return the memory that a block takes; arrays that repeat one value count it once."""
     arrays = (getattr(block, f.name) for f in fields(block))
     return sum(a.nbytes if all(a.strides) else a.nbytes // max(a.shape[0], 1) for a in arrays)
 
@@ -146,9 +161,9 @@ class Crowd:
     Attributes
     ----------
     chunks, units, span
-        Their answers, the units that those are in, and the dimensions in which items differ.
+        Their answers, the units of the items, and the dimensions in which items differ.
     n_users, users
-        How many people there are, with answers that say something or without; who they are, None for a scan.
+        How many people there are, with informative answers or without; who they are, None for a scan.
     weight
         Of all answers.
     """
@@ -177,12 +192,12 @@ class Crowd:
 def crowd_in_memory(
     rows: Rows, blocks: int = 1, *, shown: bool = False, reduced: bool = True, join_above: int = LARGEST_GRID
 ) -> Crowd:
-    """Return the crowd of validated rows, in blocks so many times as large as `BLOCK_SIZE`.
+    """Return the crowd of validated rows, in blocks `blocks` times as large as `BLOCK_SIZE`.
 
-    A block's outer products are a matrix as wide as there are parameters: with many features a block has at least
-    `FEWEST_PEOPLE`, because otherwise adding matrices up would cost more than making them. With `shown` people remember
-    the items that they were asked about. `reduced` crowds are in coordinates of the span of the items. `join_above` as
-    for `crowdmetric.users.population_sums.blocks_of`.
+    The outer products of a block are added up in an (n, n) matrix for n parameters. With many features a block has at
+    least `FEWEST_PEOPLE`, because otherwise the additions would cost more than the products. With `shown`, people keep
+    the items that they were asked about. With `reduced`, items are in coordinates of their span. `join_above` is as in
+    `crowdmetric.users.population_sums.blocks_of`.
     """
     units = Units.of(rows.items, rows.pairs)
     items, span = _in_span(units.inside(rows.items), np.unique(rows.pairs), reduced=reduced)
@@ -194,15 +209,12 @@ def crowd_in_memory(
     return Crowd(chunks, units, span, rows.users.size, rows.users, float(rows.weight.sum()))
 
 
-def crowd_on_disk(
-    scan: ComparisonScan, items: ArrayLike | None, loss: Loss, kept: ChunkCache, *, reduced: bool = True
-) -> Crowd:
-    """Return the crowd of a scan, of which at most `kept` stays in memory."""
-    catalogue = check_scan(scan, items, loss)
+def crowd_on_disk(scan: ComparisonScan, items: Array, cache: ChunkCache, *, reduced: bool = True) -> Crowd:
+    """Return the crowd of a scan about validated items (N, d); chunks stay in memory as far as the cache has room."""
     used = np.flatnonzero(scan.used)
-    units = Units.of(catalogue, used)
-    inside, span = _in_span(units.inside(catalogue), used, reduced=reduced)
-    chunks = [ChunkOnDisk(number, chunk, inside, kept) for number, chunk in enumerate(scan.chunks)]
+    units = Units.of(items, used)
+    inside, span = _in_span(units.inside(items), used, reduced=reduced)
+    chunks = [ChunkOnDisk(number, chunk, inside, cache) for number, chunk in enumerate(scan.chunks)]
     return Crowd(chunks, units, span, scan.n_users, None, scan.total_weight)
 
 
@@ -214,10 +226,18 @@ def _in_span(items: Array, used: NDArray[np.intp], *, reduced: bool) -> tuple[Ar
 
 @dataclass(frozen=True)
 class Sample:
-    """How many people say something, by the dimension q that their answers span, and some of them."""
+    """How many people have informative answers, by the dimension q that their answers span, and some of the people."""
 
     people: Counter[int]
     blocks: list[PopulationBlock]
+
+    @staticmethod
+    def of(blocks: Sequence[PopulationBlock]) -> Sample:
+        """Return a sample of all people."""
+        people: Counter[int] = Counter()
+        for block in blocks:
+            people[block.span.shape[1]] += block.person.size
+        return Sample(people, list(blocks))
 
     def __add__(self, other: Sample) -> Sample:
         return Sample(self.people + other.people, self.blocks + other.blocks)
@@ -232,21 +252,13 @@ class Sample:
             whole = PopulationBlock(
                 *(np.concatenate([getattr(b, f.name) for b in several]) for f in fields(PopulationBlock))
             )
-            d = whole.span.shape[2]
-            size = max(1, BLOCK_SIZE // (m * degrees_of_freedom(d)))
-            for begin in range(0, whole.person.size, size):
-                part = slice(begin, begin + size)
-                blocks.append(PopulationBlock(*(getattr(whole, f.name)[part] for f in fields(whole))))
+            size = max(1, BLOCK_SIZE // (m * degrees_of_freedom(whole.span.shape[2])))
+            blocks += [whole.take(slice(begin, begin + size)) for begin in range(0, whole.person.size, size)]
         return Sample(self.people, blocks)
 
 
 def sample_of(chunk: Chunk, step: int) -> Sample:
     """Return one in `step` of the people of a chunk, drawn by a hash of their number, and a count of them all."""
-    people: Counter[int] = Counter()
-    blocks = []
-    for block in chunk.blocks():
-        people[block.span.shape[1]] += block.person.size
-        drawn = is_drawn(block.person, step)
-        if drawn.any():
-            blocks.append(PopulationBlock(*(getattr(block, f.name)[drawn] for f in fields(block))))
-    return Sample(people, blocks)
+    everybody = Sample.of(chunk.blocks())
+    drawn = [block.take(is_drawn(block.person, step)) for block in everybody.blocks]
+    return Sample(everybody.people, [block for block in drawn if block.person.size])

@@ -1,4 +1,4 @@
-"""What a population fit says of itself: how it ended, and a warning for everything that it cannot know."""
+"""The status of a population fit, and its warnings."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ NOT_CONVERGED = "the fit has not converged; raise max_iter"
 
 @dataclass(frozen=True)
 class Doubt:
-    """Something to be careful about, in words that begin small and end without a full stop."""
+    """A warning: a clause without a capital letter and a period."""
 
     kind: type[CrowdmetricWarning]
     text: str
 
     @property
     def sentence(self) -> str:
-        """The words as a sentence."""
+        """The clause as a sentence."""
         return f"{self.text[0].upper()}{self.text[1:]}."
 
 
 def has_no_metric(fit: PopulationFit) -> bool:
-    """Return whether the evidence has drawn the size of the metric to zero."""
+    """Return whether the evidence has shrunk the metric to zero."""
     d = fit.layout.d
     return fit.ridges.size > 0 and float(svec(np.eye(d)) @ fit.natural[fit.layout.metric]) / d < NO_METRIC
 
@@ -58,10 +58,10 @@ def has_no_metric(fit: PopulationFit) -> bool:
 def doubts_about(
     *, converged: bool, starts: Array, scale_error: float, spread: float, question_bias: float, no_metric: bool = False
 ) -> list[Doubt]:
-    """Return what is not known: of the attributes of `PopulationMetric`, those that are too large.
+    """Return a warning for each attribute of `PopulationMetric` that is too large; NaN is never too large.
 
-    `starts` are the values at which the starts ended; NaN is never too large. The scale of a metric that the answers do
-    not support (`no_metric`) is no question.
+    `starts` are the values at which the starts ended. If the answers do not support a metric (`no_metric`), its scale
+    is not doubted.
     """
     doubts = []
     if not converged:
@@ -89,10 +89,10 @@ def status_of(
     fit: PopulationFit, d: int, doubts: list[Doubt], *, starts: Array, integration: str, approximation_error: float,
     unfinished: str, constraint: str = "psd",
 ) -> str:  # fmt: skip
-    """Return how a fit ended: whether it did, its integrals, what the answers determine, and every doubt.
+    """Return the status of a fit: convergence, how people were integrated out, what answers determine, and all doubts.
 
-    `d` is how many features items have, and `constraint` what the metric was allowed to be. `integration` is how people
-    were integrated out, in words; `unfinished` what to say where the fit did not converge.
+    `d` is the number of features, `constraint` the constraint on the metric, `integration` a clause on how people were
+    integrated out, and `unfinished` the clause for a fit that did not converge.
     """
     ended = "Solved" if fit.result.converged else unfinished
     agree = starts.size > 1 and float(np.ptp(starts)) < AGREEMENT

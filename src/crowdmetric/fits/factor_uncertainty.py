@@ -1,16 +1,16 @@
 """How sure a metric of low rank is: draws of its factor, from the scores of some of the people.
 
 The information about L (d, k), the mean, people's spread and items' utilities (n parameters, dk + d + 1 at the least)
-is estimated by outer products of the scores of a sample of N people out of K, ``G = K/N Σ s sᵀ``, to which the
-curvature of the prior is added. M does not change when L is turned, ``L → LQ`` with people's covariance turned along:
-draws are kept from moving along LΩ, Ω skew, by a large precision, which takes one of all the equivalent L. Elsewhere a
-draw is ``L + ΔL`` with ΔL from N(0, G⁻¹). The inverse of a sum of N outer products is larger than that of its
-expectation by N/(N − n − 1) (exactly so for Gaussian scores), which is taken out again; parameters that a ridge holds
-do not count in n.
+is estimated by outer products of the scores of a sample of N people out of K, ``G = K/N Σ s sᵀ``, plus the curvature
+of the prior. M does not change if L is rotated, ``L → LQ``, together with people's covariance. Draws therefore have a
+large precision along LΩ, Ω skew, which selects one of all equivalent L. Otherwise a draw is ``L + ΔL`` with ΔL from
+N(0, G⁻¹). The inverse of a sum of N outer products is larger than that of its expectation by N/(N − n − 1) (exactly for
+Gaussian scores). Draws are corrected for that factor; parameters that a ridge determines do not count in n.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ AT_ONCE = 1 << 26
 def why_no_errors(
     people: int, d: int, rank: int, engine: DeviceEngine | None, *, free: bool = False, n_effects: int = 0
 ) -> str:
-    """Return why there will be no standard errors, before a fit: an empty text where there will be."""
+    """Return why a fit will have no standard errors; an empty text if it will have them."""
     n = d * rank + d + (degrees_of_freedom(rank) if free else 1) + n_effects
     if people < FEWEST * n:
         return (
@@ -59,25 +59,19 @@ def why_no_errors(
 
 
 def factor_draws(
-    asked: QuestionStream, at: LowRank, prior: LowRankPrior, loss: Loss, items: Any, put: Any, seed: int = 0
+    asked: QuestionStream, at: LowRank, prior: LowRankPrior, loss: Loss, engine: DeviceEngine | None, seed: int = 0
 ) -> Array:
-    """Return draws (DRAWS, d, k) of L, in the units of the items.
-
-    Parameters
-    ----------
-    at, prior
-        Where a fit ended, and its prior.
-    items, put
-        The items where the work is done, and what moves questions there.
-    """
+    """Return draws (DRAWS, d, k) of L, in the units of the fit that ended at `at` under `prior`."""
+    put = np.asarray if engine is None else engine.asarray
+    items: Any = put(asked.items)
     d, k = at.factor.shape
     n = at.flat().size
     xp = array_namespace(items)
     step = max(1, asked.n_users // (MOST * n))
     G = xp.zeros((n, n), dtype=xp.float64, device=items.device)
     counted = 0
-    for chunk in _some(asked, step, max(1, AT_ONCE // n)):
-        scores = scores_of_people(items, EqualQuestions(*map(put, chunk)), at, loss)
+    for some in _every(asked, step, max(1, AT_ONCE // n)):
+        scores = scores_of_people(items, some.each(put), at, loss)
         G += xp.astype(scores.T @ scores, xp.float64)
         counted += scores.shape[0]
     G *= asked.n_users / counted
@@ -91,8 +85,8 @@ def factor_draws(
     noise = xp.asarray(np.random.default_rng(seed).standard_normal((n, DRAWS)), dtype=xp.float64, device=items.device)
     # with G = RRᵀ, R⁻ᵀ z has the covariance G⁻¹
     moved = as_numpy(xp.linalg.solve(xp.matrix_transpose(xp.linalg.cholesky(G)), noise))
-    told = n - float(held @ np.mean(moved**2, axis=1))  # of the n parameters, those that answers determine
-    shrink = np.sqrt(max(counted - told - 1.0, 1.0) / counted)
+    determined = n - float(held @ np.mean(moved**2, axis=1))  # how many of the n parameters the answers determine
+    shrink = np.sqrt(max(counted - determined - 1.0, 1.0) / counted)
     return np.asarray(at.factor + shrink * moved[: d * k].T.reshape(-1, d, k))
 
 
@@ -105,16 +99,16 @@ def factor_errors(factor: Array, draws: Array) -> Array:
     return np.sqrt(square / len(draws))
 
 
-def _some(asked: QuestionStream, step: int, at_once: int) -> Any:
-    """Yield every `step`-th person's questions, at most so many people at a time."""
-    for some in asked.questions:
-        arrays = [x[::step] for x in (some.left, some.right, some.response, some.weight)]
-        for begin in range(0, arrays[0].shape[0], at_once):
-            yield [x[begin : begin + at_once] for x in arrays]
+def _every(asked: QuestionStream, step: int, at_once: int) -> Iterator[EqualQuestions]:
+    """Yield every `step`-th person's questions, at most `at_once` people at a time."""
+    for questions in asked.questions:
+        some = questions[::step]
+        for begin in range(0, some.left.shape[0], at_once):
+            yield some[begin : begin + at_once]
 
 
 def _turns(factor: Array) -> Array:
-    """Return the directions LΩ (dk, k(k−1)/2) in which L turns."""
+    """Return the directions LΩ (dk, k(k−1)/2) in which rotations move L."""
     d, k = factor.shape
     rows, columns = np.triu_indices(k, 1)
     out = np.zeros((rows.size, d, k))

@@ -1,4 +1,4 @@
-"""How people are integrated out: on a grid or by propagation, and whether propagation was good enough."""
+"""How people are integrated out: on a grid or by propagation, and whether propagation was accurate enough."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Integrated:
     Attributes
     ----------
     problem, fit
-        With the integrals that were good enough, or the best there are.
+        With integrals that are accurate enough, or the most accurate ones available.
     error
-        In standard errors, of the worst entry; zero on a grid.
+        Of the worst entry, in standard errors; zero on a grid.
     """
 
     problem: PopulationProblem
@@ -40,25 +40,25 @@ class Integrated:
 
     @property
     def words(self) -> str:
-        """How people were integrated out."""
+        """A clause on how people were integrated out."""
         grids = self.problem.widest <= self.problem.largest_grid
         return f"people were integrated out {'on a grid' if grids else 'by expectation propagation'}"
 
 
 def largest_grid(integration: str) -> int:
-    """Return in how many dimensions a grid is used at first: a line, where propagation would not be faster."""
+    """Return up to how many dimensions a grid is used at first: one, because propagation is not faster there."""
     return LARGEST_GRID if integration == "grid" else 1
 
 
 def largest_grid_after(integration: str, words: str) -> int:
-    """Return the same after a fit that was asked for `integration` and says what it did (`Integrated.words`)."""
+    """Return the same after a fit with `integration`, given the clause on what it did (`Integrated.words`)."""
     return LARGEST_GRID if integration == "grid" or words.endswith("on a grid") else 1
 
 
 def check_integration(
     problem: PopulationProblem, fit: PopulationFit, chart: Parametrization, integration: str, **stopping: Any
 ) -> Integrated:
-    """Return a fit with its approximation error, refitted on grids where that is too large and grids are possible."""
+    """Return a fit with its approximation error; refitted on grids if the error is too large and grids are possible."""
     if problem.widest <= problem.largest_grid:
         return Integrated(problem, fit, 0.0)
     metric, information = fit.layout.metric, with_ridges(fit.information, fit)

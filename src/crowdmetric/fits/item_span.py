@@ -1,18 +1,17 @@
-"""The dimensions in which items differ: a population is fitted there, and its prior speaks for the others.
+"""The dimensions in which items differ: a population is fitted in those, and the prior determines the others.
 
-Items that were compared may span fewer dimensions than they have features: more features than items, constant or
-duplicated ones, totals of others. Answers are functions of x − x' and x + x', which for centered items lie in the span
-of the items. With an orthonormal basis Q (d, r) of it, the fit is one of r features ``Qᵀx``, and what it finds is
-continued to all d features by what is most likely under the prior (`crowdmetric.solvers.priors`) where no answer can
-speak::
+Items that were compared may span fewer dimensions than they have features: there may be more features than items, or
+features that are constant, duplicates or sums of others. Answers are functions of x − x' and x + x', which for centered
+items lie in the span of the items. With an orthonormal basis Q (d, r) of the span, r features ``Qᵀx`` are fitted. The
+result is extended to all d features by what is most likely under the prior (`crowdmetric.solvers.priors`)::
 
     M = Q M_r Qᵀ + c (I − QQᵀ)      c = tr M_r / r
     μ = Q μ_r                        Σ = Q Σ_r Qᵀ + σ² (I − QQᵀ)
 
 with σ² = tr Σ_r / r for free people, and 4s²c² for isotropic ones, so Σ = 4s²M² holds in d dimensions as well. The
-answers have the same likelihood under both; ``M/c − I`` has the same length, so the ridge is the same, too.
+answers have the same likelihood under both. ``M/c − I`` has the same length, so the penalty is the same, too.
 
-Draws of M are continued by draws from the prior of `crowdmetric.solvers.posterior`. There ``M = (c/d) W`` with W a
+Draws of M are extended by draws from the prior of `crowdmetric.solvers.posterior`. There ``M = (c/d) W`` with W a
 Wishart matrix of d squares; given W_r, the other parts are (Bartlett) ::
 
     W_rn = R Zᵀ,   W_nn = ZZᵀ + V      R Rᵀ = W_r,  Z (n, r) of independent N(0, 1),  V a Wishart matrix of n squares
@@ -52,7 +51,7 @@ class ItemSpan:
         """Return the span of centered items (N, d) that were compared."""
         d = items.shape[1]
         basis = orthonormal_basis(items, tolerance=ROUNDING)
-        # equal items have no span; the fit itself reports that
+        # equal items have no span; the fit reports that
         return ItemSpan(basis if 0 < basis.shape[1] < d else np.eye(d))
 
     @staticmethod
@@ -119,7 +118,7 @@ class ItemSpan:
         return self.basis @ spreads @ self.basis.T + self.spread_outside(law, free=free) * self._rest
 
     def draws_outside(self, draws: Array, *, psd: bool, seed: int = 0) -> Array:
-        """Return svec M (n, p) of draws svec M_r, continued by the prior: by metrics, or by any symmetric matrices."""
+        """Return svec M (n, p) of draws svec M_r, extended by the prior: by metrics, or by any symmetric matrices."""
         if self.is_whole:
             return draws
         continued = self._metrics if psd else self._matrices
@@ -133,7 +132,7 @@ class ItemSpan:
         return np.asarray(self.basis @ M @ self.basis.T + c * self._rest)
 
     def _metrics(self, M: Array, rng: np.random.Generator) -> Array:
-        """Return svec (n, p) of draws (n, r, r), continued by draws from the prior."""
+        """Return svec (n, p) of draws (n, r, r), extended by draws from the prior."""
         count, d, others = len(M), self.features, self.features - self.d
         Q = np.linalg.svd(self.basis, full_matrices=True)[0][:, self.d :]  # of the rest, (d, others)
         c = np.trace(M, axis1=1, axis2=2)[:, None, None] / self.d
@@ -146,13 +145,13 @@ class ItemSpan:
         return svec(c / d * W)
 
     def _matrices(self, M: Array, rng: np.random.Generator) -> Array:
-        """Return svec (n, p) of draws (n, r, r), continued by Gaussian matrices."""
+        """Return svec (n, p) of draws (n, r, r), extended by Gaussian matrices."""
         c = np.trace(M, axis1=1, axis2=2)[:, None] / self.d
         noise = rng.standard_normal((len(M), degrees_of_freedom(self.features)))
         return svec(self.matrix_outside(M)) + np.sqrt(2.0 / self.features) * c * (noise @ self._unseen())
 
     def covariance_outside(self, S: Array, C: Array) -> Array:
-        """Return the covariance (p, p) of svec of a symmetric fit S (r, r), continued, from that of svec S."""
+        """Return the covariance (p, p) of svec of the extended symmetric fit S (r, r), from that of svec S."""
         if self.is_whole:
             return C
         c = float(np.trace(S)) / self.d
@@ -160,9 +159,9 @@ class ItemSpan:
         return np.asarray(K @ C @ K.T + 2.0 * c**2 / self.features * self._unseen())
 
     def offsets_outside(self, C: Array, metric: Array) -> Array:
-        """Return the covariance of (svec M, μ, b) for all d features from that of the span, M being (r, r) there.
+        """Return the covariance of (svec M, μ, b) for all d features, from that in the span, where M is (r, r).
 
-        Entries of M outside the span vary as the prior says.
+        Entries of M outside the span vary as in the prior.
         """
         if self.is_whole:
             return C

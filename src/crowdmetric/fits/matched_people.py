@@ -1,24 +1,23 @@
-"""Where matched questions are: in memory, or in a scan's chunks on disk.
+"""People who were asked matched questions: in memory, or in a scan's chunks on disk.
 
-A conditioning set is made of one person's answers, and a chunk holds whole people: so the sets of all are those of the
-chunks, and the likelihood, its gradient and its curvature are sums over chunks. The sets of a chunk are looked for when
-it is read, and kept as long as a limit allows.
+A conditioning set is made of one person's answers, and nobody is in two chunks. So the likelihood, its gradient and its
+curvature are sums over chunks. The sets of a chunk are searched for when it is read, and cached up to a limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from crowdmetric.engines.contract import Engine
-from crowdmetric.fits.crowd import ChunkCache
-from crowdmetric.inputs import Rows, check_scan
-from crowdmetric.losses import Loss
+from crowdmetric.engines.folding import FieldSums
+from crowdmetric.fits.crowd import ChunkCache, answers_in_chunk
+from crowdmetric.inputs import Rows
 from crowdmetric.tables import ComparisonScan, SpoolChunk
 from crowdmetric.users.blocks import Answers
 from crowdmetric.users.conditioning import ConditionalLikelihood, Sets, find_sets
@@ -33,7 +32,7 @@ ANSWERS_PER_CHUNK = 50_000
 
 @dataclass(frozen=True)
 class MatchedOptions:
-    """What a set is: how far from parallel, how large; and what is assumed of answers and people."""
+    """Options of the search for sets, the largest mismatch and the largest size, and β of the answers."""
 
     max_mismatch: float
     largest: int
@@ -41,13 +40,13 @@ class MatchedOptions:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was found among some people, as sums.
+class Found(FieldSums):
+    """Counts of the sets of some people.
 
     Attributes
     ----------
     sets, used_sets
-        Conditioning sets, and those whose answers came out as one of their two outcomes.
+        Conditioning sets, and those that are informative: the answers are one of the set's two outcomes.
     matched_people, used_people
         People with a set, and with one that was used.
     cycles, unsearched
@@ -84,63 +83,52 @@ class Found:
             crowded=int(np.sum(counts > 1)) + int(np.sum(likelihood.weight != 1.0)),
         )
 
-    def __add__(self, other: Found) -> Found:
-        return Found(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Found)))
-
-
-class MatchedChunk(Protocol):
-    """Some people, wherever their answers are."""
-
-    def load(self) -> tuple[Sets, ConditionalLikelihood]:
-        """Return their conditioning sets, and the likelihood of the informative ones."""
-        ...
-
 
 @dataclass(frozen=True)
 class SetsInMemory:
-    """Sets in memory."""
+    """The conditioning sets of some people, in memory."""
 
     sets: Sets
     likelihood: ConditionalLikelihood
 
     def load(self) -> tuple[Sets, ConditionalLikelihood]:
+        """Return the sets, and the likelihood of the informative ones."""
         return self.sets, self.likelihood
 
 
 @dataclass(frozen=True)
 class SetsOnDisk:
-    """The sets of a scan's chunk."""
+    """The conditioning sets of a scan's chunk."""
 
     number: int
     chunk: SpoolChunk
     items: Array
     center: Array
     options: MatchedOptions
-    kept: ChunkCache
+    cache: ChunkCache
 
     def load(self) -> tuple[Sets, ConditionalLikelihood]:
-        return self.kept.get_or_make(self.number, self._make, lambda found: sum(map(_bytes, found)))
+        """Return the sets, and the likelihood of the informative ones."""
+        return self.cache.get_or_make(self.number, self._make, lambda found: sum(map(_bytes, found)))
 
     def _make(self) -> tuple[Sets, ConditionalLikelihood]:
-        rows = self.chunk.load()
-        pairs = np.column_stack([rows["left"], rows["right"]]).astype(np.intp)
-        person = rows["person"].astype(np.intp) + self.chunk.first_person
-        return _sets_and_likelihood(
-            self.items, pairs, person, rows["response"].copy(), rows["weight"].copy(), self.options, self.center
-        )
+        answers = answers_in_chunk(self.chunk, self.items)
+        answers = replace(answers, person=answers.person + self.chunk.first_person)
+        return _sets_and_likelihood(answers, self.options, self.center)
+
+
+MatchedChunk = SetsInMemory | SetsOnDisk
 
 
 def _sets_and_likelihood(
-    items: Array, pairs: Array, person: Array, response: Array, weight: Array, options: MatchedOptions, center: Array
+    answers: Answers, options: MatchedOptions, center: Array
 ) -> tuple[Sets, ConditionalLikelihood]:
     """Return people's sets and their likelihood. An answer given twice counts as one of twice the weight."""
-    nobody = np.zeros(int(person.max(initial=-1)) + 1, dtype=np.intp)
-    own = Answers(items, pairs, response, weight, person, nobody, 1).merged()
-    usable = own.weight > 0
+    own = answers.merged()
     sets = find_sets(
-        items, own.pairs, own.person, tolerance=options.max_mismatch, largest=options.largest, usable=usable
+        own.items, own.pairs, own.person, tolerance=options.max_mismatch, largest=options.largest, usable=own.weight > 0
     )
-    return sets, ConditionalLikelihood(items, own.pairs, sets, own.response, own.weight, options.beta, center)
+    return sets, ConditionalLikelihood(own.items, own.pairs, sets, own.response, own.weight, options.beta, center)
 
 
 def _bytes(part: Any) -> int:
@@ -221,17 +209,13 @@ def matched_in_memory(rows: Rows, options: MatchedOptions, center: Array | None,
     if center is None:
         weight = np.repeat(rows.weight, 2)
         center = _middle(rows.items, np.bincount(rows.pairs.ravel(), weight, minlength=rows.items.shape[0]))
-    chunks = [
-        SetsInMemory(*_sets_and_likelihood(
-            rows.items, rows.pairs[some], rows.person[some], rows.response[some], rows.weight[some], options, center
-        ))
-        for some in _whole_people(rows.person)
-    ]  # fmt: skip
+    answers, parts = rows.jointly(), _whole_people(rows.person)
+    chunks = [SetsInMemory(*_sets_and_likelihood(answers.take(part), options, center)) for part in parts]
     return MatchedCrowd.of(chunks, d, rows.users.size, rows.users, engine)
 
 
 def _whole_people(person: Array) -> list[Array]:
-    """Return row numbers in parts of about `ANSWERS_PER_CHUNK`, everybody's in one part and in their old order."""
+    """Return row numbers in parts of about `ANSWERS_PER_CHUNK`, each person in one part, rows in their order."""
     order = np.argsort(person, kind="stable")
     firsts = np.flatnonzero(np.diff(person[order], prepend=-1))  # where somebody's rows begin
     wanted = np.arange(ANSWERS_PER_CHUNK, person.size, ANSWERS_PER_CHUNK)
@@ -240,25 +224,18 @@ def _whole_people(person: Array) -> list[Array]:
 
 
 def matched_on_disk(
-    scan: ComparisonScan,
-    items: ArrayLike | None,
-    loss: Loss,
-    options: MatchedOptions,
-    center: Array | None,
-    kept: ChunkCache,
-    engine: Engine,
+    scan: ComparisonScan, items: Array, options: MatchedOptions, center: Array | None, cache: ChunkCache, engine: Engine
 ) -> MatchedCrowd:
-    """Return the crowd of a scan, of which at most `kept` stays in memory."""
-    catalogue = check_scan(scan, items, loss)
+    """Return the crowd of a scan about validated items (N, d); chunks stay in memory as far as the cache has room."""
     if center is None:
-        asked = np.zeros(len(catalogue))
+        asked = np.zeros(len(items))
         for chunk in scan.chunks:
             rows = chunk.load()
             for side in ("left", "right"):
-                asked += np.bincount(rows[side], rows["weight"], minlength=len(catalogue))
-        center = _middle(catalogue, asked)
-    chunks = [SetsOnDisk(i, chunk, catalogue, center, options, kept) for i, chunk in enumerate(scan.chunks)]
-    return MatchedCrowd.of(chunks, catalogue.shape[1], scan.n_users, np.empty(0, dtype=np.int64), engine)
+                asked += np.bincount(rows[side], rows["weight"], minlength=len(items))
+        center = _middle(items, asked)
+    chunks = [SetsOnDisk(i, chunk, items, center, options, cache) for i, chunk in enumerate(scan.chunks)]
+    return MatchedCrowd.of(chunks, items.shape[1], scan.n_users, np.empty(0, dtype=np.int64), engine)
 
 
 def _middle(items: Array, asked: Array) -> Array:

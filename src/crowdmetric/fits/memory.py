@@ -1,10 +1,10 @@
-"""How much memory a fit to a scan will take, said before it starts and kept to.
+"""How much memory a fit to a scan will take, computed before it starts.
 
-A scan's fit holds, beyond what the process holds already,
+Beyond what the process holds already, a fit to a scan needs memory for
 
 - a sample of people for the starts, and the matrices of a step;
-- for every thread one chunk of answers: its records, their layout and the scores of a block of people;
-- and chunks that are kept because the limit leaves room for them.
+- one chunk of answers per thread: its records, their layout and the scores of a block of people;
+- and, if the limit allows, cached chunks.
 """
 
 from __future__ import annotations
@@ -17,25 +17,19 @@ from pathlib import Path
 from typing import Any
 
 from crowdmetric.errors import DataError
-from crowdmetric.fits.crowd import BLOCK_SIZE
-from crowdmetric.fits.problem import PEOPLE_FOR_STARTS
 
 __all__ = ["RUNTIME", "MemoryPlan", "bytes_to_lay_out", "read_memory"]
 
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-# What loading compiled loops and growing heaps take, measured.
+# Measured size of compiled loops and of heap growth.
 RUNTIME = 150_000_000
-# Copies of an answer's two vectors while a chunk is laid out, and bytes of its numbers beside them.
+# Copies of an answer's two vectors while a chunk is laid out, and bytes of its other numbers.
 LAYOUT_VECTORS, LAYOUT_BYTES = 8, 200
-# Arrays as large as BLOCK_SIZE that a block's sums hold at once.
-BLOCK_ARRAYS = 6
-# Matrices as large as the curvature that a step holds at once.
-STEP_MATRICES = 8
 
 
 def read_memory(memory: Any) -> int:
-    """Return a limit in bytes from a number of bytes or text such as '2GB'; None: half of what is free now."""
+    """Return a limit in bytes from a number of bytes or text such as '2GB'; None: half of the free memory."""
     if memory is None:
         return _free() // 2
     if isinstance(memory, str):
@@ -48,7 +42,7 @@ def read_memory(memory: Any) -> int:
 
 
 def bytes_to_lay_out(d: int) -> int:
-    """Return what laying out an answer on items of d features takes."""
+    """Return the bytes that it takes to lay out an answer about items of d features."""
     return LAYOUT_VECTORS * 8 * d + LAYOUT_BYTES
 
 
@@ -60,7 +54,7 @@ def _free() -> int:
 
 
 def _in_use() -> int:
-    """Return what the process holds now, or 200 MB where nothing says."""
+    """Return the memory of this process, or 200 MB if the system does not say."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError, AttributeError):
@@ -69,16 +63,16 @@ def _in_use() -> int:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What a fit to a scan will take, in bytes.
+    """The memory of a fit to a scan, in bytes.
 
     Attributes
     ----------
     needed
-        At the least, with what the process holds already.
+        The minimum, with what the process holds already.
     everything
-        Of all answers, laid out.
+        Size of all answers, laid out.
     limit
-        What may be taken.
+        The maximum.
     people, answers
         How many there are.
     """
@@ -90,26 +84,12 @@ class MemoryPlan:
     answers: int
 
     @staticmethod
-    def of(
-        people: int, answers: int, items: int, d: int, theta: int, natural: int, jobs: int, limit: int, chunk_rows: int
-    ) -> MemoryPlan:
-        """Return the plan for some people with answers on items of d features.
-
-        Steps are taken in `theta` parameters of a chart; every job adds up outer products of scores in `natural` ones.
-        """
-        a_row = 2 * 8 * d + 48  # an answer laid out: δ, s, response, weight, person and loadings
-        sample = int(min(people, PEOPLE_FOR_STARTS * 2) * answers / max(people, 1)) * a_row * 2
-        a_job = chunk_rows * bytes_to_lay_out(d) + BLOCK_ARRAYS * 8 * BLOCK_SIZE + 2 * 8 * natural**2
-        work = items * 8 * d + sample + STEP_MATRICES * 8 * theta * theta + jobs * a_job
-        return MemoryPlan.of_work(people, answers, work, limit, "fit", keep=answers * a_row, remedy=", or lower jobs")
-
-    @staticmethod
     def of_work(
         people: int, answers: int, work: int, limit: int, what: str, *, keep: int = 0, remedy: str = ""
     ) -> MemoryPlan:
-        """Return the plan for work that takes so many bytes beyond the process, or say that the limit is too low.
+        """Return the plan for work that takes `work` bytes beyond the process; an error if the limit is too low.
 
-        `what` names the work, `keep` is what all answers take where they may stay in memory.
+        `what` names the work. `keep` is the size of all answers, if they may be cached.
         """
         needed = _in_use() + RUNTIME + work
         if needed > limit:
@@ -121,7 +101,7 @@ class MemoryPlan:
 
     @property
     def room(self) -> int:
-        """Bytes for chunks that are kept."""
+        """Bytes for cached chunks."""
         return min(self.limit - self.needed, self.everything)
 
     @property

@@ -1,8 +1,8 @@
-"""Answers validated and grouped by person where they are worked on: arrays, or tensors that are on a GPU already.
+"""Answers that are validated and grouped by person on the device: arrays, or tensors that are on a GPU already.
 
-Everything is looked at once, on the device; on this machine no copy of items or answers is made. Whatever is out of
-the ordinary (a comparison that names no item, a weight of zero, items given as vectors) makes `asked_on_device` return
-nothing: `crowdmetric.inputs.read_rows` then deals with it, or says what is wrong.
+Everything is checked once, on the device, and items and answers are not copied on this machine. In unusual cases (a
+comparison that names no item, a weight of zero, items given as vectors) `asked_on_device` returns None, and
+`crowdmetric.inputs.read_rows` reads the answers or raises an error.
 """
 
 from __future__ import annotations
@@ -13,33 +13,29 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, is_torch_array
 
-from crowdmetric.checks import is_accurate
 from crowdmetric.engines.contract import DeviceEngine
 from crowdmetric.fits.question_stream import QuestionStream
-from crowdmetric.fits.units import Units
-from crowdmetric.inputs import people_of
+from crowdmetric.fits.units import items_on_device
+from crowdmetric.inputs import items_differ, people_of
 from crowdmetric.users.blocks import rows_by_length
 from crowdmetric.users.first_order import EqualQuestions, add_rows
 
-__all__ = ["asked_on_device", "items_on_device"]
+__all__ = ["asked_on_device"]
 
 Array = Any
-
-# Number of items or comparisons checked at once.
-AT_ONCE = 1 << 18
 
 
 def asked_on_device(
     pairs: Any, y: Any, users: Any, sample_weight: Any, items: Any, engine: DeviceEngine, numbers: int
 ) -> QuestionStream | None:
-    """Return the questions of binary answers, or None where `read_rows` has to look at them.
+    """Return the questions of binary answers, or None if `read_rows` has to read them.
 
     Parameters
     ----------
     pairs, y, users, sample_weight, items
         As `fit` is given them.
     numbers
-        How many numbers an answer needs for a while, which says how many are taken together.
+        How many temporary numbers an answer needs, which determines how many answers are taken together.
     """
     if not (_is_plain(pairs, 2) and _is_plain(y, 1) and _is_plain(items, 2)) or users is None:
         return None
@@ -62,7 +58,7 @@ def asked_on_device(
     used = xp.zeros(N, dtype=xp.bool, device=rows.device)
     used[xp.reshape(rows, (-1,))] = True
     placed = items_on_device(items, used, engine)
-    if placed is None or not _differ(placed[0], rows):
+    if placed is None or not items_differ(placed[0], rows):
         return None
     people: list[Array] = []
     questions: list[EqualQuestions] = []
@@ -74,14 +70,14 @@ def asked_on_device(
 
 
 def _is_plain(values: Any, dimensions: int) -> bool:
-    """Return whether these are numbers in an array of so many dimensions, NumPy's or PyTorch's."""
+    """Return whether these are numbers in a NumPy array or PyTorch tensor with this many dimensions."""
     if type(values) is np.ndarray:
         return values.ndim == dimensions and values.dtype.kind in "if" and values.dtype.isnative
     return is_torch_array(values) and values.ndim == dimensions and not values.is_complex()
 
 
 def _people(users: Any, T: int, engine: DeviceEngine) -> tuple[Any, Array]:
-    """Return who there is, sorted, in NumPy's array, and the place (T,) of each answer's person, on the device."""
+    """Return all people, sorted, as a NumPy array, and the row (T,) of each answer's person, on the device."""
     numbers = users.dtype.kind == "i" if type(users) is np.ndarray else is_torch_array(users)
     if not numbers or users.shape != (T,):
         names, person = people_of(users, T)
@@ -91,49 +87,10 @@ def _people(users: Any, T: int, engine: DeviceEngine) -> tuple[Any, Array]:
     return np.asarray(values.cpu(), dtype=np.int64), place
 
 
-def items_on_device(items: Any, used: Array, engine: DeviceEngine) -> tuple[Array, Units] | None:
-    """Return items (N, d) in units of those that are used, and these units; None if they are not all finite.
-
-    Items travel once. Sums are kept in float64, and so is the difference from a first guess of the center: what is
-    rounded to the engine's precision is of the size of the items' spread, however far from zero they lie.
-    """
-    xp = array_namespace(used)
-    N, d = items.shape
-    guess = xp.mean(engine.asarray(items[:AT_ONCE], double=True), axis=0)
-    inside = xp.empty((N, d), dtype=engine.dtype, device=used.device)
-    first, second = xp.zeros_like(guess), xp.zeros_like(guess)
-    largest = 0.0
-    for begin in range(0, N, AT_ONCE):
-        part = slice(begin, begin + AT_ONCE)
-        rows = engine.asarray(items[part], double=True)
-        largest = float(np.maximum(largest, float(xp.max(xp.abs(rows)))))  # NaN if any value is
-        if not is_accurate(largest):
-            return None
-        rows -= guess
-        inside[part] = rows  # in the engine's precision
-        rows = xp.where(used[part][:, None], rows, xp.zeros_like(rows))
-        first += xp.sum(rows, axis=0)
-        second += xp.sum(rows * rows, axis=0)
-    count = float(xp.sum(used))
-    center = first / count
-    square = float(xp.sum(second / count - center * center))
-    size = float(np.sqrt(square)) if square > 0 else 1.0
-    inside -= xp.astype(center, inside.dtype)
-    inside /= size
-    return inside, Units(np.asarray((guess + center).cpu(), dtype=np.float64), size)
-
-
-def _differ(items: Array, rows: Array) -> bool:
-    """Return whether any comparison is between items that differ; usually one of the first few is."""
-    xp = array_namespace(items)
-    parts = (rows[begin : begin + AT_ONCE // 64] for begin in range(0, rows.shape[0], AT_ONCE // 64))
-    return any(bool(xp.any(items[part[:, 0]] != items[part[:, 1]])) for part in parts)
-
-
 def _grouped(
     rows: Array, response: Array, weight: Array, person: Array, K: int, N: int, at_once: int
 ) -> Iterator[tuple[Array, EqualQuestions]]:
-    """Yield people and what they answered; answers that a person gave several times are one, of all their weight."""
+    """Yield people and their questions; answers that a person gave several times are merged, their weights added."""
     xp = array_namespace(rows)
     counts = _counts(person, K)
     if int(xp.max(counts)) > 1:

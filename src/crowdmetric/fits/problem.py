@@ -1,4 +1,4 @@
-"""The sums over people that a population fit asks for, wherever the people are."""
+"""The sums over people of a population fit: log-likelihood, score, information, and where people stand."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class PopulationProblem:
     largest_grid
         People whose answers span at most this many dimensions are integrated on a grid, others by propagation.
     after_pass
-        Told after every pass over all people how many seconds it took.
+        Called after every pass over all people with the seconds that it took.
     checkpoint
         Where the fit is saved after every step.
     by_outer_products
-        Whether people's information is the outer products of their scores; None: where there are people enough.
+        Whether people's information is the outer products of their scores; None: if there are enough people.
     beside
         Similarity judgements that share the metric, up to a scale.
     """
@@ -100,7 +100,7 @@ class PopulationProblem:
 
     @property
     def weight(self) -> float:
-        """Of the answers of the people in the sample."""
+        """The weight of the answers of the people in the sample."""
         return float(sum(np.sum(block.weight) for block in self.sample.blocks))
 
     @property
@@ -110,7 +110,7 @@ class PopulationProblem:
 
     @property
     def n_people(self) -> int:
-        """How many people say something."""
+        """How many people have informative answers."""
         return self.sample.people.total()
 
     @property
@@ -122,13 +122,13 @@ class PopulationProblem:
         """Return the sum over everybody, chunk by chunk, in their order."""
         clock = perf_counter()
         total: _Part[Summand] = self.engine.sum(partial(_sum_of_chunk, job), self.chunks)
-        assert total.value is not None  # somebody says something
+        assert total.value is not None  # somebody has informative answers
         if self.after_pass is not None:
             self.after_pass(perf_counter() - clock)
         return total.value
 
     def total(self, natural: Array, *, information: bool = True) -> Sums:
-        """Return the sums over all people, and over judgements beside them."""
+        """Return the sums over all people, and over similarity judgements if there are any."""
         expected = expected_information if self.has_few_people else None
         job = partial(
             sums_of, structure=self.structure, natural=natural, loss=self.loss,
@@ -160,14 +160,14 @@ class PopulationProblem:
 
     @property
     def has_few_people(self) -> bool:
-        """Whether outer products of scores are too noisy, so the expected information is taken instead."""
+        """Whether outer products of scores are too noisy, so the expected information is used instead."""
         if self.by_outer_products is not None:
             return not self.by_outer_products
         parameters = self.structure.layout(self.d).size
         return self.n_people < PEOPLE_PER_PARAMETER * parameters
 
     def fit(self, stage: str, chart: Parametrization, start: Array | ScoringState, **options: Any) -> PopulationFit:
-        """Maximize the penalized likelihood (`fit_law`), from where a checkpoint has left this stage if it has."""
+        """Maximize the penalized likelihood (`fit_law`), from the checkpoint's state of this stage if it has one."""
         start, more = self.resume_stage(stage, start)
         return fit_law(self.total, chart, start, beta=self.beta, **options, **more)
 
@@ -188,15 +188,14 @@ class PopulationProblem:
         """Return the problem of the people in the sample; this one if that is everybody."""
         if self.step == 1:
             return self
-        people = self.sample.people.copy()
-        people.clear()
-        for block in self.sample.blocks:
-            people[block.span.shape[1]] += block.person.size
-        chunks = [ChunkInMemory([block]) for block in self.sample.blocks]
+        return self.of_people(self.sample.blocks, _here(self.engine))
+
+    def of_people(self, blocks: list[PopulationBlock], engine: Engine) -> PopulationProblem:
+        """Return the same problem with these people only, without progress and checkpoint."""
+        chunks = [ChunkInMemory([block]) for block in blocks]
         return replace(
-            self, chunks=chunks, sample=replace(self.sample, people=people), step=1, engine=_here(self.engine),
-            after_pass=None, checkpoint=None,
-        )  # fmt: skip
+            self, chunks=chunks, sample=Sample.of(blocks), step=1, engine=engine, after_pass=None, checkpoint=None
+        )
 
     def method_shift(self, natural: Array, information: Array) -> Array:
         """Return how far (n,) the optimum would move if people were integrated out by a slow, exact method.
@@ -223,7 +222,7 @@ class PopulationProblem:
         )
         explained = np.linalg.lstsq(sums.information, sums.cross, rcond=1e-10)[0]
         left = sums.square - float(sums.cross @ explained)
-        # a part of κ's score that the other parameters explain up to rounding is not evidence
+        # if the other parameters explain the score of κ up to rounding, there is no evidence
         if not left > 1e-6 * sums.square > 0:
             return float("nan")
         # under a ridge or at the boundary of the cone the other scores are not zero
@@ -232,7 +231,7 @@ class PopulationProblem:
     def spread(self, law: Law) -> float:
         """Return the root mean square spread of ψ over people and their answers, in units of the answers' noise.
 
-        Of the people in the sample; an answer counts as often as its weight says, and padding not at all.
+        The mean is over the answers of the people in the sample, by their weights.
         """
         square = weight = 0.0
         for block in self.sample.blocks:
@@ -247,23 +246,23 @@ class PopulationProblem:
         whole = n_people * self.d**2 <= MOST_COVARIANCES
         job = partial(places_of, law=law, loss=self.loss, covariances=whole, largest_grid=self.largest_grid)
         places = _near(self.engine).sum(partial(_sum_of_chunk, job), self.chunks).value
-        assert places is not None  # somebody says something
+        assert places is not None  # somebody has informative answers
         return places.everybody(law, n_people)
 
 
 def _here(engine: Engine) -> Engine:
-    """Return the engine for passes over few people, which are not worth sending to a cluster."""
+    """Return the engine for passes over few people, for which a cluster is not worth it."""
     return LocalEngine() if engine.is_remote else engine
 
 
 def _near(engine: Engine) -> Engine:
-    """Return the engine for what needs NumPy's arrays: samples of people, and the slow integrals of a few."""
+    """Return the engine for sums of NumPy arrays: samples of people, and slow integrals of a few people."""
     return LocalEngine() if engine.has_own_arrays else engine
 
 
 @dataclass(frozen=True)
 class _Part(Generic[Summand]):
-    """The sum over a chunk, None if nobody in it says anything."""
+    """The sum over a chunk; None if nobody in it has informative answers."""
 
     value: Summand | None
 

@@ -1,7 +1,7 @@
 """How sure a population fit is of its metric: draws from its posterior, and a fit over all symmetric matrices.
 
-The draws are metrics that the answers allow beside the one reported (`crowdmetric.solvers.posterior`); intervals come
-from them (`crowdmetric.intervals`). The symmetric fit is for tests of whether there is a metric (`report.warnings`).
+The draws come from the posterior of the metric (`crowdmetric.solvers.posterior`), and intervals from the draws
+(`crowdmetric.intervals`). The symmetric fit is for tests of whether there is a metric (`report.warnings`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REFINED = 1
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """What the answers leave open about a metric.
+    """The uncertainty of a metric.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Uncertainty:
     symmetric, symmetric_covariance : (d, d), (p, p)
         The fit S over all symmetric matrices, and the covariance of svec S.
     symmetric_value
-        The log-likelihood of S; NaN if a ridge had to hold it.
+        The log-likelihood of S; NaN if the symmetric fit needed a ridge.
     """
 
     draws: Array
@@ -55,7 +55,7 @@ class Uncertainty:
     symmetric_value: float
 
     def outside(self, span: ItemSpan, *, psd: bool) -> Uncertainty:
-        """Return the same about all features of items that differ in fewer dimensions: there, what the prior says."""
+        """Return the same for all features of items that differ in fewer dimensions, extended by the prior."""
         return Uncertainty(
             span.draws_outside(self.draws, psd=psd),
             span.matrix_outside(self.symmetric),
@@ -65,7 +65,7 @@ class Uncertainty:
 
     @property
     def covariance(self) -> Array:
-        """Of the draws, (p, p)."""
+        """Covariance of the draws, (p, p)."""
         p = self.draws.shape[1]
         return np.cov(self.draws.T).reshape(p, p)
 
@@ -111,19 +111,19 @@ def posterior_draws(problem: PopulationProblem, fit: PopulationFit, *, free: boo
 
 
 def _is_worth_differences(problem: PopulationProblem, fit: PopulationFit) -> bool:
-    """Return whether second differences, of two passes per parameter, are worth their time.
+    """Return whether second differences, which take two passes per parameter, are worth their time.
 
-    Where people are few, outer products of scores are too noisy, and the expected information is a Gaussian's: right
-    where people answer a lot (`crowdmetric.users.expected`), which is where differences take long.
+    With few people, outer products of scores are too noisy. The expected information is a Gaussian approximation
+    (`crowdmetric.users.expected`): it is accurate if people answer a lot, and then differences take long.
     """
     return problem.has_few_people and problem.weight * fit.natural.size <= MOST_DIFFERENCES
 
 
 def _sharpening(problem: PopulationProblem, fit: PopulationFit) -> Array:
-    """Return C (n, n) with ``CᵀIC`` the observed information at the fit, I being the one that a pass gives.
+    """Return C (n, n) with ``CᵀIC`` the observed information at the fit, where I is the information from a pass.
 
-    Taken once, it corrects the information at other sizes of the metric too; where differences are not worth their
-    time it is the identity.
+    It is computed once and also corrects the information at other sizes of the metric. If differences are not worth
+    their time, it is the identity.
     """
     if not _is_worth_differences(problem, fit):
         return np.eye(fit.natural.size)
@@ -143,7 +143,7 @@ def _symmetric_fit(
     d, at = problem.d, fit.layout.metric
     law = problem.structure.law(fit.natural, d)
     chart = Parametrization(d, "symmetric", free, problem.n_items)
-    # a crowd that prefers what is far has no metric to start from, and an isotropic fit cannot cross zero
+    # a crowd that prefers distant items has no metric to start from, and an isotropic fit cannot cross zero
     metric = law.metric if np.trace(law.metric) > NO_METRIC * d else -0.5 * np.eye(d)
     spread = law.covariance if free else fit.natural[fit.layout.spread]
     start = chart.theta(metric, law.mean, spread, law.effects)
@@ -160,13 +160,13 @@ def _symmetric_fit(
 
 
 class PopulationLikelihood:
-    """The log-likelihood of a size and a shape of the metric; people's law and the items' utilities integrated out.
+    """The log-likelihood of a size and a shape of the metric, with people's law and item effects integrated out.
 
-    Isotropic people have one spread s whatever the size c. Their mean μ has Jeffreys' prior, √det I_μ with I_μ the
-    information about μ given everything else, so that its integral favors no size. Priors that are flat in μ, or in the
-    mean ideal point −½M⁻¹μ, differ from it by up to a factor cᵈ, and with few answers for many features they move the
-    size up, or down, by more than its standard error. Of free people the metric may be nothing at all: there all sizes
-    c, not their logarithms, are equally likely, and so are all μ and Σ.
+    Isotropic people have one spread s for all sizes c. Their mean μ has Jeffreys' prior, √det I_μ, where I_μ is the
+    information about μ given everything else, so that the integral over μ favors no size. Priors that are flat in μ, or
+    in the mean ideal point −½M⁻¹μ, differ from it by up to a factor cᵈ. With few answers for many features they would
+    move the size up or down by more than its standard error. For free people the metric may be zero: there all sizes c,
+    not their logarithms, are equally likely, and so are all μ and Σ.
     """
 
     def __init__(self, problem: PopulationProblem, fit: PopulationFit, *, free: bool) -> None:
@@ -184,11 +184,11 @@ class PopulationLikelihood:
         return at
 
     def begin(self) -> Array:
-        """Return everything but M as the fit found it."""
+        """Return the fitted parameters other than M."""
         return self.fit.natural[degrees_of_freedom(self.problem.d) :].copy()
 
     def _expanded(self, t: float, T: Array, rest: Array) -> tuple[Expansion, bool]:
-        """Return the expansion, and whether everything else is far from where it would be best."""
+        """Return the expansion, and whether the other parameters are far from their optimum."""
         p = degrees_of_freedom(self.problem.d)
         c, basis = float(np.exp(t)), self.space.basis
         shape = self.space.identity + basis @ T
@@ -211,7 +211,7 @@ class PopulationLikelihood:
         mean = self.fit.layout.mean
         jeffreys = 0.0 if self.free else 0.5 * float(np.linalg.slogdet(H[mean, mean])[1])
         gain = 0.5 * float(g[n] @ step)
-        # far from its optimum an expansion promises more than there is to gain
+        # far from its optimum an expansion predicts a larger gain than there is
         value += min(gain, 0.5 * rest.size) - 0.5 * float(np.sum(np.log(values))) + jeffreys + (t if self.free else 0.0)
         inner = H[:p, :p] - H[:p, n] @ inverse @ H[n, :p]
         curvature = _positive_part(inner[1:, 1:])
@@ -223,15 +223,15 @@ class PopulationLikelihood:
 
 
 def _positive_part(H: Array) -> Array:
-    """Return H without its negative eigenvalues, which differences find far from an optimum."""
+    """Return H without its negative eigenvalues, which differences produce far from an optimum."""
     values, vectors = np.linalg.eigh(H)
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
 def inverse_information(information: Array) -> Array:
-    """Return the inverse, with directions of no information given an infinite variance in effect.
+    """Return the inverse; directions without information get a practically infinite variance.
 
-    Negative information, which differences find where a symmetric fit has run away, is none.
+    Negative information, which differences produce if a symmetric fit diverges, counts as zero.
     """
     scale = 1.0 / np.sqrt(np.maximum(np.abs(np.diag(information)), 1e-100))
     values, vectors = np.linalg.eigh(information * scale[:, None] * scale)

@@ -1,7 +1,7 @@
 """Units of the items: centered, with root mean square length one.
 
-The model does not change when items are shifted or scaled, only its parameters do; solvers start and stop better
-where everything is of size one. With ``x = c + a x̃``::
+If items are shifted or scaled, the model stays the same and only its parameters change. Starts and tolerances of the
+solvers are made for items of size one. With ``x = c + a x̃``::
 
     M = M̃ / a²      μ = μ̃ / a − 2 M c      Σ = Σ̃ / a²      v = ṽ / a − 2 M c
 """
@@ -12,18 +12,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from crowdmetric.checks import is_accurate
+from crowdmetric.engines.contract import DeviceEngine
 from crowdmetric.symmetric import smat
 from crowdmetric.users.layout import Layout
 from crowdmetric.users.population_sums import Law
 
-__all__ = ["Units"]
+__all__ = ["Units", "items_on_device"]
 
 Array = NDArray[Any]
 
-# Number of items copied at once while their units are computed.
-AT_ONCE = 1 << 14
+# Number of items copied at once while their units are computed, here and on a device.
+AT_ONCE, AT_ONCE_ON_DEVICE = 1 << 14, 1 << 18
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Units:
         return Law(metric, mean, law.covariance / self.size**2, law.effects)
 
     def points_outside(self, points: Array, metric: Array) -> Array:
-        """Return people's v (K, d) in the items' own units, the metric being in those."""
+        """Return people's v (K, d) in the items' own units, given the metric in those units."""
         return points / self.size - 2.0 * self.center @ metric
 
     def law_inside(self, law: Law) -> Law:
@@ -71,3 +74,35 @@ class Units:
         out[at.mean, at.metric] = -2.0 * (smat(np.eye(at.p)) @ self.center).T / self.size**2
         out[at.mean, at.mean] /= self.size
         return np.asarray(out @ covariance @ out.T)
+
+
+def items_on_device(items: Any, used: Any, engine: DeviceEngine) -> tuple[Any, Units] | None:
+    """Return items (N, d) in units of those that are used, and these units; None if they are not all finite.
+
+    Items are moved once. Sums, and differences from a first guess of the center, are computed in float64. Only numbers
+    of the size of the items' spread are rounded to the engine's precision, even if items lie far from zero.
+    """
+    xp = array_namespace(used)
+    N, d = items.shape
+    guess = xp.mean(engine.asarray(items[:AT_ONCE_ON_DEVICE], double=True), axis=0)
+    inside = xp.empty((N, d), dtype=engine.dtype, device=used.device)
+    first, second = xp.zeros_like(guess), xp.zeros_like(guess)
+    largest = 0.0
+    for begin in range(0, N, AT_ONCE_ON_DEVICE):
+        part = slice(begin, begin + AT_ONCE_ON_DEVICE)
+        rows = engine.asarray(items[part], double=True)
+        largest = float(np.maximum(largest, float(xp.max(xp.abs(rows)))))  # NaN if any value is
+        if not is_accurate(largest):
+            return None
+        rows -= guess
+        inside[part] = rows  # in the engine's precision
+        rows = xp.where(used[part][:, None], rows, xp.zeros_like(rows))
+        first += xp.sum(rows, axis=0)
+        second += xp.sum(rows * rows, axis=0)
+    count = float(xp.sum(used))
+    center = first / count
+    square = float(xp.sum(second / count - center * center))
+    size = float(np.sqrt(square)) if square > 0 else 1.0
+    inside -= xp.astype(center, inside.dtype)
+    inside /= size
+    return inside, Units(np.asarray((guess + center).cpu(), dtype=np.float64), size)

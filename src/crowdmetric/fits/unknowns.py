@@ -1,22 +1,22 @@
-"""What a prediction does not know beside where the person stands: the law itself, new items, and personal tastes.
+"""What a prediction does not know, besides where the person stands: the law itself, new items, and personal tastes.
 
 For a question about items x and x' (δ = x − x', s = x + x') and a person with pseudo-ideal point v, ::
 
     ψ = ⟨sym(δ sᵀ), M⟩ + ⟨δ, v⟩ − (b − b') − (e − e')
 
-Given the person's answers and the law, v is nearly Gaussian (`crowdmetric.users.people`). Three things are unknown
-beside it, and each adds its share to the variance of ψ:
+Given the person's answers and the law, v is nearly Gaussian (`crowdmetric.users.people`). Three more things are
+unknown, and each adds to the variance of ψ:
 
 the law
-    (M, μ, b) were estimated. With C the inverse of their information, ridges included, ψ has the further variance
-    ``zᵀCz``, z being the derivative of ψ by (svec M, μ, b). Of a person who has answered, part of that error is made
-    good by their own answers, which is left out: C is small where people are many, and they are most often.
+    (M, μ, b) were estimated. With C the inverse of their information, ridges included, ψ has the additional variance
+    ``zᵀCz``, where z is the derivative of ψ by (svec M, μ, b). A person's own answers correct part of that error, which
+    is ignored here: C is small if there are many people, as is usual.
 an item that nobody has answered about
-    Its utility b beside the features has variance ω².
+    Its utility b beyond the features has variance ω².
 what a person thinks of an item that this person has not compared
-    No real person's taste is a function of a few features: person k likes item i by some ``e_ki ~ N(0, τ²)`` better
-    than the model says. In answers about the same items it is absorbed by v, which is therefore surer about *other*
-    items than it should be. τ² is found by hiding items (`personal_variance`).
+    No real person's taste is a function of a few features: person k likes item i better than the model predicts, by
+    some ``e_ki ~ N(0, τ²)``. In answers about the same items, v absorbs this error, and is therefore too sure about
+    *other* items. τ² is found by hiding items (`personal_variance`).
 """
 
 from __future__ import annotations
@@ -68,18 +68,18 @@ FEWEST_PARTS, ENOUGH_HIDDEN = 3, 3000
 
 @dataclass(frozen=True)
 class Unknowns:
-    """What is unknown of ψ beside the person.
+    """What is unknown about ψ, besides the person.
 
     Attributes
     ----------
     covariance
-        C (n, n) of (svec M, μ, b), n = p + d + N, the b only where items have utilities of their own; None: unknown.
+        C (n, n) of (svec M, μ, b), n = p + d + N, with b only if items have effects; None: not computed.
     new_item
-        ω², zero where items have no utilities of their own.
+        ω², zero if items have no effects.
     personal
         τ².
     items
-        Variances (N,) of b, where their covariances are not known.
+        Variances (N,) of b, if their covariances are not known.
     """
 
     covariance: Array | None
@@ -88,7 +88,7 @@ class Unknowns:
     items: Array | None = None
 
     def variance(self, left: Array, right: Array, pairs: Indices | None) -> Array:
-        """Return what the law and the items leave unknown of ψ (T,) for items (T, d); `pairs` None: new items."""
+        """Return the variance of ψ (T,) from the law and the items, for items (T, d); `pairs` None: new items."""
         d = left.shape[1]
         own = degrees_of_freedom(d) + d
         C = self.covariance
@@ -117,7 +117,7 @@ NOTHING_UNKNOWN = Unknowns(None)
 
 
 def unknowns_of(fit: PopulationFit) -> Unknowns:
-    """Return what a fit leaves unknown of its law and its items, in the units of the fit."""
+    """Return what a fit does not know about its law and its items, in the units of the fit."""
     at = fit.layout
     new_item = 1.0 / fit.ridges.items if at.n_items else 0.0
     offsets = np.r_[at.metric, at.mean, at.items]
@@ -128,7 +128,7 @@ def unknowns_of(fit: PopulationFit) -> Unknowns:
 
 @dataclass(frozen=True)
 class SeenItems:
-    """Which items each person has compared: `rows` (R, 2) of a person's and an item's number, each once."""
+    """Which items each person has compared: `rows` (R, 2) of a person's and an item's number, without repeats."""
 
     rows: NDArray[np.int64]
 
@@ -140,7 +140,7 @@ class SeenItems:
         return SeenItems(np.column_stack([codes // width, codes % width]))
 
     def new_items(self, person: NDArray[Any], pairs: NDArray[Any] | None) -> NDArray[np.int64]:
-        """Return how many of the two items (T,) are new to a person who has answered; `pairs` None: both are."""
+        """Return how many of two items (T,) are new to a person who has answered; `pairs` None: both are."""
         answered = np.isin(person, self.rows[:, 0])
         if pairs is None:
             return 2 * answered.astype(np.int64)
@@ -152,7 +152,7 @@ class SeenItems:
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean and variance of ψ (T,), personal tastes apart, and how many of the two items are new to the person."""
+    """Mean and variance of ψ (T,) without personal tastes, and how many of the two items are new to the person."""
 
     mean: Array
     variance: Array
@@ -173,15 +173,15 @@ def moments_of(
     unknowns: Unknowns,
     largest_grid: int = 1,
 ) -> Moments:
-    """Return what is known of ψ for questions to people of whom some answers are known.
+    """Return mean and variance of ψ for questions to people, given some of their answers.
 
     Parameters
     ----------
     items : (N, d)
     pairs, person : (T, 2), (T,)
-        The questions, and the number of the person whom each is put to.
+        The questions, and the number of the person who is asked each.
     known
-        Answers of these people, by the same numbers; people without any are drawn from the law.
+        Answers of these people, by the same numbers; people without answers follow the law.
     law, loss, unknowns, largest_grid
         The law in the units of the items; how people are integrated out.
     """
@@ -202,7 +202,7 @@ def moments_of(
 
 
 def _some_people(person: Indices, d: int) -> Iterator[tuple[Indices, Indices]]:
-    """Yield some people at a time, and the rows of the questions to them."""
+    """Yield some people at a time, and the rows of their questions."""
     everybody = np.unique(person)
     order = np.argsort(person, kind="stable")
     step = max(1, MOST_NUMBERS // d**2)
@@ -230,9 +230,9 @@ def personal_variance(
 ) -> float:
     """Return τ², by hiding a fifth of the items at a time.
 
-    `learn` returns the law that is learned from the other answers, and what is unknown of it. Everybody is placed by
-    their answers about the other items; τ² maximizes the likelihood of the hidden answers, which have variance τ² for
-    each item that is new to the person. Zero where that gains less than two nats.
+    `learn` returns the law that is learned from the other answers, and what is unknown about it. Everybody is placed by
+    their answers about the other items. τ² maximizes the likelihood of the hidden answers, which have variance τ² for
+    each item that is new to the person. It is zero if that gains less than two nats.
     """
     part = np.random.default_rng(0).permutation(len(answers.items)) % PARTS
     found: list[tuple[Moments, Answers]] = []
@@ -266,7 +266,7 @@ def personal_variance(
 
 
 def thinned(answers: Answers) -> Answers:
-    """Return the answers of every k-th person, so neither people nor answers are too many to hide items from."""
+    """Return the answers of every k-th person: at most `MOST_PEOPLE` people and about `MOST_ANSWERS` answers."""
     answers = answers.merged()
     people = np.unique(answers.person)
     step = max(-(-people.size // MOST_PEOPLE), -(-answers.person.size // MOST_ANSWERS), 1)

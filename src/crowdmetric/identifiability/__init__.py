@@ -4,8 +4,8 @@ With R_k the projector on the complement of the span of person k's δ's (within 
 
     S = Σ_k Δ_kᵀ R_k Δ_k          (p, p), Δ_k the m_k × p matrix of svec Δ's
 
-has rank = the number of degrees of freedom of M that the answers reveal with arbitrary people, whatever the
-algorithm. Its null space names what cannot be learned; its smallest other eigenvalue, how hard the rest is. S is
+has rank = the number of degrees of freedom of M that the answers reveal with arbitrary people, under any
+algorithm. Its null space is what cannot be learned. Its smallest other eigenvalue says how hard the rest is. S is
 summed over blocks of people; nothing of size n · d² is ever formed.
 
 ::
@@ -21,7 +21,8 @@ summed over blocks of people; nothing of size n · d² is ever formed.
     assignment.py    do questions depend on who is asked?
     remedies.py      what would help, and the least it takes
     diagnosis.py     all of it as values and in words
-    verdict.py       from questions to the verdict
+    diagnosing.py    from questions to the verdict: `diagnose`
+    judgement_diagnosis.py  the same for similarity judgements
 """
 
 from __future__ import annotations

@@ -1,24 +1,22 @@
-"""Were people asked about what they like? The check on which the population assumption rests.
+"""Were people asked about what they like? A check of the population assumption.
 
-The population likelihood treats a person's ideal point as drawn independently of the questions they get. What can
-be checked without knowing anybody's ideal is whether questions depend on *who is asked* at all. For a person's
-questions write
+The population likelihood assumes that a person's ideal point is independent of the questions they get. Without knowing
+anybody's ideal point, one can check whether questions depend on *who is asked* at all. For a person's questions write
 
     c = a_k + e        c: a feature of a midpoint (or the size of a difference), a_k: the person's share, e: chance
 
-with intraclass correlation ρ = Var a / (Var a + Var e). An ideal point belongs to the person, so whatever it is,
+with intraclass correlation ρ = Var a / (Var a + Var e). An ideal point belongs to the person, so every ideal point has
 
     corr(c, u)² ≤ ρ
 
-and ρ = 0 means that the assumption is safe. ρ is estimated by one-way analysis of variance; the test deals the same
-questions out to the same people at random, many times, and compares the largest between-person share over all
-features with its values under chance (which needs no normality and pays for looking at many features).
-Two questions of a person that share an item are alike whoever is asked, so of each person only questions without a
-common item are used.
+and ρ = 0 means that the assumption is safe. ρ is estimated by one-way analysis of variance. A permutation test assigns
+the same questions to the same people at random, many times, and compares the largest between-person share over all
+features with its distribution under chance. It needs no normality and accounts for the number of features. Two
+questions of a person that share an item are similar for any person, so only questions without a common item are used.
 
-What this cannot see: with one answer per person there is no "within", and ρ > 0 need not do harm, as when a person is
-dealt a subspace by chance. Dealing at random is exact if questions are exchangeable; where people's questions differ in
-spread (a subspace each) though not in place, midpoints may raise the alarm somewhat too often.
+Limits: with one answer per person there is no variation within people. ρ > 0 may be harmless, for example if a person
+gets a subspace by chance. The test is exact if questions are exchangeable. If people's questions differ in spread (one
+subspace each) but not in location, it rejects somewhat too often.
 """
 
 from __future__ import annotations
@@ -41,15 +39,15 @@ Indices = NDArray[np.intp]
 DEALS = 199
 SIGNIFICANT = 0.05
 NEGLIGIBLE = 0.01  # ρ: a correlation of 0.1 with people at most
-# Numbers dealt out in one shuffle at most; more people than that are sampled.
+# Maximum size of one permutation; more people than that are sampled.
 CELLS = 200_000
 FEWEST_PEOPLE = 5
-FEWEST_ANSWERS = 2_000  # that are looked at however many features there are
+FEWEST_ANSWERS = 2_000  # of the sample, for any number of features
 
 
 @dataclass(frozen=True)
 class Dependence:
-    """How much one thing about questions depends on who is asked.
+    """How much a property of questions depends on who is asked.
 
     Attributes
     ----------
@@ -58,8 +56,7 @@ class Dependence:
     feature
         Where it is.
     p_value
-        Of the largest between-person share under chance, for all features together and for both things that are
-        looked at.
+        Of the largest between-person share, corrected for the number of features and for the two properties tested.
     noticeable
         The smallest ρ that the test would have detected.
     """

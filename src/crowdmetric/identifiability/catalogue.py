@@ -1,7 +1,7 @@
-"""What no questionnaire about these items could ever reveal.
+"""What no questionnaire about these items can reveal.
 
 If all items satisfy ``xᵀAx = bᵀx + c`` then ⟨Δ, A⟩ = ⟨δ, b⟩ for every pair of them, and A cannot be distinguished from
-a shift of everybody's pseudo-ideal point, however many people answer. Items with two values of a feature do (x² is
+a shift of everybody's pseudo-ideal point, for any number of people. Items with two values of a feature do (x² is
 linear in x), so do items of equal length (xᵀx is constant), and so do fewer than 1 + d + d(d+1)/2 items.
 """
 
@@ -29,8 +29,8 @@ MOST_ITEMS = 100_000
 def ceiling(questions: QuestionSource, seed: int = 0) -> Spectrum | None:
     """Return the spectrum of all questions that could be asked about the items shown; None if that takes too long.
 
-    Comparing every item with one of them is enough: every other Δ and δ is a difference of theirs. Some of very many
-    items are tried first; what they reveal, all do.
+    It is enough to compare every item with one of them, because every other Δ and δ is a difference of theirs. With
+    very many items, a sample is tried first: all items reveal at least as much.
     """
     p = degrees_of_freedom(questions.d)
     used = questions.used

@@ -1,4 +1,4 @@
-"""From questions to the verdict: dense while Sym(R^d) is small, by products alone where it is not."""
+"""From questions to the verdict: with dense matrices if Sym(R^d) is small enough, else by products alone."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ def diagnose(
     items
         (N, d); None if pairs are vectors.
     pairs
-        (T, 2) row numbers, (T, 2, d) vectors, Comparisons, or a scan (`Comparisons.scan_parquet`), which is read a
-        chunk at a time: all but the check of who was asked what, for which some people are drawn, is a sum over people.
+        (T, 2) row numbers, (T, 2, d) vectors, Comparisons, or a scan (`Comparisons.scan_parquet`), which is read one
+        chunk at a time. The check of who was asked what uses a sample of people.
     users
         (T,) who answers; None: one person.
     features, item_ids
         Names of the d features and of the N items, for the words.
     covariance
         The law of people for which `population_rank` and the rest of the population's verdict hold, as in
-        `PopulationMetric`: 'isotropic', the default, or 'free'. What a free law reveals is said in any case.
+        `PopulationMetric`: 'isotropic', the default, or 'free'. The verdict for a free law is always included.
     memory
-        Limit for a scan, in bytes or such as '2GB'; None: half of what is free. See `plan_diagnosis`.
+        Limit for a scan, in bytes or as text such as '2GB'; None: half of the free memory. See `plan_diagnosis`.
 
     Returns
     -------
@@ -134,14 +134,14 @@ def diagnose(
 
 @dataclass(frozen=True)
 class _Spectra:
-    """What a pass over all people counted, and what answers reveal under each assumption about people.
+    """Counts over all people, and what answers reveal under each assumption about people.
 
     Attributes
     ----------
     tally
         What was counted.
     own
-        S: people are arbitrary.
+        The spectrum of S: people are arbitrary.
     law, free
         People come from one population: under the law that was asked for, and under the free law.
     """
@@ -158,7 +158,7 @@ def _spectra(questions: QuestionSource, covariance: str) -> _Spectra:
         return _implicit_spectra(questions, covariance)
     sums = sum_up(questions)
     own = decompose(sums.S, negligible_of(sums.tally), questions.unit)
-    # P ⪰ S: what is revealed with arbitrary people is revealed with one population too
+    # P ⪰ S: answers of one population reveal at least as much as those of arbitrary people
     offsets = own if own.rank == p else common_spectrum(sums.common, questions.unit)
 
     def under(name: str) -> Spectrum:
@@ -188,18 +188,18 @@ def _implicit_spectra(questions: QuestionSource, covariance: str) -> _Spectra:
 
 
 def _at_least(offsets: Spectrum, p: int) -> Spectrum:
-    """Return what offsets reveal as a lower bound: how much the spread of people adds is not computed."""
+    """Return what offsets reveal as a lower bound; what the spread of people adds is not computed."""
     if offsets.low == p:
         return offsets
-    told = "what the spread of people adds was not computed for this many features"
-    return replace(offsets, high=p, confidence="; ".join(filter(None, [offsets.confidence, told])))
+    unknown = "what the spread of people adds was not computed for this many features"
+    return replace(offsets, high=p, confidence="; ".join(filter(None, [offsets.confidence, unknown])))
 
 
 def plan_diagnosis(items: ArrayLike | None, scan: ComparisonScan, memory: int | str | None = None) -> MemoryPlan:
     """Return how much memory the diagnosis of a scan will take; a limit that is too low is an error.
 
-    Up to 200 features that is the matrices of the operators and a chunk of answers; beyond, all answers are read,
-    for products with them.
+    Up to 200 features it is the memory of the operators' matrices and of one chunk of answers. With more features all
+    answers are read into memory, for products with them.
     """
     N, d = check_items(items).shape
     chunk_rows = max((chunk.rows for chunk in scan.chunks), default=0)

@@ -5,9 +5,9 @@ on the directions that no answer depends on,
 
     share(δ) = ‖N svec(δδᵀ)‖² / ‖svec(δδᵀ)‖²        0 … 1
 
-is how much of it no answer says anything about: 0, the distance follows from the answers; 1, they say nothing
-about it. N is a projector, so the share does not depend on which basis of the null space is taken, and the same
-formula with the unit vector of an entry of svec(M) says how much of that entry is unknown.
+is the share of it that answers do not determine: 0 if the distance follows from the answers, 1 if they are not
+informative about it. N is a projector, so the share does not depend on the basis of the null space. The same formula
+with the unit vector of an entry of svec(M) gives the unknown share of that entry.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SIZE = 0.9
 
 @dataclass(frozen=True)
 class ItemPair:
-    """Two items, by row, and how much of the distance between them the answers leave open, 0 … 1."""
+    """Two items, by row, and the share of the distance between them that answers do not determine, 0 … 1."""
 
     left: int
     right: int
@@ -80,7 +80,7 @@ def unknown_distances(
 
 
 def name_directions(spectrum: Spectrum, features: Sequence[str] | None) -> str:
-    """Return what the null space holds, by the entries of M that lie most in it; empty if no entry stands out."""
+    """Return the null space in words, by the entries of M that lie most in it; empty if no entry stands out."""
     directions = spectrum.directions
     if len(directions) == 0:
         return ""
@@ -96,7 +96,7 @@ def name_directions(spectrum: Spectrum, features: Sequence[str] | None) -> str:
 
 
 def name_hardest(spectrum: Spectrum, features: Sequence[str] | None) -> str:
-    """Return which direction is known least of those that are known: the overall size, or an entry of M."""
+    """Return the identified direction that is hardest to learn, in words: the overall size, or an entry of M."""
     if spectrum.hardest is None:
         return ""
     a = spectrum.hardest
@@ -108,7 +108,7 @@ def name_hardest(spectrum: Spectrum, features: Sequence[str] | None) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage that is 0 or 100 only if it is."""
+    """Return a share as a percentage; 0 and 100 only if they are exact."""
     if 0.0 < share < 0.005:
         return "under 1 %"
     if 0.995 < share < 1.0 - 1e-9:

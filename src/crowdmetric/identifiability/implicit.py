@@ -1,6 +1,6 @@
-"""The same operators where Sym(R^d) is too large for a p × p matrix: known by their products only.
+"""The same operators if Sym(R^d) is too large for a p × p matrix: only products with them are computed.
 
-S and P are AᵀA, with A as in `rows`. Three ways lead to the rank of A, its null space and its condition:
+S and P are AᵀA, with A as in `answer_map`. Three ways lead to the rank of A, its null space and its condition:
 
 *Few answers to spare* (q): ``AAᵀ``, compressed to (q, q), has the eigenvalues of AᵀA, and its entries need no Δ, only
 inner products of δ's and s's: ``⟨Δ_i, Δ_j⟩ = ½[(δ_i·δ_j)(s_i·s_j) + (δ_i·s_j)(s_i·δ_j)]``. That is exact.
@@ -119,12 +119,12 @@ def _by_solving(rows: AnswerMap, rank: int, exact: bool, unit: Array, rng: Gener
     seen = np.array([np.linalg.norm(A.matvec(rest)) for rest in rests]) / np.linalg.norm(rests, axis=1)
     unseen = ~gone & (seen <= RESOLUTION * sqrt(largest))  # a proof: no answer depends on these
     if exact:
-        low, high, told = rank, rank, "exact with probability one"
+        low, high, confidence = rank, rank, "exact with probability one"
     elif np.all(unseen | gone):
-        low, high, told = _rank_from_shares(shares, rank, rows.most, p)
+        low, high, confidence = _rank_from_shares(shares, rank, rows.most, p)
     else:
         low, high = rank, rows.most
-        told = f"{rank:,} are certain; {iterations} passes over the answers did not settle how many more"
+        confidence = f"{rank:,} are certain; {iterations} passes over the answers did not settle how many more"
     hardest = x[0] - rests[0]
     for _ in range(INVERSE_STEPS):  # inverse iteration within the range of AᵀA
         hardest = solve(A, solve(A.T, hardest / np.linalg.norm(hardest)))
@@ -142,7 +142,7 @@ def _by_solving(rows: AnswerMap, rank: int, exact: bool, unit: Array, rng: Gener
         directions=in_given_units(_orthonormal(rests[unseen]), unit),
         open_share=None,
         share=share,
-        confidence=told,
+        confidence=confidence,
     )
 
 

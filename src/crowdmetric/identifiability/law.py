@@ -20,21 +20,21 @@ isotropic
     if all items lie on one ellipsoid xᵀMx = bᵀx + c. Yes/no features alone do so for a diagonal M, and items of equal
     length for a multiple of the identity. Then only s·M is known.
 
-How spreads are seen: two answers of one person are correlated, Pr[y_i = y_j] depends on c_ij; and c_ii flattens the
-probability of a single answer, ``Pr[y_i] = E[f(y_i (a_i + √c_ii z))]``, more at one offset than at another. So one
-answer per person reveals M_jj of a yes/no feature as well, but much less surely than two do.
+Spreads are visible in two ways. Two answers of one person are correlated: Pr[y_i = y_j] depends on c_ij. And c_ii
+flattens the probability of a single answer, ``Pr[y_i] = E[f(y_i (a_i + √c_ii z))]``, more at some offsets than at
+others. So one answer per person reveals M_jj of a yes/no feature as well, but much less precisely than two.
 
 How much is revealed is the expected information of pairs of answers of one person (single answers of people who gave
 one), summed over people. With ℓ(y) the log-likelihood of the pair and θ the natural parameters of the law::
 
     I = Σ Σ_y Pr[y] ∇ℓ(y) ∇ℓ(y)ᵀ            y over the 4 (or 2) possible answers,  ∇ with respect to θ
 
-and the information about M is what is left after μ and s (or Σ) are profiled out: the Schur complement of I. It is
-taken at a *reference law*, because it depends on the law: features in units of their spread, M a multiple of the
+and the information about M, after μ and s (or Σ) are profiled out, is the Schur complement of I. It depends on the law,
+and is computed at a *reference law*: features in units of their spread, M a multiple of the
 identity, ideal points that scatter as much as the items do, around a point half a spread away from the items' center.
 (Exactly at the center, symmetric items would have offsets of zero and hide that answers are flattened.) M is a multiple
-of the identity because this is where a crowd must be told apart from plain distance. Three and more answers of a person
-together say a little more than their pairs; that can matter only where there are hardly more answers than parameters.
+of the identity because a learned metric has to be distinguished from plain distance. Three or more answers of a person
+reveal a little more than their pairs; that matters only if there are hardly more answers than parameters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who has answers to spare after their own position is accounted for, and why others have none."""
+"""Which people have more answers than their own position can explain, and why others do not."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["REASONS", "SpanTally", "Spare", "people_with_answers_to_spare", "pro
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Why a person's own position can explain all their answers, so they say nothing about the metric by themselves;
-# from the simplest reason to the subtlest.
+# Why a person's own position can explain all their answers, so that their answers alone are not informative about the
+# metric; simplest reason first.
 REASONS = {
     "one answer": "gave one answer only",
     "general position": "gave no more answers than they were asked independent questions",
@@ -26,14 +26,14 @@ REASONS = {
     "equal items": "compared only items that are equal",
 }
 
-# A Gram matrix conditioned better than this proves independence; anything worse is left to singular values.
+# If a Gram matrix is better conditioned than this, rows are independent; otherwise singular values decide.
 CLEARLY_INDEPENDENT = 1e-11
 PROBES = 4
 
 
 @dataclass
 class SpanTally:
-    """What a pass over all people adds up to.
+    """Counts and sums of a pass over all people.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class SpanTally:
 
     @property
     def span(self) -> int:
-        """Dimension of what all the differences span."""
+        """Dimension of the span of all differences."""
         values = np.linalg.eigvalsh(self.differences)
         return int(np.sum(values > 1e-12 * values[-1]))
 

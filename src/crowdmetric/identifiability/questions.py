@@ -2,16 +2,16 @@
 
 Moving all items by one vector, or scaling a feature, changes no rank: a translation adds to every Δ a part that is
 linear in its δ, which people absorb, and a scaling is a change of basis of Sym(R^d). So items are centered, which
-keeps rounding small where they lie far from the origin, and features are brought to one scale where their spreads
-differ so much that the rank would drown in rounding.
+keeps rounding errors small if they lie far from the origin. Features are brought to one scale if their spreads differ
+so much that rounding would hide the rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,47 +33,6 @@ MOST_COPIES = 2
 UNEVEN = 100.0
 
 
-class QuestionSource(Protocol):
-    """Who was asked what, wherever that is kept."""
-
-    @property
-    def items(self) -> Array: ...
-
-    @property
-    def unit(self) -> Array: ...
-
-    @property
-    def d(self) -> int: ...
-
-    @property
-    def used(self) -> Indices: ...
-
-    @property
-    def n_people(self) -> int: ...
-
-    @property
-    def n_answers(self) -> int: ...
-
-    @property
-    def most_answers(self) -> int: ...
-
-    def people(self, width: int | None = None) -> Iterable[Block]:
-        """Return the people in blocks; `width` as in `arrange`."""
-        ...
-
-    def some(self, answers: int) -> Questions:
-        """Return questions in memory: all, or those of people with two or more, about this many answers."""
-        ...
-
-    def parts(self) -> Iterable[Questions]:
-        """Return all questions, the people of each part whole, as many at a time as fit in memory."""
-        ...
-
-    def everything(self) -> Questions:
-        """Return all questions in memory."""
-        ...
-
-
 @dataclass(frozen=True)
 class Questions:
     """Comparisons without their answers.
@@ -85,7 +44,7 @@ class Questions:
     unit
         (d,) ones, or the features' spreads where those differ a hundredfold.
     pairs
-        (T, 2) rows of `items`; a question that somebody answered several times stands here at most twice.
+        (T, 2) rows of `items`; a question that somebody answered several times is listed at most twice.
     person
         (T,) who was asked, 0 … K − 1, nobody missing.
     n_answers, most_answers
@@ -131,12 +90,15 @@ class Questions:
         return arrange(Answers(self.items, self.pairs, np.zeros(T), np.ones(T), self.person, nobody, 1), width)
 
     def some(self, answers: int) -> Questions:
+        """Return a sample for about this many answers: here, all."""
         return self
 
     def parts(self) -> tuple[Questions]:
+        """Return the questions in parts that fit in memory: here, one."""
         return (self,)
 
     def everything(self) -> Questions:
+        """Return all questions in memory."""
         return self
 
 
@@ -198,7 +160,7 @@ class ScannedQuestions:
     def some(self, answers: int) -> Questions:
         """Return all questions, or those of some of the people who have two or more, drawn by a hash of their number.
 
-        Four times as many answers as asked for, where there are, so chance may choose among them.
+        The sample has four times as many answers as asked for, if there are as many, to be drawn from again.
         """
         step = max(1, self._counted[2] // (4 * answers))
         pairs, person = [], []
@@ -214,12 +176,16 @@ class ScannedQuestions:
         return Questions.of(self.items, self.unit, drawn_pairs, np.concatenate(person), np.ones(len(drawn_pairs)))
 
     def everything(self) -> Questions:
+        """Return all questions in memory."""
         everything = Comparisons.from_scan(self.scan)
         person = everything.user.astype(np.intp)
         return Questions.of(self.items, self.unit, everything.pairs, person, everything.weight)
 
 
-def read_questions(items: ArrayLike | None, pairs: Any, users: Any) -> Questions | ScannedQuestions:
+QuestionSource = Questions | ScannedQuestions
+
+
+def read_questions(items: ArrayLike | None, pairs: Any, users: Any) -> QuestionSource:
     """Return validated questions from what `diagnose` was given; a scan stays on disk."""
     numbers: Any
     if isinstance(pairs, Comparisons | ComparisonScan):

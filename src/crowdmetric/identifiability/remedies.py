@@ -46,30 +46,30 @@ def remedies(found: Situation) -> tuple[str, ...]:
     """Return sentences, what costs least first."""
     if found.rank >= found.dimensions:
         return ()
-    told: list[str] = []
+    sentences: list[str] = []
     if found.is_population and found.population_rank > found.rank:
-        told.append(
+        sentences.append(
             "Ask nothing more, if people may be taken as one population: PopulationMetric (covariance "
             f"'{found.covariance}') can then learn {found.population_rank:,} of {found.dimensions:,} degrees of "
             f"freedom instead of {found.rank:,}."
             + (" First make sure that chance decided who was asked what." if found.suspicious else "")
         )
-    told += _judgements(found)
-    told += _items(found)
+    sentences += _judgements(found)
+    sentences += _items(found)
     reachable = found.dimensions if found.ceiling is None else found.ceiling
     if found.span == found.d and found.rank < reachable:
-        told += [sentence for _, sentence in sorted(_questions(found, reachable - found.rank))]
-        told.append(
+        sentences += [sentence for _, sentence in sorted(_questions(found, reachable - found.rank))]
+        sentences.append(
             "These are the fewest people with whom it is possible at all; real answers are noisy, and "
             "`crowdmetric plan` says how many make it accurate."
         )
-    return tuple(told)
+    return tuple(sentences)
 
 
 def _judgements(found: Situation) -> list[str]:
     """Return what judgements of similarity would reveal: with a known anchor nobody has to be placed.
 
-    They compare squared distances, one degree of freedom per pair of items but for their common scale.
+    They compare squared distances, one degree of freedom per pair of items, except for their common scale.
     """
     reach = min(degrees_of_freedom(found.span), found.items * (found.items - 1) // 2 - 1)
     if reach <= found.rank:
@@ -83,29 +83,29 @@ def _judgements(found: Situation) -> list[str]:
 
 def _items(found: Situation) -> list[str]:
     """Return what is wrong with the items themselves."""
-    told = []
+    sentences = []
     needed = 1 + found.d + found.dimensions
     if found.span < found.d:
-        told.append(
+        sentences.append(
             f"Compared items differ in {found.span} of {found.d} dimensions only: compare items that differ in the "
             f"others, or {_in_fewer(found.span)}."
         )
     if found.items < needed:
         fewer = max(k for k in range(found.d) if 1 + k + degrees_of_freedom(k) <= found.items)
         less = f", or describe items by at most {fewer} feature{'s' if fewer > 1 else ''}" if fewer else ""
-        told.append(
+        sentences.append(
             f"Ask about more items: {found.items:,} cannot pin down a metric in {found.d} dimensions unless people "
             f"scatter equally in all directions; it takes {needed:,} at least{less}."
         )
     if found.ceiling is None or found.ceiling == found.dimensions:
-        return told
+        return sentences
     if found.two_valued:
         each = "each of them counts" if len(found.two_valued) > 1 else "it counts"
-        told.append(
+        sentences.append(
             f"Use items with more than two values of {_listed(found.two_valued)}: with two, how much {each} by itself "
-            "cannot be told apart from where people stand, unless people scatter equally in all directions."
+            "cannot be distinguished from where people stand, unless people scatter equally in all directions."
         )
-    return told or [
+    return sentences or [
         "Ask about items that do not all satisfy one equation, as items of equal length do (normalized embeddings), or "
         "parts that add up to a whole: describe them without it (leave one of the parts out, or keep one direction "
         "fewer: crowdmetric fit --pca), or add other items."

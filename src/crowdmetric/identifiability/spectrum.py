@@ -4,14 +4,15 @@
     P = ΔᵀΔ − Δᵀδ (δᵀδ)⁺ δᵀΔ                      rank P: what is revealed if they come from one population, by offsets
 
 with Δ (T, p) and δ (T, d) of all answers. S removes from Δ what *each person's own* v can explain, P what *one v
-common to all* can explain, so P ⪰ S. The reasoning for P: A is in its null space exactly if some b has ⟨Δ, A⟩
-= ⟨δ, b⟩ for every question asked. Then the metric M + A with everybody's v shifted by −b gives every answer of
-every person the same probability as M: a shifted population is a population, so no method can tell the two apart
-unless it assumes that the spread of people depends on M. Conversely, with v ~ N(μ, Σ) an answer has ``Pr[y] = g(ψ̄,
-δᵀΣδ)``, ``ψ̄ = ⟨Δ, M⟩ + ⟨δ, μ⟩``, and its Fisher information about (M, μ) at known Σ is ``Σ w [Δ, δ]ᵀ[Δ, δ]`` with
-weights w > 0; with μ profiled out it has the null space of P, whatever the weights.
+common to all* can explain, so P ⪰ S. The reason for P: A is in its null space exactly if some b has ⟨Δ, A⟩ = ⟨δ, b⟩ for
+every question asked. Then the metric M + A with everybody's v shifted by −b gives every answer of every person the same
+probability as M. A shifted population is a population, so no method can distinguish the two unless it assumes that the
+spread of people depends on M. Conversely, with v ~ N(μ, Σ) an answer has ``Pr[y] = g(ψ̄, δᵀΣδ)``,
+``ψ̄ = ⟨Δ, M⟩ + ⟨δ, μ⟩``, and its Fisher information about (M, μ) at known Σ is ``Σ w [Δ, δ]ᵀ[Δ, δ]`` with weights w > 0.
+With μ profiled out, it has the null space of P for all such weights.
 
-So P is what the *offsets* ψ̄ reveal, and all that a free Σ leaves. A law in which Σ depends on M reveals more (`law`).
+So P is what the *offsets* ψ̄ reveal, which is everything if Σ is free. A law in which Σ depends on M reveals more
+(`law`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ KEPT = 1 << 24
 
 @dataclass(frozen=True)
 class Spectrum:
-    """What an operator on Sym(R^d) reveals and what it leaves open.
+    """The range and the null space of an operator on Sym(R^d).
 
     Attributes
     ----------
@@ -60,7 +61,7 @@ class Spectrum:
     hardest
         (p,) the svec direction that belongs to `smallest`; None if that is not computed or there is none.
     only_size_open
-        Whether all that is out of reach is the overall size of the metric.
+        Whether only the overall size of the metric is out of reach.
     """
 
     rank: int
@@ -78,7 +79,7 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class OperatorSums:
-    """One pass over all people: S (p, p), and [Δ, δ]ᵀ[Δ, δ] (p + d, p + d), and what was counted on the way."""
+    """Sums over all people: S (p, p), [Δ, δ]ᵀ[Δ, δ] (p + d, p + d), and counts."""
 
     S: Array
     common: Array
@@ -102,9 +103,9 @@ def sum_up(questions: QuestionSource) -> OperatorSums:
 
 
 def decompose(S: Array, negligible: float, unit: Array) -> Spectrum:
-    """Return the spectrum of S (p, p); eigenvalues up to `negligible` are zeros blurred by rounding."""
+    """Return the spectrum of S (p, p); eigenvalues up to `negligible` are rounding errors."""
     p, d = len(S), len(unit)
-    if not np.any(S):  # nobody reveals anything: no need to decompose
+    if not np.any(S):  # nobody is informative: no need to decompose
         values, vectors, zero = np.zeros(p), np.eye(p), np.ones(p, dtype=bool)
     else:
         values, vectors = np.linalg.eigh(S)

@@ -3,12 +3,11 @@
 ::
 
     changes.py      what the metric changed: neighbors, pairs that moved
-    importance.py   what moves choices, and how sure that is
     directions.py   how differences between items add up to a distance
     warnings.py     what to be careful about, and whether the metric is worth using
     pictures.py     inline SVG
     page.py         everything together, as HTML
-    similarity.py   the same for a metric from similarity judgements
+    similarity_page.py  the same for a metric from similarity judgements
 """
 
 from __future__ import annotations

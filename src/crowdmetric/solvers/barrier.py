@@ -13,7 +13,7 @@ minimum over the feasible set is closed form. So at any iterate, with G and g_k 
 
     gap = Σ (loss − tangent) + ⟨G, A⟩ − min_A ⟨G, A⟩ + Σ_k (⟨g_k, w_k⟩ + ζ_v ‖g_k‖)
 
-bounds the distance to the optimum, with nothing taken on trust from the iteration.
+bounds the distance to the optimum, independently of the iteration.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from crowdmetric.losses import Loss
 from crowdmetric.solvers.bounds import get_bound
 from crowdmetric.solvers.cone import MetricCone
 from crowdmetric.symmetric import project_psd, svec
-from crowdmetric.users.block_steps import people_of
+from crowdmetric.users.block_steps import bounded_block
 from crowdmetric.users.blocks import People, bilinear, sum_over_problems
 from crowdmetric.users.bounded import BarrierSums, BoundedBlock
 
@@ -65,7 +65,7 @@ class BarrierResult:
     converged
         (n,) whether gap ≤ tolerance.
     iterations, seconds
-        What it took, all problems together.
+        Of all problems together.
     """
 
     metrics: Array
@@ -106,7 +106,7 @@ def solve_barrier(
     start
         The solution of a nearby problem with the same people, to begin at.
     only
-        (n,) which problems to solve; the others come back unsolved, with a gap of infinity. All by default.
+        (n,) which problems to solve, by default all; the others are returned with an infinite gap.
     """
     clock = perf_counter()
     state = _State(people, loss, metric_radius, ideal_radius, norm, tolerance, start, only)
@@ -123,7 +123,7 @@ def solve_barrier(
 
 
 class _State:
-    """All that changes from one iteration to the next; arrays have a leading axis over problems."""
+    """The state of the iteration; arrays have a leading axis over problems."""
 
     def __init__(
         self,
@@ -155,11 +155,11 @@ class _State:
         for b in people:
             radius = ideal_radius[b.problem]
             w = None if start is None else _shrunk(start.pseudo_ideal_points[b.person], radius)
-            self.blocks.append(people_of(b, loss, radius, self.mu[b.problem], w))
+            self.blocks.append(bounded_block(b, loss, radius, self.mu[b.problem], w))
         self.gap = np.where(self.active, np.inf, 0.0)
         if only is not None:
             self.active = self.active & only
-        # finished problems take no further part: the cone holds only the others
+        # the cone holds only problems that are not finished
         self.alive = alive = np.flatnonzero(self.active)
         self.cone = MetricCone(A[alive], bound, metric_radius[alive], self.mu[alive])
         for block in self.working():
@@ -202,7 +202,7 @@ class _State:
             self.best_points[block.block.person[chosen]] = block.points[chosen]
 
     def still_active(self) -> NDArray[np.bool_]:
-        """Retire the problems that are solved, or that rounding keeps from going on, and return the others."""
+        """Retire the problems that are solved, or that rounding keeps from improving, and return the others."""
         finished = self.active & ~((self.gap > self.tolerance) & (self.idle < PATIENCE))
         if np.any(finished):
             self.active = self.active & ~finished
@@ -218,7 +218,7 @@ class _State:
         dA, (slope, longest) = np.zeros_like(self.A), np.zeros((2, self.active.size))
         dA[alive] = self.cone.solve(self.sums.schur[alive], self.sums.reduced[alive])
         slope[alive], longest[alive], longest_dual = self.cone.direction()
-        common = longest.copy()  # the largest step that everybody can take, along which descent is guaranteed
+        common = longest.copy()  # the largest step that everybody can take; it is guaranteed to descend
         for block in self.working():
             person_slope, person_longest = block.direction(dA)
             problems, starts = block.block.problems, block.block.starts
@@ -234,14 +234,14 @@ class _State:
         self._lower_mu(alpha)
 
     def _lower_mu(self, alpha: Array) -> None:
-        """Shrink μ where the last point was near the central path and the step from it was good; raise it where stuck.
+        """Lower μ after a long step from a point near the central path; raise it after several short steps.
 
         On the path the certified gap is at most ``level = μ · degree / weight``.
         """
         level = self.mu * self.degree / self.weight
         ready = self.active & (alpha > 0.5) & (self.gap < 2.0 * level)
         self.mu = np.where(ready, self.mu * lower_level(level, self.tolerance) / level, self.mu)
-        if not self.loss.is_smooth:  # steps are short because all slacks move together; they will become long again
+        if not self.loss.is_smooth:  # steps are short because all slacks move together, which is temporary
             return
         self.short = np.where(alpha < SHORT, self.short + 1, 0)
         stuck = self.active & (self.short >= SHORT_STEPS)
@@ -249,7 +249,7 @@ class _State:
         self.mu, self.short = np.where(stuck, raised * self.mu, self.mu), np.where(stuck, 0, self.short)
 
     def _search(self, alpha: Array, promise: Array) -> Array:
-        """Halve each problem's step until its merit falls by 1e−4 of the promise of the common step."""
+        """Halve each problem's step until its merit falls by 1e−4 of what the common step predicts."""
         noise = 1e-12 * (1.0 + np.abs(self.merit))  # differences of sums below this are rounding
         pending = self.active.copy()
         for _ in range(30):
@@ -266,7 +266,7 @@ class _State:
         return alpha
 
     def result(self, iterations: int, seconds: float) -> BarrierResult:
-        """Gather what was reached, with the loss itself (not its barrier) as the objective."""
+        """Return the best points, with the loss itself (without barrier) as the objective."""
         objective = total_loss(self.people, self.loss, self.best_metrics, self.best_points)
         return BarrierResult(
             metrics=self.best_metrics,
@@ -281,7 +281,7 @@ class _State:
 
 
 def total_loss(people: People, loss: Loss, metrics: Array, points: Array) -> Array:
-    """Return each problem's total loss (n,) under metrics (n, r, r), everybody being at points (K, r)."""
+    """Return each problem's total loss (n,) under metrics (n, r, r) with people at points (K, r)."""
     total = np.zeros(people.n_problems)
     for b in people:
         psi = bilinear(b.delta, metrics[b.problem], b.total) + np.einsum("pmi,pi->pm", b.delta, points[b.person])

@@ -40,7 +40,7 @@ class MetricCone:
         self.bound: FrobeniusBound | NuclearBound | NoBound = bound(svec(A), radius, mu)
 
     def keep(self, problems: NDArray[np.bool_]) -> None:
-        """Let go of all but these problems (n,)."""
+        """Keep only these problems (n,)."""
         mu = self.mu[problems]
         self.A, self.Z = self.A[problems], self.Z[problems]
         for name in ("radius", *self.bound.STATE):
@@ -63,11 +63,11 @@ class MetricCone:
         return np.sum(gradient * svec(self.A), axis=1) - self.bound.lowest(gradient)
 
     def solve(self, schur: Array, reduced: Array) -> Array:
-        """Fix and return the step dA (n, r, r) for the people's Schur complement and reduced right side."""
+        """Compute the step dA (n, r, r) from the people's Schur complement and reduced right side."""
         matrix = schur + symmetric_kronecker(self.inverse, self.Z) + self.bound.curvature()
         barrier = self.mu[:, None] * svec(self.inverse) - self.bound.gradient
         right = reduced + barrier
-        # a problem spoiled by rounding stops and is given up; the others continue
+        # a problem whose system is no longer finite stops; the others continue
         sound = np.all(np.isfinite(matrix), axis=(1, 2)) & np.all(np.isfinite(right), axis=1)
         matrix = np.where(sound[:, None, None], matrix, np.eye(matrix.shape[1]))
         self.da = _solve(matrix, np.where(sound[:, None], right, 0.0))

@@ -6,10 +6,10 @@ draws ``z ~ N(0, R)`` and moves along the ellipse ::
     x(φ) = m + (x − m) cos φ + z sin φ
 
 to a φ that is uniform on the slice ``log density(x(φ)) − log N(x(φ); m, R) ≥ level``: a bracket of angles shrinks
-toward φ = 0 until a point in it qualifies. Nothing has to be tuned, and a density may be −∞ somewhere.
-The closer the reference is to the density, the longer the moves; so the chains' own mean and covariance become the
-reference after each of a few rounds of warming up, whose draws are thrown away. A density that is far from Gaussian in
-one set of coordinates may be close to it in another: a second kind of move, made there, may follow every step.
+toward φ = 0 until a point in it qualifies. There is nothing to tune, and the log density may be −∞ somewhere.
+Moves are longer if the reference is close to the density. So the mean and covariance of the chains become the reference
+after each of a few warm-up rounds, whose draws are discarded. A density that is far from Gaussian in one set of
+coordinates may be close to it in another, so a second kind of move in other coordinates may follow every step.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ A chain at x draws a momentum ``q ~ N(0, I)`` and follows, in n leapfrog steps o
 
     q ← q + ½ε Rᵀ∇(x)        x ← x + ε R q        q ← q + ½ε Rᵀ∇(x)          (∇ the gradient of log density)
 
-and stays there with probability ``min(1, exp(−ΔE))``, E the sum of potential and ½‖q‖². Such trajectories, unlike moves
-of random direction, are long also among hundreds of correlated parameters. While chains warm up, ε follows the share of
-trajectories that are accepted, and the size of R how far chains scatter; what they drew until then is thrown away.
+and accepts the end with probability ``min(1, exp(−ΔE))``, where E is the sum of potential and ½‖q‖². Unlike moves in
+random directions, such trajectories are long even with hundreds of correlated parameters. During warm-up, ε adapts to
+the share of accepted trajectories, and the size of R to the spread of the chains; these draws are discarded.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Chains:
         self.value, self.slope = density(x)
 
     def move(self, root: Array, step: float) -> float:
-        """Follow a trajectory each, and return the mean probability of its being accepted."""
+        """Move every chain along a trajectory, and return the mean probability of acceptance."""
         count = len(self.x)
         momentum = self.rng.standard_normal(self.x.shape)
         before = self.value - 0.5 * np.sum(momentum**2, axis=1)

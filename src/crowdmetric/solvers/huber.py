@@ -6,14 +6,13 @@ The objective is scikit-learn's ``HuberRegressor`` without intercept, with row i
 
     H(z) = z² where |z| < ε, else 2ε|z| − ε²
 
-**One fact carries the module.** As ``σ + σH(r/σ) = max over |u| ≤ ε of σ(1 − u²) + 2ur``, with N = Σ m_i,
+**The dual problem.** As ``σ + σH(r/σ) = max over |u| ≤ ε of σ(1 − u²) + 2ur``, with N = Σ m_i,
 
     min over σ ≥ 0 of the loss = max over u ∈ C of 2 Σ m_i u_i r_i       C = {|u_i| ≤ ε,  Σ m_i u_i² ≤ N}
 
-C is a box cut by a ball, and the scale σ is the multiplier of the ball. It is zero, and the loss that of
-least absolute deviations, when the ball does not bind; for that a share ``1 − 1/ε²`` of the residuals (45 %
-at ε = 1.35) must vanish, as happens when p is of the order of n. Nothing is singular there, while methods
-that divide by σ stop short. And
+C is a box cut by a ball, and the scale σ is the multiplier of the ball. If the ball does not bind, σ is zero and the
+loss is that of least absolute deviations. This takes a share ``1 − 1/ε²`` of vanishing residuals (45 % at ε = 1.35),
+which happens if p is of the order of n. Nothing is singular there, whereas methods that divide by σ stop early. And
 
     D(u) = −2 Σ m_i u_i q_i − ‖Σ m_i u_i x_i‖² / α ≤ the optimum         for every u ∈ C
 
@@ -23,8 +22,8 @@ so every answer comes with a bound on its distance to the optimum.
 dozen Cholesky factorizations of a p × p matrix, eight to ten digits). Beyond, operator splitting, which needs only
 products with the rows and their transpose (two digits, as `SPLITTING_TOLERANCE` says).
 
-**Coordinates.** LinearMap, targets and u are multiplied by √m_i, as svec does by itself: an off-diagonal entry
-counts twice and carries √2. With them C is ``|u| ≤ b = ε√m, ‖u‖² ≤ N`` and no other formula mentions m.
+**Coordinates.** Rows, targets and u are multiplied by √m_i, as in svec: an off-diagonal entry counts twice and is
+multiplied by √2. Then C is ``|u| ≤ b = ε√m, ‖u‖² ≤ N``, and m occurs in no other formula.
 """
 
 from __future__ import annotations
@@ -152,7 +151,7 @@ def solve_huber_stack(
 ) -> list[HuberResult]:
     """Minimize the Huber objectives of B problems of one shape side by side, each as `solve_huber` would.
 
-    Small problems spend their time in calls; side by side ten of them cost little more than one.
+    Small problems spend their time in function calls, so ten problems together take little longer than one.
 
     Parameters
     ----------
@@ -170,7 +169,7 @@ def solve_huber_stack(
 def _interior(
     rows: LinearMap, target: Array, m: Array, epsilon: float, alpha: float, tolerance: float | None, max_iterations: int
 ) -> list[HuberResult]:
-    """Solve a stack of problems by the interior point; the time of each is its share."""
+    """Solve a stack of problems by the interior point; the time is divided equally among them."""
     clock = perf_counter()
     tolerance = INTERIOR_TOLERANCE if tolerance is None else tolerance
     rows, frame = _in_row_space(rows)
@@ -188,7 +187,7 @@ def _interior(
 def _problem(rows: LinearMap, target: Array, m: Array, epsilon: float, alpha: float) -> tuple[Problem, Array]:
     """Return the problem with q in units of its mean size, and that unit.
 
-    With it every threshold has a meaning; the ridge is multiplied by that unit.
+    Thresholds are relative to that size; the ridge is multiplied by the unit.
     """
     unit = np.mean(np.abs(target), axis=-1)
     unit = np.where(unit > 0.0, unit, 1.0)
@@ -196,7 +195,7 @@ def _problem(rows: LinearMap, target: Array, m: Array, epsilon: float, alpha: fl
 
 
 def _check(rows: LinearMap, target: Array, m: Array, epsilon: float, alpha: float) -> None:
-    """Refuse what has no minimizer or does not fit together."""
+    """Refuse problems without a minimizer, and arrays of different lengths."""
     n = rows.shape[0]
     if target.shape != (n,) or m.shape != (n,):
         raise DataError(
@@ -216,8 +215,8 @@ def _check(rows: LinearMap, target: Array, m: Array, epsilon: float, alpha: floa
 def _in_row_space(rows: LinearMap) -> tuple[LinearMap, Array | None]:
     """Return a stack of rows with at most n unknowns, and the frames (B, p, n) that lead back from them.
 
-    The ridge puts the minimizer into the span of the rows. With fewer rows than unknowns only the ridge would
-    keep the Newton matrix from being singular, by less than rounding takes away near the end.
+    Because of the ridge, the minimizer is in the span of the rows. With fewer rows than unknowns, only the ridge keeps
+    the Newton matrix from being singular, and near the end that is less than rounding errors.
     """
     n, p = rows.shape
     if n >= p:
@@ -228,7 +227,7 @@ def _in_row_space(rows: LinearMap) -> tuple[LinearMap, Array | None]:
 
 
 def _result(problem: Problem, best: Best, unit: float, tolerance: float, seconds: float) -> HuberResult:
-    """Go back to the units of the caller and put the outcome into a sentence."""
+    """Return the result in the units of the caller, with its status."""
     rounding = ROUNDING * 2.0 * float(problem.bound @ np.abs(problem.q))
     objective, distance = float(best.objective), float(best.gap)
     sigma = float(best.sigma) * unit if best.sigma > COLLAPSED else 0.0

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from crowdmetric.solvers.huber_problem import Best, Problem, dot
+from crowdmetric.solvers.huber_problem import Best, Problem
 from crowdmetric.solvers.linear_maps import gram
+from crowdmetric.users.ball import dot
 
 __all__ = ["interior_point"]
 
@@ -54,7 +55,7 @@ class _Iterate:
 
 @dataclass(frozen=True)
 class _Target:
-    """What a Newton step aims at: the complementarity products, and the second-order term of ``σu``."""
+    """Target of a Newton step: the complementarity products, and the second-order term of ``σu``."""
 
     above: Array | float
     below: Array | float
@@ -65,8 +66,8 @@ class _Target:
 def interior_point(problem: Problem, tolerance: float, max_iterations: int) -> Best:
     """Follow the central paths by Mehrotra's predictor and corrector.
 
-    A dozen steps reach the limits of rounding, where a factorization fails or numbers cease to be finite: the
-    best point is kept, and the certificate, not the way the loop ended, says how good it is.
+    A dozen steps reach the limits of rounding, where a factorization fails or numbers are no longer finite. The best
+    point is kept, and the certificate says how good it is.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ def interior_point(problem: Problem, tolerance: float, max_iterations: int) -> B
 def _only(
     going: Mask, problem: Problem, point: _Iterate, best: Best, which: NDArray[np.intp]
 ) -> tuple[Problem, _Iterate, Best, NDArray[np.intp]]:
-    """Leave out the problems that have ended, which would cost as much as the others."""
+    """Keep only the problems that have not ended."""
     if np.all(going):
         return problem, point, best, which
     return problem.take(going), point.take(going), best.take(going), which[going]
@@ -123,7 +124,7 @@ def _advance(problem: Problem, point: _Iterate) -> tuple[_Iterate, Mask]:
     """Return the next points, and which of them are valid: False where rounding prevents a further step."""
     newton = _Newton(problem, point)
     sound = newton.factorise()
-    # The predictor aims at the optimum itself. How far it gets says how much centering the step needs.
+    # The predictor aims at the optimum itself. The length of its step determines how much centering is needed.
     plain = newton.step(_Target(0.0, 0.0, 0.0))
     reached = _Newton(problem, point.moved(plain, newton.longest(plain))).mu
     mu = newton.mu * (reached / newton.mu) ** 3
@@ -220,7 +221,7 @@ class _Newton:
 
 
 def _factors(H: Array) -> tuple[list[Any], Mask]:
-    """Return Cholesky factors of H (B, p, p), of which the lower triangle is read, and which of them exist."""
+    """Return Cholesky factors of H (B, p, p), from the lower triangles, and which of them exist."""
     factors, sound = [], np.zeros(len(H), dtype=bool)
     for i, matrix in enumerate(H):
         finite = bool(np.isfinite(matrix[-1, -1]))

@@ -1,6 +1,6 @@
 """The Huber problem and its dual: the two values that enclose the optimum (see `huber.py` for the formulas).
 
-Everything here is for one problem, or for a stack of problems of one shape: then arrays have a leading axis.
+Arrays are for one problem or, with a leading axis, for a stack of problems of one shape.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.solvers.linear_maps import DenseRows, LinearMap
+from crowdmetric.users.ball import dot
 
-__all__ = ["Best", "Problem", "dot", "scale_of"]
+__all__ = ["Best", "Problem", "scale_of"]
 
 Array = NDArray[np.float64]
 
@@ -58,13 +59,8 @@ class Problem:
         return replace(self, rows=rows, q=self.q[which], alpha=np.asarray(self.alpha)[which])
 
 
-def dot(x: Array, y: Array) -> Array:
-    """Return the inner products over the last axis."""
-    return np.einsum("...i,...i->...", x, y)
-
-
 def scale_of(v: Array, bound: Array, total: float) -> Array:
-    """Return the s with ``Σ min(v²/s², b²) = N``, or 0 if the sum stays at or below N however small s is.
+    """Return the s with ``Σ min(v²/s², b²) = N``, or 0 if the sum is at most N for every s > 0.
 
     The sum falls as s grows. With entries in order of ``|v|/b`` the breakpoint at which it crosses N is found
     from cumulative sums, and between two breakpoints s has closed form.

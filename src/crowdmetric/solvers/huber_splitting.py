@@ -28,8 +28,8 @@ def splitting(problem: Problem, tolerance: float, max_iterations: int) -> Best:
         a = argmin ‖Xa − q − r + τu‖² + ατ‖a‖²       conjugate gradients, started at the last a
         v = Xa − q + τu,   u = the point of C nearest to v/τ,   r = v − τu
 
-    The lower bound comes from ``u + (Xa − q − r)/τ``, which satisfies αa + Xᵀu = 0 as far as the inner solve
-    goes.
+    The lower bound comes from ``u + (Xa − q − r)/τ``, which satisfies αa + Xᵀu = 0 up to the accuracy of the inner
+    solve.
     """
     rows, q, alpha = problem.rows, problem.q, float(problem.alpha)
     a = np.zeros(rows.shape[1])

@@ -1,4 +1,4 @@
-"""Least squares of least norm, and what it leaves open: by factorization, or by LSMR from products alone."""
+"""Least squares of least norm, and its null space: by factorization, or by LSMR from products alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 # Eigenvalues of XᵀX below this share of the largest (a millionth, for X itself) count as zero.
 RANK_TOLERANCE = 1e-12
-# Reciprocal condition number of XᵀX above which Cholesky and two refinements are as good as anything.
+# Reciprocal condition number of XᵀX above which Cholesky with two refinements is accurate.
 WELL_CONDITIONED = 1e-10
 LSMR_TOLERANCE = 1e-9
 LSMR_STEPS = 2000
@@ -27,7 +27,7 @@ LSMR_STEPS = 2000
 
 @dataclass(frozen=True)
 class RegressionFit:
-    """A regression's answer in svec coordinates."""
+    """The result of a regression in svec coordinates."""
 
     a: Array
     objective: float  # sum over entries
@@ -86,7 +86,7 @@ def factorise(rows: LinearMap) -> Normal:
 
 
 def _by_lsmr(rows: LinearMap, target: Array, max_iterations: int) -> RegressionFit:
-    """Solve by LSMR, which started at zero stays in the row space and so ends at the answer of least norm."""
+    """Solve by LSMR, which starts at zero, stays in the row space and so ends at the solution of least norm."""
     tolerance = LSMR_TOLERANCE
     a, stop, iterations, *_ = lsmr(
         as_operator(rows), target, atol=tolerance, btol=tolerance, conlim=0.0, maxiter=max_iterations
@@ -110,7 +110,7 @@ def _by_lsmr(rows: LinearMap, target: Array, max_iterations: int) -> RegressionF
     )
 
 
-# A direction counts as unseen if X shrinks it to this share of what X does to a random one.
+# A direction counts as unidentified if X maps it to less than this share of the image of a random one.
 UNSEEN = 1e-4
 PROBE_TOLERANCE = 1e-7
 
@@ -118,8 +118,9 @@ PROBE_TOLERANCE = 1e-7
 def probe(rows: LinearMap, max_iterations: int) -> tuple[int, Array]:
     """Return how many degrees of freedom are identified, and an unidentified direction (1, p) or none (0, p).
 
-    Too few equations settle it. Otherwise fit ``X a = X g`` for a random g: the answer of least norm is the
-    part of g in the row space, so ``g − a`` is in the null space, whose dimension is about ``‖g − a‖²``.
+    With fewer equations than unknowns, the equations are counted. Otherwise fit ``X a = X g`` for a random g: the
+    solution of least norm is the part of g in the row space, so ``g − a`` is in the null space, whose dimension is
+    about ``‖g − a‖²``.
     """
     n, p = rows.shape
     if n < p:

@@ -4,12 +4,13 @@
 
     min   F(A) = Σ_k  min { Σ c ℓ(A δs + δ w_k, y) :  |w_k| ≤ ζ_v }      s.t.  0 ≤ A ≤ ζ_M
 
-F is convex and smooth in one number, and so is every inner problem: Newton's method inside Newton's method. Both keep a
-bracket: a step that leaves it, or is not at most half as long as the last, goes to its far end instead, where that has
-not been seen yet, and else to its middle. The slope of F is that of the loss with people where they are (the envelope
-theorem), its curvature has them eliminated, and how people follow the metric says where to look for them after the
-next step. The certificate is that of `barrier.py`. It takes about a tenth of the interior point's time
-(`benchmarks stitched`), and is exact at the ends of the balls, where most of the paper's radii bind.
+F is a convex and smooth function of one number, and so is every inner problem: this is Newton's method inside Newton's
+method. Both keep a bracket. A step that leaves the bracket, or is more than half as long as the last one, goes to the
+bracket's other end if that has not been evaluated yet, and to its middle otherwise. The slope of F is that of the loss
+at people's optima (the envelope theorem); in its curvature people are eliminated. The derivative of people's optima by
+the metric gives their start after the next step. The certificate is that of `barrier.py`. This takes about a tenth of
+the interior point's time (`benchmarks stitched`), and is exact at the ends of the balls, where most of the paper's
+radii bind.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = ["solve_bounded", "solve_lines"]
 
 Array = NDArray[Any]
 
-# The gaps of people may be at most this share of the metric's gap, or they would use up all of it.
+# The gaps of people may be at most this share of the gap of the problem.
 SHARE_OF_PEOPLE = 0.03
 # Maximum number of Newton steps per person; bisection alone would reach rounding in this many.
 PEOPLE_STEPS = 100
@@ -46,9 +47,9 @@ def solve_bounded(
     start: BarrierResult | None = None,
     **options: Any,
 ) -> BarrierResult:
-    """Solve every problem of `people`: by `solve_lines` where that can, else by `solve_barrier`, whose options it has.
+    """Solve every problem of `people`: by `solve_lines` if possible, else by `solve_barrier`, with the same options.
 
-    Lines have only one norm and need no start.
+    On lines all norms are equal, and no start is needed.
     """
     if people.rank == 1 and isinstance(loss, Logistic):
         return solve_lines(people, loss, metric_radius, ideal_radius, **options)
@@ -67,7 +68,7 @@ def solve_lines(
 ) -> BarrierResult:
     """Solve every problem of people on lines to a certified gap of `tolerance` in mean loss, or of `LOOSEST_ON_LINES`.
 
-    Parameters as for `solve_barrier`; on a line all norms are one.
+    Parameters as for `solve_barrier`.
     """
     clock = perf_counter()
     tolerance = min(tolerance, LOOSEST_ON_LINES)
@@ -131,7 +132,7 @@ class _Line:
     def follow(
         self, A: Array, moved: Array, active: NDArray[np.bool_], slope: Array, curvature: Array, gap: Array
     ) -> None:
-        """Move people to where the metrics A (n,) want them, after these `moved`; add to their problems' sums (n,)."""
+        """Move people to their optima under the metrics A (n,), which `moved`; add to their problems' sums (n,)."""
         b, problem = self.block, self.block.problem
         who = np.flatnonzero(active[problem])
         if who.size == 0:

@@ -1,4 +1,4 @@
-"""Linear maps that are applied, never stored: what the regressions of stage 2 work on."""
+"""Linear maps that are applied and not stored, for the regressions of stage 2."""
 
 from __future__ import annotations
 

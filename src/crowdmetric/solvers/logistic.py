@@ -13,8 +13,8 @@ over all symmetric (or all positive semi-definite) matrices has a closed form, a
     gap = ‖G + τA‖² / 2τ                        symmetric
     gap = ⟨G, A⟩ + ½τ‖A‖² + ‖(−G)₊‖² / 2τ       positive semi-definite
 
-bounds the distance to the optimum. τ is never quite zero: a share FLOOR of the largest curvature, which also makes
-directions that no answer sees zero, the answer of least norm.
+bounds the distance to the optimum. τ is at least the share FLOOR of the largest curvature. So directions that no answer
+depends on are zero, as in the solution of least norm.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Array = NDArray[np.float64]
 
 # Smallest ridge, as a share of the largest curvature at zero.
 FLOOR = 1e-9
-# Directions with an eigenvalue of the curvature at zero below this share of the largest count as unseen by the answers.
+# If an eigenvalue of the curvature at zero is below this share of the largest, no answer depends on its direction.
 UNSEEN = 1e-8
-# If the curvature falls to this share of its value at zero, every answer that sees the direction counts as certain.
+# If the curvature falls to this share of its value at zero, every answer that depends on the direction is certain.
 CERTAIN = 1e-6
 
 
@@ -84,14 +84,14 @@ class LogisticResult:
     ridge
         τ.
     unseen
-        (k, p) directions that no answer sees.
+        (k, p) directions that no answer depends on.
     certain
-        (k, p) directions along which `metric` has run off: every answer that sees them is predicted with
-        certainty, so without a ridge there is no optimum.
+        (k, p) directions along which `metric` diverges: every answer that depends on them is predicted with certainty,
+        so without a ridge there is no optimum.
     symmetric_exists
-        Whether `symmetric` has not run off itself.
+        Whether `symmetric` does not diverge.
     converged, iterations, seconds
-        Whether gap ≤ tolerance, and what it took.
+        Whether gap ≤ tolerance; the number of iterations and the time.
     """
 
     metric: Array
@@ -120,7 +120,7 @@ def solve_logistic(
     psd
         Whether A must be positive semi-definite.
     ridge
-        τ, beside a sum (not a mean) of losses: as much as a Gaussian prior of variance 1/τ on each entry.
+        τ, for a sum (not a mean) of losses: equals a Gaussian prior of variance 1/τ on each entry.
     """
     clock = perf_counter()
     flat = objective.hessian(np.zeros(degrees_of_freedom(objective.dimension)))
@@ -202,8 +202,7 @@ def _newton(problem: _Problem, max_iterations: int) -> _Point:
 def _interior(problem: _Problem, start: Array | None, max_iterations: int) -> _Point:
     """Return the optimum over positive semi-definite matrices.
 
-    μ falls fivefold after every good step, down to where its own share of the gap, μd, is a tenth of the tolerance;
-    there Newton's method finishes.
+    μ is divided by five after every long step, until its part of the gap, μd, is a tenth of the tolerance.
     """
     d = problem.f.dimension
     lowest = 0.1 * problem.tolerance / d
@@ -253,7 +252,7 @@ def _cone_gap(gradient: Array, a: Array, tau: float) -> float:
 
 
 def _certain(scaled: Array, information: Array) -> Array:
-    """Return the directions (k, p) whose curvature has all but vanished; `scaled` (p, q) has unit curvature at zero."""
+    """Return the directions (k, p) whose curvature has nearly vanished; `scaled` (p, q) has unit curvature at zero."""
     values, vectors = np.linalg.eigh(scaled.T @ information @ scaled)
     directions = (scaled @ vectors[:, values < CERTAIN]).T
     unit: Array = directions / np.linalg.norm(directions, axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""What is believed of a metric of low rank before anybody has answered.
+"""The prior of a metric of low rank.
 
 With ``M = LLᵀ``, items of covariance Γ (d, d) and ``B = LᵀΓL`` (k, k), the negative log prior is ::
 
@@ -7,18 +7,18 @@ With ``M = LLᵀ``, items of covariance Γ (d, d) and ``B = LᵀΓL`` (k, k), th
     + ½ (β / 10)² (4 ‖B‖² + 2 μᵀΓμ + 2⟨C, B⟩)          the limit of noise
     + ½ (log s − log s₀)²                              the law on the spread, s² = ⟨C, K⟩ / 4⟨K, K⟩
 
-The first says that the entries of L are drawn from N(0, 1/shape), so that M is a multiple of the identity on average,
-as under the ridge of a fit by scoring (`crowdmetric.solvers.priors`). As ``‖L‖² = tr M``, it takes away what noise has
-put into weak directions: those along which items hardly differ, and those that a rank too high leaves over. It shrinks
-the scale of M as well, which overfitting makes too large. (A ridge on ``L/√c``, c the size of M, leaves the scale
-alone; its fits to few answers ran away along the scale.)
+Under the first, entries of L have the prior N(0, 1/shape), so that M is a multiple of the identity on average, as under
+the ridge of a fit by scoring (`crowdmetric.solvers.priors`). As ``‖L‖² = tr M``, it removes noise from weak directions:
+those along which items hardly differ, and those that a too high rank adds. It also shrinks the scale of M, which
+overfitting makes too large. (A ridge on ``L/√c``, c the size of M, does not change the scale; its fits to few answers
+diverged along the scale.)
 
-The limit of noise is that of a fit by scoring: the mean squares of what metric, mean and people's differences add to ψ
-for a usual pair of items, which answers free of noise would have grow without end. With one answer per person, metric
-and people's differences grow together all but unnoticed.
+The limit of noise is that of a fit by scoring: mean squares of the contributions of metric, mean and people's
+differences to ψ for a typical pair of items. Without it, noise-free answers would make them grow without limit. With
+one answer per person, metric and people's differences can grow together with hardly any change of the likelihood.
 
-For isotropic people s is the spread of their ideal points; for free ones the same number for their total variance. The
-law says that people are spread about as far as the items are.
+For isotropic people s is the spread of their ideal points; for free ones it is the same number for their total
+variance. Under the last term, people are spread about as far as the items.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Strengths of the ridges of a metric of low rank (`crowdmetric.solvers.low_rank_prior`), found from the answers.
 
-The ridge on the shape is the one under which people who were hidden from the fit are most likely to have answered as
-they did. It is raised step by step, each fit beginning where the last one ended, until the hidden answers become less
-likely. The evidence of a fit by scoring would need the information about L, a matrix of dk rows; and it takes all
-columns of L for alike, so that it leaves those that a rank too high has filled with noise.
+The ridge on the shape maximizes the likelihood of people who were hidden from the fit. It is raised step by step, each
+fit beginning where the last one ended, until the hidden answers become less likely. The evidence, as in a fit by
+scoring, would need the information about L, a matrix of dk rows. It also treats all columns of L alike, so it would
+keep those that a too high rank has filled with noise.
 
 The ridge ρ on the utilities b of items comes from the evidence (MacKay), with the diagonal h (N,) of the information
 about b: answers determine ``γ = (1 − q/N) Σ_i h_i / (h_i + ρ)`` of them, and ``ρ ← γ / ‖b‖²``. In q of the N
@@ -23,12 +23,12 @@ from crowdmetric.solvers.law_fit import LIMITS
 from crowdmetric.solvers.quasi_newton import Counted, LowRankResult, fit_low_rank
 from crowdmetric.users.first_order import LowRank
 
-__all__ = ["fit_with_item_ridge", "items_determined", "raise_ridge"]
+__all__ = ["effective_items", "fit_with_item_ridge", "raise_ridge"]
 
 Array = NDArray[Any]
 
-# Ridges on the shape are tried in these steps, at most so many times. The search ends where hidden answers are so many
-# nats less likely than under the best.
+# Ridges on the shape are multiplied by FACTOR at most TRIES times. The search ends if hidden answers are WORSE nats
+# less likely than under the best ridge.
 FACTOR, TRIES, WORSE = 2.0, 8, 1.0
 # Maximum number of refits until the ridge on items settles, and the change of its logarithm that counts as settled.
 REFITS, SETTLED = 10, 0.1
@@ -37,7 +37,7 @@ REFITS, SETTLED = 10, 0.1
 def raise_ridge(
     function: Counted, fit: LowRankResult, hidden: Callable[[LowRank], float], **options: Any
 ) -> LowRankResult:
-    """Return the fit to all but the hidden people under the ridge on the shape that suits the hidden ones best.
+    """Return the fit to the other people under the ridge on the shape that makes the hidden ones most likely.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def fit_with_item_ridge(
 ) -> LowRankResult:
     """Return a fit with the ridge on items' utilities that the evidence asks for; `known` returns h (N,)."""
     for _ in range(REFITS):
-        ridge = items_determined(known(fit.at), fit) / max(float(fit.at.effects @ fit.at.effects), 1e-300)
+        ridge = effective_items(known(fit.at), fit) / max(float(fit.at.effects @ fit.at.effects), 1e-300)
         ridge = float(np.clip(ridge, *LIMITS["items"]))
         if abs(float(np.log(ridge / fit.prior.items))) < SETTLED:
             break
@@ -72,7 +72,7 @@ def fit_with_item_ridge(
     return fit
 
 
-def items_determined(known: Array, fit: LowRankResult) -> float:
+def effective_items(known: Array, fit: LowRankResult) -> float:
     """Return ``γ = (1 − q/N) Σ_i h_i / (h_i + ρ)``, how many utilities of N compared items the answers determine."""
     d, k = fit.at.factor.shape
     shared, N = d * k - k * (k - 1) // 2 + d + 1, np.count_nonzero(known)

@@ -1,9 +1,9 @@
-"""People under a known metric: everybody is a small convex problem of their own.
+"""People under a known metric: each person is a small convex problem.
 
 For each person ``min Σ c ℓ(⟨Δ, M⟩ + ⟨δ, w⟩, y)  s.t. ‖w‖ ≤ ζ_v``, by the same interior-point step as
 `barrier.py` with the metric held fixed; each person has their own barrier parameter, step and certificate. A
 component of w outside the span of the person's δ's changes no answer and only uses up the ball, so the work is
-done inside that span: items on a line make it one number, whatever d, and a number needs no interior point.
+done inside that span. For items on a line it is one number in any d, and needs no interior point.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.losses import Hinge, Logistic, Loss
 from crowdmetric.solvers.barrier import INITIAL_LEVEL, lower_level
-from crowdmetric.users.block_steps import people_of
+from crowdmetric.users.block_steps import bounded_block
 from crowdmetric.users.blocks import Block, People, bilinear
 from crowdmetric.users.bounded import BoundedBlock
 
@@ -27,8 +27,8 @@ __all__ = ["LOOSEST_ON_LINES", "Placement", "Span", "place_people", "spans_of"]
 
 Array = NDArray[Any]
 
-# Newton's last digits cost almost nothing. They matter where answers say little: a point whose loss is within a
-# thousandth of the best may be far from the optimum.
+# Newton's last digits cost almost nothing. They matter if answers are not very informative: a point whose loss is
+# within a thousandth of the best may be far from the optimum.
 LOOSEST_ON_LINES = 1e-7
 
 
@@ -77,8 +77,8 @@ def place_people(
 ) -> Placement:
     """Place everybody under the metrics (n, r, r) of their problems, within ideal_radius (n,).
 
-    With `only` (n,) given, the people of the other problems stay at zero, as if they had not answered. Whoever places
-    the same people many times can give ``spans = spans_of(people)``.
+    With `only` (n,), the people of the other problems stay at zero, as if they had not answered. To place the same
+    people many times, pass ``spans = spans_of(people)``.
     """
     clock = perf_counter()
     points = np.zeros((people.n_people, people.rank))
@@ -128,7 +128,7 @@ def _place_block(
     weight = _weight_of_people(block)
     degree = 1.0 + (0.0 if loss.is_smooth else 2.0 * answers)
     mu = INITIAL_LEVEL * weight / degree
-    state = people_of(block, loss, radius, mu, offset=offset)
+    state = bounded_block(block, loss, radius, mu, offset=offset)
     active = answers > 0
     state.focus(active)
     gap, w = np.where(active, np.inf, 0.0), np.zeros_like(state.w)
@@ -154,7 +154,7 @@ def _place_block(
 def _place_on_lines(
     block: Block, offset: Array, loss: Logistic | Hinge, radius: Array, tolerance: float, max_iterations: int
 ) -> tuple[Array, Array, int]:
-    """Return the same of people who are one number each, by Newton's method, or from kink to kink."""
+    """Return the same for people who are one number each, by Newton's method, or from kink to kink for the hinge."""
     kernels = import_module("crowdmetric.users.placing_kernels")  # imported late, because Numba takes a second to load
     delta = np.ascontiguousarray(block.delta[:, :, 0])
     if isinstance(loss, Hinge):

@@ -1,4 +1,4 @@
-"""What the answers leave open about a metric: draws from its posterior, every one of them a metric.
+"""Draws from the posterior of a metric, all of them metrics.
 
 A metric is its size times its shape, ``M = c (I + T)`` with ``c = tr M / d`` and T without trace. Before the answers,
 all orders of magnitude of the size are equally likely, and the shape is that of a Wishart matrix ``LLᵀ``, a sum of d
@@ -6,18 +6,18 @@ squares in random directions. With L lower triangular (Bartlett), i = 1 … d::
 
     log prior(L) = −½ ‖L‖² + Σ_i (d − i) log|L_ii|      I + T = d LLᵀ / tr LLᵀ
 
-This prior is proper about the shape whatever the answers are, leaves room for metrics that are all but singular, and
-has no strength that would have to be chosen: where the answers say nothing, intervals are as wide as it is.
+This prior of the shape is proper, allows metrics that are nearly singular, and has no strength that would have to be
+chosen. Where the answers are not informative, intervals are as wide as the prior.
 
-The log-likelihood, everything but M being fitted and integrated out by Laplace's method, is expanded in T at several
-sizes t_k = log c_k, and interpolated between them by cubic splines w_k(t)::
+All parameters other than M are integrated out by Laplace's method. The log-likelihood is expanded in T at several sizes
+t_k = log c_k, and interpolated between them by cubic splines w_k(t)::
 
     log q(t, L) = Σ_k w_k(t) (v_k + g_kᵀ(T − T₀) − ½ (T − T₀)ᵀ H_k (T − T₀)) + log prior(L)
 
-so that a skewed size, and a shape that is known the better the larger the size, come out as they are. Draws of (t, L)
-come from `crowdmetric.solvers.draws`; in these coordinates there is no boundary. Where the answers know a metric well
-that is nearly singular, the density is far from Gaussian in L but close to it in T, so every move in (t, L) is
-followed by one in (t, T), where the prior is ``−½ log det(I + T)`` inside the cone (`_shape_moves`).
+so the size may be skewed, and the precision of the shape may grow with the size. Draws of (t, L) come from
+`crowdmetric.solvers.draws`; in these coordinates there is no boundary. If the answers determine a nearly singular
+metric well, the density is far from Gaussian in L but close to it in T. So every move in (t, L) is followed by one in
+(t, T), where the prior is ``−½ log det(I + T)`` inside the cone (`_shape_moves`).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SizeAndShape:
         return np.asarray(np.eye(mirror.size)[:, 1:] - 2.0 * np.outer(mirror, mirror[1:]))
 
     def coordinates(self, m: Array) -> tuple[float, Array]:
-        """Return t and T (p − 1,) of svec M; a metric that is nothing has a shape that is round."""
+        """Return t and T (p − 1,) of svec M; a metric of zero has the shape of the identity."""
         c = float(self.identity @ m) / self.d
         size = float(np.linalg.norm(m))
         if not c > 1e-6 * size:
@@ -118,10 +118,10 @@ class SizeAndShape:
 
 
 class LikelihoodExpander(Protocol):
-    """A log-likelihood near a size and a shape, everything but M integrated out."""
+    """A log-likelihood near a size and a shape, with all parameters other than M integrated out."""
 
     def __call__(self, t: float, T: Array, rest: Array) -> Expansion:
-        """Return the expansion in T at a size and a shape, `rest` being everything else, where to begin with it."""
+        """Return the expansion in T at a size and a shape; `rest` is the start of all other parameters."""
         ...
 
 
@@ -134,9 +134,9 @@ class Expansion:
     t, value, gradient, curvature
         The size, v, g (p − 1,) and H (p − 1, p − 1), positive semi-definite.
     rest
-        Everything else, where it would be best given t and T.
+        The optimum of all other parameters given t and T.
     precision
-        The information about t alone, everything else being fitted.
+        The information about t, with all other parameters at their optimum.
     """
 
     t: float
@@ -147,7 +147,7 @@ class Expansion:
     precision: float
 
     def evidence(self, T: Array, prior: float) -> float:
-        """Return about how likely the size is, T being integrated out under a Gaussian N(0, 1/prior)."""
+        """Return an approximate log-likelihood of the size, with T integrated out under a Gaussian N(0, 1/prior)."""
         A = self.curvature + prior * np.eye(T.size)
         g = self.gradient - prior * T
         gain = 0.5 * float(g @ np.linalg.solve(A, g)) if T.size else 0.0
@@ -265,7 +265,7 @@ def _draws_at(space: SizeAndShape, sizes: list[Expansion], T: Array, count: int,
 
 
 def _expansions(likelihood: LikelihoodExpander, t: float, T: Array, rest: Array, prior: float) -> list[Expansion]:
-    """Return expansions at sizes around t, as far as they are likely, by rising size."""
+    """Return expansions at the likely sizes around t, in increasing order."""
     middle = likelihood(t, T, rest)
     error = max(middle.precision, 1e-300) ** -0.5
     apart = float(np.clip(APART * error, LEAST_APART, MOST_APART))

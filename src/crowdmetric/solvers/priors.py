@@ -1,4 +1,4 @@
-"""What is believed of a population before anybody has answered: quadratic penalties (*ridges*) and a limit of noise.
+"""The prior of a population: quadratic penalties (*ridges*) and a limit of noise.
 
 With ``c = tr M / d`` and ``σ² = tr Σ / d``, and items of root mean square length one (`crowdmetric.fits.units`),
 the negative log prior of natural parameters (`crowdmetric.users.layout`) is ::
@@ -7,17 +7,17 @@ the negative log prior of natural parameters (`crowdmetric.users.layout`) is ::
     + ½ (β / 10)² (4c²/d + 2‖μ‖²/d + 2σ²)                                                  the limit of noise
     + ½ log²(s √d)                                                                         isotropic people
 
-The four strengths come from the evidence (`crowdmetric.solvers.law_fit`). The ridges on shapes do not change when M
-or Σ is scaled: with one answer per person the scale is known so loosely that a ridge on M itself would decide it. The
-ridge on people is for free ones; isotropic ones have ``Σ = 4s²M²``, whose shape the metric's ridge holds.
+The four strengths come from the evidence (`crowdmetric.solvers.law_fit`). The ridges on shapes do not depend on the
+scale of M or Σ: with one answer per person the scale is known so loosely that a ridge on M itself would determine it.
+The ridge on people is for free ones. Isotropic people have ``Σ = 4s²M²``, whose shape has the metric's ridge.
 
-The limit of noise is weak and fixed. Its three terms are the mean squares of what metric, mean and people's differences
-add to ψ for a usual pair of items, in units of the noise of an answer. Answers that are free of noise, or all alike,
-would have them grow without end; a prior of standard deviation 10 holds them where answers are all but noise-free, and
-takes at most 0.02 nats from each where it is of size one or two.
+The limit of noise is weak and fixed. Its three terms are the mean squares of the contributions of metric, mean and
+people's differences to ψ for a typical pair of items, in units of the noise of an answer. If answers are free of noise,
+or all alike, these would grow without limit. A prior of standard deviation 10 stops them where answers are nearly
+noise-free. It costs at most 0.02 nats per term of size one or two.
 
-The last line says that people are spread about as far as the items are, within a few times. People very far away under
-a very small metric have linear utilities; without the line nothing would tell how far, nor how small.
+Under the last line, people are spread about as far as the items, within a factor of a few. People very far away under a
+very small metric have linear utilities; without this line, neither the distance nor the size would be determined.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Ridges:
     items: float = 0.0
 
     def completed(self, first: Ridges) -> Ridges:
-        """Return the same for a model with other freedoms, whose `first` ridges are zero if it has none."""
+        """Return the ridges for another model, whose `first` ridges are zero where it has none."""
         shape, people, items = (
             getattr(first, name) and (getattr(self, name) or getattr(first, name))
             for name in ("shape", "people", "items")

@@ -1,9 +1,9 @@
-"""Quasi-Newton for a low-rank metric: when d is in the hundreds, a gradient is all that can be afforded.
+"""Quasi-Newton for a low-rank metric, for hundreds of features.
 
-The metric starts from the leading directions of what answers say to first order (`users.first_order.moment_matrix`),
-with its size found by a search over a few values; L-BFGS does the rest, under a weak prior
-(`crowdmetric.solvers.low_rank_prior`). It works on ``RL`` and ``Rμ`` with ``R² = dΓ/tr Γ + ε I``, Γ being the
-covariance of items: answers tell more of a direction the more items differ along it.
+The metric starts from the leading directions of a first-order estimate (`users.first_order.moment_matrix`), with the
+best of a few sizes. L-BFGS then maximizes the likelihood under a weak prior (`crowdmetric.solvers.low_rank_prior`). Its
+variables are ``RL`` and ``Rμ`` with ``R² = dΓ/tr Γ + ε I``, where Γ is the covariance of items, because answers are
+more informative about directions along which items differ more.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LowRankResult:
 
 
 class Counted:
-    """The log-likelihood of everybody and its gradient, and how many passes it took; the last one is remembered."""
+    """The log-likelihood and its gradient, with a count of passes over people; the last result is cached."""
 
     def __init__(self, function: Function) -> None:
         self.function, self.passes = function, 0
@@ -66,7 +66,7 @@ def start_of(moment: Array, covariance: Array, rank: int) -> Array:
     inverse = np.linalg.pinv(covariance + 1e-6 * np.trace(covariance) / d * np.eye(d), hermitian=True)
     values, vectors = np.linalg.eigh(inverse @ (0.5 * (moment + moment.T)) @ inverse)
     values, vectors = np.maximum(values[::-1][:rank], 0.0), vectors[:, ::-1][:, :rank]
-    if values[0] <= 0.0:  # nothing to go by
+    if values[0] <= 0.0:  # no direction is favored
         return vectors / np.sqrt(rank)
     # directions that noise made negative start small but not at zero, where the gradient of LLᵀ vanishes
     L = vectors * np.sqrt(np.maximum(values, 1e-3 * values[0]))
@@ -74,13 +74,13 @@ def start_of(moment: Array, covariance: Array, rank: int) -> Array:
 
 
 def best_size(function: Function, start: LowRank, sizes: tuple[float, ...] = SIZES) -> LowRank:
-    """Return the start with the L of that size, a multiple of its own, which the answers find most likely."""
+    """Return the start with its L multiplied by the most likely of some sizes."""
     sized = [replace(start, factor=size * start.factor) for size in sizes]
     return max(sized, key=lambda at: function(at)[0])
 
 
 class _Even:
-    """Parameters in which answers tell about equally much of each, and back."""
+    """Parameters about which answers are about equally informative, and the way back."""
 
     def __init__(self, like: LowRank, items_covariance: Array) -> None:
         d = like.mean.size

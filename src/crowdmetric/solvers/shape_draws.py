@@ -7,7 +7,7 @@ with ``S = I + T = d LLᵀ/‖L‖²``. With the likelihood's derivatives by t a
     d/dt  = by_size − (t − t₀)/F²
     d/dL  = (2d/‖L‖²) smat(by_shape) L − 2 (by_shapeᵀs/‖L‖²) L − L + diag((d − i)/L_ii)
 
-t₀ is the size of the estimate, and F (`FARTHEST`) how far from it, in log, sizes are looked for.
+t₀ is the log size of the estimate, and F (`FARTHEST`) the standard deviation of a weak prior around it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SizedLikelihood(Protocol):
         ...
 
     def information(self, t: float, shape: Array) -> Array:
-        """Return about minus the second derivative (1 + p, 1 + p) in (t, s), positive semi-definite."""
+        """Return approximately minus the second derivative (1 + p, 1 + p) in (t, s), positive semi-definite."""
         ...
 
 
@@ -110,13 +110,13 @@ class ShapedDensity:
         return np.flatnonzero(rows == columns)
 
     def _pull(self, pivots: Array) -> Array:
-        """Return ``(d − i)/L_ii``, which the last pivot has none of."""
+        """Return ``(d − i)/L_ii``, which is zero for the last pivot."""
         free = np.arange(self.space.d - 1.0, -1.0, -1.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(free > 0.0, free / pivots, 0.0)
 
     def curvature(self, x: Array) -> Array:
-        """Return about minus the second derivative at one point, positive definite: that of s in L is left out."""
+        """Return approximately minus the second derivative at a point, positive definite: that of s in L is ignored."""
         entries, pivots = x[1:], self._pivots
         J = np.zeros((entries.size + 1, entries.size + 1))
         J[0, 0] = 1.0
@@ -129,9 +129,9 @@ class ShapedDensity:
         return np.asarray(H)
 
     def mode(self, x: Array) -> Array:
-        """Return about the most likely size and shape, by Newton's method from a start.
+        """Return approximately the most likely size and shape, by Newton's method from a start.
 
-        M does not depend on ‖L‖, which is set to its root mean square d: the most likely length is far shorter.
+        M does not depend on ‖L‖, which is set to its root mean square d; its most likely value is far smaller.
         """
         x = self._typical(x)
         (value,), (slope,) = self(x[None])
@@ -165,7 +165,7 @@ def draw_shaped(density: ShapedDensity, mode: Array, seed: int = 0) -> Array:
 def draw_around(center: Array, precision: Array, m: Array, seed: int = 0) -> Array:
     """Return draws svec M (n, p) under a `GaussianLikelihood`; m is the estimate, which is positive semi-definite.
 
-    Sizes are looked for around the size's standard error if the estimate is smaller than that.
+    If the estimate is smaller than the standard error of its size, the prior is centered at that standard error.
     """
     density, start = ShapedDensity.near(GaussianLikelihood(center, precision), m)
     known_size = float(density.space.identity @ precision @ density.space.identity)

@@ -1,4 +1,4 @@
-"""What a solver returns: a value, how good it is, and a sentence a person can read."""
+"""What a solver returns: a value, how good it is, and a status in words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Solution:
         A certified bound on how far `objective` is above the optimum (never negative); NaN if the solver
         has no certificate.
     iterations, seconds
-        What it took.
+        Number of iterations, and time.
     """
 
     status: str

@@ -3,13 +3,13 @@
 For problems that only provide sums over people: value and gradient at a point, one pass over the people each.
 A step goes from a to the projection of ``a − α g`` with Barzilai and Borwein's step length ``α = ⟨s, s⟩ / ⟨s, t⟩`` (s
 the last move, t the change of the gradient) and is accepted unless it is worse than the worst of the last few points
-(Birgin, Martínez and Raydan): nearly always at once, so a step is a pass.
+(Birgin, Martínez and Raydan). Nearly always the first step is accepted, so a step takes one pass.
 
 **Certificate.** A convex function lies above its tangents, so at any point a of the set
 
     f(a) − min f ≤ ⟨g, a⟩ − min_b ⟨g, b⟩ + slack
 
-`slack` being what the caller knows of its own inexactness (people who are placed to a tolerance).
+where `slack` is a bound on the error of the function itself (people are placed to a tolerance).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class EvaluatedPoint:
 
 @dataclass(frozen=True)
 class ProjectedResult:
-    """The point of the best certificate, what was found there, and what it took.
+    """The point with the best certificate.
 
     Attributes
     ----------

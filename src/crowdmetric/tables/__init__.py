@@ -2,21 +2,21 @@
 
 ::
 
-    columns.py    what a column can be, whatever it came from
-    stored.py     a file or a pipe -> bytes with a name
-    text.py       text tables: encoding, separator, cells
-    spreadsheet.py  .xls and .xlsx -> rows, the one place for xlrd and openpyxl
-    written.py    tables that can be written, or handed to a data frame library
-    files.py      all kinds of files, pandas, Polars and Arrow <-> columns
-    categories.py columns of categories -> features of 0 and 1
-    items.py      columns -> items with ids and features
-    choices.py    which coding a column of choices is written in
-    answers.py    columns -> coded answers, and a count of what could not be used
-    judged.py     columns -> coded similarity judgements
-    sources.py    files larger than memory -> batches of columns
-    spool.py      coded answers grouped by person, on disk
-    scan.py       the two together: answers that stay on disk
-    sampling.py   some of very many people
+    columns.py            the types of columns
+    stored.py             a file or a pipe -> bytes with a name
+    text.py               text tables: encoding, separator, cells
+    spreadsheet.py        .xls and .xlsx -> rows; the one place for xlrd and openpyxl
+    writable.py           tables that can be written, or converted to a data frame
+    files.py              all kinds of files, pandas, Polars and Arrow <-> columns
+    categories.py         columns of categories -> features of 0 and 1
+    items.py              columns -> items with ids and features
+    choices.py            the coding of a column of choices
+    answers.py            columns -> coded answers, and a count of rejected rows
+    judgement_columns.py  columns -> coded similarity judgements
+    sources.py            files larger than memory -> batches of columns
+    spool.py              coded answers grouped by person, on disk
+    scan.py               sources and spool together: answers that stay on disk
+    sampling.py           a random sample of people, always the same one
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def relevant_columns(columns: Collection[str], names: Mapping[str, str]) -> list
 
 
 def find_column(columns: Collection[str], name: str, asked: str) -> str | None:
-    """Return the column that `name` is asked from, under the name `asked` or an alias; None if there is none."""
+    """Return the column of `name`, under the name `asked` or an alias; None if there is none."""
     if asked in columns:
         return asked
     found = [alias for alias in ALIASES[name] if asked == name and alias in columns]
@@ -215,7 +215,7 @@ def code_answers(columns: Columns, item_ids: Column | None, user_ids: Any, on_ba
     item_ids : (N,) array or None
         What left and right may be; None: integers are row numbers, text is taken as found, sorted.
     user_ids : (K,) array-like or None
-        Who user may be; None: whoever is found, sorted.
+        Who user may be; None: everybody who occurs, sorted.
     on_bad : {'drop', 'raise'}
     """
     if on_bad not in ("drop", "raise"):
@@ -270,7 +270,7 @@ def read_weight(column: Column | None, sieve: Sieve) -> Floats:
     weight = numbers_of(column, "weight", "weights must be numbers")
     bad = ~(np.isfinite(weight) & (weight >= 0))
     sieve.reject(bad, "negative or non-finite weight", weight, "a weight is positive and finite")
-    sieve.reject(weight == 0, "zero weight", expected="such a row says nothing")
+    sieve.reject(weight == 0, "zero weight", expected="a row that counts has a positive weight")
     return weight
 
 

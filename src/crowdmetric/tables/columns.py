@@ -31,7 +31,7 @@ EXACT_IN_FLOAT64 = 2**53  # larger whole numbers would change when a missing val
 
 
 def objects(values: Iterable[Any]) -> Column:
-    """Return `values` in an object array ``(T,)``, whatever they are."""
+    """Return any values as an object array ``(T,)``."""
     return np.fromiter(values, dtype=object)
 
 

@@ -226,7 +226,7 @@ def write_columns(columns: Mapping[str, Any], path: str | os.PathLike[str], *, s
 
 
 def write_batches(batches: Iterable[Columns], path: str | os.PathLike[str]) -> int:
-    """Write batches of the same columns to a file, of which one is in memory at a time.
+    """Write batches of the same columns to a file, with one batch in memory at a time.
 
     Formats as in `write_columns`; whole or not at all; at least one batch, which may be empty. Returns how many rows
     were written. Every batch must have the types of the first.
@@ -303,7 +303,7 @@ def safe_cell(cell: Any) -> Any:
 
 
 def _csv_cells(column: Column) -> list[Any]:
-    """Return Python values, of which `csv` writes floats in full and None as an empty cell."""
+    """Return Python values: `csv` writes their floats in full and None as an empty cell."""
     values: list[Any] = column.tolist()
     return [None if isnan(value) else value for value in values] if column.dtype.kind == "f" else values
 

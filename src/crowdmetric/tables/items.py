@@ -194,7 +194,7 @@ def _id_column(names: Sequence[str], asked: str | None) -> str | None:
 
 
 def _features_of(columns: Columns, categorical: Collection[str] | str | None) -> Columns:
-    """Return columns of numbers: categories as 0 and 1, and without other text and dates, of which a warning tells."""
+    """Return columns of numbers: categories become 0 and 1; other text and dates are dropped with a warning."""
     asked = [name for name in columns if is_categorical(columns[name])] if categorical == "all" else categorical
     wanted = [asked] if isinstance(asked, str) else list(asked or [])
     unknown = [name for name in wanted if name not in columns]

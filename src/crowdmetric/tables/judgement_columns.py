@@ -155,7 +155,7 @@ def code_judgements(columns: Columns, item_ids: Column | None, person_ids: Any, 
     item_ids : (N,) array or None
         What items may be called; None: integers are row numbers, text is taken as found, sorted.
     person_ids : (K,) array-like or None
-        Who may answer; None: whoever is found, sorted.
+        Who may answer; None: everybody who occurs, sorted.
     on_bad : {'drop', 'raise'}
     """
     if on_bad not in ("drop", "raise"):

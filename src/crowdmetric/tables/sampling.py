@@ -1,4 +1,4 @@
-"""Some of very many people, the same ones wherever and however often they are drawn."""
+"""A random sample of people, by a hash of their numbers: always the same people."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class CsvSource:
 
 @dataclass(frozen=True)
 class DatasetSource:
-    """A ``pyarrow.dataset.Dataset``, or whatever has its ``schema`` and ``to_batches``."""
+    """A ``pyarrow.dataset.Dataset``, or an object with its ``schema`` and ``to_batches``."""
 
     dataset: Any
 

@@ -294,7 +294,7 @@ class _Cutter:
             self._cut(last=False)
 
     def _cut(self, last: bool) -> None:
-        """Write all chunks of which the last person is known to be complete."""
+        """Write all chunks whose last person is known to be complete."""
         if not self._ids:
             return
         ids, records = np.concatenate(self._ids), np.concatenate(self._records)

@@ -13,7 +13,7 @@ from crowdmetric.tables.stored import Stored, check_zip
 
 __all__ = ["read_sheet", "sheet_rows"]
 
-NEW = b"PK\x03\x04"  # first bytes of the newer format, whatever the file's name
+NEW = b"PK\x03\x04"  # first bytes of the newer format; the file's name does not matter
 
 
 def read_sheet(source: Stored) -> list[tuple[str, Column]]:

@@ -143,7 +143,7 @@ def _split(line: str, mark: str) -> list[str]:
 
 @contextmanager
 def explained(source: Stored) -> Iterator[None]:
-    """Turn whatever a damaged text table raises into a message."""
+    """Turn any error of a damaged text table into a message."""
     try:
         yield
     except UnicodeError as error:

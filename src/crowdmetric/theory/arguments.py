@@ -1,46 +1,21 @@
-"""What the conditions and bounds are given, checked once."""
+"""Checks of what the conditions and bounds are given."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import positive_number, whole_number
 from crowdmetric.errors import DataError
+from crowdmetric.inputs import check_items
 from crowdmetric.subspace_map import SubspaceMap
 
-__all__ = [
-    "check_items",
-    "check_labels",
-    "check_pairs",
-    "coordinates",
-    "distance",
-    "positive",
-    "positive_number",
-    "probability",
-]
+__all__ = ["check_labels", "check_pairs", "coordinates", "distance", "probability"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 # An item further than this share of its length from a subspace is not in it.
 INSIDE = 1e-8
-
-
-def check_items(items: ArrayLike) -> Array:
-    """Return items as a finite (N, d) array."""
-    try:
-        X = np.asarray(items, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"items cannot be read as numbers ({error}); give an (N, d) numeric array") from None
-    if X.ndim != 2 or 0 in X.shape:
-        raise DataError(
-            f"items has shape {X.shape}, expected (N, d) with at least one item and one feature; reshape it"
-        )
-    if not np.all(np.isfinite(X)):
-        row, column = np.argwhere(~np.isfinite(X))[0]
-        raise DataError(f"items[{row}, {column}] is {X[row, column]}, not a finite number; fill or drop that item")
-    return X
 
 
 def coordinates(items: ArrayLike, basis: ArrayLike | None) -> Array:
@@ -96,11 +71,6 @@ def check_pairs(pairs: ArrayLike, N: int) -> Indices:
         bad = chosen[(chosen < 0) | (chosen >= N)][0]
         raise DataError(f"pairs names item {bad}, but there are {N} items, 0…{N - 1}; drop that pair")
     return chosen.astype(np.intp)
-
-
-def positive(value: int, name: str) -> int:
-    """Return a whole number of at least 1."""
-    return whole_number(value, name)
 
 
 def probability(p: float) -> float:

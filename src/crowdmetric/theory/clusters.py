@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.checks import whole_number
 from crowdmetric.errors import DataError, NotIdentifiedError
+from crowdmetric.inputs import check_items
 from crowdmetric.solvers.linear_maps import DENSE_UNKNOWNS
 from crowdmetric.subspace_map import Matrices, SubspaceMap
 from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.theory.arguments import check_items, check_labels, distance, positive
+from crowdmetric.theory.arguments import check_labels, distance
 from crowdmetric.theory.rows import singular_values
 from crowdmetric.theory.spanning import quadratically_spans
 from crowdmetric.users.projected import RANK_TOLERANCE
@@ -25,7 +27,7 @@ INSIDE = 1e-8
 
 
 def is_subspace_clusterable(items: ArrayLike, bases: Matrices, labels: ArrayLike | None = None) -> bool:
-    """Say whether items on subspaces determine the metric of the whole space (`def:subspace-clusterable`).
+    """Return whether items on subspaces determine the metric of the whole space (`def:subspace-clusterable`).
 
     Items are subspace-clusterable over V_λ if (1) the items in each V_λ quadratically span it, so its metric can
     be learned, and (2) ``{xxᵀ : x ∈ V_λ}`` spans Sym(R^d), so these metrics determine M
@@ -64,10 +66,10 @@ def is_subspace_clusterable(items: ArrayLike, bases: Matrices, labels: ArrayLike
 
 
 def spans_symmetric(bases: Matrices) -> bool:
-    """Say whether ``{xxᵀ : x ∈ V_λ}`` spans Sym(R^d): subspace metrics determine M (`prop:reconstruction-equiv`).
+    """Return whether ``{xxᵀ : x ∈ V_λ}`` spans Sym(R^d): subspace metrics determine M (`prop:reconstruction-equiv`).
 
-    The same as ``Π: A ↦ (B_λᵀ A B_λ)_λ`` being injective, which is what is checked: rank Π = d(d+1)/2. The cost is
-    as in `smallest_singular_value`.
+    This holds if and only if ``Π: A ↦ (B_λᵀ A B_λ)_λ`` is injective, so rank Π = d(d+1)/2 is checked. The cost is as in
+    `smallest_singular_value`.
 
     Parameters
     ----------
@@ -125,7 +127,7 @@ def least_number_of_subspaces(d: int, ranks: int | Sequence[int], *, exact: bool
     d
         Dimension of the items.
     ranks
-        One dimension for all subspaces, or those of the subspaces at hand, of which the largest are taken first.
+        One dimension for all subspaces, or those of the available subspaces; the largest are used first.
     exact
         False returns the counting bound, which is all that is offered for d > 62 unless all are lines.
 
@@ -140,7 +142,7 @@ def least_number_of_subspaces(d: int, ranks: int | Sequence[int], *, exact: bool
     >>> least_number_of_subspaces(3, 1), least_number_of_subspaces(3, 2)
     (6, 3)
     """
-    p = degrees_of_freedom(positive(d, "d"))
+    p = degrees_of_freedom(whole_number(d, "d"))
     sizes = [ranks] * p if isinstance(ranks, int | np.integer) else sorted(ranks, reverse=True)
     for r in sizes:
         if not 1 <= r <= d:

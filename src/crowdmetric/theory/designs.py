@@ -1,4 +1,4 @@
-"""What to ask: designs that teach a subspace metric with r + 1 answers per person."""
+"""Designs that determine a subspace metric with r + 1 answers per person."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import qr
 
+from crowdmetric.checks import whole_number
 from crowdmetric.errors import DataError, NotIdentifiedError
+from crowdmetric.inputs import check_items
 from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.theory.arguments import check_items, check_pairs, coordinates, positive
+from crowdmetric.theory.arguments import check_pairs, coordinates
 from crowdmetric.theory.rows import design_rows, pair_rows, singular_values, whitened
 from crowdmetric.theory.spanning import span_rank
 from crowdmetric.users.projected import RANK_TOLERANCE
@@ -50,7 +52,7 @@ def design_strength(items: ArrayLike, pairs: ArrayLike, basis: ArrayLike | None 
 
     The expectation is the mean over the K designs given. For draws from a law it is an estimate, low on average (the
     smallest eigenvalue is concave). For the uniform draws of `random_design` from a pool of n pairs it is exact with
-    the whole pool as one design: ``σ_min(D*D) / n`` whatever m is (`rmk:min-singular-Pm`, which leaves out the 1/n).
+    the whole pool as one design: ``σ_min(D*D) / n`` for every m (`rmk:min-singular-Pm`, which leaves out the 1/n).
 
     Parameters
     ----------
@@ -168,7 +170,7 @@ def random_design(
     (3, 4, 2)
     """
     x = coordinates(items, basis)
-    N, shape = len(x), (positive(users, "users"), positive(comparisons, "comparisons"))
+    N, shape = len(x), (whole_number(users, "users"), whole_number(comparisons, "comparisons"))
     rng = np.random.default_rng(seed)
     if pairs is None:
         _require_span(span_rank(x), x.shape[1])

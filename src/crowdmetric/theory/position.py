@@ -1,4 +1,4 @@
-"""Items in general position, of which m ≤ d answers teach nothing."""
+"""Items in general position, about which m ≤ d answers per person reveal nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from math import comb
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.theory.arguments import check_items, positive
+from crowdmetric.checks import whole_number
+from crowdmetric.inputs import check_items
 
 __all__ = ["GenericRelations", "has_generic_pairwise_relations", "is_in_general_linear_position"]
 
@@ -93,7 +94,7 @@ def has_generic_pairwise_relations(items: ArrayLike, *, trials: int = 1000, seed
     Items have *generic pairwise relations* if for every acyclic graph on them with at most d edges the differences
     ``{x − x' : (x, x') an edge}`` are linearly independent. Almost all finite sets have (`prop:generic-as`); a
     parallelogram has not (`example:not-generic-pairwise`). If items have, then m ≤ d answers per person reveal
-    nothing of the metric, however many people answer (`thm:negative-result`).
+    nothing about the metric, for any number of people (`thm:negative-result`).
 
     Every acyclic graph with at most d edges is part of one with ``k = min(d, N − 1)`` edges, and the span of its
     differences depends only on which items it connects. So one forest is looked at for each partition of the N items
@@ -122,7 +123,7 @@ def has_generic_pairwise_relations(items: ArrayLike, *, trials: int = 1000, seed
     N, k = X.shape[0], min(X.shape[1], X.shape[0] - 1)
     few = _partitions(N, k) <= EXACT_GRAPHS
     rng = np.random.default_rng(seed)
-    drawn = (_random_forest(N, k, rng) for _ in range(positive(trials, "trials")))
+    drawn = (_random_forest(N, k, rng) for _ in range(whole_number(trials, "trials")))
     return _position("generic pairwise relations", X, _forests(N, k) if few else drawn, few)
 
 
@@ -150,7 +151,7 @@ def is_in_general_linear_position(items: ArrayLike, *, trials: int = 1000, seed:
     N, k = X.shape[0], min(X.shape[1], X.shape[0] - 1)
     few = comb(N, k + 1) <= EXACT_GRAPHS
     rng = np.random.default_rng(seed)
-    drawn = (rng.choice(N, k + 1, replace=False).tolist() for _ in range(positive(trials, "trials")))
+    drawn = (rng.choice(N, k + 1, replace=False).tolist() for _ in range(whole_number(trials, "trials")))
     chosen = combinations(range(N), k + 1) if few else drawn
     return _position("general linear position", X, ((c[1:], c[:1] * k) for c in chosen), few)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp, inf, log, sqrt
 
+from crowdmetric.checks import positive_number, whole_number
 from crowdmetric.errors import DataError
-from crowdmetric.theory.arguments import positive, positive_number, probability
+from crowdmetric.theory.arguments import probability
 
 __all__ = ["LinkConstants", "logistic_constants", "reconstruction_bound", "subspace_recovery_bound"]
 
@@ -100,7 +101,7 @@ def subspace_recovery_bound(
     >>> many < few
     True
     """
-    K, m = positive(users, "users"), positive(comparisons, "comparisons")
+    K, m = whole_number(users, "users"), whole_number(comparisons, "comparisons")
     link = logistic_constants(beta, metric_bound, ideal_bound)
     weakest = link.slope * link.slope * positive_number(strength, "strength")
     spread = (metric_bound**2 + K * ideal_bound**2) * log(4.0 / probability(p)) / (m * K)
@@ -146,6 +147,6 @@ def reconstruction_bound(
             f"gamma={gamma!r} and epsilon={epsilon!r}, but a bias bound lies between 0 and the error bound; "
             "give gamma=epsilon if the bias is not known"
         )
-    noise = epsilon * positive(d, "d") * sqrt(log(2.0 * d / probability(p)))
-    bias = gamma * sqrt(positive(n, "n"))
+    noise = epsilon * whole_number(d, "d") * sqrt(log(2.0 * d / probability(p)))
+    bias = gamma * sqrt(whole_number(n, "n"))
     return positive_number(c, "c") / positive_number(sigma_min, "sigma_min") * (bias + noise)

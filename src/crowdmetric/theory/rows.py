@@ -1,4 +1,4 @@
-"""The vectors ``svec(Δ) ⊕ δ`` that pairs of items enter every statement as, and their singular values."""
+"""The vectors ``svec(Δ) ⊕ δ`` of pairs of items, and their singular values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def design_rows(x: Array, pairs: Indices) -> Iterator[Array]:
 
 
 def singular_values(blocks: Iterable[Array], width: int) -> Array:
-    """Return the singular values (width,) of stacked rows, zeros included; only a triangle of them is held."""
+    """Return the singular values (width,) of stacked rows, zeros included; only a triangle is stored."""
     R: Array = np.zeros((0, width))
     for rows in blocks:
         R = np.asarray(np.linalg.qr(np.concatenate([R, rows]), mode="r"))

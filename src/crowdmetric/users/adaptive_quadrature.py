@@ -1,6 +1,6 @@
-"""Slow integrals over people whose nodes are placed around each person's own posterior, wherever that is.
+"""Slow integrals over people, with nodes around each person's own posterior.
 
-Used for the few people for whom the fast methods fail, and to check the fast methods (`sampling`). NumPy arrays, one
+Used for the few people for whom the fast methods fail, and to check the fast methods (`by_sampling`). NumPy arrays, one
 person at a time.
 """
 
@@ -16,7 +16,7 @@ from scipy.stats import qmc
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.users.integrals import Grid, Integral, kernels
 
-__all__ = ["along_line", "around_modes", "at_nodes", "line_of"]
+__all__ = ["along_line", "around_modes", "at_nodes", "by_sampling", "line_of"]
 
 Array = NDArray[np.float64]
 # One person's value, slope, bend and precision.
@@ -29,6 +29,8 @@ One = tuple[float, Array, Array, Array]
 DEPTH, HALVINGS, END, CROWDED_REACH, CROWDED_STEP, LIGHTEST = 22.0, 100, 2.0, 3.0, 0.04, 0.1
 # Nodes are spread this much wider than the normal approximation at the mode, which may be narrower than the posterior.
 WIDER = 2.0
+# The same for points around the posterior of another method, so that weights stay bounded in the tails.
+SAMPLED_WIDER = 1.3
 # Points of quasi-Monte Carlo.
 POINTS = 1 << 13
 # Maximum number of Newton steps per stage. The first stage smooths the loss until ψ spreads over at most GENTLE widths
@@ -67,7 +69,7 @@ def along_line(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss
 
 
 def line_of(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss) -> One:
-    """Return what `at_nodes` does for one person, along ``t = left + (right − left) σ(u)`` with u equally spaced."""
+    """Return the same as `at_nodes` for one person, along ``t = left + (right − left) σ(u)`` with u equally spaced."""
     h = H[:, 0]
 
     def rise(t: float) -> float:
@@ -127,7 +129,7 @@ def around_modes(
 
 
 def _around(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss, z: Array, log_mass: Array) -> One:
-    """Return what `at_nodes` does for one person, with nodes z and their masses moved to the person's mode."""
+    """Return the same as `at_nodes` for one person, with nodes z and their masses moved to the person's mode."""
     mode, root = _mode(a, H, y, weight, loss)
     volume = mode.size * np.log(WIDER) + np.sum(np.log(np.diag(root)))
     log_weight = log_mass + 0.5 * np.sum(z * z, axis=1) + volume
@@ -138,7 +140,7 @@ def _mode(a: Array, H: Array, y: Array, weight: Array, loss: Loss) -> tuple[Arra
     """Return the mode (q,) of t and a triangular root (q, q) of the covariance there.
 
     By Newton's method on ``½t² + Σ_i ω_i ℓ(s ψ_i)/s`` with s growing to one: where ψ spreads over many widths of the
-    noise, ℓ is nearly a hinge, on which Newton's method from afar would go astray.
+    noise, ℓ is nearly a hinge, for which Newton's method may diverge from a distant start.
     """
     t, steepest = np.zeros(H.shape[1]), loss.beta * float(np.max(np.linalg.norm(H, axis=1)))
     stages = int(np.ceil(np.log(max(steepest / GENTLE, 1.0)) / np.log(SHARPER)))
@@ -170,6 +172,46 @@ def _newton(t: Array, a: Array, H: Array, y: Array, weight: Array, loss: Loss, s
             new = all_of(t - size * step)
         t, (value, gradient, hessian) = t - size * step, new
     return t, hessian
+
+
+def by_sampling(
+    a: Array,
+    E: Array,
+    H: Array,
+    y: Array,
+    weight: Array,
+    loss: Loss,
+    guess: Integral,
+    *,
+    points: int = 2048,
+    seed: int = 0,
+) -> Integral:
+    """Integrate over ``ψ = a + H t``, t ~ N(0, I), by quasi-Monte Carlo: an independent check of the other methods.
+
+    Points t (scrambled Sobol, made normal) are placed by the posterior mean and covariance of `guess`, the result of
+    another method, and weighted by the exact integrand over the placing density.
+    """
+    P, m, q = H.shape
+    u = qmc.Sobol(q, seed=seed).random(points)
+    z = ndtri(np.clip(u, 1e-12, 1.0 - 1e-12))
+    value, slope, bend, precision = np.empty(P), np.empty((P, m)), np.empty((P, q, q)), np.empty((P, m))
+    for k in range(P):
+        center, root = _posterior_root(E[k], H[k], guess.slope[k], guess.bend[k])
+        t = center + SAMPLED_WIDER * z @ root.T
+        volume = q * np.log(SAMPLED_WIDER) + np.sum(np.log(np.diag(root))) - np.log(points)
+        log_weight = 0.5 * np.sum(z * z, axis=1) + volume
+        own = (a[k], E[k], H[k], y[k], weight[k])
+        value[k], slope[k], bend[k], precision[k] = at_nodes(*own, loss, t, log_weight)
+    return Integral(value, slope, bend, precision)
+
+
+def _posterior_root(E: Array, H: Array, slope: Array, bend: Array) -> tuple[Array, Array]:
+    """Return mean (q,) and Cholesky factor (q, q) of t given the answers, as `integrals.posterior_of` has them."""
+    C = np.linalg.lstsq(E, H, rcond=None)[0]  # H = E C
+    pull = E.T @ slope
+    covariance = np.eye(C.shape[1]) + C.T @ (2.0 * bend - np.outer(pull, pull)) @ C
+    values, vectors = np.linalg.eigh(covariance)
+    return C.T @ pull, np.linalg.cholesky((vectors * np.maximum(values, 1e-6)) @ vectors.T)
 
 
 def _everybody(parts: Iterable[One]) -> Integral:

@@ -1,6 +1,6 @@
 """What one answer adds to the barrier problem: a smooth loss as it is, the hinge through a slack of its own.
 
-Both classes hold the answers of one block and speak in per-answer arrays (P, m). With weights c,
+Both classes hold the answers of one block in per-answer arrays (P, m). With weights c,
 
 - `SmoothTerms` adds ``c ℓ(ψ, y)``;
 - `SlackTerms` writes the hinge as ``min ξ  s.t.  ξ ≥ 0, t = ξ + yψ − 1 ≥ 0`` and adds ``c ξ − μ log ξ − μ log t``.
@@ -33,7 +33,7 @@ class Terms(Protocol):
         """Return (loss − tangent at ψ, slope of the tangent), a tangent being below ``c ℓ`` everywhere."""
 
     def direction(self, dpsi: Array) -> Array:
-        """Fix the step that goes with dψ and return the directional derivative of the merit."""
+        """Set the step that belongs to dψ and return the directional derivative of the merit."""
 
     def longest(self) -> tuple[Array, Array]:
         """Return the longest primal and dual steps, (P,) each, that keep this block strictly inside."""
@@ -46,7 +46,7 @@ class Terms(Protocol):
 
 
 class SmoothTerms:
-    """Answers under a twice differentiable loss: nothing to keep but the slope of the last linearization."""
+    """Answers under a twice differentiable loss: the only state is the slope of the last linearization."""
 
     def __init__(self, loss: Loss, response: Array, weight: Array) -> None:
         self.loss, self.response, self.weight = loss, response, weight
@@ -77,8 +77,8 @@ class SlackTerms:
     """Answers under the hinge loss, each with its slack ξ and multiplier a."""
 
     def __init__(self, response: Array, weight: Array) -> None:
-        # Padding has response 0: it becomes a constant row of weight 1 that takes part in the algebra, moves
-        # nothing, and is left out of every sum by the mask.
+        # Padding has response 0: it becomes a constant row of weight 1, which changes nothing and which the mask
+        # excludes from every sum.
         self.response = response
         self.filled = weight > 0
         self.c = np.where(self.filled, weight, 1.0)
@@ -89,7 +89,7 @@ class SlackTerms:
         c, q = self.c, 1.0 - z
         B = c * q - 2.0 * mu
         root = np.sqrt(4.0 * mu * mu + (c * q) ** 2)
-        # of the two equal forms of the root, the one that adds numbers of equal sign
+        # of two equal formulas for the root, the one that avoids cancellation
         t = np.where(B > 0, 2.0 * mu * q / np.where(B > 0, B + root, 1.0), (root - B) / (2.0 * c))
         return t + q, t
 
@@ -98,7 +98,7 @@ class SlackTerms:
             self.started = True
             self.xi, self.t = self._center(self.response * psi, mu)
             self.a = mu / self.t
-        # t is kept, not recomputed from ψ: where it is tiny, rounding in ξ + yψ − 1 could turn its sign
+        # t is stored, not recomputed from ψ: if it is tiny, rounding in ξ + yψ − 1 could change its sign
         c, a, xi, t = self.c, self.a, self.xi, self.t
         self.mu = mu
         k_t, k_xi = a / t, (c - a) / xi

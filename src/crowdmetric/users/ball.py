@@ -22,8 +22,8 @@ Array = NDArray[Any]
 
 
 def dot(a: Array, b: Array) -> Array:
-    """Return row-wise inner products, (P, k), (P, k) → (P,)."""
-    return np.einsum("pk,pk->p", a, b)
+    """Return inner products over the last axis, (…, k), (…, k) → (…)."""
+    return np.einsum("...k,...k->...", a, b)
 
 
 def to_zero(x: Array, dx: Array) -> Array:
@@ -35,9 +35,9 @@ def to_zero(x: Array, dx: Array) -> Array:
 class Balls:
     """P vectors x (P, k) inside balls of the given radii, with their multipliers, on the central path of mu (P,).
 
-    With `curved`, a step follows the sphere: along a tangent a straight step leaves the ball after a length of
-    √det, however right its direction, so where it would come too close to the sphere it is bent back to a share
-    of the slack that the linearized constraint promises, ``det − 2 step ⟨x, dx⟩``.
+    With `curved`, a step follows the sphere. A straight step along a tangent leaves the ball after a length of √det,
+    even if its direction is right. A step that comes too close to the sphere is moved back to a share of the slack
+    that the linearized constraint predicts, ``det − 2 step ⟨x, dx⟩``.
     """
 
     STATE = ("x", "det", "z0", "z1")
@@ -78,7 +78,7 @@ class Balls:
             return np.where(det > 0, -0.5 * self.mu * np.log(det), np.inf)
 
     def direction(self, dx: Array) -> tuple[Array, Array, Array]:
-        """Fix the step dx (P, k); return slope of the merit, longest primal and longest dual step, (P,) each."""
+        """Set the step dx (P, k); return slope of the merit, longest primal and longest dual step, (P,) each."""
         self.dx = dx
         along = 2.0 * dot(self.v1, dx)
         self.dz0 = self.mu * self.radius / self.det - self.z0 + self.kappa * self.v0 * along
@@ -91,7 +91,7 @@ class Balls:
         return dot(self.gradient, dx), primal, dual
 
     def advance(self, alpha: Array, alpha_dual: Array) -> None:
-        """Take the step; a multiplier that strayed far from the path (det s · det z = μ²) starts on it again."""
+        """Take the step; a multiplier that is far from the central path (det s · det z = μ²) is reset to it."""
         self.x = self.arrive(alpha)
         self.det = _determinant(self.radius, self.x)
         z0 = self.z0 + alpha_dual * self.dz0
@@ -113,6 +113,6 @@ def _to_boundary(s0: Array, s1: Array, d0: Array, d1: Array, det: Array) -> Arra
     b = s0 * d0 - dot(s1, d1)
     root = np.sqrt(np.maximum(b * b - a * det, 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
-        # of the two equal forms of the root, the one that adds numbers of equal sign
+        # of two equal formulas for the root, the one that avoids cancellation
         step = np.where(b < 0, det / (root - b), (b + root) / -a)
     return np.where((b < 0) & (root > 0) | (a < 0), step, np.inf)

@@ -40,7 +40,7 @@ Indices = NDArray[np.intp]
 
 # Odd 64-bit constants with as many one bits as zero bits, for hashing.
 HASH = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0xFF51AFD7ED558CCD))
-# Rows of padding that cost about as much as one more block, in a pass over a population.
+# Rows of padding that cost about as much as another block in a pass over a population.
 SPARE = 400
 # Numbers a block may hold in one (P, m, p) temporary: half a megabyte, which stays in a core's own cache.
 BLOCK_SIZE = 1 << 16
@@ -85,12 +85,12 @@ class Answers:
         )
 
     def merged(self) -> Answers:
-        """Return the answers with those that a person gave several times as one, of all their weight.
+        """Return the answers with repeats of one person merged into one answer, their weights added.
 
-        A pair named the other way round with the opposite answer is the same answer; answers of weight zero are left
-        out. Likelihoods do not change, but an approximate integral over people does: expectation propagation gives
-        every answer a factor, and one for f² is closer to the truth than two for f. So a row of weight two is the row
-        twice, whichever way people are integrated out.
+        A pair in the opposite order with the opposite answer is the same answer; answers of weight zero are left out.
+        Likelihoods do not change, but approximate integrals over people do: expectation propagation gives every answer
+        a factor, and one for f² is more accurate than two for f. So a row of weight two equals the row twice, however
+        people are integrated out.
         """
         if self.has_no_repeats():
             return self
@@ -110,9 +110,9 @@ class Answers:
         return replace(self.take(rows[table_order]), weight=weight[table_order])
 
     def has_no_repeats(self) -> bool:
-        """Return whether all answers have a weight and nobody has plainly compared the same items twice.
+        """Return whether all answers have a weight and nobody has compared the same items twice.
 
-        By a hash of person and items: False is only a suspicion.
+        Compares hashes of person and items, so False may be wrong.
         """
         if not np.all(self.weight > 0):
             return False
@@ -161,7 +161,7 @@ class Block:
     person
         (P,) number of each person in `People`.
     problem
-        (P,) number of each person's problem, not falling.
+        (P,) number of each person's problem, in increasing order.
     starts, problems
         the people of ``problems[j]`` are ``starts[j]`` up to the next start.
     rows
@@ -223,7 +223,7 @@ def padded_rows(answers: Answers, rows_at_once: int, spare: int = 0) -> Iterator
 def rows_by_length(
     order: Any, counts: Any, rows_at_once: int, problem: Any = None, spare: int = 0
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield what `padded_rows` does, in arrays of any library.
+    """Yield the same as `padded_rows`, in arrays of any library.
 
     Parameters
     ----------
@@ -264,8 +264,8 @@ def rows_by_length(
 def arrange(answers: Answers, width: int | None = None, block_size: int = BLOCK_SIZE, spare: int = 0) -> People:
     """Lay answers out in blocks of at most `block_size` numbers (but at least one person).
 
-    `width` is how many numbers a sweep holds for each answer, by default p = r(r+1)/2. `spare` rows of padding are
-    taken for fewer blocks.
+    `width` is the number of temporary numbers per answer, by default p = r(r+1)/2. Up to `spare` rows of padding are
+    accepted to have fewer blocks.
     """
     items, pairs, problem = answers.items, answers.pairs, answers.problem
     r = items.shape[1]

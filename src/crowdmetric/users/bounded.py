@@ -8,12 +8,12 @@ curvatures h (`answer_terms.py`), linearizing gives an arrow::
     [ Σ h δΔᵀ   H_k     ] [ dw ] = [ −Σ g δ − (μ/det) w ]      H_k = Σ h δδᵀ + κ(I + 2vvᵀ)    (r, r)
 
 Eliminating dw_k leaves the Schur complement ``S = Σ_k Σ_i h Δ (Δ − X_kᵀ δ)ᵀ`` with ``X_k = H_k⁻¹ Σ h δΔᵀ`` (r, p): the
-weighted residual of Δ after regression on the person's own δ. People are swept block by block; nothing of size
-people × p is kept.
+weighted residual of Δ after regression on the person's own δ. People are processed block by block, and nothing of size
+people × p is stored.
 
-Where a person's δ's do not span R^r, what they leave open is held by the barrier alone, whose curvature falls
-to nothing; rounding would then mix the two. Such people are turned into axes of their own (`own_axes`), in
-which the open directions are exact zeros.
+If a person's δ's do not span R^r, only the barrier determines the other directions. Its curvature goes to zero, and
+rounding would then mix both kinds of directions. Such people are rotated into axes of their own (`own_axes`), in which
+the other directions are exact zeros.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SHARE = 0.99
 
 @dataclass
 class BarrierSums:
-    """What the people of each problem leave of the metric's Newton system; the solver never sees more of them."""
+    """The metric's Newton system of each problem after people are eliminated: all that the solver sees of them."""
 
     gradient: Array
     schur: Array
@@ -99,7 +99,7 @@ class BoundedBlock:
         return turned_back(self.w, self.axes)
 
     def focus(self, people: Array) -> None:
-        """Only these people (a mask) matter from now on; here everybody is computed all the same."""
+        """Compute only these people (a mask) from now on; this class computes everybody anyway."""
 
     def psi(self, A: Array | None = None) -> Array:
         """Return ``ψ = δᵀ(A s + w)`` (P, m) under the metrics A (n, r, r), or under the known one."""
@@ -114,7 +114,7 @@ class BoundedBlock:
         return A[problems[0]] if problems.size == 1 else A[self.block.problem]
 
     def linearize(self, A: Array | None, mu: Array) -> tuple[Array, Array]:
-        """Form everybody's own Newton system at (A, w) for the barrier parameters mu (P,).
+        """Compute everybody's own Newton system at (A, w) for the barrier parameters mu (P,).
 
         Returns
         -------
@@ -135,7 +135,7 @@ class BoundedBlock:
         return merit.sum(axis=1) + balls.merit(), gap
 
     def eliminate(self, sums: BarrierSums) -> None:
-        """Add what these people leave of the metric's Newton system to `sums`."""
+        """Eliminate these people and add their part of the metric's Newton system to `sums`."""
         b = self.block
         Delta = outer_difference(b.delta, b.total)
         h_delta = self.h[:, :, None] * self.own
@@ -151,10 +151,10 @@ class BoundedBlock:
         sum_over_problems(b, -product(self.rhs[:, None, :], X)[:, 0], sums.reduced)
 
     def direction(self, dA: Array | None) -> tuple[Array, Array]:
-        """Fix this block's step for a metric step dA (n, r, r); None if the metric is known.
+        """Compute this block's step for a metric step dA (n, r, r); None if the metric is known.
 
-        Under a smooth loss everybody may go as far as their own ball allows: a person near their boundary shortens
-        their own step, not the step of a million others.
+        Under a smooth loss every person has their own step length: a person near the boundary of their ball does not
+        shorten the steps of all others.
 
         Returns
         -------
@@ -190,7 +190,7 @@ class BoundedBlock:
 
 
 def own_axes(delta: Array) -> tuple[Array, Array | None]:
-    """Return δ (P, m, r) in axes of each person's own, and those axes (P, r, r) or None where δ spans R^r anyway."""
+    """Return δ (P, m, r) in each person's own axes, and the axes (P, r, r); None if everybody's δ's span R^r."""
     r = delta.shape[2]
     if r == 1:
         return delta, None

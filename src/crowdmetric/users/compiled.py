@@ -1,4 +1,4 @@
-"""The one place that imports Numba: how every compiled loop is compiled."""
+"""How every loop is compiled: the one place that imports Numba."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _CompilingOnce(event.Listener):
-    """Says that loops are being compiled: that takes seconds, and only until they are on disk."""
+    """Mentions that loops are being compiled, which takes seconds and happens once per machine."""
 
     def on_start(self, event: Any) -> None:
         mention("compiling loops once, later runs find them on disk")
@@ -34,9 +34,9 @@ def compiled(function: Function) -> Function:
 
 
 def compiled_sums(function: Function) -> Function:
-    """Return the same, with sums taken in whichever order fills the processor's lanes.
+    """Return the same, with sums added in the order that suits vector instructions.
 
-    Rounding apart the result is the same, and on one machine it is always the same.
+    Results differ by rounding only, and do not change on one machine.
     """
     orders = {"reassoc", "contract", "nsz"}
     return cast("Function", numba.njit(cache=True, error_model="numpy", nogil=True, fastmath=orders)(function))

@@ -6,14 +6,14 @@ y = −s have the same statistic ``Σ y_i δ_i``, the only way in which v enters
 
     Pr[y = s | y = s or y = −s] = σ(β ⟨D, M⟩)         D = Σ_i s_i Δ_i
 
-whatever v is: a logistic regression on M alone. For two parallel questions (δ, midpoints a and a', s = (+1, −1)) this
+for every v: a logistic regression on M alone. For two parallel questions (δ, midpoints a and a', s = (+1, −1)) this
 is ``Pr[y₁ = +1, y₂ = −1 | y₁ ≠ y₂] = σ(2β(a − a')ᵀMδ)``.
 
-A cycle of questions (a or b? b or c? c or a?) is a conditioning set with D = 0: it says nothing about the metric.
+A cycle of questions (a or b? b or c? c or a?) is a conditioning set with D = 0, which is not informative.
 
-If ``ε = Σ s_i δ_i`` is only nearly zero, the log-odds are ``β(⟨D, M⟩ + ⟨ε, v⟩)`` and the second term is left out. It
-equals ``−2εᵀM(u − c)`` when D is computed with c as the origin of the items: people who scatter around c make it
-average out.
+If ``ε = Σ s_i δ_i`` is only nearly zero, the log-odds are ``β(⟨D, M⟩ + ⟨ε, v⟩)``, and the second term is ignored. If D
+is computed with c as the origin of the items, that term is ``−2εᵀM(u − c)``. It averages out if people scatter around
+c.
 
 Sets of one person may share answers. All of them are used: with q parallel questions there are q(q − 1)/2 pairs, but
 only q/2 disjoint ones, for q − 1 degrees of freedom. Each term is an exact conditional probability, so their weighted
@@ -43,7 +43,7 @@ Mask = NDArray[np.bool_]
 CHUNK = 1 << 20
 # Signed combinations tried for one person; beyond, only smaller sets are looked for.
 MOST_COMBINATIONS = 4096
-# ‖D‖ below this share of the ‖Δ‖'s it is made of is zero up to rounding.
+# ‖D‖ below this share of the sum of its ‖Δ‖'s is a rounding error.
 CANCELS = 1e-9
 
 
@@ -62,9 +62,9 @@ class Sets:
     mismatch
         (n,) ``‖Σ s_i δ_i‖`` over the mean ‖δ_i‖.
     cycles
-        How many more sets were found whose D is zero, which say nothing.
+        How many further sets have D = 0, and are not informative.
     unsearched
-        How many people have so many answers that sets of three or four of them were not looked for.
+        How many people have too many answers to search for sets of three or four.
     """
 
     rows: Indices
@@ -78,7 +78,7 @@ class Sets:
         return len(self.person)
 
     def overlap(self) -> Array:
-        """Return (n,) in how many sets the answers of each set take part, on average."""
+        """Return (n,) the mean number of sets that the answers of each set belong to."""
         inside = self.signs != 0
         taking_part = np.bincount(self.rows[inside], minlength=1)
         return np.sum(taking_part[self.rows] * inside, axis=1) / np.maximum(inside.sum(axis=1), 1)
@@ -89,10 +89,10 @@ def find_sets(
 ) -> Sets:
     """Return every minimal conditioning set: signs with ``‖Σ s_i δ_i‖ ≤ tolerance · mean ‖δ_i‖``.
 
-    Minimal means that no two answers of the set cancel by themselves. Nothing is looped over people. Pairs cost a sort
-    of all answers: δ_i ≈ ±δ_j implies ``|⟨δ_i, g⟩| ≈ |⟨δ_j, g⟩|`` for any g, so partners are close in the order of
+    Minimal means that no two answers of the set cancel by themselves. There is no loop over people. Pairs are found by
+    sorting all answers: δ_i ≈ ±δ_j implies ``|⟨δ_i, g⟩| ≈ |⟨δ_j, g⟩|`` for any g, so partners are close in the order of
     that number. Larger sets are enumerated for all people with equally many answers together, by one matrix product
-    with the table of all sign patterns, up to MOST_COMBINATIONS of them.
+    with the table of all sign patterns, if there are at most MOST_COMBINATIONS.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class _Answers:
         return self._vanishing(np.concatenate(found), np.array([[1, -1], [1, 1]], dtype=np.int8))
 
     def larger(self, size: int) -> tuple[tuple[Indices, NDArray[np.int8], Array], int]:
-        """Return all sets of `size` answers, and how many people have too many answers to look for them."""
+        """Return all sets of `size` answers, and how many people have too many answers to search."""
         patterns = np.array([(1, *rest) for rest in product((1, -1), repeat=size - 1)], dtype=np.int8)
         found, skipped = [_nothing(size)], 0
         for m in np.unique(self.counts[self.counts >= size]):
@@ -177,7 +177,7 @@ class _Answers:
         return _joined(found), skipped
 
     def _enumerated(self, places: Indices, table: Array, size: int) -> tuple[Indices, NDArray[np.int8], Array]:
-        """Return what vanishes among the people at `places` (P, m) and the sign patterns `table` (c, m)."""
+        """Return the sets among the people at `places` (P, m) and the sign patterns `table` (c, m)."""
         reach = (self.tolerance + 1e-12) * (self.length[places] @ np.abs(table).T) / size
         near = np.abs(self.seen[places, 0] @ table.T) <= reach
         near &= np.abs(self.seen[places, 1] @ table.T) <= reach
@@ -187,7 +187,7 @@ class _Answers:
         return self._vanishing(np.take_along_axis(places[who], member, axis=1), signs[:, None])
 
     def _vanishing(self, places: Indices, signs: NDArray[np.int8]) -> tuple[Indices, NDArray[np.int8], Array]:
-        """Return the candidates that do vanish; signs are (patterns, k) for all, or (n, 1, k) for each."""
+        """Return the candidates whose sums vanish; signs are (patterns, k) for all, or (n, 1, k) for each."""
         found = [_nothing(places.shape[1])]
         for part in _parts(places.shape[0], places.shape[1] * self.items.shape[1]):
             place = places[part]
@@ -259,7 +259,7 @@ def _sides(
 
 
 def _parts(n: int, width: int) -> Iterator[slice]:
-    """Yield slices of 0…n−1 that hold CHUNK numbers, `width` an entry."""
+    """Yield slices of 0…n−1 with about CHUNK numbers each, `width` per entry."""
     size = max(1, CHUNK // max(1, width))
     for start in range(0, n, size):
         yield slice(start, min(n, start + size))
@@ -273,7 +273,7 @@ class ConditionalLikelihood:
 
         value(a) = Σ_j c_j log(1 + exp(−m_j))        m_j = β z_j ⟨D_j, A⟩
 
-    Nothing of size sets × p is kept.
+    Nothing of size sets × p is stored.
 
     Parameters
     ----------

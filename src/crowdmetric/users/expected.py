@@ -1,9 +1,10 @@
 """The expected information of people's answers, for crowds of few people with many answers each.
 
-Outer products of people's scores estimate the information without bias, but as noisily as there are few people: with
-fewer people than parameters they are singular. Here a person counts as a Gaussian, as expectation propagation sees
-them: answer i speaks of its ψ_i with precision τ_i (`crowdmetric.users.integrals.Integral.precision`), and w ~ N(0, S)
-is unknown. With ``H = E C``, ``C Cᵀ = S`` and ``V = (I + Hᵀ diag(τ) H)⁻¹`` the information about the offsets a is ::
+Outer products of people's scores estimate the information without bias, but for few people the estimate is noisy: with
+fewer people than parameters it is singular. Here a person is approximated by a Gaussian, as in expectation
+propagation: answer i measures its ψ_i with precision τ_i (`crowdmetric.users.integrals.Integral.precision`), and
+w ~ N(0, S) is unknown. With ``H = E C``, ``C Cᵀ = S`` and ``V = (I + Hᵀ diag(τ) H)⁻¹`` the information about offsets
+a is ::
 
     R = diag(τ) − diag(τ) H V Hᵀ diag(τ)          (m, m), positive semi-definite
 
@@ -15,27 +16,28 @@ and with ``J = ∂a/∂(svec M, μ, b)`` (m, ·) and ``N = EᵀRE`` (q, q) that 
 (the Fisher information of a Gaussian about its mean and its covariance). Isotropic people have ``Σ = 4s²M²``, and the
 second line counts for M and log s by the chain rule.
 
-A few yes-or-no answers say less of a spread than the ψ's themselves would, and many answers that are all but free of
-noise say all of its shape and little of its size. The second line is therefore taken by the shares that people's own
-scores bear out, one for the size of Σ and one for its shape. With R Rᵀ = S, a person's scores in RᵀdSR are
-``T = Rᵀ bend R`` (q, q), and those of a Gaussian have, with ``A = RᵀNR``, squares that are expected to be ::
+A few binary answers tell less about a spread than the ψ's themselves would. Many answers with hardly any noise tell
+the shape of the spread, but little about its size. The second line is therefore multiplied by two factors, one for the
+size of Σ and one for its shape, which are estimated from people's scores. With R Rᵀ = S, a person's scores in RᵀdSR are
+``T = Rᵀ bend R`` (q, q). Those of a Gaussian have, with ``A = RᵀNR``, squares with the expectations ::
 
     (tr T)² / q          ½ tr(A²) / q              the size of S
     ‖T‖²                 ¼ ((tr A)² + tr(A²))      all of S
 
-of which the sums over everybody are compared (`Information.total`). What is left is right but for a factor of up to
-three in single directions where people answer three questions each, and better with more: a curvature to step by and
-to weigh ridges with.
+The factors are ratios of the sums over everybody (`Information.total`). If people answer three questions each, the
+result is accurate to a factor of three in single directions, and better with more answers: good enough as the curvature
+of a step and for finding ridges.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.engines.folding import FieldSums
 from crowdmetric.symmetric import as_numpy, degrees_of_freedom, svec_indices
 from crowdmetric.users.integrals import Integral, kernels, loadings_of
 from crowdmetric.users.population_sums import Law, PopulationBlock, Structure
@@ -49,7 +51,7 @@ LEAST_SHARE = 0.01
 
 
 @dataclass(frozen=True)
-class Information:
+class Information(FieldSums):
     """Information of people's answers, through offsets and through spreads.
 
     Attributes
@@ -66,9 +68,6 @@ class Information:
     spreads: Array
     seen: Array
     foretold: Array
-
-    def __add__(self, other: Information) -> Information:
-        return Information(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     def total(self, jacobian: Array, covariance: Array) -> Array:
         """Return the (n, n) information about natural parameters.
@@ -100,7 +99,7 @@ def expected_information(
 ) -> Information:
     """Return the expected information of the people of a block about natural parameters.
 
-    Computed with NumPy wherever the arrays are: it is for few people.
+    Always computed with NumPy, because it is for few people.
     """
     layout, block = structure.layout(block.span.shape[2]), block.on(as_numpy)
     B, E, precision = block.span, block.loadings, np.maximum(as_numpy(integral.precision), 0.0)

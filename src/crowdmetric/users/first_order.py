@@ -11,14 +11,14 @@ and, from the slope and bend of their integral (`integrals`),
 
     ∂ℓ/∂z_i = slope_i w_i + 2 (bend Z C)_i      ∂ℓ/∂w_i = slope_i z_i      ∂ℓ/∂C = Zᵀ bend Z
 
-which are added up item by item, so that one product with X ends the pass: ``∂ℓ/∂L = Xᵀ Ȳ + 2 L K̄``, K̄ being what
-`pull_back` makes of ∂ℓ/∂C. What is added up for ``Xμ`` is minus the gradient in b. Nothing of size (answers, d) is ever
-made. Arrays may be NumPy's or any other library's of the array API standard.
+which are added up item by item, so that the pass ends with one product with X: ``∂ℓ/∂L = Xᵀ Ȳ + 2 L K̄``, where
+`pull_back` computes K̄ from ∂ℓ/∂C. The sum for ``Xμ`` is minus the gradient in b. Nothing of size (answers, d) is made.
+Arrays may be NumPy's or those of any library of the array API standard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -49,7 +49,7 @@ __all__ = [
 
 Array = Any
 
-# Items that enter a product together: none of their size is made.
+# Number of items in one product, so that no copy of all items is made.
 ITEMS_AT_ONCE = 1 << 16
 
 
@@ -65,7 +65,7 @@ class PeopleLaw(Protocol):
         ...
 
     def covariance(self, K: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return C (k, k), ``K = LᵀL`` being given."""
+        """Return C (k, k), given ``K = LᵀL``."""
         ...
 
     def pull_back(self, K: NDArray[np.float64], C_bar: Array) -> tuple[Array, Array]:
@@ -106,7 +106,7 @@ class FreePeople:
 
     @staticmethod
     def of(covariance: NDArray[np.float64]) -> FreePeople:
-        """Return people of covariance C, which is made a little larger where it is singular."""
+        """Return people of covariance C plus a small multiple of the identity, as C may be singular."""
         k = len(covariance)
         return FreePeople(np.linalg.cholesky(covariance + 1e-6 * np.trace(covariance) / k * np.eye(k)))
 
@@ -171,6 +171,14 @@ class EqualQuestions:
     response: Array
     weight: Array
 
+    def each(self, function: Callable[[Array], Array]) -> EqualQuestions:
+        """Return the questions with a function applied to each of the four arrays."""
+        return EqualQuestions(function(self.left), function(self.right), function(self.response), function(self.weight))
+
+    def __getitem__(self, people: Any) -> EqualQuestions:
+        """Return the questions of some of the people."""
+        return self.each(lambda array: array[people])
+
 
 def value_and_gradient(
     items: Array, chunks: Iterable[EqualQuestions], at: LowRank, loss: Loss
@@ -204,7 +212,7 @@ def value_and_gradient(
 
 @dataclass(frozen=True)
 class _Seen:
-    """What people see of the items: ``Y = XL`` (N, k) and ``Xμ − b`` (N,); and C (k, k), all where items are."""
+    """The items as they enter the likelihood, ``Y = XL`` (N, k) and ``Xμ − b`` (N,), and C (k, k), on the device."""
 
     Y: Array
     offset: Array
@@ -232,7 +240,7 @@ def _integrate(chunk: EqualQuestions, seen: _Seen, loss: Loss) -> tuple[Array, A
 
 
 def pull_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Loss) -> Array:
-    """Return ``Σ_i slope_i Lᵀδ_i`` (P, k): where answers pull people from the mean of all, in L's coordinates."""
+    """Return ``Σ_i slope_i Lᵀδ_i`` (P, k): how answers move people away from the mean, in L's coordinates."""
     xp = array_namespace(items)
     Z, _, _, integral = _integrate(chunk, _Seen.of(items, at), loss)
     return xp.sum(integral.slope[:, :, None] * Z, axis=1)
@@ -245,8 +253,7 @@ def scores_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Los
 
         ∂ℓ/∂L = Σ_i [x_i (z̄_i + w̄_i)ᵀ + x'_i (w̄_i − z̄_i)ᵀ] + 2 L K̄      ∂ℓ/∂μ = Σ_i slope_i δ_i
 
-    Here something of size (answers, d) is made, and of size (people, N) where items have utilities of their own: for
-    some people only.
+    Unlike a pass, this makes arrays of size (answers, d) and, if items have effects, (people, N): for some people only.
     """
     xp = array_namespace(items)
     P = chunk.left.shape[0]
@@ -265,7 +272,7 @@ def scores_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Los
 
 
 def _effect_scores(chunk: EqualQuestions, slope: Array, n_items: int) -> Array:
-    """Return each person's gradient (P, N) in the items' utilities: slopes where an item is right, minus left."""
+    """Return each person's gradient (P, N) in the items' utilities: slopes of right items minus those of left ones."""
     xp = array_namespace(slope)
     P = slope.shape[0]
     own = n_items * xp.arange(P, device=slope.device)[:, None]
@@ -277,9 +284,9 @@ def _effect_scores(chunk: EqualQuestions, slope: Array, n_items: int) -> Array:
 def information_of_items(
     items: Array, chunks: Iterable[EqualQuestions], at: LowRank, loss: Loss
 ) -> NDArray[np.float64]:
-    """Return the diagonal (N,) of the information about the items' utilities b, everything else being known.
+    """Return the diagonal (N,) of the information about the items' utilities b, given everything else.
 
-    That is ``−∂²ℓ/∂a_i² = slope_i² − 2 bend_ii``, added up over the answers about an item.
+    It is ``−∂²ℓ/∂a_i² = slope_i² − 2 bend_ii``, summed over the answers about an item.
     """
     xp = array_namespace(items)
     seen = _Seen.of(items, at)
@@ -292,10 +299,10 @@ def information_of_items(
 
 
 def moment_matrix(items: Array, chunks: Iterable[EqualQuestions]) -> NDArray[np.float64]:
-    """Return ``Σ y sym(δ sᵀ)`` (d, d): what answers alone say of the metric, to first order.
+    """Return ``Σ y sym(δ sᵀ)`` (d, d): a first-order estimate of the metric from answers.
 
-    For a small metric ``E[y | x, x'] ≈ ½β ψ``, so for Gaussian items of covariance C the expectation is
-    proportional to ``C M C``, plus what the mean of people adds: its leading directions are a start for L.
+    For a small metric ``E[y | x, x'] ≈ ½β ψ``. So for Gaussian items of covariance C the expectation is proportional to
+    ``C M C``, plus a term from the mean of people. Its leading directions are the start of L.
     """
     xp = array_namespace(items)
     weight = xp.zeros_like(items[:, 0])
@@ -306,7 +313,7 @@ def moment_matrix(items: Array, chunks: Iterable[EqualQuestions]) -> NDArray[np.
 
 
 def covariance_matrix(items: Array) -> NDArray[np.float64]:
-    """Return the covariance (d, d) of all items, those that nobody has compared among them."""
+    """Return the covariance (d, d) of all items, including those that nobody has compared."""
     xp = array_namespace(items)
     mean = as_numpy(xp.mean(items, axis=0))
     return _weighted_square(items, xp.ones_like(items[:, 0])) / items.shape[0] - np.outer(mean, mean)

@@ -3,7 +3,7 @@
 `on_line` has people with one answer, `propagated` those with several. An array library would make some forty calls
 for the first and thousands for the second, each of which reads and writes all people; here a person's numbers stay in
 registers from beginning to end. The formulas, the nodes and the stopping rule are those of `integrals` and
-`propagation`, which are the reference and take over whatever these kernels leave out.
+`propagation`, which are the reference and take over what these kernels leave out.
 
 Propagation works on ψ itself. With ``C = E S Eᵀ`` the covariance of a person's ψ under the law, its covariance G and
 its mean ``a + φ`` given the factors (τ_i, b_i) obey ::

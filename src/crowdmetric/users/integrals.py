@@ -1,14 +1,14 @@
 """People integrated out: the likelihood of a person's answers under a Gaussian law of pseudo-ideal points.
 
-A person answers m questions. Of their v ~ N(μ, Σ) only ``w = B v`` matters, the part in the span of their δ's
+A person answers m questions. Only ``w = B v`` matters of their v ~ N(μ, Σ), the part in the span of their δ's
 (``δ_i = Bᵀe_i``, B (q, d) and e_i the rows of E (m, q)). With ``a_i = ⟨Δ_i, M⟩ + ⟨δ_i, μ⟩`` and ``S = B Σ Bᵀ``::
 
     value   ℓ = log ∫ Π_i f(y_i (a_i + e_iᵀw))^ω_i  N(w; 0, S) dw
     slope   ∂ℓ/∂a_i = E[h_i]                                    h_i = d/da_i of ω_i log f
     bend    ∂ℓ/∂S   = ½ E[u uᵀ + Eᵀ diag(h') E],  u = Eᵀh       (half the second derivative, for a Gaussian law)
 
-E being the mean over the person given their answers. These three are all that learning needs, and all that
-locating a person needs (`posterior_of`), whichever way the integral is done:
+where E is the mean over the person given their answers. Learning needs only these three, and so does locating a person
+(`posterior_of`). The integral is computed in one of two ways:
 
 `on_grid`
     The trapezoidal rule on an equally spaced grid of prior quantiles, for q ≤ 3. For analytic integrands that
@@ -92,7 +92,7 @@ class Integral:
     bend : (P, q, q)
         With respect to the covariance S.
     precision : (P, m)
-        How sharply every answer speaks about its own ψ, τ ≥ 0, and zero for padding: the precision of its Gaussian
+        The precision τ ≥ 0 with which every answer measures its own ψ, zero for padding: the precision of its Gaussian
         factor where people are propagated, the posterior mean of ``−ω_i d² log f / dψ²`` on grids and for sampled
         points. What the answers tell about ψ is then ``R = diag(τ) − diag(τ) E Cov(w | y) Eᵀ diag(τ)``.
     """
@@ -188,7 +188,7 @@ def is_identity(E: Array) -> bool:
 
 
 def kernels(name: str) -> ModuleType:
-    """Return some compiled loops; Numba takes a second to load, so it comes late."""
+    """Return some compiled loops; Numba takes a second to load, so it is loaded here."""
     return import_module(f"crowdmetric.users.{name}_kernels")
 
 
@@ -283,7 +283,7 @@ def _fused_line(
 def pieces(chosen: Array, grid: Grid, people: int) -> Iterator[Array]:
     """Yield some of the chosen people at a time, so the (people, nodes) of a fine grid do not fill the memory.
 
-    As large as those of everybody on a usual grid, at the least: whoever put `people` together had room for that.
+    They are at least as large as for everybody on a usual grid, for which the caller has made room.
     """
     size = max(USUAL_NODES * people, FEWEST_NUMBERS) // grid.log_weights.size
     for begin in range(0, chosen.shape[0], max(size, 1)):
@@ -356,7 +356,7 @@ def mean_probability(psi: Array, variance: Array, loss: Loss) -> Array:
             np.asarray(psi, dtype=np.float64).ravel(), spread, float(loss.beta), REACH, FINENESS[1], MOST_NODES // 2
         )
         return means.reshape(psi.shape)
-    # the weights of a grid sum to one but for rounding, and a probability must not exceed it
+    # the weights of a grid sum to one up to rounding, and a probability must not exceed one
     return array_namespace(psi).clip(_gaussian_means(psi, variance, loss, (lambda p: p,))[0], 0.0, 1.0)
 
 

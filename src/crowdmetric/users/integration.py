@@ -28,7 +28,7 @@ from crowdmetric.users.adaptive_quadrature import along_line, around_modes
 from crowdmetric.users.integrals import REACH, SIZES, Integral, grid_of, is_identity, loadings_of, on_grid, product
 from crowdmetric.users.propagation import propagated
 
-__all__ = ["Way", "checked", "integrate_people", "is_possible"]
+__all__ = ["LARGEST_GRID", "Way", "checked", "integrate_people", "is_possible"]
 
 Array = Any
 
@@ -61,7 +61,7 @@ def integrate_people(
 def checked(
     a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, largest_grid: int = LARGEST_GRID
 ) -> tuple[Integral, NDArray[np.int8]]:
-    """Return everybody's integral, and the `Way` (P,) that each was done.
+    """Return everybody's integral, and the `Way` (P,) in which each was computed.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def checked(
 
 
 def is_possible(integral: Integral) -> Array:
-    """Return whether each integral (P,) is one that answers can have: finite, no likelihood above one."""
+    """Return whether each integral (P,) is possible: finite, and no likelihood above one."""
     xp = array_namespace(integral.value)
     finite = xp.isfinite(integral.value) & xp.all(xp.isfinite(integral.slope), axis=1)
     finite = finite & xp.all(xp.isfinite(integral.bend), axis=(1, 2)) & xp.all(integral.precision >= 0.0, axis=1)
@@ -116,7 +116,7 @@ def _is_likely_enough(integral: Integral, a: Array, E: Array, S: Array, y: Array
 
 
 def _is_out_of_reach(integral: Integral, E: Array, S: Array, loss: Loss) -> Array:
-    """Return whose posteriors (P,) a grid of the law misses, or has too few nodes for."""
+    """Return whether each person's posterior (P,) is outside a grid of the law, or too narrow for its nodes."""
     xp = array_namespace(S)
     q = S.shape[1]
     H = loadings_of(E, S)
@@ -127,7 +127,7 @@ def _is_out_of_reach(integral: Integral, E: Array, S: Array, loss: Loss) -> Arra
 
 
 def _again(integral: Integral, fine: Array, arguments: tuple[Array, ...], loss: Loss, ways: NDArray[np.int8]) -> Array:
-    """Propagate the other people again with half steps, into `integral`; return for whom that was enough, too."""
+    """Propagate the people who are not fine again, in half steps, into `integral`; return who is fine then (P,)."""
     xp = array_namespace(fine)
     others = xp.nonzero(~fine)[0]
     a, E, S, y, weight = (x[others] for x in arguments)
@@ -142,7 +142,7 @@ def _again(integral: Integral, fine: Array, arguments: tuple[Array, ...], loss: 
 
 
 def _place(integral: Integral, fine: Array, arguments: tuple[Array, ...], loss: Loss, ways: NDArray[np.int8]) -> None:
-    """Integrate the others with nodes around their own posteriors, into `integral`."""
+    """Integrate the people who are not fine with nodes around their own posteriors, into `integral`."""
     others = array_namespace(fine).nonzero(~fine)[0]
     a, E, S, y, weight = (np.asarray(as_numpy(x[others]), dtype=np.float64) for x in arguments)
     H, q = loadings_of(E, S), E.shape[2]

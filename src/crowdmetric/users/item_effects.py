@@ -1,14 +1,14 @@
-"""What features do not say about an item: a utility of its own, the same for everybody.
+"""Item effects: utilities of items beyond their features, the same for everybody.
 
-A metric that may only speak through features is made to say how popular items are, and then believes it of items that
-nobody has seen. Here item i has a utility ``b_i ~ N(0, ω²)`` beside what its features say::
+Without them, the metric has to explain how popular items are by their features, and then predicts the popularity of
+items that nobody has seen. Here item i has a utility ``b_i ~ N(0, ω²)`` beyond its features::
 
     a = ⟨Δ, M⟩ + ⟨δ, μ⟩ − (b_left − b_right)
 
-so that M and μ are judged by how well they do on *items*, of which there are few, and not on answers alone. An item
-without answers has b = 0 with variance ω², which predictions about it take into account. The b are parameters beside
-those of people's law, under a ridge 1/ω² that the evidence chooses (`crowdmetric.solvers.law_fit`); a person's score
-in b_i is the sum of the slopes of their answers where i was on the right, minus those where it was on the left.
+so that M and μ are judged by how well they explain *items*, which are few, and not by answers alone. An item without
+answers has b = 0 with variance ω², which predictions take into account. The b are additional parameters under a ridge
+1/ω² from the evidence (`crowdmetric.solvers.law_fit`). A person's score in b_i is the sum of the slopes of their
+answers in which i was on the right, minus those in which it was on the left.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where each natural parameter of a population stands in the one vector that solvers see.
+"""The positions of the natural parameters of a population in the one vector that solvers see.
 
 Every family of populations (`crowdmetric.users.population_sums.STRUCTURES`) writes its parameters in the same order::
 
@@ -27,35 +27,35 @@ class Layout:
 
     @property
     def p(self) -> int:
-        """How many parameters a symmetric matrix has."""
+        """The number of parameters of a symmetric matrix."""
         return degrees_of_freedom(self.d)
 
     @property
     def metric(self) -> slice:
-        """Where svec M stands."""
+        """Positions of svec M."""
         return slice(0, self.p)
 
     @property
     def mean(self) -> slice:
-        """Where μ stands."""
+        """Positions of μ."""
         return slice(self.p, self.p + self.d)
 
     @property
     def spread(self) -> slice:
-        """Where log s or svec Σ stands."""
+        """Positions of log s or svec Σ."""
         return slice(self.p + self.d, self.own)
 
     @property
     def items(self) -> slice:
-        """Where the utilities of the items stand."""
+        """Positions of the utilities of the items."""
         return slice(self.own, self.size)
 
     @property
     def own(self) -> int:
-        """How many parameters metric and people have, without the items."""
+        """The number of parameters without those of the items."""
         return self.p + self.d + (self.p if self.free else 1)
 
     @property
     def size(self) -> int:
-        """How many parameters there are."""
+        """The number of all parameters."""
         return self.own + self.n_items

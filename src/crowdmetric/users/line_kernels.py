@@ -219,7 +219,7 @@ def _height(a: Array, h: Array, y: Array, weight: Array, beta: float, t: float) 
 def _peak_and_ends(
     a: Array, h: Array, y: Array, weight: Array, beta: float, sharpest: float
 ) -> tuple[float, float, float]:
-    """Return where L is highest, but for a few hundredths of a nat, and how far to both sides it loses `LINE_DEPTH`."""
+    """Return the peak of L, up to a few hundredths of a nat, and the distances at which it has lost `LINE_DEPTH`."""
     _, rise = _height(a, h, y, weight, beta, 0.0)
     low, high, peak = min(rise, 0.0), max(rise, 0.0), 0.0
     for _ in range(LINE_HALVINGS):
@@ -340,7 +340,7 @@ def is_far(mean: float, variance: float, sharpness: float, omega: float) -> bool
 
 @compiled
 def _far_tilted(mean: float, spread: float, sharpness: float, omega: float) -> tuple[float, float, float]:
-    """Return `tilted` along a line that is laid over the peak of cavity and answer together, wherever that is.
+    """Return `tilted` along a line around the peak of cavity and answer together.
 
     In ``t = ±(ψ − mean)/spread``, signed so that the answer pulls upwards. The peak is found by halving, and so are
     the two places around it where `DEPTH` nats are lost: the logarithm of the density bends at least like −½t², so

@@ -1,4 +1,4 @@
-"""Where people stand, given a law of people and their answers; and whether questions were chosen for them."""
+"""Where people stand, given the law of people and their answers; and a test whether questions were chosen for them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from crowdmetric.engines.folding import FieldSums
 from crowdmetric.losses import Loss
 from crowdmetric.symmetric import as_array, as_numpy
 from crowdmetric.users.integrals import posterior_of
@@ -21,16 +22,13 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Places:
+class Places(FieldSums):
     """Where people stand: their numbers (P,), the mean (P, d) of their v and its covariance (P, d, d) or None."""
 
     parts: list[tuple[NDArray[np.intp], Array, Array | None]]
 
-    def __add__(self, other: Places) -> Places:
-        return Places(self.parts + other.parts)
-
     def everybody(self, law: Law, n_people: int) -> tuple[Array, Array | None]:
-        """Return means (K, d) and covariances (K, d, d); people without answers are as the population."""
+        """Return means (K, d) and covariances (K, d, d); people without answers have those of the population."""
         mean = np.tile(law.mean, (n_people, 1))
         for person, own, _ in self.parts:
             mean[person] = own
@@ -53,7 +51,7 @@ def places_of(block: PopulationBlock, law: Law, loss: Loss, *, covariances: bool
 def posteriors(
     blocks: Sequence[PopulationBlock], law: Law, loss: Loss, n_people: int, largest_grid: int = 1
 ) -> tuple[Array, Array]:
-    """Return mean (K, d) and covariance (K, d, d) of everybody's v; people without answers are as the population."""
+    """Return mean (K, d) and covariance (K, d, d) of everybody's v; without answers, those of the population."""
     places = (places_of(block, law, loss, covariances=True, largest_grid=largest_grid) for block in blocks)
     parts = [part for some in places for part in some.parts]
     mean, covariance = Places(parts).everybody(law, n_people)
@@ -62,7 +60,7 @@ def posteriors(
 
 
 @dataclass(frozen=True)
-class BiasSums:
+class BiasSums(FieldSums):
     """Sums over people for the test of `bias_sums`: score of κ and of the other parameters, squares and products."""
 
     score: float
@@ -71,24 +69,15 @@ class BiasSums:
     cross: Array
     information: Array
 
-    def __add__(self, other: BiasSums) -> BiasSums:
-        return BiasSums(
-            self.score + other.score,
-            self.square + other.square,
-            self.others + other.others,
-            self.cross + other.cross,
-            self.information + other.information,
-        )
-
 
 def bias_sums(
     block: PopulationBlock, structure: Structure, natural: Array, loss: Loss, largest_grid: int = 1
 ) -> BiasSums:
-    """Return what a score test needs for questions that were chosen near a person's ideal point.
+    """Return the sums of a score test for questions that were chosen near people's ideal points.
 
-    The alternative: ideal points have mean ``u₀ + κ c̄_k``, c̄_k being the middle of the items that person k was shown.
-    Then μ moves by ``−2κMc̄_k``, and the score of κ at 0 is ``−2 Σ_i slope_i ⟨δ_i, M c̄_k⟩``. Of people with one answer κ
-    is the scale of the metric by another name, so only those with more can tell.
+    Under the alternative, ideal points have mean ``u₀ + κ c̄_k``, where c̄_k is the center of the items that person k was
+    shown. Then μ moves by ``−2κMc̄_k``, and the score of κ at 0 is ``−2 Σ_i slope_i ⟨δ_i, M c̄_k⟩``. For people with one
+    answer, κ cannot be distinguished from the scale of the metric, so only people with more answers contribute.
     """
     law = structure.law(natural, block.span.shape[2])
     integral = integrate(block, law, loss, largest_grid)

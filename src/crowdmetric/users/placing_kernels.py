@@ -85,7 +85,7 @@ def hinge_on_a_line(offset: Array, delta: Array, y: Array, weight: Array, radius
     """Return x (P,) and its gap (P,), which is rounding.
 
     The slope of f rises by c|δ| at every answer's kink, ``x = (y − o) / δ``, from minus the c|δ| of those that ask
-    for larger x: it passes zero at one kink, or is zero between two, of which this returns the middle.
+    for larger x: it passes zero at one kink, or is zero between two; then the middle is returned.
     """
     P, m = delta.shape
     x, gap, kink = np.zeros(P), np.zeros(P), np.empty(m)

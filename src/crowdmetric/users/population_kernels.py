@@ -1,6 +1,6 @@
 """Compiled twins of the hot loops of `integrals` and `population`, for logistic answers.
 
-NumPy spends a pass over people on temporaries of one number a node and answer. The same sums person by person, with
+NumPy spends a pass over people on temporaries with one number per node and answer. The same sums person by person, with
 ``exp`` of a node's coordinates taken from small tables, are several times faster; `tests/test_population.py`
 checks that both agree. The formulas are explained where the NumPy code is.
 """

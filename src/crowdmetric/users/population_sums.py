@@ -1,8 +1,8 @@
 """People as one population: log-likelihood, scores and information, summed over people.
 
-Everybody's pseudo-ideal point is drawn from N(μ, Σ), and integrated out (`integrals`). What is left of a person is a
-function of M, μ and Σ through ``a_i = ⟨Δ_i, M⟩ + ⟨δ_i, μ⟩`` and ``S = B Σ Bᵀ``. With the slope and bend of the integral
-and ``λ = Eᵀ slope``, ``T_j = Σ_i slope_i E_ij s_i`` (s = x + x'), a person's scores are ::
+Everybody's pseudo-ideal point is drawn from N(μ, Σ) and integrated out (`integrals`). A person's log-likelihood is then
+a function of M, μ and Σ through ``a_i = ⟨Δ_i, M⟩ + ⟨δ_i, μ⟩`` and ``S = B Σ Bᵀ``. With the slope and bend of the
+integral and ``λ = Eᵀ slope``, ``T_j = Σ_i slope_i E_ij s_i`` (s = x + x'), a person's scores are ::
 
     ∂ℓ/∂M = Σ_j sym(B_j T_jᵀ)      ∂ℓ/∂μ = Σ_j λ_j B_j      ∂ℓ/∂Σ = Bᵀ bend B
 
@@ -15,8 +15,8 @@ isotropic    svec M, μ, log s                              u ~ N(u₀, s²I):  
 free         svec M, μ, svec Σ                             u ~ N(u₀, Σ_u):  Σ = 4MΣ_uM
 ===========  ============================================  ===============================
 
-with ``μ = −2Mu₀`` free in both, so offsets are linear in what is learned. What features do not say about an
-item may be learned beside either (`item_effects`): utilities b_i of the items, with ``a = … − (b_left − b_right)``.
+with ``μ = −2Mu₀`` free in both, so offsets are linear in what is learned. Both may have item effects (`item_effects`):
+utilities b_i of the items beyond their features, with ``a = … − (b_left − b_right)``.
 
 Blocks may hold NumPy's arrays or another library's; parameters, laws and sums are always NumPy's.
 """
@@ -43,13 +43,14 @@ from crowdmetric.symmetric import (
     svec,
     symmetric_kronecker,
 )
+from crowdmetric.users.adaptive_quadrature import by_sampling
 from crowdmetric.users.blocks import SPARE, Block
 from crowdmetric.users.integrals import Integral, kernels, loadings_of, product
-from crowdmetric.users.integration import integrate_people
+from crowdmetric.users.integration import LARGEST_GRID, integrate_people
 from crowdmetric.users.layout import Layout
-from crowdmetric.users.monte_carlo import by_sampling
 
 __all__ = [
+    "LARGEST_GRID",
     "STRUCTURES",
     "Law",
     "PopulationBlock",
@@ -65,7 +66,6 @@ __all__ = [
 
 Array = NDArray[Any]
 
-LARGEST_GRID = 3
 # A direction of a person's δ's that is this much shorter than their longest is rounding, not a direction.
 RANK_TOLERANCE = 1e-9
 
@@ -110,11 +110,15 @@ class PopulationBlock:
     person: NDArray[np.intp]
     shown: NDArray[np.intp]
 
+    def take(self, people: Any) -> PopulationBlock:
+        """Return some of the people: a slice, a mask or numbers."""
+        return PopulationBlock(*(getattr(self, field.name)[people] for field in fields(self)))
+
     def every(self, step: int) -> PopulationBlock:
-        """Return every `step`-th person, ordered by how long their questions are: a sample does not depend on names."""
+        """Return every `step`-th person, ordered by the length of their questions, so names do not matter."""
         length = np.sum(np.abs(self.span), axis=(1, 2))
-        chosen = np.sort(np.argsort(length, kind="stable")[::step])
-        return PopulationBlock(*(np.ascontiguousarray(getattr(self, field.name)[chosen]) for field in fields(self)))
+        some = self.take(np.sort(np.argsort(length, kind="stable")[::step]))
+        return PopulationBlock(*(np.ascontiguousarray(getattr(some, field.name)) for field in fields(self)))
 
     def on(self, put: Callable[[Array], Any]) -> PopulationBlock:
         """Return the people with arrays of another library; who they are and what they were shown stays here."""
@@ -169,7 +173,7 @@ def _split_by_rank(
     for q in np.unique(width):
         chosen = np.flatnonzero(width == q)
         if q == 0:
-            continue  # only comparisons of equal items, or without weight: they say nothing
+            continue  # these people only compared equal items, or their answers have no weight
         independent = bool(np.all(rank[chosen] == m))
         own = delta[chosen]
         span = own if independent else basis[chosen, :q]
@@ -236,7 +240,7 @@ def _rows_times(B: Array, X: Array) -> Array:
 
 
 def method_shift(block: PopulationBlock, structure: Structure, natural: Array, loss: Loss) -> Array:
-    """Return by how much (n,) the score of these people changes when propagation gives way to the slow method."""
+    """Return by how much (n,) the score of these people changes if the slow method replaces propagation."""
     law = structure.law(natural, block.span.shape[2])
     fast = integrate(block, law, loss, 1)
     slow = integrate_slowly(block, law, loss, fast)
@@ -248,9 +252,9 @@ def method_shift(block: PopulationBlock, structure: Structure, natural: Array, l
 class Sums:
     """Sums over people: log-likelihood, score (n,), and information (n, n) or None.
 
-    Information may be anything that adds up until everybody is counted (`crowdmetric.users.expected.Information`).
-    With it comes `spread_score`, ∂ℓ/∂Σ (d, d). `bending` (n, n) is what a structure makes of that of everybody
-    (`Structure.bending`): curvature that is no information.
+    Until everybody is counted, `information` may be any object that can be added up
+    (`crowdmetric.users.expected.Information`). It comes with `spread_score`, ∂ℓ/∂Σ (d, d). From the sum of the latter
+    over everybody, `Structure.bending` computes `bending` (n, n): curvature that is not information.
     """
 
     value: float
@@ -277,7 +281,7 @@ class Structure(Protocol):
     """A family of populations, by its natural parameters."""
 
     def layout(self, d: int) -> Layout:
-        """Return where the natural parameters stand."""
+        """Return the positions of the natural parameters."""
         ...
 
     def law(self, natural: Array, d: int) -> Law:
@@ -320,8 +324,8 @@ class Isotropic:
     def bending(self, natural: Array, spread_score: Array) -> Array:
         """Return ``2 tr(G₊ dA dA)`` with ``Σ = A²``, ``A = 2sM`` and G₊ the positive part of ``G = −∂ℓ/∂Σ``.
 
-        Information about Σ sees how its first derivatives act. An entry of M between a feature that the answers feel
-        and one that they do not has none, yet ``Σ = A²`` grows with its square.
+        Information about Σ depends on first derivatives. For an entry of M between a feature that answers depend on
+        and one that they do not, these are zero, and yet ``Σ = A²`` grows with the square of that entry.
         """
         d = len(spread_score)
         at = self.layout(d)
@@ -380,7 +384,7 @@ STRUCTURES: dict[str, Structure] = {"isotropic": Isotropic(), "free": Free()}
 
 
 def pull_of(block: PopulationBlock, integral: Integral) -> Array:
-    """Return ``Bᵀλ = Σ_i slope_i δ_i`` (P, d), λ = Eᵀ slope: where answers pull people."""
+    """Return ``Bᵀλ = Σ_i slope_i δ_i`` (P, d), λ = Eᵀ slope: the direction in which answers move people."""
     xp = array_namespace(block.span)
     along = xp.sum(block.loadings * integral.slope[:, :, None], axis=1)
     pull: Array = product(along[:, None, :], block.span)[:, 0]

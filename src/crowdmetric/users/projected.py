@@ -1,10 +1,9 @@
 """Projected people: unquantized answers, ideal points removed by linear algebra (Algorithms 3 and 4).
 
 Real-valued answers satisfy ``Δ_k a + δ_k w_k = ψ_k``, linear in a = svec(A) and w_k. With R_k the projector on the
-complement of span(δ_k) within person k's own answers, ``R_k Δ_k a = R_k ψ_k`` no longer contains w_k, whatever
-it is. Stacked over people this is the system whose Gram matrix is the identifiability operator ``S = Σ_k Δ_kᵀ
-R_k Δ_k``: full rank means that M is recovered exactly, and the null space is what no algorithm can learn from
-these answers.
+complement of span(δ_k) within person k's own answers, ``R_k Δ_k a = R_k ψ_k`` no longer contains w_k. Stacked over
+people this is the system whose Gram matrix is the identifiability operator ``S = Σ_k Δ_kᵀ R_k Δ_k``. If S has full
+rank, M is recovered exactly. No algorithm can learn the null space from these answers.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-# A singular value below this share of the data's size is a zero blurred by rounding.
+# Singular values below this share of the data's size are rounding errors.
 RANK_TOLERANCE = 1e-10
 
 
@@ -43,7 +42,7 @@ class Triangle:
     R, c
         (q, p) and (q,) with q ≤ p + 1: same solutions and same Gram matrix as all the answers together.
     scale
-        ‖Δ‖ of all answers before people were projected out: what a singular value is small against.
+        ‖Δ‖ of all answers before people were projected out, with which singular values are compared.
     """
 
     R: Array
@@ -51,7 +50,7 @@ class Triangle:
     scale: float
 
     def solve(self) -> tuple[Array, Array, Array]:
-        """Return the least-norm solution (p,), the singular values (p,) and a basis (k, p) of what they leave open."""
+        """Return the least-norm solution (p,), the singular values (p,) and a basis (k, p) of the null space."""
         p = self.R.shape[1]
         U, values, directions = np.linalg.svd(self.R, full_matrices=True)
         values = np.concatenate([values, np.zeros(p - values.size)])
@@ -89,7 +88,7 @@ def without(U: Array, rows: Array) -> Array:
 
 
 def triangles(people: People) -> list[Triangle]:
-    """Reduce every problem's answers to a triangle, block by block: memory does not grow with people."""
+    """Reduce every problem's answers to a triangle, block by block, so memory does not grow with people."""
     p = degrees_of_freedom(people.rank)
     stacked = [np.zeros((0, p + 1)) for _ in range(people.n_problems)]
     squares = np.zeros(people.n_problems)
@@ -132,7 +131,7 @@ def describe_deficiency(null: Array, p: int) -> str:
     """Return the sentence for a deficient system: how much of M is missing, where, and what would help."""
     shown = "; ".join(describe_direction(direction) for direction in null[:2])
     return (
-        f"these answers identify {p - null.shape[0]} of the {p} degrees of freedom of the metric, whatever the people; "
+        f"these answers identify {p - null.shape[0]} of the {p} degrees of freedom of the metric; "
         f"not identified: {shown}{' …' if null.shape[0] > 2 else ''}. Ask each person more questions (more than the "
         "items have dimensions), or ask about items in subspaces"
     )

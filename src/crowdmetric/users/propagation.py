@@ -6,17 +6,16 @@ Every answer's likelihood is replaced by a Gaussian factor in its own ψ_i, so t
     f(y_i ψ_i)^ω_i  ≈  exp(ν_i ψ_i − ½ τ_i ψ_i²)
     V = (I + Hᵀ diag(τ) H)⁻¹,   t̂ = V Hᵀ(ν − τ a)
 
-and τ, ν are chosen so that, answer by answer, the exact answer in the company of everybody else's factor (the
-*cavity*) leaves ψ_i with the same mean and variance. Logistic and probit answers are log-concave, so τ ≥ 0 and
-sweeps over the answers converge in a few rounds. The cavity's one-dimensional integrals are done by the
-trapezoidal rule.
+τ_i and ν_i are chosen so that ψ_i has the same mean and variance if the Gaussian factor of answer i is replaced by the
+exact one; the other factors together are the *cavity*. Logistic and probit answers are log-concave, so τ ≥ 0, and a few
+sweeps over the answers converge. The cavity's one-dimensional integrals are computed by the trapezoidal rule.
 
 At the fixed point the derivatives of the approximate log-likelihood are explicit, as if τ and ν were constants::
 
     ∂ℓ/∂a = b = ν − τ ψ̂        ∂ℓ/∂S = ½ Eᵀ(b bᵀ − R)E,   R = diag(τ) − diag(τ) H V Hᵀ diag(τ)
 
-Unlike a Laplace approximation this stays accurate when people answer little: what is approximated is only that
-ψ_i is Gaussian given everybody else's answers.
+Unlike a Laplace approximation, this stays accurate if people answer little: the only approximation is that ψ_i is
+Gaussian given the person's other answers.
 """
 
 from __future__ import annotations
@@ -355,7 +354,7 @@ def _log_sum(x: Array) -> Array:
 
 
 def _over_peak(mean: Array, spread: Array, y: Array, weight: Array, loss: Loss) -> tuple[Array, Array, Array]:
-    """Return `_tilted` along a line that is laid over the peak of cavity and answer together, wherever that is.
+    """Return `_tilted` along a line around the peak of cavity and answer together.
 
     In ``t = y(ψ − mean)/spread``. The peak, where t is as far as the answer pulls, and the two places around it where
     `DEPTH` nats are lost are found by halving; the latter are within √(2 DEPTH), since the density is log-concave.

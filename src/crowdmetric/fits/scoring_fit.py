@@ -1,0 +1,147 @@
+"""A population fit by scoring: from a crowd to the law of people, in the items' own units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdmetric.fits.crowd import BLOCK_SIZE, Crowd
+from crowdmetric.fits.hidden_items import personal_variance_of
+from crowdmetric.fits.integration_check import Integrated, check_integration
+from crowdmetric.fits.memory import MemoryPlan, bytes_to_lay_out
+from crowdmetric.fits.problem import PEOPLE_FOR_STARTS, PopulationProblem
+from crowdmetric.fits.starts import best_of_starts
+from crowdmetric.fits.uncertainty import Uncertainty, uncertainty_of
+from crowdmetric.fits.unknowns import unknowns_of
+from crowdmetric.inputs import Rows
+from crowdmetric.solvers.law_fit import PopulationFit
+from crowdmetric.solvers.parametrization import Parametrization
+from crowdmetric.tables import ComparisonScan
+from crowdmetric.users.layout import Layout
+from crowdmetric.users.population_sums import Law
+
+__all__ = ["ScoringFit", "fit_by_scoring", "scoring_plan"]
+
+Array = NDArray[Any]
+
+# Memory: arrays as large as BLOCK_SIZE that a block's sums hold at once, and matrices as large as the curvature that a
+# step holds at once.
+BLOCK_ARRAYS, STEP_MATRICES = 6, 8
+
+
+@dataclass(frozen=True)
+class ScoringFit:
+    """A fit by scoring, and what follows from it.
+
+    Attributes
+    ----------
+    crowd
+        The people, and the units and the span of their items.
+    integrated
+        The fit, the problem that it solves, and how people were integrated out.
+    starts : (n,)
+        Penalized log-likelihoods at which the starts ended.
+    """
+
+    crowd: Crowd
+    integrated: Integrated
+    starts: Array
+
+    @property
+    def problem(self) -> PopulationProblem:
+        """The sums over people that were maximized."""
+        return self.integrated.problem
+
+    @property
+    def fit(self) -> PopulationFit:
+        """Where the optimization ended, in the coordinates of the fit."""
+        return self.integrated.fit
+
+    @cached_property
+    def law(self) -> Law:
+        """The law of people in the coordinates of the fit."""
+        return self.problem.structure.law(self.fit.natural, self.problem.d)
+
+    @cached_property
+    def law_outside(self) -> Law:
+        """The law of people for all features, in the items' own units."""
+        return self.crowd.law_outside(self.law, free=self.fit.layout.free)
+
+    @property
+    def spread(self) -> float | None:
+        """The spread s of isotropic people, in the items' own units; None if people have a free covariance."""
+        layout = self.fit.layout
+        return None if layout.free else self.crowd.units.size * float(np.exp(self.fit.natural[layout.spread][0]))
+
+    @property
+    def answers(self) -> float:
+        """The weight of all answers, similarity judgements included."""
+        beside = self.problem.beside
+        return self.crowd.weight + (0.0 if beside is None else beside.n_answers)
+
+    def personal_spread(self, rows: Rows) -> float:
+        """Return τ, how much people differ about items new to them, from the answers of all or of some people."""
+        return float(personal_variance_of(self.problem, self.fit, self.crowd.answers(rows)) ** 0.5)
+
+    def offset_covariance(self) -> Array | None:
+        """Return the covariance of (svec M, μ, b) in the items' own units; None if there are too many of them."""
+        inside = unknowns_of(self.fit).covariance
+        if inside is None:
+            return None
+        return self.crowd.units.offsets_outside(self.crowd.span.offsets_outside(inside, self.law.metric))
+
+    def uncertainty(self, *, psd: bool, **stopping: Any) -> Uncertainty:
+        """Return how sure the metric is, in the items' own units and the dimensions in which items differ."""
+        size, free = self.crowd.units.size, self.fit.layout.free
+        return uncertainty_of(self.problem, self.fit, size, free=free, psd=psd, **stopping)
+
+    def people(self) -> tuple[Array, Array | None]:
+        """Return everybody's v (K, d), in the items' own units, and their covariances (K, d, d) if memory allows.
+
+        For a scan both are empty, because the people may be too many to keep.
+        """
+        crowd, span, units = self.crowd, self.crowd.span, self.crowd.units
+        if crowd.users is None:
+            return np.empty((0, span.features)), None
+        points, spreads = self.problem.people(self.law, crowd.n_users)
+        if spreads is not None:
+            spreads = span.spreads_outside(spreads, self.law, free=self.fit.layout.free) / units.size**2
+        return units.points_outside(span.points_outside(points), self.law_outside.metric), spreads
+
+
+def scoring_plan(
+    scan: ComparisonScan, items: int, d: int, *, free: bool, rank: int | None, jobs: int, limit: int
+) -> MemoryPlan:
+    """Return how much memory a fit by scoring to a scan takes, for `items` items of d features."""
+    people, answers = scan.n_users, len(scan)
+    chunk_rows = max((chunk.rows for chunk in scan.chunks), default=0)
+    per_row = 2 * 8 * d + 48  # an answer laid out: δ, s, response, weight, person and loadings
+    sample = int(min(people, PEOPLE_FOR_STARTS * 2) * answers / max(people, 1)) * per_row * 2
+    # steps are taken in θ; every job adds up outer products of scores in natural parameters
+    theta, natural = d * min(rank or d, d) + d + (d * d if free else 1), Layout(d, free).size
+    per_job = chunk_rows * bytes_to_lay_out(d) + BLOCK_ARRAYS * 8 * BLOCK_SIZE + 2 * 8 * natural**2
+    work = items * 8 * d + sample + STEP_MATRICES * 8 * theta * theta + jobs * per_job
+    return MemoryPlan.of_work(people, answers, work, limit, "fit", keep=answers * per_row, remedy=", or lower jobs")
+
+
+def fit_by_scoring(
+    crowd: Crowd,
+    problem: PopulationProblem,
+    chart: Parametrization,
+    earlier_end: Array | None,
+    *,
+    starts: int,
+    ridge: str | float | None,
+    random_state: int,
+    integration: str,
+    **stopping: Any,
+) -> ScoringFit:
+    """Fit from every start (or where an earlier fit ended), and check how people were integrated out."""
+    best = best_of_starts(
+        problem, chart, earlier_end, starts=starts, ridge=ridge, random_state=random_state, **stopping
+    )
+    return ScoringFit(crowd, check_integration(problem, best.fit, chart, integration, **stopping), best.values)
