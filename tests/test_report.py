@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from crowdmetric import Comparisons, PopulationMetric
+from crowdmetric import Comparisons, PopulationMetric, TasteMetric
 from crowdmetric.commands.fit_findings import saved_as, suggest_tastes
 from crowdmetric.errors import DataError, NotIdentifiedWarning
 from crowdmetric.evaluate.verdict import Difference, findings
@@ -190,6 +190,19 @@ def test_warnings_follow_from_the_fit(model, crowd) -> None:
     few = replace(model, fitted={k: v for k, v in model.fitted.items() if k != "determined_"})
     few.description["data"] = few.description["data"] | {"answers": 20}
     assert any("20 for a metric of 6" in text for text in warnings_of(few, None))
+
+
+def test_what_a_population_cannot_learn_is_said_of_a_learned_metric_of_a_population(model, crowd, tmp_path) -> None:
+    """Smooth tastes have another law of people, and a metric that was given has nothing to learn."""
+    items = np.column_stack([crowd.items, crowd.items[:, 0]])  # a feature that repeats another
+    unsure = diagnose(items, of_crowd(crowd))
+    assert unsure.population_bounds[0] < unsure.dimensions
+    phrase = "degrees of freedom of the metric"
+    assert phrase in " ".join(warnings_of(model, unsure))
+    given = replace(model, description={**model.description, "parameters": {"constraint": "identity"}})
+    assert phrase not in " ".join(warnings_of(given, unsure))
+    tastes = TasteMetric(crowd.items, structure="isotropic").fit(of_crowd(crowd).take(np.arange(300)))
+    assert phrase not in " ".join(warnings_of(save_model(tmp_path / "tastes", tastes), unsure))
 
 
 def test_what_leaves_the_shape_open_is_named(model, crowd) -> None:

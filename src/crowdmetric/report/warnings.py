@@ -100,6 +100,7 @@ def warnings_of(
 ) -> list[str]:
     """Return sentences, the gravest first; `comparisons` are the answers that the model was fitted to."""
     fitted = model.fitted
+    is_population = "pseudo_ideal_mean_" in fitted
     texts = []
     if evaluation is not None:
         texts += [text.removeprefix("Warning: ") for text in evaluation.findings() if text.startswith("Warning: ")]
@@ -110,12 +111,14 @@ def warnings_of(
             f"Questions look chosen for the people who answered them (z = {fitted['question_bias_']:.1f}), which "
             "biases the metric. Ask at random, or ask parallel questions and use --estimator matched."
         )
-    elif diagnosis is not None and diagnosis.assignment.suspicious and "pseudo_ideal_mean_" in fitted:  # a population
+    elif diagnosis is not None and diagnosis.assignment.suspicious and is_population:
         texts.append(
             "Questions depend on who was asked. That is harmless if chance decided who got which, and misleading if "
             "people were shown what they like."
         )
-    if diagnosis is not None and diagnosis.population_bounds[0] < diagnosis.dimensions:
+    # of ideal points under a learned metric: tastes have another law, and a metric that was given has no unknowns
+    learned = is_population and model.description["parameters"].get("constraint", "psd") not in ("identity", "zero")
+    if learned and diagnosis is not None and diagnosis.population_bounds[0] < diagnosis.dimensions:
         missing = diagnosis.dimensions - diagnosis.population_bounds[0]
         out = f", such as {diagnosis.population_out_of_reach}" if diagnosis.population_out_of_reach else ""
         texts.append(
