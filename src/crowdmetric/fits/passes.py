@@ -26,7 +26,7 @@ class Passes:
 
     @staticmethod
     def of(say: Callable[[str], None] | None, people: int, expected: int) -> Passes | None:
-        """Return a counter; None if nobody wants to know."""
+        """Return a counter; None if there is no `say`."""
         return None if say is None else Passes(say, people, expected)
 
     def __call__(self, seconds: float, passes: int = 1) -> None:
