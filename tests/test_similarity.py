@@ -13,7 +13,7 @@ from crowdmetric.design.judgement_plan import answers_needed, design_judgements,
 from crowdmetric.engines.threads import product
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import evaluate_similarity
-from crowdmetric.evaluate.similarity_evaluation import looks_ranked
+from crowdmetric.evaluate.similarity_evaluation import Ceiling, looks_ranked
 from crowdmetric.identifiability.judgement_diagnosis import diagnose_judgements
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.similarity.factored import FactoredObjective, _left_out
@@ -536,3 +536,8 @@ def test_a_hidden_split_of_questions_is_predicted_by_a_structure_chosen_for_ques
     for_questions = evaluate_similarity(*given, splits=["questions"])
     for_items = evaluate_similarity(*given, splits=["questions"], left_out="items")
     assert for_questions.results[0].log_loss < for_items.results[0].log_loss
+
+
+def test_few_repeated_answers_do_not_bound_the_accuracy() -> None:
+    assert "too few" in Ceiling(28.0, 0.64, 0.82).summary()
+    assert "between 64.0% and 82.0%" in Ceiling(2_800.0, 0.64, 0.82).summary()

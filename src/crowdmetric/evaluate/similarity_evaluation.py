@@ -62,6 +62,8 @@ _LEFT_OUT = {"questions": "questions"}
 EMBEDDING_RANK = 8
 # With at least this many closed triples and no cycle among them, judgements were cut from rankings.
 CLOSED_TRIPLES = 50
+# With fewer answers than this to questions that were answered twice, they say nothing about the best possible accuracy.
+FEW_REPEATS = 200
 # Maximum number of groups of comparisons checked for this.
 MOST_GROUPS = 2_000
 
@@ -114,6 +116,8 @@ class Ceiling:
         """Return it in one sentence."""
         if not self.n_answers:
             return "No question was answered twice, so the best possible accuracy is not known."
+        if self.n_answers < FEW_REPEATS:
+            return f"Only {self.n_answers:,g} answers are repeated: too few to know the best possible accuracy."
         return (
             f"Repeated answers ({self.n_answers:,g}) agree so often that the best possible accuracy is between "
             f"{self.low:.1%} and {self.high:.1%}."
