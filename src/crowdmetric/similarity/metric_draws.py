@@ -13,9 +13,9 @@ the answers see. The trace is none: entries that no answer sees may be most of i
 
 The first center is the mode. Draws lie around it at a distance, and where answers are few their mean is far from it. So
 a few are drawn first; the second center is their mean, H the mean of the curvature over some of them, and v and g are
-tilted so that the mean slope of the expansion over them is that of the likelihood itself. Draws from this expansion
-have the means and the standard deviations of draws from the likelihood itself, which take 40 times as long and are
-made only where few answers leave the size open by orders of magnitude.
+tilted so that the mean slope of the expansion over them is that of the likelihood itself. Means of draws from this
+expansion are then within about a tenth of a standard deviation of those of draws from the likelihood itself. The latter
+take ten to forty times as long, and are made only where few answers leave the size open by orders of magnitude.
 """
 
 from __future__ import annotations
