@@ -22,8 +22,8 @@ DATA = Path(__file__).parents[2] / "shared" / "data"
 MODELS = ["euclid", "diagonal", "full", "chosen", "embedding"]
 # Features, answers, kind and number of simulated studies in which intervals are checked.
 COVERED = [
-    (4, 500, "triplet", 60), (4, 4_000, "odd_one_out", 60), (5, 6_000, "quadruplet", 40), (10, 3_000, "triplet", 40),
-    (10, 10_000, "odd_one_out", 30), (18, 3_000, "triplet", 20), (18, 25_000, "triplet", 20),
+    (4, 500, "triplet", 90), (5, 300, "triplet", 60), (5, 6_000, "quadruplet", 70), (10, 3_000, "triplet", 55),
+    (10, 10_000, "odd_one_out", 48), (18, 3_000, "triplet", 45), (18, 25_000, "triplet", 24),
 ]  # fmt: skip
 
 

@@ -41,6 +41,18 @@ def test_fit_says_what_it_uses_and_why(tables, tmp_path, capsys) -> None:
     assert found["data"]["people"] == 3
 
 
+def test_fit_ends_with_whether_it_is_worth_using_and_chooses_for_the_question(tables, tmp_path, capsys) -> None:
+    files = [str(tables / "items.csv"), str(tables / "judgements.csv"), "--out", str(tmp_path / "model")]
+    assert main(["fit", *files, "--for", "known-items"]) == 0
+    out, _ = capsys.readouterr()
+    assert "questions left out" in " ".join(out.split())
+    assert "New items: the learned metric is better than Euclidean distance" in " ".join(out.split())
+    assert "was not measured" not in out
+    with pytest.raises(SystemExit):
+        main(["fit", *files, "--overwrite", "--for", "new-people"])
+    assert "choose new-items or known-items" in capsys.readouterr().err
+
+
 def test_predict_answers_in_the_order_asked(tables, capsys) -> None:
     capsys.readouterr()
     assert main(["predict", str(tables / "model"), str(tables / "judgements.csv")]) == 0

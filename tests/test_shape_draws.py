@@ -8,14 +8,15 @@ from scipy.stats import kstest
 
 from crowdmetric import SimilarityMetric
 from crowdmetric.intervals import distances
+from crowdmetric.similarity.cone_step import ConeStep
 from crowdmetric.similarity.likelihood import AnswerModel
-from crowdmetric.similarity.metric_draws import ExpandedJudgements, JudgementLikelihood
+from crowdmetric.similarity.metric_draws import ExpandedJudgements, JudgementLikelihood, draw_judged
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.pair_choices import questions_of
 from crowdmetric.similarity.structures import Full
 from crowdmetric.simulate_judgements import simulate_judgements
 from crowdmetric.solvers.hamiltonian import draw_along
-from crowdmetric.solvers.shape_draws import GaussianLikelihood, ShapedDensity, SizedLikelihood
+from crowdmetric.solvers.shape_draws import GaussianLikelihood, ShapedDensity, SizedLikelihood, draw_shaped
 from crowdmetric.symmetric import degrees_of_freedom, svec
 
 
@@ -102,3 +103,35 @@ def test_intervals_are_not_biased_where_parameters_are_many_and_answers_sharp() 
         truth = np.sqrt(np.einsum("pd,de,pe->p", step, study.metric, step))
         inside.append(distances(model, pairs).contains(truth).mean())
     assert np.mean(inside) > 0.75
+
+
+@pytest.mark.parametrize(("copies", "answers", "beta"), [(3, 3_000, 1.0), (0, 600, 4.0)])
+def test_draws_from_the_expansion_have_the_law_of_draws_from_the_likelihood(
+    copies: int, answers: int, beta: float
+) -> None:
+    """Features that are all but copies leave most of the trace unseen; sharp answers put the mode far from the mean."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 6)) / np.sqrt(6.0)
+    X[:, :copies] = X[:, 3 : 3 + copies] + 0.03 * X[:, :copies]
+    study = simulate_judgements(X, None, answers, metric=np.eye(6), beta=beta, seed=0)
+    objective = SimilarityObjective(X, questions_of([study.judgements]), AnswerModel(), Full(6))
+    estimate = svec(study.metric)
+    found = draw_judged(objective, estimate)
+    density, start = ShapedDensity.near(JudgementLikelihood(objective), estimate)
+    theirs = draw_shaped(density, density.mode(start), seed=1)
+    seen = X[rng.integers(0, 60, (40, 2))]
+    delta = (seen[:, 0] - seen[:, 1]) / np.linalg.norm(seen[:, 0] - seen[:, 1] + 1e-12, axis=1)[:, None]
+    forms = np.vstack([svec(delta[:, :, None] * delta[:, None, :]), svec(np.eye(6))])
+    ours, exact = np.log(found @ forms.T + 1e-12), np.log(theirs @ forms.T + 1e-12)
+    deviation = exact.std(axis=0)
+    assert np.abs((ours.mean(axis=0) - exact.mean(axis=0)) / deviation).max() < 0.5
+    assert 0.8 < np.median(ours.std(axis=0) / deviation) < 1.25
+
+
+def test_a_step_in_the_cone_is_found_also_beside_a_very_strong_ridge() -> None:
+    structure = Full(6)
+    on_diagonal = svec(np.eye(6)) > 0.0
+    H = np.diag(np.where(on_diagonal, 1.0, 1e6))
+    pulled = np.where(on_diagonal, np.linspace(-3.0, 3.0, on_diagonal.size), 0.0)
+    x = ConeStep(structure, np.eye(6)).solve(np.zeros(on_diagonal.size), -pulled, H, 1e-6)
+    np.testing.assert_allclose(x, np.maximum(pulled, 0.0), atol=1e-4)

@@ -13,7 +13,7 @@ from crowdmetric.design.judgement_plan import answers_needed, design_judgements,
 from crowdmetric.engines.threads import product
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import evaluate_similarity
-from crowdmetric.evaluate.similarity_evaluation import looks_ranked
+from crowdmetric.evaluate.similarity_evaluation import Ceiling, looks_ranked
 from crowdmetric.identifiability.judgement_diagnosis import diagnose_judgements
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.similarity.cone_step import ConeStep
@@ -536,3 +536,37 @@ def test_answers_without_meaning_about_a_repeated_feature_converge() -> None:
     fitted = SimilarityMetric(X, structure="full").fit(triplets)
     assert fitted.solution_.converged
     assert fitted.solution_.gap < 1e-6
+
+
+def test_questions_left_out_choose_a_richer_metric_than_items_left_out_where_items_are_few() -> None:
+    """Answers also follow features that the metric does not have: what helps on these items does harm on others."""
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((14, 12)) / 2.0
+    found = simulate_judgements(features, None, 6_000, metric=3.0 * np.eye(12), beta=1.0, seed=0)
+    known = [
+        SimilarityMetric(features[:, :6], left_out=left_out, uncertainty=False).fit(found.judgements)
+        for left_out in ("items", "questions")
+    ]
+    assert known[1].determined_ > 1.5 * known[0].determined_
+    assert known[1].log_likelihood_ > known[0].log_likelihood_
+    assert "questions left out" in known[1].solution_.status
+    assert "items left out" in known[0].solution_.status
+    few = found.judgements.take(np.arange(6))
+    assert (
+        "the evidence prefers it" in SimilarityMetric(features[:, :6], left_out="questions").fit(few).solution_.status
+    )
+
+
+def test_a_hidden_split_of_questions_is_predicted_by_a_structure_chosen_for_questions() -> None:
+    rng = np.random.default_rng(1)
+    features = rng.standard_normal((14, 12)) / 2.0
+    found = simulate_judgements(features, None, 3_000, metric=3.0 * np.eye(12), beta=1.0, seed=1)
+    given = (features[:, :6], found.judgements, ["chosen"])
+    for_questions = evaluate_similarity(*given, splits=["questions"])
+    for_items = evaluate_similarity(*given, splits=["questions"], left_out="items")
+    assert for_questions.results[0].log_loss < for_items.results[0].log_loss
+
+
+def test_few_repeated_answers_do_not_bound_the_accuracy() -> None:
+    assert "too few" in Ceiling(28.0, 0.64, 0.82).summary()
+    assert "between 64.0% and 82.0%" in Ceiling(2_800.0, 0.64, 0.82).summary()

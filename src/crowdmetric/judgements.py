@@ -366,7 +366,8 @@ class Judgements(WritableTable):
             "dropped": f"{sum(self.dropped.values()):,}" + (f" ({dropped})" if dropped else ""),
         }
         kind = {"triplet": "triplets", "odd_one_out": "odd-one-outs", "quadruplet": "quadruplets"}[self.kind]
-        title = f"{self.n_answers:,g} answers to {len(self):,} {kind} by {self.n_people:,} people"
+        people = "1 person" if self.n_people == 1 else f"{self.n_people:,} people"
+        title = f"{self.n_answers:,g} answers to {len(self):,} {kind} by {people}"
         return "\n".join([title, *(f"  {name:<20}{text}" for name, text in lines.items())])
 
     # ----------------------------------------------------------------------------------------- writing

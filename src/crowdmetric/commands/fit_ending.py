@@ -41,6 +41,7 @@ def print_ending(
     comparisons: Comparisons | None = None,
     diagnosis: Diagnosis | None = None,
     evaluation: Evaluation | None = None,
+    findings: Sequence[str] = (),
 ) -> None:
     """Print what matters about a model that was just saved, as text or as one JSON object.
 
@@ -52,6 +53,8 @@ def print_ending(
         Of any estimator.
     comparisons, diagnosis, evaluation : optional
         What the model was fitted to, what that can teach, and how well hidden answers are predicted.
+    findings : sequence of str
+        Whether the metric is worth using, a sentence each, where another kind of evaluation says so.
     """
     table = None if model.items is None else _table(model, comparisons)
     gains = [] if evaluation is None else gains_of(evaluation, getattr(options, "for", None))
@@ -61,7 +64,7 @@ def print_ending(
     if options.json:
         print(json.dumps(_record(options, model, table, gains, careful, report), ensure_ascii=False, allow_nan=False))
         return
-    worth = worth_using(model, evaluation)[:1]
+    worth = findings or worth_using(model, evaluation)[:1]
     sections = [
         fit_in_numbers(model),
         "" if table is None else table.summary(),

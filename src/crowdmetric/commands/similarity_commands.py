@@ -22,7 +22,7 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.design.judgement_plan import WAYS, JudgementPlan, answers_needed, design_judgements
 from crowdmetric.errors import DataError
 from crowdmetric.estimators import SimilarityMetric
-from crowdmetric.evaluate import SIMILARITY_MODELS, SIMILARITY_SPLITS, evaluate_similarity
+from crowdmetric.evaluate import SIMILARITY_MODELS, SIMILARITY_SPLITS, SimilarityEvaluation, evaluate_similarity
 from crowdmetric.folders import check_not_input, check_target
 from crowdmetric.identifiability.judgement_diagnosis import MOST_DIAGNOSED, diagnose_judgements
 from crowdmetric.judgements import KINDS, Judgements
@@ -56,8 +56,10 @@ PASSED = {
     "max_iter": "max_iter", "seed": "random_state",
 }  # fmt: skip
 OTHERS = {"items", "comparisons", "out", "overwrite", "no_report", "no_evaluate", "json", "quiet", "command", "own",
-          "standardize", "pca", "whiten", "names", "columns", "categorical", "standard_input"}  # fmt: skip
+          "for", "standardize", "pca", "whiten", "names", "columns", "categorical", "standard_input"}  # fmt: skip
 
+# What a metric is for, and what the choice of its structure leaves out.
+CHOSEN_FOR = {"new-items": "items", "known-items": "questions"}
 # Models that a report compares, and groups of items or questions that are hidden in turn.
 REPORTED, FOLDS = ("euclid", "diagonal", "full", "chosen", "own"), 5
 # Options of design and plan that have no effect for judgements.
@@ -72,6 +74,10 @@ def fit_similarity(options: Namespace) -> None:
     parameters = {PASSED[name]: getattr(options, name) for name in PASSED if name in given}
     if "lapse" in parameters:
         parameters["lapse"] = _lapse(parameters["lapse"])
+    question = getattr(options, "for") or "new-items"
+    if question not in CHOSEN_FOR:
+        raise UsageError(f"--for {question} has no effect with similarity judgements; choose {' or '.join(CHOSEN_FOR)}")
+    parameters["left_out"] = CHOSEN_FOR[question]
     if options.own:
         parameters["people"] = "own"
     items = items_of(options)
@@ -87,30 +93,36 @@ def fit_similarity(options: Namespace) -> None:
         estimator.fit(judgements)
     if judgements.n_people > 1 and not options.own:
         note(options, f"{judgements.n_people:,} people answered: --own finds out how much their metrics differ")
-    page = None if options.no_report else _report(options, features, names, judgements, parameters, item_names)
+    evaluation = None if options.no_report else _evaluation(options, features, judgements, parameters)
+    page = None if options.no_report else _report(features, names, judgements, evaluation, item_names)
     counted: Any = judgements  # only its length and the number of dropped rows are kept
     model = save_model(
         options.out, estimator, item_ids=items.ids, feature_names=items.feature_names, comparisons=counted,
         preprocessing=preprocessing, report=page, overwrite=options.overwrite,
     )  # fmt: skip
-    print_ending(options, model)
+    print_ending(options, model, findings=[] if evaluation is None else evaluation.findings())
+
+
+def _evaluation(
+    options: Namespace, features: Any, judgements: Judgements, parameters: dict[str, Any]
+) -> SimilarityEvaluation | None:
+    """Return how well models predict hidden judgements, unless that is not wanted or there are too few items."""
+    if options.no_evaluate or judgements.n_items < 2 * FOLDS:
+        return None
+    models = [name for name in REPORTED if name != "own" or parameters.get("people") == "own"]
+    kept = {name: value for name, value in parameters.items() if name not in ("structure", "people", "left_out")}
+    with show_progress("Predicting hidden judgements", quiet=options.quiet) as say:
+        return evaluate_similarity(
+            features, judgements, models, splits=["items", "questions"], folds=FOLDS, after_fit=say, **kept
+        )
 
 
 def _report(
-    options: Namespace, features: Any, names: Any, judgements: Judgements, parameters: dict[str, Any], item_names: Any
+    features: Any, names: Any, judgements: Judgements, evaluation: SimilarityEvaluation | None, item_names: Any
 ) -> Callable[[SavedModel], str]:
-    """Return what writes the report, after models have predicted hidden judgements unless that is not wanted."""
+    """Return what writes the report."""
     small = degrees_of_freedom(features.shape[1]) <= MOST_DIAGNOSED
     diagnosis = diagnose_judgements(features, judgements, features=names) if small else None
-    evaluation = None
-    if not options.no_evaluate and judgements.n_items >= 2 * FOLDS:
-        models = [name for name in REPORTED if name != "own" or parameters.get("people") == "own"]
-        kept = {name: value for name, value in parameters.items() if name not in ("structure", "people")}
-        splits = ["items", "questions"]
-        with show_progress("Predicting hidden judgements", quiet=options.quiet) as say:
-            evaluation = evaluate_similarity(
-                features, judgements, models, splits=splits, folds=FOLDS, after_fit=say, **kept
-            )
     return partial(
         similarity_page, judgements=judgements, diagnosis=diagnosis, evaluation=evaluation, item_names=item_names
     )

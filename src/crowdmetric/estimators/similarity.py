@@ -31,7 +31,7 @@ from crowdmetric.similarity.newton import fit_with_evidence
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.pair_choices import PairChoices, questions_of
 from crowdmetric.similarity.personal_metrics import OwnMetrics, fit_people
-from crowdmetric.similarity.structure_choice import StructureChoice, choose_structure
+from crowdmetric.similarity.structure_choice import LEFT_OUT, StructureChoice, choose_structure
 from crowdmetric.similarity.structures import STRUCTURES, MetricStructure
 from crowdmetric.similarity.symmetric_fit import symmetric_fit
 from crowdmetric.solvers.posterior import number_of_draws
@@ -76,6 +76,9 @@ class SimilarityMetric(CrowdMetric):
     structure : {'auto', 'full', 'diagonal', 'identity'}, default 'auto'
         Auto: whichever predicts judgements about items left out best, with off-diagonal entries drawn to zero as hard
         as helps there; by evidence where there are too few items to leave some out.
+    left_out : {'items', 'questions'}, default 'items'
+        With structure='auto': what is left out to choose it. Questions are right where nobody will ask about other
+        items than these: a full metric may then learn what is particular to them.
     rank : int or 'auto', optional
         Largest rank of the metric, or the one that predicts judgements about items left out best. The fit is then by
         gradients alone, without standard errors.
@@ -91,12 +94,12 @@ class SimilarityMetric(CrowdMetric):
     uncertainty : bool, default True
         Whether to find standard errors, which takes a second fit without the cone.
     folds : int, default 5
-        Groups of items that are left out in turn to choose a structure.
+        Groups of items or questions that are left out in turn to choose a structure.
     tol : float, default 1e-8
         Stop when a step would gain less log-likelihood (in nats, over all answers).
     max_iter : int, default 200
     random_state : int, default 0
-        Random seed of the groups of items, and of the start of a fit of low rank.
+        Random seed of the groups that are left out, and of the start of a fit of low rank.
 
     Attributes
     ----------
@@ -107,7 +110,7 @@ class SimilarityMetric(CrowdMetric):
     structure_, link_, lapse_ : str, str, float
         What was chosen, given or estimated.
     candidates_ : list of str
-        With structure='auto': what was tried, and the mean log-likelihood of answers about items left out.
+        With structure='auto': what was tried, and the mean log-likelihood of answers that were left out.
     log_likelihood_ : float
         Log-likelihood of all answers at the metric found.
     ridge_ : float
@@ -151,6 +154,7 @@ class SimilarityMetric(CrowdMetric):
         items: ArrayLike | None = None,
         *,
         structure: str = "auto",
+        left_out: str = "items",
         rank: int | str | None = None,
         link: str = "squared",
         lapse: float | str | None = None,
@@ -164,6 +168,7 @@ class SimilarityMetric(CrowdMetric):
     ) -> None:
         self.items = items
         self.structure = structure
+        self.left_out = left_out
         self.rank = rank
         self.link = link
         self.lapse = lapse
@@ -229,7 +234,8 @@ class SimilarityMetric(CrowdMetric):
         positive_number(self.beta, "beta")
         positive_number(self.tol, "tol")
         allowed = {
-            "structure": ("auto", *STRUCTURES), "link": (*LINKS, "auto"), "people": PEOPLE,
+            "structure": ("auto", *STRUCTURES), "left_out": tuple(LEFT_OUT), "link": (*LINKS, "auto"),
+            "people": PEOPLE,
         }  # fmt: skip
         for name, values in allowed.items():
             one_of(getattr(self, name), name, values)
@@ -288,7 +294,8 @@ class SimilarityMetric(CrowdMetric):
     def _fit_structure(self, items: Array, questions: PairChoices, likelihood: AnswerModel) -> StructureChoice:
         stopping: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
         if self.structure == "auto":
-            return choose_structure(items, questions, likelihood, folds=self.folds, seed=self.random_state, **stopping)
+            told: dict[str, Any] = {"left_out": self.left_out, "folds": self.folds, "seed": self.random_state}
+            return choose_structure(items, questions, likelihood, **told, **stopping)
         objective = SimilarityObjective(items, questions, likelihood, STRUCTURES[self.structure](items.shape[1]))
         fit = fit_with_evidence(objective, **stopping)
         return StructureChoice.given(objective, fit)

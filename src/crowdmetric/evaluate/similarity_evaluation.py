@@ -11,7 +11,8 @@ people      all answers of a fifth of the people   how well new people are predi
 
 Models: ``euclid`` (the identity, with the best scale), ``diagonal``, ``full``, ``chosen`` (structure='auto'), ``own``
 (everybody's own metric; not for new people) and ``embedding`` (coordinates of items without features, as in stochastic
-triplet embedding: what is possible where items are known; not for new items).
+triplet embedding: what is possible where items are known; not for new items). The structure of ``chosen`` and
+``own`` is chosen for the split: by questions left out where questions are hidden, else by items left out.
 """
 
 from __future__ import annotations
@@ -55,10 +56,14 @@ SIMILARITY_MODELS: dict[str, dict[str, Any]] = {
     "own": {"structure": "auto", "people": "own"},
     "embedding": {},
 }
+# What the choice of a structure leaves out, where it is not items.
+_LEFT_OUT = {"questions": "questions"}
 # Dimensions of an embedding without features.
 EMBEDDING_RANK = 8
 # With at least this many closed triples and no cycle among them, judgements were cut from rankings.
 CLOSED_TRIPLES = 50
+# With fewer answers than this to questions that were answered twice, they say nothing about the best possible accuracy.
+FEW_REPEATS = 200
 # Maximum number of groups of comparisons checked for this.
 MOST_GROUPS = 2_000
 
@@ -111,6 +116,8 @@ class Ceiling:
         """Return it in one sentence."""
         if not self.n_answers:
             return "No question was answered twice, so the best possible accuracy is not known."
+        if self.n_answers < FEW_REPEATS:
+            return f"Only {self.n_answers:,g} answers are repeated: too few to know the best possible accuracy."
         return (
             f"Repeated answers ({self.n_answers:,g}) agree so often that the best possible accuracy is between "
             f"{self.low:.1%} and {self.high:.1%}."
@@ -286,7 +293,7 @@ def _result(
     n = int(cluster.max()) + 1
     sums = np.zeros((3, n))
     for learned, hidden in masks:
-        fitted = _fit(X, judgements.take(learned), model, options)
+        fitted = _fit(X, judgements.take(learned), model, {"left_out": _LEFT_OUT.get(split, "items")} | options)
         asked = judgements.take(hidden)
         p = np.clip(fitted.predict_proba(asked), LEAST, 1.0)
         log_p = np.einsum("tk,tk->t", asked.counts, np.log(p))

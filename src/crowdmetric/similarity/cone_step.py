@@ -33,8 +33,8 @@ __all__ = ["ConeStep"]
 Array = NDArray[np.float64]
 
 MAX_ITERATIONS = 1_000
-# Iterations between checks of the residuals, iterations between changes of ρ, and the ratio of the residuals above
-# which ρ is doubled or halved.
+# Iterations between checks of the residuals, iterations between changes of ρ, and the ratio of the residuals, each
+# relative to its own variable, above which ρ is doubled or halved.
 EVERY, REBALANCED, IMBALANCE = 5, 40, 4.0
 # Over-relaxation, which saves about a third of the iterations.
 RELAXED = 1.6
@@ -87,8 +87,9 @@ class ConeStep:
             dual = rho * float(np.linalg.norm(z - before)) / size
             if max(primal, dual) < accuracy:
                 break
-            if iteration % REBALANCED == 0 and max(primal, dual) > IMBALANCE * min(primal, dual):
-                change = 2.0 if primal > dual else 0.5
+            apart, moved = _relative(x - z, z), _relative(z - before, y)
+            if iteration % REBALANCED == 0 and max(apart, moved) > IMBALANCE * min(apart, moved):
+                change = 2.0 if apart > moved else 0.5
                 rho, y, self.balance = rho * change, y / change, self.balance * change
                 inverse = _inverse(A, rho)
         else:
@@ -132,6 +133,10 @@ class ConeStep:
                     return length
             length *= 0.5
         return 0.0
+
+
+def _relative(residual: Array, variable: Array) -> float:
+    return float(np.linalg.norm(residual)) / max(float(np.linalg.norm(variable)), 1e-300)
 
 
 def _inverse(A: Array, rho: float) -> Array:

@@ -87,6 +87,11 @@ class PairChoices:
         """How many answers there are."""
         return float(sum(block.counts.sum() for block in self.asked))
 
+    @property
+    def n_questions(self) -> int:
+        """How many different questions there are."""
+        return sum(len(block.index) for block in self.asked)
+
     def items_of(self, block: Alternatives) -> Indices:
         """Return the items (T, 2k) that each question of a block is about."""
         return self.pairs[block.index].reshape(len(block.index), -1)
@@ -106,6 +111,12 @@ class PairChoices:
         """Return the questions about none of a group (N,) of items, and those about at least one."""
         touches: list[NDArray[np.bool_]] = [np.asarray(group[self.items_of(block)].any(axis=1)) for block in self.asked]
         return self._where([~t for t in touches]), self._where(touches)
+
+    def deal(self, folds: int, rng: np.random.Generator) -> list[tuple[PairChoices, PairChoices]]:
+        """Return the questions without a random group of them, and those of the group, for each of several groups."""
+        groups = [rng.permutation(len(block.index)) % folds for block in self.asked]
+        masks = [[group == fold for group in groups] for fold in range(folds)]
+        return [(self._where([~mask for mask in fold]), self._where(fold)) for fold in masks]
 
     def split_by_chance(self, share: float, rng: np.random.Generator) -> tuple[PairChoices, PairChoices]:
         """Return most questions, and about a share of them, drawn at random."""

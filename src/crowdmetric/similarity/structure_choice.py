@@ -1,9 +1,10 @@
-"""Which structure of a metric predicts judgements about items that nobody was asked about.
+"""Which structure of a metric predicts judgements that it was not fitted to: about other items, or about the same.
 
 Evidence counts every answer as independent given the metric. Where few items were asked about very often, that is
 wrong: a rich metric then learns what is particular to those items, and does harm on others. So the structure, and how
 hard off-diagonal entries are drawn to zero, are chosen by *items left out*: items are dealt into groups, and the
-questions about none of a group predict those about at least one.
+questions about none of a group predict those about at least one. Where only the same items will ever be asked about,
+questions are left out instead: there a metric may learn what is particular to them.
 """
 
 from __future__ import annotations
@@ -21,17 +22,21 @@ from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.pair_choices import PairChoices
 from crowdmetric.similarity.structures import STRUCTURES
 
-__all__ = ["Candidate", "StructureChoice", "choose_structure", "left_out_items"]
+__all__ = ["LEFT_OUT", "Candidate", "StructureChoice", "choose_structure", "left_out_items"]
 
 Array = NDArray[np.float64]
 
+# What may be left out in turn to choose a structure, and how a summary calls it.
+LEFT_OUT = {"items": "judgements about items left out", "questions": "questions left out"}
 # Factors on the evidence's strength on off-diagonal entries, tried in turn while they help.
 FACTORS = (1.0, 4.0, 16.0, 64.0)
 # With fewer items per group than this, nothing can be learned about other items.
 ITEMS_PER_GROUP = 2
-# A fit without a group of items stops when a step would gain less than this per answer, in nats.
+# With fewer questions per group than this, nothing can be learned about other questions.
+QUESTIONS_PER_GROUP = 2
+# A fit without a group stops when a step would gain less than this per answer, in nats.
 ENOUGH = 1e-5
-# A richer structure must predict answers about items left out better by this much per answer, in nats.
+# A richer structure must predict answers that were left out better by this much per answer, in nats.
 BETTER = 1e-4
 # Holding off-diagonal entries harder than predicts best may cost this much per answer, in nats. Where answers are few a
 # standard error is large, and would excuse a metric that is far from the best.
@@ -47,11 +52,11 @@ class Candidate:
     structure, factor
         Its name, and the factor on the evidence's strength on off-diagonal entries.
     score
-        Mean log-likelihood of an answer about items left out; NaN if that cannot be found.
+        Mean log-likelihood of an answer that was left out; NaN if that cannot be found.
     log_evidence
         Of the fit to all answers.
     scores
-        The same as `score`, for each group of items left out.
+        The same as `score`, for each group that was left out.
     """
 
     structure: str
@@ -78,27 +83,27 @@ class StructureChoice:
         Which of `candidates`.
     candidates
         Everything that was tried.
-    by_items
-        Whether items left out decided; otherwise the evidence did.
+    left_out
+        What was left out to decide, a key of `LEFT_OUT`; None if the evidence did.
     """
 
     objective: SimilarityObjective
     fit: SimilarityFit
     chosen: Candidate
     candidates: tuple[Candidate, ...]
-    by_items: bool
+    left_out: str | None
 
     @classmethod
     def given(cls, objective: SimilarityObjective, fit: SimilarityFit) -> StructureChoice:
         """Return a structure that was asked for, not chosen."""
         chosen = Candidate(objective.structure.name, 1.0, float("nan"), fit.log_evidence)
-        return cls(objective, fit, chosen, (), by_items=False)
+        return cls(objective, fit, chosen, (), None)
 
     def summary(self) -> str:
         """Return what was chosen and why, in one sentence."""
         if not self.candidates:
             return f"The metric is {self.chosen.summary()}, as asked for."
-        why = "it predicts judgements about items left out best" if self.by_items else "the evidence prefers it"
+        why = "the evidence prefers it" if self.left_out is None else f"it predicts {LEFT_OUT[self.left_out]} best"
         return f"The metric is {self.chosen.summary()}: {why}."
 
 
@@ -122,6 +127,7 @@ def choose_structure(
     questions: PairChoices,
     likelihood: AnswerModel,
     *,
+    left_out: str,
     folds: int,
     seed: int,
     tolerance: float,
@@ -129,8 +135,7 @@ def choose_structure(
 ) -> StructureChoice:
     """Return the best of identity, diagonal and full, the last with off-diagonal entries held as hard as helps."""
     d = items.shape[1]
-    groups = left_out_items(questions, len(items), folds, seed)
-    splits = [questions.split_by_items(group) for group in groups]
+    splits = _splits(items, questions, left_out, folds, seed)
     best: tuple[Candidate, SimilarityObjective, SimilarityFit] | None = None
     tried: list[Candidate] = []
     for name in ("identity", "diagonal", "full"):
@@ -148,7 +153,18 @@ def choose_structure(
     if splits:
         exact: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "curvature": fit.curvature}
         fit = minimize(objective, fit.strengths, fit.theta, **exact)
-    return StructureChoice(objective, fit, chosen, tuple(tried), bool(splits))
+    return StructureChoice(objective, fit, chosen, tuple(tried), left_out if splits else None)
+
+
+def _splits(
+    items: Array, questions: PairChoices, left_out: str, folds: int, seed: int
+) -> list[tuple[PairChoices, PairChoices]]:
+    """Return what is learned from and what is left out, in turn; none where the questions do not allow it."""
+    if left_out == "items":
+        return [questions.split_by_items(group) for group in left_out_items(questions, len(items), folds, seed)]
+    if questions.n_questions < QUESTIONS_PER_GROUP * folds:
+        return []
+    return questions.deal(folds, np.random.default_rng(seed))
 
 
 def _candidates(
@@ -190,7 +206,7 @@ def _left_out_scores(
     splits: list[tuple[PairChoices, PairChoices]],
     step: ConeStep,
 ) -> tuple[list[float], list[float]]:
-    """Return the mean log-likelihood of answers about each group of items left out, and how many there are.
+    """Return the mean log-likelihood of the answers of each group left out, and how many there are.
 
     `starts` has where to begin for each group, and is given where the fit ended: the next strengths begin there.
     """

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.solvers.hamiltonian import draw_along
 from crowdmetric.solvers.posterior import FARTHEST, SizeAndShape, number_of_draws
-from crowdmetric.symmetric import dimension, smat, svec
+from crowdmetric.symmetric import dimension, project_psd, smat, svec
 
 __all__ = ["GaussianLikelihood", "ShapedDensity", "SizedLikelihood", "draw_around", "draw_shaped"]
 
@@ -116,12 +116,22 @@ class ShapedDensity:
             return np.where(free > 0.0, free / pivots, 0.0)
 
     def curvature(self, x: Array) -> Array:
-        """Return approximately minus the second derivative at a point, positive definite: that of s in L is ignored."""
+        """Return about minus the second derivative at one point, positive definite.
+
+        S is quadratic in L: where the answers draw S against the edge of the cone, by a slope G there, most of the
+        curvature in L is that of S, ``−(2d/‖L‖²) ⟨G, dL dLᵀ⟩``. Directions in which it is negative are left out.
+        """
         entries, pivots = x[1:], self._pivots
+        d, (rows, columns) = self.space.d, self.space.lower
+        shape = self.space.shapes(entries[None])
         J = np.zeros((entries.size + 1, entries.size + 1))
         J[0, 0] = 1.0
         J[1:, 1:] = self.space.basis @ self.space.slope(entries)
-        H = J.T @ self.likelihood.information(float(x[0]), self.space.shapes(entries[None])[0]) @ J
+        H = J.T @ self.likelihood.information(float(x[0]), shape[0]) @ J
+        by_shape = self.likelihood(x[:1], shape)[2][0]
+        against = project_psd(float(by_shape @ shape[0]) / d * np.eye(d) - smat(by_shape))
+        same_column = columns[:, None] == columns
+        H[1:, 1:] += np.where(same_column, against[np.ix_(rows, rows)], 0.0) * (2.0 * d / float(entries @ entries))
         bend = np.ones(x.size)
         bend[0] = FARTHEST**-2
         bend[1 + pivots] += self._pull(entries[pivots]) / np.where(entries[pivots] == 0.0, 1.0, entries[pivots])
@@ -152,14 +162,19 @@ class ShapedDensity:
             x, value, slope = trial, new, new_slope
         return x
 
+    def at(self, t: float, shape: Array) -> Array:
+        """Return the point of a size and a positive definite shape s (p,)."""
+        return self._typical(np.append(t, np.linalg.cholesky(smat(shape))[self.space.lower]))
+
     def _typical(self, x: Array) -> Array:
         return np.append(x[0], x[1:] * (self.space.d / np.linalg.norm(x[1:])))
 
 
-def draw_shaped(density: ShapedDensity, mode: Array, seed: int = 0) -> Array:
-    """Return draws svec M (n, p) from a density whose mode is known."""
+def draw_shaped(density: ShapedDensity, mode: Array, count: int | None = None, seed: int = 0) -> Array:
+    """Return draws svec M (n, p) from a density whose mode is known; n is `count`, or as many as usual."""
     covariance = np.linalg.inv(density.curvature(mode))
-    return density.metrics(draw_along(density, mode, covariance, number_of_draws(density.space.d), seed))
+    count = number_of_draws(density.space.d) if count is None else count
+    return density.metrics(draw_along(density, mode, covariance, count, seed))
 
 
 def draw_around(center: Array, precision: Array, m: Array, seed: int = 0) -> Array:
@@ -172,4 +187,4 @@ def draw_around(center: Array, precision: Array, m: Array, seed: int = 0) -> Arr
     if known_size > 0.0:
         start[0] = max(start[0], -0.5 * np.log(known_size))
     density = replace(density, size=float(start[0]))
-    return draw_shaped(density, density.mode(start), seed)
+    return draw_shaped(density, density.mode(start), seed=seed)
