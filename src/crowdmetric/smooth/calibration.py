@@ -17,13 +17,15 @@ items    a third of the items at a time, with every answer about one of them
 =======  ========================================================================================
 
 Hiding sets the Gaussian factors of answers to nothing and lets the others settle again; θ stays, and knows hidden
-answers a little, which a model of a few dozen parameters can afford. In large crowds only the first parts are hidden.
+answers a little, which a model of a few dozen parameters can afford. In large crowds only the first parts are hidden,
+and only among some of the people.
 The slope is shrunk towards one as far as its standard error is large: ``log b · s² / (s² + v)`` with s = `SPREAD` and v
 the variance of log b clustered by person or by item, whichever is larger: a dozen items are few, however many answers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,8 +48,8 @@ Array = NDArray[Any]
 
 KINDS = ("answers", "people", "items")
 # Number of parts in which answers, people and items are hidden in turn, and the work (the cube of the items shown,
-# summed over people and parts) after which no further part is hidden.
-PARTS, MOST_WORK = {"answers": 4, "people": 5, "items": 3}, 2e7
+# summed over people and parts) after which no further part is hidden. Above the work of a part, people are left out.
+PARTS, MOST_WORK, WORK_OF_A_PART = {"answers": 4, "people": 5, "items": 3}, 2e7, 1e8
 # Tolerance of the factors after answers were hidden.
 SETTLED = 0.03
 # Prior standard deviation of log b, and the range of b.
@@ -62,21 +64,22 @@ def probability_of(mean: Array, variance: Array, sharpness: Array | float = 1.0)
     return np.asarray(expit(sharpness * logit(p)))
 
 
-def find_sharpness(fit: SmoothFit, seed: int = 0) -> Array:
-    """Return b (3,), of questions of every kind."""
-    grams, rng = fit.family.at(fit.theta, fit.Z), np.random.default_rng(seed)
-    blocks = fit.propagation.blocks
-    work = sum(float(block.items.size) * block.items.shape[1] ** 2 for block in blocks)
-    part = dict(zip(KINDS, (_of_questions(blocks, rng), _of_people(blocks, rng), _of_items(blocks, rng)), strict=True))
+def find_sharpness(fit: SmoothFit, kinds: Sequence[str] = KINDS, seed: int = 0) -> Array:
+    """Return b of questions of some kinds, in their order."""
+    grams, known = fit.family.at(fit.theta, fit.Z), fit.propagation
+    work = np.cumsum([float(block.items.size) * block.items.shape[1] ** 2 for block in known.blocks])
+    some = slice(None, None, int(np.ceil(work[-1] / WORK_OF_A_PART)))
+    blocks, sites = known.blocks[some], known.sites[some]
+    parts = {"answers": _of_questions, "people": _of_people, "items": _of_items}
     slopes = []
-    for kind, parts in PARTS.items():
-        found = _Hidden()
-        for number in range(max(1, min(parts, round(MOST_WORK / work)))):
+    for kind in kinds:
+        found, part = _Hidden(), parts[kind](blocks, np.random.default_rng([seed, KINDS.index(kind)]))
+        for number in range(max(1, min(PARTS[kind], round(MOST_WORK / work[-1])))):
             hidden = [
                 np.any(block_part == number, axis=0) & (block.weight > 0.0)
-                for block_part, block in zip(part[kind], blocks, strict=True)
+                for block_part, block in zip(part, blocks, strict=True)
             ]
-            _hide(fit.propagation, grams, hidden, found)
+            _hide(blocks, sites, grams, hidden, found)
         slopes.append(found.sharpness())
     return np.array(slopes)
 
@@ -127,17 +130,17 @@ class _Hidden:
         return sharpness_of(z, weight, [[person], [low, high]])
 
 
-def _hide(known: Propagation, grams: Grams, hidden: list[Array], found: _Hidden) -> None:
+def _hide(blocks: list[PeopleBlock], sites: list[Sites], grams: Grams, hidden: list[Array], found: _Hidden) -> None:
     """Add the answers hidden (P, m) of every block, as the others predict them."""
     if not any(mask.any() for mask in hidden) or all(
-        np.all(m | (b.weight == 0.0)) for m, b in zip(hidden, known.blocks, strict=True)
+        np.all(m | (b.weight == 0.0)) for m, b in zip(hidden, blocks, strict=True)
     ):
         return
-    blocks = [replace(block, weight=block.weight * ~mask) for block, mask in zip(known.blocks, hidden, strict=True)]
-    rest = Propagation(blocks, known.n_items)
-    rest.put_back([Sites(s.tau * ~mask, s.nu * ~mask) for s, mask in zip(known.sites, hidden, strict=True)])
+    shown = [replace(block, weight=block.weight * ~mask) for block, mask in zip(blocks, hidden, strict=True)]
+    rest = Propagation(shown, blocks[0].n_items)
+    rest.put_back([Sites(s.tau * ~mask, s.nu * ~mask) for s, mask in zip(sites, hidden, strict=True)])
     rest.converge(grams.person, grams.crowd, SETTLED)
-    for block, mask, (mean, covariance) in zip(known.blocks, hidden, rest.look(grams.person, grams.crowd), strict=True):
+    for block, mask, (mean, covariance) in zip(blocks, hidden, rest.posterior, strict=True):
         found.add(block, block.differences(mean), block.variances(covariance), mask)
 
 
