@@ -94,6 +94,22 @@ def test_each_kind_is_found_by_itself_and_large_crowds_are_left_some_people(monk
     np.testing.assert_allclose(some, everybody[0], rtol=0.15)
 
 
+def test_scales_do_not_know_the_answers_that_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scales that have seen few answers make them look more predictable than they are."""
+    slopes = []
+    for seed in range(3):
+        users, pairs, y = crowd(30, 12, transitive=False, seed=seed)
+        fit = fit_evidence(
+            Covariances.of("diagonal", 2, "matern52"), ITEMS, arrange(merged(users, pairs, y, np.ones(len(y))), 20)
+        )
+        follow = find_sharpness(fit, ("answers",))[0]
+        with monkeypatch.context() as patch:
+            patch.setattr(calibration, "MOST_STEPS", 0)
+            slopes.append([follow, find_sharpness(fit, ("answers",))[0]])
+    follow, stay = np.mean(slopes, axis=0)
+    assert follow < stay - 0.02
+
+
 def test_trial_fits_find_the_sharpness_that_their_questions_need() -> None:
     users, pairs, y = crowd(60, 15, transitive=True)
     table = Comparisons.from_arrays(users, pairs, y, n_items=len(ITEMS))

@@ -16,9 +16,9 @@ people   a fifth of the people at a time, with all their answers
 items    a third of the items at a time, with every answer about one of them
 =======  ========================================================================================
 
-Hiding sets the Gaussian factors of answers to nothing and lets the others settle again; θ stays, and knows hidden
-answers a little, which a model of a few dozen parameters can afford. In large crowds only the first parts are hidden,
-and only among some of the people.
+Hiding sets the Gaussian factors of answers to nothing and lets the others settle again. θ has seen the hidden answers,
+so where answers are few it follows the others by a step; without it, slopes of small crowds came out a tenth too
+large. In large crowds only the first parts are hidden, and only among some of the people.
 The slope is shrunk towards one as far as its standard error is large: ``log b · s² / (s² + v)`` with s = `SPREAD` and v
 the variance of log b clustered by person or by item, whichever is larger: a dozen items are few, however many answers.
 """
@@ -36,8 +36,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_expit, logit
 
 from crowdmetric.losses import Logistic
-from crowdmetric.smooth.covariances import Grams
-from crowdmetric.smooth.evidence import SmoothFit
+from crowdmetric.smooth.evidence import SmoothFit, renewed
 from crowdmetric.smooth.joint_propagation import Propagation, Sites
 from crowdmetric.smooth.people_blocks import PeopleBlock
 from crowdmetric.users.integrals import mean_probability
@@ -52,6 +51,9 @@ KINDS = ("answers", "people", "items")
 PARTS, MOST_WORK, WORK_OF_A_PART = {"answers": 4, "people": 5, "items": 3}, 2e7, 1e8
 # Tolerance of the factors after answers were hidden.
 SETTLED = 0.03
+# With fewer answers than this per parameter, θ makes steps when answers are hidden: how many, and their tolerance in
+# nats.
+FEW_ANSWERS, MOST_STEPS, TOLERANCE = 100, 1, 0.3
 # Prior standard deviation of log b, and the range of b.
 SPREAD, LEAST, MOST = 0.5, 0.2, 5.0
 # Probabilities are kept this far from certainty.
@@ -66,7 +68,7 @@ def probability_of(mean: Array, variance: Array, sharpness: Array | float = 1.0)
 
 def find_sharpness(fit: SmoothFit, kinds: Sequence[str] = KINDS, seed: int = 0) -> Array:
     """Return b of questions of some kinds, in their order."""
-    grams, known = fit.family.at(fit.theta, fit.Z), fit.propagation
+    known = fit.propagation
     work = np.cumsum([float(block.items.size) * block.items.shape[1] ** 2 for block in known.blocks])
     some = slice(None, None, int(np.ceil(work[-1] / WORK_OF_A_PART)))
     blocks, sites = known.blocks[some], known.sites[some]
@@ -79,7 +81,7 @@ def find_sharpness(fit: SmoothFit, kinds: Sequence[str] = KINDS, seed: int = 0) 
                 np.any(block_part == number, axis=0) & (block.weight > 0.0)
                 for block_part, block in zip(part, blocks, strict=True)
             ]
-            _hide(blocks, sites, grams, hidden, found)
+            _hide(fit, blocks, sites, hidden, found)
         slopes.append(found.sharpness())
     return np.array(slopes)
 
@@ -130,15 +132,17 @@ class _Hidden:
         return sharpness_of(z, weight, [[person], [low, high]])
 
 
-def _hide(blocks: list[PeopleBlock], sites: list[Sites], grams: Grams, hidden: list[Array], found: _Hidden) -> None:
+def _hide(fit: SmoothFit, blocks: list[PeopleBlock], sites: list[Sites], hidden: list[Array], found: _Hidden) -> None:
     """Add the answers hidden (P, m) of every block, as the others predict them."""
-    if not any(mask.any() for mask in hidden) or all(
-        np.all(m | (b.weight == 0.0)) for m, b in zip(hidden, blocks, strict=True)
-    ):
-        return
     shown = [replace(block, weight=block.weight * ~mask) for block, mask in zip(blocks, hidden, strict=True)]
-    rest = Propagation(shown, blocks[0].n_items)
+    left, all_of_them = (sum(float(block.weight.sum()) for block in some) for some in (shown, blocks))
+    if left in (0.0, all_of_them):
+        return
+    rest, theta = Propagation(shown, blocks[0].n_items), fit.theta
     rest.put_back([Sites(s.tau * ~mask, s.nu * ~mask) for s, mask in zip(sites, hidden, strict=True)])
+    if all_of_them < FEW_ANSWERS * theta.size:
+        theta = renewed(fit, rest, left / all_of_them, tolerance=TOLERANCE, max_steps=MOST_STEPS)
+    grams = fit.family.at(theta, fit.Z)
     rest.converge(grams.person, grams.crowd, SETTLED)
     for block, mask, (mean, covariance) in zip(blocks, hidden, rest.posterior, strict=True):
         found.add(block, block.differences(mean), block.variances(covariance), mask)

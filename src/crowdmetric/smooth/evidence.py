@@ -39,7 +39,7 @@ from crowdmetric.smooth.covariances import Covariances
 from crowdmetric.smooth.joint_propagation import Propagation
 from crowdmetric.smooth.people_blocks import PeopleBlock
 
-__all__ = ["SmoothFit", "curvature", "fit_evidence", "go_on", "log_evidence", "revived"]
+__all__ = ["SmoothFit", "curvature", "fit_evidence", "go_on", "log_evidence", "renewed", "revived"]
 
 Array = NDArray[Any]
 
@@ -118,6 +118,12 @@ def go_on(
     """Return the fit to `more` times as many people, or to other answers of the same ones, from the end of another."""
     propagation = Propagation(blocks, len(Z))
     return _fit(fit.family, Z, propagation, fit.theta, fit.inverse / more, tolerance, max_steps, 1)
+
+
+def renewed(fit: SmoothFit, propagation: Propagation, more: float, *, tolerance: float, max_steps: int) -> Array:
+    """Return the θ (p,) of other answers, `more` times as many, from the end of a fit; their factors follow."""
+    inverse = fit.inverse / more
+    return _ascend(fit.family, fit.Z, propagation, fit.theta, inverse, tolerance, max_steps, 1)[0]
 
 
 def _fit(
