@@ -1,8 +1,8 @@
 """Smooth tastes: time as people grow, the metric found in simulated crowds, and real people.
 
 ``python -m benchmarks smooth`` needs no data, and ``python -m benchmarks.smooth growth`` is one part of it, as are
-``coverage``, ``ideal-points`` and ``calibration``. ``python -m benchmarks.smooth FOLDER …`` takes folders with items and
-comparisons (`crowdmetric.datasets.load_tidy`) and compares structures of the metric inside the kernel on hidden
+``coverage``, ``ideal-points`` and ``calibration``. ``python -m benchmarks.smooth FOLDER …`` takes folders with items
+and comparisons (`crowdmetric.datasets.load_tidy`) and compares structures of the metric inside the kernel on hidden
 answers, beside `OwnWins`, which knows no features and nobody else.
 """
 
@@ -97,7 +97,7 @@ def _asked(X: Array, utility: Array, each: int, rng: np.random.Generator) -> Cro
     return Crowd(X, pairs, np.where(rng.random(left.size) < right, 1, -1), users)
 
 
-def coverage(crowds: int = 120, people: int = 150, each: int = 20, n_items: int = 20) -> None:
+def coverage(crowds: int = 80, people: int = 150, each: int = 20, n_items: int = 20, first: int = 1000) -> None:
     """Print how often 90 % intervals hold the two weights of a metric in crowds of the model's own kind.
 
     Weights and size of the metric are drawn from their prior, the other scales stay where theirs is highest, but for
@@ -106,7 +106,7 @@ def coverage(crowds: int = 120, people: int = 150, each: int = 20, n_items: int 
     """
     family = Covariances.of("diagonal", 2, "matern52")
     held = []
-    for seed in range(crowds):
+    for seed in range(first, first + crowds):
         theta = family.start.copy()
         theta[0] = np.log(2.0)
         theta[len(SCALES) :] += (family.spread * np.random.default_rng([seed, 1]).standard_normal(theta.size))[-3:]
