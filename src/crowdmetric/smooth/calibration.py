@@ -13,7 +13,7 @@ kind     hidden
 =======  ========================================================================================
 answers  a quarter of everybody's questions at a time
 people   a fifth of the people at a time, with all their answers
-items    a third of the items at a time, with every answer about one of them
+items    a third of the items at a time, with every answer about one of them; three draws of thirds
 =======  ========================================================================================
 
 Hiding sets the Gaussian factors of answers to nothing and lets the others settle again. θ has seen the hidden answers,
@@ -49,6 +49,8 @@ KINDS = ("answers", "people", "items")
 # Number of parts in which answers, people and items are hidden in turn, and the work (the cube of the items shown,
 # summed over people and parts) after which no further part is hidden. Above the work of a part, people are left out.
 PARTS, MOST_WORK, WORK_OF_A_PART = {"answers": 4, "people": 5, "items": 3}, 2e7, 1e8
+# Number of times that parts are drawn: items are few, and the slope depends on which of them are hidden together.
+DRAWS = {"answers": 1, "people": 1, "items": 3}
 # Tolerance of the factors after answers were hidden.
 SETTLED = 0.03
 # With fewer answers than this per parameter, θ makes steps when answers are hidden: how many, and their tolerance in
@@ -75,8 +77,11 @@ def find_sharpness(fit: SmoothFit, kinds: Sequence[str] = KINDS, seed: int = 0) 
     parts = {"answers": _of_questions, "people": _of_people, "items": _of_items}
     slopes = []
     for kind in kinds:
-        found, part = _Hidden(), parts[kind](blocks, np.random.default_rng([seed, KINDS.index(kind)]))
-        for number in range(max(1, min(PARTS[kind], round(MOST_WORK / work[-1])))):
+        found, rng = _Hidden(), np.random.default_rng([seed, KINDS.index(kind)])
+        for turn in range(max(1, min(DRAWS[kind] * PARTS[kind], round(MOST_WORK / work[-1])))):
+            number = turn % PARTS[kind]
+            if number == 0:
+                part = parts[kind](blocks, rng)
             hidden = [
                 np.any(block_part == number, axis=0) & (block.weight > 0.0)
                 for block_part, block in zip(part, blocks, strict=True)
