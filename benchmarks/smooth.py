@@ -1,7 +1,8 @@
 """Smooth tastes: time as people grow, the metric found in simulated crowds, and real people.
 
-``python -m benchmarks smooth`` needs no data. ``python -m benchmarks.smooth FOLDER …`` takes folders with items and
-comparisons (`crowdmetric.datasets.load_tidy`) and compares structures of the metric inside the kernel on hidden
+``python -m benchmarks smooth`` needs no data, and ``python -m benchmarks.smooth growth`` is one part of it, as are
+``coverage``, ``ideal-points`` and ``calibration``. ``python -m benchmarks.smooth FOLDER …`` takes folders with items
+and comparisons (`crowdmetric.datasets.load_tidy`) and compares structures of the metric inside the kernel on hidden
 answers, beside `OwnWins`, which knows no features and nobody else.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +24,10 @@ from crowdmetric.datasets import load_tidy
 from crowdmetric.estimators.population import PopulationMetric
 from crowdmetric.estimators.smooth import TasteMetric
 from crowdmetric.evaluate import evaluate
+from crowdmetric.evaluate.scores import measures
 from crowdmetric.evaluate.taste_model import TasteModel
 from crowdmetric.intervals import entries
+from crowdmetric.smooth import calibration as sharpness
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.kernel_metrics import STRUCTURES
 from crowdmetric.symmetric import shape_error
@@ -93,7 +97,7 @@ def _asked(X: Array, utility: Array, each: int, rng: np.random.Generator) -> Cro
     return Crowd(X, pairs, np.where(rng.random(left.size) < right, 1, -1), users)
 
 
-def coverage(crowds: int = 120, people: int = 150, each: int = 20, n_items: int = 20) -> None:
+def coverage(crowds: int = 80, people: int = 150, each: int = 20, n_items: int = 20, first: int = 1000) -> None:
     """Print how often 90 % intervals hold the two weights of a metric in crowds of the model's own kind.
 
     Weights and size of the metric are drawn from their prior, the other scales stay where theirs is highest, but for
@@ -102,7 +106,7 @@ def coverage(crowds: int = 120, people: int = 150, each: int = 20, n_items: int 
     """
     family = Covariances.of("diagonal", 2, "matern52")
     held = []
-    for seed in range(crowds):
+    for seed in range(first, first + crowds):
         theta = family.start.copy()
         theta[0] = np.log(2.0)
         theta[len(SCALES) :] += (family.spread * np.random.default_rng([seed, 1]).standard_normal(theta.size))[-3:]
@@ -146,6 +150,54 @@ def ideal_points(crowds: int = 10, people: int = 300, each: int = 20) -> None:
     print("shape errors on ideal points, " + ", ".join(said))
 
 
+def calibration(first: int = 200, last: int = 233, people: int = 48, each: int = 15) -> None:
+    """Print calibration slopes and log-losses in small crowds: plain, and sharpened while θ stays or makes its steps.
+
+    Tastes are smooth with an effect of each item for each person. Known people are asked about 37 known items, and
+    about 13 new ones.
+    """
+    found: dict[str, list[list[float]]] = {"known items": [], "new items": []}
+    steps = sharpness.MOST_STEPS
+    for seed in range(first, last):
+        rng, n, N = np.random.default_rng(seed), 37, 50
+        X, K = rng.standard_normal((N, 3)), people + 30
+        q = np.sum(np.array([0.5, 1.5, 1.5]) * (X[:, None] - X[None]) ** 2, axis=2)
+        root = np.linalg.cholesky(np.exp(-0.5 * q) + 1e-8 * np.eye(N))
+        U = 1.5 * (root @ rng.standard_normal((N, K))).T + 0.4 * rng.standard_normal((K, N))
+        asked = {"known items": _some(U[:people], 45, n, rng)}
+        _some(U[people:], 45, n, rng)  # new people: nothing is common to people that could predict them
+        users, pairs, y = _some(U[:people], 135, N, rng)
+        new = np.any(pairs >= n, axis=1)
+        asked["new items"] = (users[new], pairs[new], y[new])
+        users, pairs, y = _some(U[:people], each, n, rng)
+        model = TasteMetric(X, shape="matern52", uncertainty=False).fit(pairs, y, users=users)
+        sharp = [np.ones(3)]
+        for sharpness.MOST_STEPS in (0, steps):
+            sharp.append(sharpness.find_sharpness(model._learned().fit))
+        for name, (who, about, said) in asked.items():
+            row = []
+            for model.sharpness_ in sharp:
+                got = measures(model.predict_proba(about, who)[:, 1], said, np.ones(said.size))
+                row += [got["calibration_slope"], -got["log_likelihood"]]
+            found[name].append(row)
+    for name, rows in found.items():
+        plain, stays, follows = np.mean(rows, axis=0).reshape(3, 2)
+        print(
+            f"{len(rows)} crowds of {people} people × {each} answers, {name}: slope {plain[0]:.2f}, sharpened "
+            f"{stays[0]:.2f}, with steps {follows[0]:.2f}; log-loss {plain[1]:.4f}, {stays[1]:.4f}, {follows[1]:.4f}"
+        )
+
+
+def _some(U: Array, each: int, n: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Return who, pairs and answers of people with utilities U (K, N) about random pairs of the first n items."""
+    users = np.repeat(np.arange(len(U)), each)
+    pairs = np.column_stack([rng.integers(0, n, users.size), rng.integers(0, n, users.size)])
+    apart = pairs[:, 0] != pairs[:, 1]
+    users, pairs = users[apart], pairs[apart]
+    right = expit(U[users, pairs[:, 1]] - U[users, pairs[:, 0]])
+    return users, pairs, np.where(rng.random(users.size) < right, 1, -1)
+
+
 def real(folder: str) -> None:
     """Print structures and `OwnWins` on hidden answers, 20 known per person, hidden items two at a time."""
     data = load_tidy(folder)
@@ -162,12 +214,13 @@ def main() -> None:
     growth()
     coverage()
     ideal_points()
+    calibration()
 
 
 def growth() -> None:
     """Print seconds and shape errors as people grow."""
     print(f"{'people':>8}{'CPU s':>8}{'per person, ms':>16}{'shape error':>13}{'× √people':>11}   means of 3 crowds")
-    for people in (75, 150, 300, 600, 1200):
+    for people in (75, 150, 300, 600, 1200, 2400, 4800):
         took, error = [], []
         for seed in (1, 2, 3):
             crowd = simulate(people, 40, 50, WEIGHTS, seed)
@@ -180,7 +233,10 @@ def growth() -> None:
 
 
 if __name__ == "__main__":
+    parts: dict[str, Callable[[], None]] = {
+        "growth": growth, "coverage": coverage, "ideal-points": ideal_points, "calibration": calibration
+    }  # fmt: skip
     for place in sys.argv[1:]:
-        real(place)
+        parts[place]() if place in parts else real(place)
     if not sys.argv[1:]:
         main()

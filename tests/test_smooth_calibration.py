@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from crowdmetric import TasteMetric
+from crowdmetric import Comparisons, TasteMetric
+from crowdmetric.evaluate.taste_model import SMOOTHNESS, TOLERANCE, TasteModel
 from crowdmetric.losses import Logistic
+from crowdmetric.smooth import calibration
 from crowdmetric.smooth.calibration import KINDS, PARTS, _of_questions, find_sharpness, probability_of, sharpness_of
 from crowdmetric.smooth.covariances import Covariances
 from crowdmetric.smooth.evidence import fit_evidence
@@ -78,6 +80,45 @@ def test_a_model_that_is_right_is_left_alone_and_one_that_is_too_careful_is_not(
     assert found[False].shape == (len(KINDS),)
     np.testing.assert_allclose(np.log(found[False]), 0.0, atol=0.2)
     assert found[True][0] > 1.15
+
+
+def test_each_kind_is_found_by_itself_and_large_crowds_are_left_some_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    users, pairs, y = crowd(150, 15, transitive=True)
+    answers = merged(users, pairs, y, np.ones(len(y)))
+    fit = fit_evidence(Covariances.of("isotropic", 2, "matern52"), ITEMS, arrange(answers, len(ITEMS)), tolerance=1.0)
+    everybody = find_sharpness(fit)
+    np.testing.assert_array_equal(find_sharpness(fit, ("items",)), everybody[KINDS.index("items")])
+    monkeypatch.setattr(calibration, "WORK_OF_A_PART", 2e5)
+    some = find_sharpness(fit, ("answers",))
+    assert some != everybody[0]
+    np.testing.assert_allclose(some, everybody[0], rtol=0.15)
+
+
+def test_scales_do_not_know_the_answers_that_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scales that have seen few answers make them look more predictable than they are."""
+    slopes = []
+    for seed in range(3):
+        users, pairs, y = crowd(30, 12, transitive=False, seed=seed)
+        fit = fit_evidence(
+            Covariances.of("diagonal", 2, "matern52"), ITEMS, arrange(merged(users, pairs, y, np.ones(len(y))), 20)
+        )
+        follow = find_sharpness(fit, ("answers",))[0]
+        with monkeypatch.context() as patch:
+            patch.setattr(calibration, "MOST_STEPS", 0)
+            slopes.append([follow, find_sharpness(fit, ("answers",))[0]])
+    follow, stay = np.mean(slopes, axis=0)
+    assert follow < stay - 0.02
+
+
+def test_trial_fits_find_the_sharpness_that_their_questions_need() -> None:
+    users, pairs, y = crowd(60, 15, transitive=True)
+    table = Comparisons.from_arrays(users, pairs, y, n_items=len(ITEMS))
+    found = TasteModel(structure="isotropic").fit(ITEMS, table)
+    assert np.all(np.isnan(found.estimator.sharpness_))
+    right = found.probability(table, table)
+    whole = TasteMetric(ITEMS, structure="isotropic", shape=SMOOTHNESS, tol=TOLERANCE, uncertainty=False).fit(table)
+    np.testing.assert_allclose(right, whole.predict_proba(table)[:, 1], atol=1e-9)
+    assert np.isnan(found.estimator.sharpness_).tolist() == [False, True, True]
 
 
 def test_both_answers_to_a_question_are_hidden_together() -> None:

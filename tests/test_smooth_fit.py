@@ -47,7 +47,7 @@ def test_a_fit_ends_where_the_evidence_does_not_rise(some_fit) -> None:
         theta = some_fit.theta + 0.3 * rng.standard_normal(some_fit.theta.size)
         grams = family.at(theta, Z)
         propagation.converge(grams.person, grams.crowd, 1e-5)
-        there = propagation.evidence(grams.person, grams.crowd).value + family.log_prior(theta)[0]
+        there = propagation.evidence(grams.crowd).value + family.log_prior(theta)[0]
         assert there < here + 0.2
         propagation.put_back(kept)
     grams = family.at(some_fit.theta, Z)

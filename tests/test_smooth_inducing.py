@@ -31,7 +31,7 @@ def evidence(family: Covariances, theta: np.ndarray, answers: DistinctAnswers) -
     """Return the log-likelihood, its gradient and the information."""
     propagation, grams = Propagation(arrange(answers, N), N), family.at(theta, Z)
     propagation.converge(grams.person, grams.crowd, TIGHT)
-    found = propagation.evidence(grams.person, grams.crowd)
+    found = propagation.evidence(grams.crowd)
     return found.value, grams.gradient(found.in_person, found.in_crowd), grams.information(propagation)
 
 

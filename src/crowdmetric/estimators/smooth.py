@@ -58,8 +58,9 @@ PAIRS_AT_ONCE = 500
 SEARCH_WORK, SEARCH_TOLERANCE, CURVATURE_WORK = 2e6, 0.2, 6e6
 # Draws of a parameter (mostly logarithms) are kept within this distance of the estimate.
 LONGEST_DRAW = 4.0
-# Factor between the sizes of the parts of the crowd that are fitted in turn, up to the whole crowd.
-GROWTH = 4.0
+# Factor between the sizes of the parts of the crowd that are fitted in turn. The whole crowd comes after a part that is
+# at most three quarters of it.
+GROWTH, LARGEST_PART = 4.0, 0.75
 
 
 class TasteMetric(CrowdMetric):
@@ -70,6 +71,9 @@ class TasteMetric(CrowdMetric):
     the covariance of ``g_k(x)`` and ``g_k(x')`` falls with the distance ``‖x − x'‖_M``, beside a linear part and an
     effect for each person and item (`crowdmetric.smooth.covariances`). Two items are close if the same people like
     them. M and all scales are those under which the answers are most likely.
+
+    There is no ``engine=``: everybody's Gaussian factors are renewed together, in memory and on one thread, because a
+    pass over people takes milliseconds to seconds. Fits of one evaluation run beside each other (``evaluate(jobs=…)``).
 
     Parameters
     ----------
@@ -140,6 +144,8 @@ class TasteMetric(CrowdMetric):
     # answers are logistic, and their sharpness is one of the scales that are learned
     loss: ClassVar[str | Loss] = "logistic"  # type: ignore[misc]
     beta: ClassVar[float] = 1.0  # type: ignore[misc]
+    # trial fits are asked questions of one kind, and find the sharpness of that kind only
+    _sharpened_on_demand = False
 
     def __init__(
         self,
@@ -194,7 +200,7 @@ class TasteMetric(CrowdMetric):
             self.not_shared_ = fit.family.at(fit.theta, fit.Z).not_shared(often)
         else:
             self.not_shared_ = 0.0
-        self.sharpness_ = find_sharpness(fit)
+        self.sharpness_ = np.full(len(KINDS), np.nan) if self._sharpened_on_demand else find_sharpness(fit)
         self.theta_, self._inverse = fit.theta, fit.inverse
         self.factors_ = fit.propagation.factors(len(answers.person))
         loss = -fit.log_likelihood / float(rows.weight.sum())
@@ -268,8 +274,10 @@ class TasteMetric(CrowdMetric):
         while size < n_people:
             work *= GROWTH
             some = some_people(answers, work)
-            if some.size == n_people:
+            if some.size > LARGEST_PART * n_people:
                 break
+            if some.size == size:
+                continue
             tolerance = max(self.tol, SEARCH_TOLERANCE)
             blocks = arrange(answers.of(some), len(Z))
             fit = go_on(fit, Z, blocks, some.size / size, tolerance=tolerance, max_steps=self.max_iter)
@@ -301,7 +309,8 @@ class TasteMetric(CrowdMetric):
         self.structure_ = max(self.evidence_, key=lambda name: self.evidence_[name])
         found = {shapes[0]: structures[self.structure_]}
         found |= {shape: fitted(self.structure_, shape, found[shapes[0]]) for shape in shapes[1:]}
-        self.shape_evidence_ = {shape: log_evidence(fit, more) for shape, fit in found.items()}
+        self.shape_evidence_ = {shapes[0]: self.evidence_[self.structure_]}
+        self.shape_evidence_ |= {shape: log_evidence(found[shape], more) for shape in shapes[1:]}
         self.shape_ = max(self.shape_evidence_, key=lambda shape: self.shape_evidence_[shape])
         return found[self.shape_]
 
@@ -484,12 +493,18 @@ class TasteMetric(CrowdMetric):
 
     def _sharpness(self, asked: Indices, who: Indices) -> Array:
         """Return the sharpness (T,) of questions about numbers (T, 2) of the field; the less sure of two kinds."""
-        answers, people, items = (self.sharpness_[KINDS.index(name)] for name in ("answers", "people", "items"))
-        of_items = np.where(np.max(asked, axis=1) < len(self.shown_), np.inf, items)
-        met = np.unique(np.concatenate([block.who for block in self._learned().field.blocks]))
-        of_people = np.where(np.isin(who, met), np.inf, people)
-        both = np.minimum(of_items, of_people)
-        return np.where(np.isinf(both), answers, both)
+        field = self._learned().field
+        met = np.unique(np.concatenate([block.who for block in field.blocks]))
+        is_new_item, is_new_person = np.max(asked, axis=1) >= len(self.shown_), ~np.isin(who, met)
+        found = np.full(len(who), np.inf)
+        for kind, rows in (
+            ("items", is_new_item), ("people", is_new_person), ("answers", ~(is_new_item | is_new_person))
+        ):  # fmt: skip
+            number = KINDS.index(kind)
+            if rows.any() and np.isnan(self.sharpness_[number]):
+                self.sharpness_[number] = find_sharpness(self._learned().fit, (kind,))[0]
+            found[rows] = np.minimum(found[rows], self.sharpness_[number])
+        return found
 
     def _of_vectors(self, fit: SmoothFit, vectors: Array, who: Indices) -> tuple[Array, Array, Array]:
         """Return the moments for pairs (T, 2, d) of vectors: items of the fit, or new ones."""

@@ -47,6 +47,7 @@ class TasteModel:
             estimator = TasteMetric(
                 items, structure=self.structure, shape=self.shape, tol=TOLERANCE, uncertainty=False, warm_start=True
             )
+            estimator._sharpened_on_demand = True
         return FittedTastes(estimator.fit(train), frozenset(np.unique(train.user).tolist()))
 
 

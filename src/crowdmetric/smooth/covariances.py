@@ -41,6 +41,8 @@ SCALES = (
 )
 # Steps of θ along which M changes by less than this share of the most do not count as changing it.
 IDLE = 1e-8
+# Added to the trace of M, so that G goes to zero with a metric of low rank that does, and its gradient stays finite.
+LEAST_TRACE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class Grams:
         self._family, self._theta, self._Z, self._others, self._same = family, theta, Z, others, same
         M = self._M = family.metric(theta)
         inner, q = _inner_and_square(Z, M, others)
-        self._trace = max(float(np.trace(M)), 1e-300)
+        self._trace = float(np.trace(M)) + LEAST_TRACE
         G = self._G = inner / self._trace
         self._q = np.maximum(q, 0.0) * (1.0 - same)
         relative = np.concatenate([[0.0], theta[1:7]])

@@ -39,7 +39,7 @@ from crowdmetric.smooth.covariances import Covariances
 from crowdmetric.smooth.joint_propagation import Propagation
 from crowdmetric.smooth.people_blocks import PeopleBlock
 
-__all__ = ["SmoothFit", "curvature", "fit_evidence", "go_on", "log_evidence", "revived"]
+__all__ = ["SmoothFit", "curvature", "fit_evidence", "go_on", "log_evidence", "renewed", "revived"]
 
 Array = NDArray[Any]
 
@@ -48,8 +48,9 @@ LONGEST, SHORTER, TRIALS = 1.0, 0.35, 8
 # The fit ends after this many consecutive steps that promise and gain less than the tolerance: the first promises are
 # too small.
 QUIET = 3
-# Tolerances of the factors: while θ moves, at the end, and the largest that is accepted.
-ROUGH, FINE, UNSETTLED = 3e-3, 1e-5, 0.1
+# Tolerances of the factors: while θ moves, at most and per nat of the fit's own tolerance; at the end, and the largest
+# that is accepted.
+ROUGH, ROUGH_PER_NAT, FINE, UNSETTLED = 1e-3, 6e-3, 1e-5, 0.1
 # Tolerance of the factors for differences of gradients.
 FOR_CURVATURE = 3e-4
 # Range of θ: e^±8 times the scale at which the prior is highest.
@@ -119,6 +120,12 @@ def go_on(
     return _fit(fit.family, Z, propagation, fit.theta, fit.inverse / more, tolerance, max_steps, 1)
 
 
+def renewed(fit: SmoothFit, propagation: Propagation, more: float, *, tolerance: float, max_steps: int) -> Array:
+    """Return the θ (p,) of other answers, `more` times as many, from the end of a fit; their factors follow."""
+    inverse = fit.inverse / more
+    return _ascend(fit.family, fit.Z, propagation, fit.theta, inverse, tolerance, max_steps, 1)[0]
+
+
 def _fit(
     family: Covariances,
     Z: Array,
@@ -146,7 +153,7 @@ def _objective(family: Covariances, Z: Array, propagation: Propagation, toleranc
         change = propagation.converge(grams.person, grams.crowd, tolerance)
         if not change < UNSETTLED:
             return float(far[0][0]), far[1]
-        found = propagation.evidence(grams.person, grams.crowd)
+        found = propagation.evidence(grams.crowd)
         # a log-probability: a value above zero means that the factors have not converged
         if not found.value <= 0.0:
             return float(far[0][0]), far[1]
@@ -191,7 +198,7 @@ def _ascend(
 
     Without an inverse curvature to begin with, it is that of Gaussian answers.
     """
-    objective = _objective(family, Z, propagation, ROUGH)
+    objective = _objective(family, Z, propagation, min(ROUGH, ROUGH_PER_NAT * tolerance))
     value, slope = objective(theta)
     if not np.isfinite(value):
         heaviest = max(float(block.weight.max(initial=0.0)) for block in propagation.blocks)
@@ -262,9 +269,9 @@ def curvature(fit: SmoothFit, more: float = 1.0) -> Array:
 
 def log_evidence(fit: SmoothFit, more: float = 1.0) -> float:
     """Return the logarithm of the evidence with θ integrated out, for `more` times as many people."""
-    prior = np.diag(fit.family.spread**-2.0)
-    data = _information(fit.family, fit.Z, fit.propagation, fit.theta) - prior
-    determined = float(np.trace(np.linalg.solve(data + prior, data)))
-    H = more * data + prior
-    spread = 0.5 * len(H) * log(2.0 * pi) - 0.5 * float(np.linalg.slogdet(H)[1])
-    return more * fit.log_likelihood - 0.5 * (more - 1.0) * determined + fit.log_prior + spread
+    spread = fit.family.spread
+    data = _information(fit.family, fit.Z, fit.propagation, fit.theta) - np.diag(spread**-2.0)
+    known = np.maximum(np.linalg.eigvalsh(data * np.outer(spread, spread)), 0.0)  # in units of the prior's
+    determined = float(np.sum(known / (1.0 + known)))
+    volume = 0.5 * spread.size * log(2.0 * pi) + float(np.sum(np.log(spread)) - 0.5 * np.sum(np.log1p(more * known)))
+    return more * fit.log_likelihood - 0.5 * (more - 1.0) * determined + fit.log_prior + volume

@@ -121,8 +121,7 @@ class InducedGrams:
         crowd = [number for number, (_, dC) in enumerate(derivatives) if dC is not None]
         found[np.ix_(crowd, crowd)] += traces(Q, [dC for _, dC in derivatives if dC is not None])
         person = [number for number, (dK, _) in enumerate(derivatives) if dK is not None]
-        for block, told_by in zip(known.blocks, known.messages, strict=True):
-            Q = told_by.W - told_by.W @ block.take(V) @ told_by.W
+        for block, Q in zip(known.blocks, known.told(), strict=True):
             parts = [dK for dK, _ in self.person.grams(block).derivatives() if dK is not None]
             found[np.ix_(person, person)] += traces(Q, parts)
         return found

@@ -13,9 +13,9 @@ and is, given everybody's answers, Gaussian with::
 
 From there a compiled loop renews the person's factors answer after answer (`site_kernels`), everybody beside each
 other; then h is found anew. At the fixed point the gradient is explicit, as if τ and ν were constants. With
-``b = r − P E x``::
+``b = r − P E x`` and ``Q = W − W V W = P − P cov(x) P``::
 
-    ∂ℓ/∂K = ½ Σ (b bᵀ − W + W V W)        ∂ℓ/∂C = ½ (β βᵀ − ΣW + ΣW V ΣW),   β = Σ b
+    ∂ℓ/∂K = ½ Σ (b bᵀ − Q)        ∂ℓ/∂C = ½ (β βᵀ − ΣW + ΣW V ΣW),   β = Σ b
 
 The work is n³ per person and N³ per sweep, and linear in people.
 """
@@ -43,8 +43,9 @@ CrowdCovariance = Array | Shared
 
 # Sweeps over a person's answers between two updates of the crowd, and the maximum number of updates.
 ROUNDS, MOST_SWEEPS = 2, 60
-# Factors are damped further, down to LEAST_DAMPING, while the change shrinks by less than this factor.
-SLOW, DAMPING, LEAST_DAMPING = 0.7, 0.7, 0.2
+# Factors are damped further, down to LEAST_DAMPING, while the change does not shrink by the factor SLOW, and less when
+# it does.
+SLOW, DAMPING, RECOVERY, LEAST_DAMPING = 0.9, 0.7, 1.2, 0.2
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,10 @@ class Propagation:
     blocks, sites
         People and their factors.
     mean, covariance : (N,), (N, N)
-        Of the crowd's utilities h, after `sweep` or `evidence`.
+        Of the crowd's utilities h, after `look`.
     messages : list of PeopleMessage
+    posterior : list of (P, n), (P, n, n)
+        Mean and covariance of the utilities of every block's people.
     precision, pull : (N, N), (N,)
         Σ W and Σ c.
 
@@ -98,9 +101,9 @@ class Propagation:
     def __init__(self, blocks: list[PeopleBlock], n_items: int, center: Array | None = None) -> None:
         self.blocks, self.n_items = blocks, n_items
         self.center = np.zeros(n_items) if center is None else center
-        # a weak factor in favor of the answer given
-        self.sites = [Sites(0.05 * b.weight, 0.3 * b.weight * b.sign) for b in blocks]
+        self.sites = [Sites(np.zeros(b.weight.shape), np.zeros(b.weight.shape)) for b in blocks]
         self._levels = [np.zeros(b.weight.shape, dtype=np.intp) for b in blocks]
+        self._log_masses = 0.0
         self.sweeps = 0
 
     def keep(self) -> list[Sites]:
@@ -126,23 +129,22 @@ class Propagation:
         self.sites = [Sites(*(np.ascontiguousarray(part[:, :, j]) for j in (0, 1))) for part in parts]
 
     def converge(self, K: Covariance, C: CrowdCovariance, tolerance: float) -> float:
-        """Renew the factors until they change by less than `tolerance`; return the last change."""
+        """Renew the factors until none would change by `tolerance` any more; return the largest change left."""
         self._set_levels(K, C)
-        damping, before, change = 1.0, np.inf, np.inf
-        for _ in range(MOST_SWEEPS):
-            change = self._sweep(K, C, damping, tolerance)
-            if change < tolerance or not np.isfinite(change):
+        damping, before = 1.0, np.inf
+        for sweep in range(MOST_SWEEPS + 1):
+            self.look(K, C)
+            change = self._judge()
+            if change < tolerance or not np.isfinite(change) or sweep == MOST_SWEEPS:
                 break
-            if change > SLOW * before:
-                damping = max(DAMPING * damping, LEAST_DAMPING)
+            is_slow = change > SLOW * before
+            damping = max(DAMPING * damping, LEAST_DAMPING) if is_slow else min(RECOVERY * damping, 1.0)
             before = change
+            self._sweep(damping, tolerance)
         return change
 
-    def look(self, K: Covariance, C: CrowdCovariance) -> list[tuple[Array, Array]]:
-        """Find what people tell and what is known of h, at the factors as they are.
-
-        Returns mean (P, n) and covariance (P, n, n) of the utilities of every block's people.
-        """
+    def look(self, K: Covariance, C: CrowdCovariance) -> None:
+        """Find what people tell, what is known of h and everybody's utilities, at the factors as they are."""
         self.sweeps += 1
         self.messages = [_message_of(block, site, K) for block, site in zip(self.blocks, self.sites, strict=True)]
         self.precision = total(C, self.blocks, [told.W for told in self.messages])
@@ -151,34 +153,32 @@ class Propagation:
             self.pull += block.put_vector(told.c)
         self.covariance = given(C, self.precision)
         self.mean = self.center + self.covariance @ (self.pull - self.precision @ self.center)
-        return [
+        self.posterior = [
             _posterior(block, told, self.mean, self.covariance)
             for block, told in zip(self.blocks, self.messages, strict=True)
         ]
 
     @np.errstate(invalid="ignore")
-    def evidence(self, K: Covariance, C: CrowdCovariance) -> Evidence:
-        """Return the log-likelihood at these factors, and its gradients; the prior mean of h must be zero.
+    def evidence(self, C: CrowdCovariance) -> Evidence:
+        """Return the log-likelihood and its gradients after `converge`; the prior mean of h must be zero.
 
         NaN where factors are far from settled, which callers refuse.
         """
-        posterior = self.look(K, C)
-        sizes, weights = _lines()
-        value, in_person, beta = 0.0, [], np.zeros(self.n_items)
-        V = self.covariance
-        for block, site, level, told, (mean, covariance) in zip(
-            self.blocks, self.sites, self._levels, self.messages, posterior, strict=True
+        value, in_person, beta = self._log_masses, [], np.zeros(self.n_items)
+        for block, site, told, (mean, covariance) in zip(
+            self.blocks, self.sites, self.messages, self.posterior, strict=True
         ):
-            psi, spread = block.differences(mean), block.variances(covariance)
-            value += _kernels().log_masses(
-                spread, psi, block.sign, block.weight, site.tau, site.nu, level, sizes, weights
-            )
             value += 0.5 * float(np.linalg.slogdet(told.B)[1].sum())
-            b = block.pulls(site.nu - site.tau * psi)
+            b = block.pulls(site.nu - site.tau * block.differences(mean))
             beta += block.put_vector(b)
-            in_person.append(0.5 * (b[:, :, None] * b[:, None, :] - told.W + told.W @ block.take(V) @ told.W))
+            in_person.append(0.5 * (b[:, :, None] * b[:, None, :] - _told(block, site, covariance)))
         value -= 0.5 * log_det(C, self.precision)
-        return Evidence(float(value), *slopes(C, self.blocks, in_person, beta, self.precision, V))
+        return Evidence(float(value), *slopes(C, self.blocks, in_person, beta, self.precision, self.covariance))
+
+    def told(self) -> list[Array]:
+        """Return ``Q = P − P cov(x) P`` (P, n, n) of every block, which is ``W − W V W``."""
+        zipped = zip(self.blocks, self.sites, self.posterior, strict=True)
+        return [_told(block, site, covariance) for block, site, (_, covariance) in zipped]
 
     def information(self, derivatives: Iterable[tuple[Array | None, Array | None]]) -> Array:
         """Return the information (p, p) about parameters in which K and C have these derivatives (N, N).
@@ -193,24 +193,39 @@ class Propagation:
         crowd = np.array([number for number, (_, dC) in enumerate(pairs) if dC is not None], dtype=np.intp)
         total[np.ix_(crowd, crowd)] += traces(W - W @ V @ W, [dC for _, dC in pairs if dC is not None])
         person = np.array([number for number, (dK, _) in enumerate(pairs) if dK is not None], dtype=np.intp)
-        for block, told in zip(self.blocks, self.messages, strict=True):
-            Q = told.W - told.W @ block.take(V) @ told.W
+        for block, Q in zip(self.blocks, self.told(), strict=True):
             parts = [block.take(dK) for dK, _ in pairs if dK is not None]
             total[np.ix_(person, person)] += traces(Q, parts)
         return total
 
-    def _sweep(self, K: Covariance, C: CrowdCovariance, damping: float, tolerance: float) -> float:
+    def _judge(self) -> float:
+        """Find the log masses of all answers, and return by how much the next sweep would change a factor at most.
+
+        In units of an answer's own spread; infinite where factors are far from settled.
+        """
         sizes, weights = _lines()
-        change = 0.0
+        self._log_masses, change = 0.0, 0.0
         for block, site, level, (mean, covariance) in zip(
-            self.blocks, self.sites, self._levels, self.look(K, C), strict=True
+            self.blocks, self.sites, self._levels, self.posterior, strict=True
         ):
-            found = _kernels().sweep_answers(
-                np.ascontiguousarray(covariance), np.ascontiguousarray(mean), block.low, block.high, block.sign,
-                block.weight, site.tau, site.nu, level, sizes, weights, ROUNDS, tolerance, damping,
-            )  # fmt: skip
-            change = max(change, float(found)) if np.isfinite(found) else np.inf
+            psi, spread = block.differences(mean), block.variances(covariance)
+            value, found = _kernels().judge_answers(
+                spread, psi, block.sign, block.weight, site.tau, site.nu, level, sizes, weights
+            )
+            self._log_masses += value
+            change = max(change, found) if np.isfinite(value + found) else np.inf
         return change
+
+    def _sweep(self, damping: float, tolerance: float) -> None:
+        """Renew all factors; everybody's utilities are used up."""
+        sizes, weights = _lines()
+        for block, site, level, (mean, covariance) in zip(
+            self.blocks, self.sites, self._levels, self.posterior, strict=True
+        ):
+            _kernels().sweep_answers(
+                covariance, mean, block.low, block.high, block.sign, block.weight, site.tau, site.nu, level, sizes,
+                weights, ROUNDS, tolerance, damping,
+            )  # fmt: skip
 
     def _set_levels(self, K: Covariance, C: CrowdCovariance) -> None:
         """Choose lines fine enough for an answer's spread before anybody has answered, which no cavity exceeds."""
@@ -224,15 +239,23 @@ class Propagation:
 
 def _message_of(block: PeopleBlock, site: Sites, K: Covariance) -> PeopleMessage:
     r, own = block.pulls(site.nu), np.ascontiguousarray(block.take(K))
-    times = _kernels().times_differences  # P X, without making P
-    B = np.linalg.inv(np.eye(own.shape[1]) + times(own, block.low, block.high, site.tau).transpose(0, 2, 1))
-    return PeopleMessage(times(B, block.low, block.high, site.tau), np.einsum("pij,pi->pj", B, r), B, r, own)
+    B = np.linalg.inv(_kernels().identity_and_product(own, block.low, block.high, site.tau))
+    W = _kernels().times_differences(B, block.low, block.high, site.tau)
+    return PeopleMessage(W, np.einsum("pij,pi->pj", B, r), B, r, own)
 
 
 def _posterior(block: PeopleBlock, told: PeopleMessage, mean: Array, covariance: Covariance) -> tuple[Array, Array]:
     before = block.take_vector(mean) + np.einsum("pij,pj->pi", told.K, told.r)
     both = told.B @ (told.K + block.take(covariance) @ told.B.transpose(0, 2, 1))
-    return np.einsum("pij,pj->pi", told.B, before), both
+    return np.einsum("pij,pj->pi", told.B, before), np.ascontiguousarray(both)
+
+
+def _told(block: PeopleBlock, site: Sites, covariance: Array) -> Array:
+    """Return ``P − P S P`` (P, n, n) for a symmetric S."""
+    times = _kernels().times_differences
+    PS = times(covariance, block.low, block.high, site.tau)
+    rest = np.eye(PS.shape[1]) - np.ascontiguousarray(PS.transpose(0, 2, 1))
+    return np.asarray(times(rest, block.low, block.high, site.tau))
 
 
 def traces(Q: Array, parts: list[Array]) -> Array:

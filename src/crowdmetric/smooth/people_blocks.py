@@ -21,8 +21,8 @@ Indices = NDArray[np.intp]
 
 # Factor between the sizes n of blocks: padding costs little, and there are few blocks.
 GROWTH = 1.2
-# Numbers in the covariances of one block.
-MOST_NUMBERS = 4_000_000
+# Numbers in the covariances of one block: a few of them fit into a processor's cache.
+MOST_NUMBERS = 100_000
 # Minimum number of people in a search, and the golden ratio, whose multiples spread evenly.
 FEWEST, GOLDEN = 30, 0.6180339887498949
 

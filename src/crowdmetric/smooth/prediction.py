@@ -141,7 +141,6 @@ class UtilityField:
         blocks = arrange(answers, N)
         propagation = Propagation(blocks, N, self.mean)
         propagation.converge(K, nothing, FINE)
-        propagation.look(K, nothing)
         told = propagation.messages
         kept = tuple(blocks), tuple(t.W for t in told), tuple(t.c for t in told)
         return UtilityField(K, nothing, self.mean, self.error, *kept)

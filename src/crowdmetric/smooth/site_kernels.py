@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from crowdmetric.users.compiled import compiled
 from crowdmetric.users.line_kernels import is_far, tilted
 
-__all__ = ["log_masses", "sweep_answers", "times_differences"]
+__all__ = ["identity_and_product", "judge_answers", "sweep_answers", "times_differences"]
 
 Array = NDArray[Any]
 
@@ -34,6 +34,13 @@ def _matched(
 
 
 @compiled
+def _renewed(bend: float, cavity: float) -> float:
+    """Return the τ of an answer that bends the logarithm of its mass so much."""
+    strength = max(-bend, 0.0)
+    return strength / max(1.0 - strength * cavity, SMALLEST_SHARE)
+
+
+@compiled
 def sweep_answers(
     covariance: Array,
     mean: Array,
@@ -49,19 +56,18 @@ def sweep_answers(
     rounds: int,
     tolerance: float,
     damping: float,
-) -> float:
-    """Renew the factors τ, ν (P, m) of everybody's answers in place, answer after answer; return the largest change.
+) -> None:
+    """Renew the factors τ, ν (P, m) of everybody's answers in place, answer after answer.
 
-    `covariance` (P, n, n) and `mean` (P, n) are of people's utilities given all factors, and are used up. The change
-    is that of the first round, in units of an answer's own spread.
+    `covariance` (P, n, n) and `mean` (P, n) are of people's utilities given all factors, and are used up. A person's
+    rounds end when none of the factors changes by `tolerance`, in units of an answer's own spread.
     """
     P, m = low.shape
     n = mean.shape[1]
     kept = lines.shape[0] - 1
     room, reach = np.empty(lines.shape[1]), np.empty(n)
-    worst = 0.0
     for p in range(P):
-        for turn in range(rounds):
+        for _ in range(rounds):
             largest = 0.0
             for i in range(m):
                 if weight[p, i] == 0.0:
@@ -78,8 +84,7 @@ def sweep_answers(
                 _, cavity, _, slope, bend = _matched(
                     psi, spread, b, tau[p, i], sign[p, i], weight[p, i], sizes[level[p, i]], line, room
                 )
-                strength = max(-bend, 0.0)
-                new = strength / max(1.0 - strength * cavity, SMALLEST_SHARE)
+                new = _renewed(bend, cavity)
                 stronger = damping * (new - tau[p, i])
                 further = damping * (slope - b) * (1.0 + new * cavity)
                 largest = max(largest, abs(further) * sqrt(spread))
@@ -92,11 +97,8 @@ def sweep_answers(
                     for k in range(n):
                         covariance[p, j, k] -= along * reach[k]
                     mean[p, j] += reach[j] * further / growth
-            if turn == 0:
-                worst = max(worst, largest)
             if largest < tolerance:
                 break
-    return worst
 
 
 @compiled
@@ -117,7 +119,22 @@ def times_differences(X: Array, low: Array, high: Array, tau: Array) -> Array:
 
 
 @compiled
-def log_masses(
+def identity_and_product(X: Array, low: Array, high: Array, tau: Array) -> Array:
+    """Return ``I + X Aᵀ diag(τ) A`` (P, n, n)."""
+    P, n, _ = X.shape
+    found = np.zeros((P, n, n))
+    for p in range(P):
+        for j in range(n):
+            found[p, j, j] = 1.0
+            for i in range(low.shape[1]):
+                step = tau[p, i] * (X[p, j, high[p, i]] - X[p, j, low[p, i]])
+                found[p, j, high[p, i]] += step
+                found[p, j, low[p, i]] -= step
+    return found
+
+
+@compiled
+def judge_answers(
     spread: Array,
     psi: Array,
     sign: Array,
@@ -127,20 +144,25 @@ def log_masses(
     level: Array,
     sizes: Array,
     lines: Array,
-) -> float:
-    """Return ``Σ [log Z + ½ log(1 + τs) + ½ s b² − ½ b ψ]`` over answers, s the variance of the cavity."""
+) -> tuple[float, float]:
+    """Return ``Σ [log Z + ½ log(1 + τs) + ½ s b² − ½ b ψ]`` over answers, s the variance of the cavity, and a change.
+
+    That is the largest of the changes that would renew a factor, in units of an answer's own spread.
+    """
     P, m = psi.shape
     kept = lines.shape[0] - 1
     room = np.empty(lines.shape[1])
-    total = 0.0
+    total, largest = 0.0, 0.0
     for p in range(P):
         for i in range(m):
             if weight[p, i] == 0.0:
                 continue
             b = nu[p, i] - tau[p, i] * psi[p, i]
             line = lines[min(level[p, i], kept)]
-            keep, cavity, mass, _, _ = _matched(
+            keep, cavity, mass, slope, bend = _matched(
                 psi[p, i], spread[p, i], b, tau[p, i], sign[p, i], weight[p, i], sizes[level[p, i]], line, room
             )
             total += mass - 0.5 * log(keep) + 0.5 * cavity * b * b - 0.5 * b * psi[p, i]
-    return total
+            if spread[p, i] > KNOWN:
+                largest = max(largest, abs(slope - b) * (1.0 + _renewed(bend, cavity) * cavity) * sqrt(spread[p, i]))
+    return total, largest
