@@ -433,6 +433,9 @@ def test_a_law_is_doubted_if_and_only_if_answers_are_not_its_own() -> None:
     assert max(z) < 4.0
     assert why_doubted(ITEMS, table(400, seed=2), new_ones, learned, 1.0) == ""
     assert "worse predicted" in why_doubted(ITEMS, table(400, seed=2, careless=0.5), new_ones, learned, 1.0)
+    # a law that was learned from few people is not doubted: it predicts badly in any case
+    few = replace(learned, people=5 * learned.parameters - 1)
+    assert why_doubted(ITEMS, table(400, seed=2, careless=0.5), new_ones, few, 1.0) == ""
     nobody = np.zeros(800, dtype=np.bool_)
     assert np.isnan(surprise(ITEMS, table(400), nobody, learned, 1.0)[0])
 

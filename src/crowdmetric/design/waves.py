@@ -24,7 +24,7 @@ from crowdmetric.design.exchange import CRITERIA, sensitivity, weighted_informat
 from crowdmetric.design.guess import Guess, guess_about_items
 from crowdmetric.design.information import apportion, errors_of
 from crowdmetric.design.learning import AnswerTable, Learned, learn
-from crowdmetric.design.optimal import FoundBundles, number_of_metrics, search_bundles, size_of_search
+from crowdmetric.design.optimal import ALL, FoundBundles, number_of_metrics, search_bundles, size_of_search
 from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.stopping import errors_ahead
 from crowdmetric.design.surprise import why_doubted
@@ -41,7 +41,7 @@ SEARCH_AGAIN = 1.25
 # Number of places in the queue of a wave.
 QUEUE = 1000
 # How often bundles are varied: in the first wave, and in later ones, which begin with the bundles of the last.
-FIRST_ROUNDS, ROUNDS = 10, 5
+FIRST_ROUNDS, ROUNDS = 10, 10
 # People per parameter with whom what they said counts as much as the guess.
 CREDIBLE = 5.0
 # At least this many people are planned for.
@@ -164,8 +164,8 @@ def next_wave(order: WaveOrder) -> Wave:
         learned = learn(order.items, order.told, order.covariance, order.beta, earlier)
     metrics, people = thought_possible(guess, order.covariance, learned, number_of_metrics(p))
 
-    def rows_of(bundles: NDArray[Any]) -> Array:
-        return np.stack([bundle_rows(source.vectors(bundles), M, people, order.beta, rng) for M in metrics])
+    def rows_of(bundles: NDArray[Any], among: Indices | slice = ALL) -> Array:
+        return np.stack([bundle_rows(source.vectors(bundles), M, people, order.beta, rng) for M in metrics[among]])
 
     known = information_of(order, metrics, people, rng)
     per_person = known / max(order.told.people, FEWEST_AHEAD)
@@ -184,7 +184,7 @@ def next_wave(order: WaveOrder) -> Wave:
 
 def _questions(
     order: WaveOrder,
-    rows_of: Callable[[NDArray[Any]], Array],
+    rows_of: Callable[..., Array],
     known: Array,
     rng: np.random.Generator,
 ) -> tuple[FoundBundles, int]:
