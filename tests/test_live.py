@@ -25,7 +25,7 @@ from crowdmetric.design.learning import AnswerTable, learn
 from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.stopping import Forecast, always_valid, errors_ahead, log_ratios, people_for
 from crowdmetric.design.surprise import surprise, why_doubted
-from crowdmetric.design.waves import next_wave, thought_possible
+from crowdmetric.design.waves import next_wave, number_of_draws, thought_possible
 from crowdmetric.errors import CrowdmetricError, DataError, NotIdentifiedWarning
 from crowdmetric.estimators import MatchedMetric, PopulationMetric
 from crowdmetric.symmetric import shape_error
@@ -433,6 +433,9 @@ def test_a_law_is_doubted_if_and_only_if_answers_are_not_its_own() -> None:
     assert max(z) < 4.0
     assert why_doubted(ITEMS, table(400, seed=2), new_ones, learned, 1.0) == ""
     assert "worse predicted" in why_doubted(ITEMS, table(400, seed=2, careless=0.5), new_ones, learned, 1.0)
+    # a law that was learned from few people is not doubted: it predicts badly in any case
+    few = replace(learned, people=5 * learned.parameters - 1)
+    assert why_doubted(ITEMS, table(400, seed=2, careless=0.5), new_ones, few, 1.0) == ""
     nobody = np.zeros(800, dtype=np.bool_)
     assert np.isnan(surprise(ITEMS, table(400), nobody, learned, 1.0)[0])
 
@@ -525,6 +528,19 @@ def test_precisions_add_up_in_a_forecast() -> None:
     assert errors_ahead(0.05, 1.3, np.array([[np.inf, 0.05 / 1.3]]))[1] == pytest.approx(0.05 / np.sqrt(2))
     # a metric under which nothing can be learned does not decide
     assert errors_ahead(0.5, 1.3, np.array([[1.0, 0.1], [1.0, 0.1], [9.0, 8.0]]))[1] < 0.2
+
+
+def test_a_forecast_counts_on_questions_for_the_metric_that_turns_out_to_be_true() -> None:
+    live, _ = finished()
+    wave = live.wave
+    assert wave is not None
+    assert wave.learned is not None
+    assert len(wave.later) == number_of_draws(wave.learned, len(wave.metrics)) < len(wave.metrics)
+    # questions chosen for one metric tell at least as much under it as questions that must be good for all
+    ahead = np.array([0.0, 200.0])
+    fixed = replace(wave, later=wave.gained[: len(wave.later)])
+    assert wave.radii_ahead(ahead)[0] == fixed.radii_ahead(ahead)[0]
+    assert wave.radii_ahead(ahead)[1] < fixed.radii_ahead(ahead)[1]
 
 
 def test_the_guess_is_designed_for_until_there_are_answers_enough() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ from scipy.special import expit
 
 from crowdmetric.cli import main
 from crowdmetric.design import Questionnaire, design, plan
-from crowdmetric.design.bundles import bundle_rows, metric_covariance, population_of
+from crowdmetric.design.bundles import Population, bundle_rows, metric_covariance, population_of
 from crowdmetric.design.exchange import best_shares, exchange_people, sensitivity, weighted_information
 from crowdmetric.design.guess import guess_about_items, guess_about_space
+from crowdmetric.design.optimal import search_bundles
 from crowdmetric.design.question_sources import Catalogue, NewItems
 from crowdmetric.errors import DataError, NotIdentifiedError
 from crowdmetric.estimators import PopulationMetric
@@ -128,6 +130,37 @@ def test_information_that_is_there_is_counted() -> None:
     alone, both = sensitivity(rows, 2.0 * w, 3, 1.0), sensitivity(rows, w, 3, 1.0, known=known)
     assert both.value == pytest.approx(alone.value)
     np.testing.assert_allclose(both.bundles, alone.bundles)
+
+
+def test_a_bundle_that_begins_with_few_people_and_helps_is_not_dropped() -> None:
+    rows = RNG(0).standard_normal((2, 40, 2, 5))
+    rows[:, -1] *= 4.0
+    start = np.append(np.full(39, 1.0), 1e-3)  # far below the share at which others are dropped
+    best = sensitivity(rows, best_shares(rows, 4, 1.0), 4, 1.0).value
+    late = sensitivity(rows, best_shares(rows, 4, 1.0, start=start), 4, 1.0).value
+    assert late == pytest.approx(best, abs=0.02)
+
+
+def test_variations_are_screened_under_one_metric_and_the_best_judged_under_all() -> None:
+    rng, catalogue = RNG(0), Catalogue(ITEMS, np.arange(len(ITEMS)))
+    people = Population(np.zeros(3), np.eye(3) / 3, "isotropic")
+    metrics = np.stack([METRIC, np.eye(3), 2.0 * METRIC])
+    calls: list[tuple[int, int]] = []
+
+    def rows_of(bundles: np.ndarray, among: Any = slice(None)) -> np.ndarray:
+        chosen = metrics[among]
+        calls.append((len(bundles), len(chosen)))
+        return np.stack([bundle_rows(catalogue.vectors(bundles), M, people, 1.0, rng) for M in chosen])
+
+    def value(rounds: int) -> float:
+        first = catalogue.draw(300, 2, RNG(1))
+        found = search_bundles(catalogue, rows_of, first, 6, 1.0, rng, variations=900, rounds=rounds)
+        return sensitivity(found.rows, found.shares, 6, 1.0).value
+
+    few, many = value(1), value(8)
+    assert calls[:3] == [(300, 3), (900, 1), (125, 3)]
+    # half of this in log error: the questions after eight rounds need a third fewer people
+    assert many < few - 0.4
 
 
 def test_exchange_of_whole_people_helps_and_loses_nobody() -> None:

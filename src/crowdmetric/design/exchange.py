@@ -50,7 +50,8 @@ NEXT_TO_NOTHING = 1e-15
 LEAST_GAIN, LEAST_STEP = 1e-6, 1e-5
 # How much longer than the proven step the first steps of shares are.
 LONGER = 3.0
-# Bundles are dropped below this part of the largest share. Arrays are copied when less than `SHRUNK` of them is left.
+# Bundles are dropped below this part of the largest share, unless their share grows: new ones begin with little. Arrays
+# are copied when less than `SHRUNK` of them is left.
 DROPPED, SHRUNK = 0.02, 0.8
 
 
@@ -116,7 +117,7 @@ def best_shares(
             break
         last, before = found.value, w
         w = w * (found.bundles / usual) ** step
-        w[w < DROPPED * w.max()] = 0.0
+        w[(w < DROPPED * w.max()) & (found.bundles < usual)] = 0.0
         w /= w.sum()
         lasting = np.flatnonzero(w)
         if lasting.size < SHRUNK * w.size:

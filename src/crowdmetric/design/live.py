@@ -308,8 +308,8 @@ class LiveDesign:
             return first
         looked, more = self._wave.people, self.forecast().more_people
         usual = ceil(GROWTH * looked)
-        # not far beyond the end, and not again immediately
-        return usual if more is None else min(usual, max(looked + more, looked + ceil(0.05 * looked)))
+        # not far beyond the end, and not again immediately; no sooner than usual after the end
+        return usual if not more else min(usual, max(looked + more, looked + ceil(0.05 * looked)))
 
     def _order(self) -> WaveOrder:
         told = self.answers_so_far()

@@ -23,7 +23,7 @@ from crowdmetric.tables import Column
 __all__ = ["LiveState", "read_state", "write_state"]
 
 Indices = NDArray[np.intp]
-VERSION = 2
+VERSION = 3
 
 
 @dataclass

@@ -1,8 +1,9 @@
 """Questions to people of one population: random ones, or the most informative ones.
 
 The search starts from random bundles of m pairs, finds the best shares of people among them (`exchange`), varies the
-bundles that are left, keeps variations that would help (sensitivity above one) and begins again. It ends with whole
-numbers of people, moved one by one to where they help more.
+bundles that are left, keeps variations that would help (sensitivity above one) and begins again. Most variations help
+nobody, and one metric is enough to see that: many are screened under one metric, another one in each round, and the
+best of them are judged under all. It ends with whole numbers of people, moved one by one to where they help more.
 """
 
 from __future__ import annotations
@@ -40,10 +41,13 @@ Indices = NDArray[np.intp]
 # Number of metrics for which questions are chosen: enough that no single one decides, few enough to be quick. With many
 # degrees of freedom there are fewer, MOST_CHOSEN divided by their number.
 CHOOSERS, FEWEST_CHOOSERS, MOST_CHOSEN = 8, 2, 600
-# Total number of sets of answers for the first bundles and for the variations in one round. Their number of bundles is
-# this divided by the number of sets of answers per bundle, but at least FEWEST.
-POOL, VARIATIONS = 6000, 4000
+# Total number of sets of answers for the first bundles and for the variations screened in one round. Their number of
+# bundles is this divided by the number of sets of answers per bundle, but at least FEWEST.
+POOL, VARIATIONS = 6000, 16_000
 FEWEST = 200
+# Number of variations in each round that are judged under all metrics.
+JUDGED = 125
+ALL = slice(None)
 # Smallest sensitivity of variations that are kept.
 PROMISING = 1.02
 # While bundles still change, shares need not be better than this (the largest sensitivity).
@@ -89,7 +93,7 @@ def optimal_questions(
     *,
     covariance: str = "isotropic",
     criterion: str = "A",
-    rounds: int = 12,
+    rounds: int = 20,
     seed: int = 0,
 ) -> Questionnaire:
     """Return the questions that tell most about the metric to PopulationMetric, and the error it will have.
@@ -111,10 +115,11 @@ def optimal_questions(
     p = degrees_of_freedom(d)
     pool, variations = size_of_search(answers, p)
 
-    def rows_of(bundles: NDArray[Any]) -> Array:
+    metrics = guess.to_choose[: number_of_metrics(p)]
+
+    def rows_of(bundles: NDArray[Any], among: Indices | slice = ALL) -> Array:
         vectors = source.vectors(bundles)
-        metrics = guess.to_choose[: number_of_metrics(p)]
-        return np.stack([bundle_rows(vectors, M, crowd, guess.beta, rng) for M in metrics])
+        return np.stack([bundle_rows(vectors, M, crowd, guess.beta, rng) for M in metrics[among]])
 
     found = search_bundles(
         source, rows_of, source.try_out(pool, answers, rng), p, kappa, rng, variations=variations, rounds=rounds
@@ -141,7 +146,7 @@ class FoundBundles:
 
 def search_bundles(
     source: ItemSource,
-    rows_of: Callable[[NDArray[Any]], Array],
+    rows_of: Callable[..., Array],
     first: NDArray[Any],
     p: int,
     kappa: float,
@@ -156,11 +161,11 @@ def search_bundles(
     Parameters
     ----------
     rows_of
-        Makes rows (B, C, k, n) of bundles.
+        Makes rows (B, C, k, n) of bundles; as a second argument it takes the numbers of some of the B metrics.
     first
         Bundles with which the search begins.
     variations, rounds
-        How many variations are tried in each round, and the number of rounds.
+        How many variations are screened in each round, and the number of rounds.
     known
         (B, n, n) information that is already there, per person to be asked.
     """
@@ -175,6 +180,10 @@ def search_bundles(
         if len(values) > PATIENCE and values[-1 - PATIENCE] - values[-1] < PATIENCE * WORTH_A_ROUND:
             break
         varied = source.vary(bundles[rng.choice(len(kept), size=variations, p=shares / shares.sum())], rng)
+        judge = rng.integers(len(rows), size=1)
+        prior = None if known is None else known[judge]
+        screened = sensitivity(rows[judge], shares, p, kappa, rows_of(varied, judge), prior).bundles
+        varied = varied[np.argsort(-screened, kind="stable")[:JUDGED]]
         theirs = rows_of(varied)
         usual = float(shares @ now.bundles)
         worth = sensitivity(rows, shares, p, kappa, theirs, known=known).bundles

@@ -24,8 +24,10 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Bundles = NDArray[Any]
 
-# Number of random items of which the nearest one serves as a neighbor.
-NEIGHBORS = 64
+# Numbers of random items of which the nearest one replaces an item: from any item to a close neighbor.
+NEIGHBORS = (1, 8, 64, 256)
+# The same for parallelograms.
+PARALLELS = 64
 # Sizes of new pairs and shifts of their midpoints to try, relative to the spread of people.
 SIZES = 2.0 ** np.arange(-2.0, 2.5, 0.5)
 
@@ -81,10 +83,13 @@ class Catalogue:
             guide = (pair + rng.integers(1, m, size=C)) % m
             guided = self.items[opposite] + self.items[new[row, guide, side]] - self.items[new[row, guide, 1 - side]]
             target = np.where(rng.random((C, 1)) < 0.25, guided, target)
-        tried = self._replacements(old, NEIGHBORS, rng)
-        apart = np.sum((self.items[tried] - target[:, None]) ** 2, axis=2)
-        apart[tried == old[:, None]] = np.inf
-        chosen = np.where(rng.random(C) < 0.3, tried[:, 0], tried[row, np.argmin(apart, axis=1)])
+        chosen = np.empty_like(old)
+        for k, count in enumerate(NEIGHBORS):
+            part = slice(k, None, len(NEIGHBORS))
+            tried = self._replacements(old[part], count, rng)
+            apart = np.sum((self.items[tried] - target[part, None]) ** 2, axis=2)
+            apart[tried == old[part, None]] = np.inf
+            chosen[part] = np.take_along_axis(tried, np.argmin(apart, axis=1)[:, None], axis=1)[:, 0]
         new[row, pair, side] = np.where(chosen == opposite, self._other(opposite, rng), chosen)
         return new
 
@@ -162,7 +167,7 @@ class ParallelCatalogue(Catalogue):
         C, m, _ = bundles.shape
         new = bundles.reshape(C, m // 2, 2, 2).copy()
         row, which = np.arange(C), rng.integers(m // 2, size=C)
-        tried = self.corners[rng.integers(len(self.corners), size=(C, NEIGHBORS))]  # (C, NEIGHBORS, 2, 2)
+        tried = self.corners[rng.integers(len(self.corners), size=(C, PARALLELS))]  # (C, PARALLELS, 2, 2)
         old = new[row, which][:, None]
         apart = np.sum((self.items[tried] - self.items[old]) ** 2, axis=(2, 3, 4))
         apart[np.all(tried == old, axis=(2, 3))] = np.inf

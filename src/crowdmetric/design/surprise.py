@@ -27,6 +27,9 @@ Array = NDArray[np.float64]
 PREDICTORS = 8
 # z below which a law is doubted, and the loss in nats per person below which that does not matter.
 DOUBTED, MATTERS = -4.0, 0.03
+# People per parameter below which a law is not doubted: it predicts badly because little is known, not because it is
+# wrong.
+FEWEST_PER_PARAMETER = 5
 
 
 def surprise(
@@ -63,6 +66,8 @@ def surprise(
 
 def why_doubted(items: Array, answers: AnswerTable, new: NDArray[np.bool_], learned: Learned, beta: float) -> str:
     """Return why the law is not trusted, empty if it is."""
+    if learned.people < FEWEST_PER_PARAMETER * learned.parameters:
+        return ""
     z, loss = surprise(items, answers, new, learned, beta)
     if not (z < DOUBTED and loss > MATTERS):
         return ""

@@ -20,18 +20,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.design.bundles import Population, bundle_rows, metric_covariance, population_of
-from crowdmetric.design.exchange import CRITERIA, sensitivity, weighted_information
+from crowdmetric.design.exchange import CRITERIA, best_shares, sensitivity, weighted_information
 from crowdmetric.design.guess import Guess, guess_about_items
 from crowdmetric.design.information import apportion, errors_of
 from crowdmetric.design.learning import AnswerTable, Learned, learn
-from crowdmetric.design.optimal import FoundBundles, number_of_metrics, search_bundles, size_of_search
+from crowdmetric.design.optimal import (
+    ALL,
+    ROUGHLY,
+    FoundBundles,
+    number_of_metrics,
+    search_bundles,
+    size_of_search,
+)
 from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.stopping import errors_ahead
 from crowdmetric.design.surprise import why_doubted
 from crowdmetric.errors import NotIdentifiedError
 from crowdmetric.symmetric import degrees_of_freedom
 
-__all__ = ["QUEUE", "Wave", "WaveOrder", "information_of", "next_wave", "thought_possible"]
+__all__ = ["QUEUE", "Wave", "WaveOrder", "information_of", "next_wave", "number_of_draws", "thought_possible"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -41,7 +48,7 @@ SEARCH_AGAIN = 1.25
 # Number of places in the queue of a wave.
 QUEUE = 1000
 # How often bundles are varied: in the first wave, and in later ones, which begin with the bundles of the last.
-FIRST_ROUNDS, ROUNDS = 10, 5
+FIRST_ROUNDS, ROUNDS = 10, 10
 # People per parameter with whom what they said counts as much as the guess.
 CREDIBLE = 5.0
 # At least this many people are planned for.
@@ -110,6 +117,9 @@ class Wave:
         (B, d, d) metrics that are thought possible.
     known, gained
         (B, n, n) information of the answers so far, and of one more person, random shares included.
+    later
+        (b, n, n) information of one person in later waves, under each of the b metrics that were drawn from the
+        posterior (the first ones): if it is the true one, questions will be chosen for it.
     doubt
         Why the law is not trusted, so everybody is asked at random; empty if it is.
     seconds
@@ -126,27 +136,33 @@ class Wave:
     metrics: Array
     known: Array
     gained: Array
+    later: Array
     doubt: str
     seconds: float
 
     def expected_error(self, more: float, *, shape: bool = True) -> float:
         """Return the root mean square error to expect after `more` people, by Fisher information; ∞ if undetermined."""
-        return float(np.sqrt(np.mean(self._expected_errors(more, shape) ** 2)))
+        return float(np.sqrt(np.mean(self._expected_errors(more, self.gained, shape) ** 2)))
 
     def radii_ahead(self, more: Array, *, shape: bool = True) -> Array:
-        """Return the errors (k,) that are not exceeded with 90 % probability after `more` (k,) people, from 0 on."""
+        """Return the errors (k,) that are not exceeded with 90 % probability after `more` (k,) people, from 0 on.
+
+        Only metrics drawn from the posterior count. Those of the guess keep questions safe, but say nothing about what
+        is known. Under each metric, later people are asked what is best for it, as later waves will know it better:
+        with the questions of this wave, forecasts early in a study were a fifth too large.
+        """
         assert self.learned is not None
         radius = self.learned.radius(shape=shape)
         tail = radius / float(np.sqrt(np.mean(self.learned.errors(shape=shape) ** 2)))
-        return errors_ahead(radius, tail, np.stack([self._expected_errors(n, shape) for n in more], axis=1))
+        return errors_ahead(radius, tail, np.stack([self._expected_errors(n, self.later, shape) for n in more], axis=1))
 
-    def _expected_errors(self, more: float, shape: bool) -> Array:
-        """Return the error to expect under each metric (B,)."""
-        errors = np.full(len(self.metrics), np.inf)
-        for b, (M, known, gained) in enumerate(zip(self.metrics, self.known, self.gained, strict=True)):
+    def _expected_errors(self, more: float, gained: Array, shape: bool) -> Array:
+        """Return the error to expect under the first metrics (b,), with information `gained` (b, n, n) per person."""
+        errors = np.full(len(gained), np.inf)
+        for b, each in enumerate(gained):
             with suppress(NotIdentifiedError):
-                covariance = metric_covariance(known + more * gained, degrees_of_freedom(len(M)))
-                errors[b] = errors_of(covariance, M)[1 if shape else 0]
+                covariance = metric_covariance(self.known[b] + more * each, degrees_of_freedom(len(self.metrics[b])))
+                errors[b] = errors_of(covariance, self.metrics[b])[1 if shape else 0]
         return errors
 
 
@@ -164,19 +180,25 @@ def next_wave(order: WaveOrder) -> Wave:
         learned = learn(order.items, order.told, order.covariance, order.beta, earlier)
     metrics, people = thought_possible(guess, order.covariance, learned, number_of_metrics(p))
 
-    def rows_of(bundles: NDArray[Any]) -> Array:
-        return np.stack([bundle_rows(source.vectors(bundles), M, people, order.beta, rng) for M in metrics])
+    def rows_of(bundles: NDArray[Any], among: Indices | slice = ALL) -> Array:
+        return np.stack([bundle_rows(source.vectors(bundles), M, people, order.beta, rng) for M in metrics[among]])
 
     known = information_of(order, metrics, people, rng)
     per_person = known / max(order.told.people, FEWEST_AHEAD)
     found, searched = _questions(order, rows_of, per_person, rng)
     at_random = rows_of(source.draw(RANDOM, order.answers, rng))
     share = 1.0 if doubt else order.random_share
-    gained = (1.0 - share) * weighted_information(found.rows, found.shares)
-    gained += share * weighted_information(at_random, np.full(RANDOM, 1.0 / RANDOM))
+    by_chance = share * weighted_information(at_random, np.full(RANDOM, 1.0 / RANDOM))
+    gained = (1.0 - share) * weighted_information(found.rows, found.shares) + by_chance
+    later = gained[: 0 if learned is None else number_of_draws(learned, len(metrics))].copy()
+    for b in range(len(later)):
+        rows = found.rows[b : b + 1]
+        shares = best_shares(rows, p, CRITERIA["A"], start=found.shares, known=per_person[b : b + 1], enough=ROUGHLY)
+        later[b] = (1.0 - share) * weighted_information(rows, shares)[0] + by_chance[b]
     return Wave(
         number=order.number, people=order.told.people, searched=searched, bundles=found.bundles,
         counts=apportion(found.shares, QUEUE), learned=learned, metrics=metrics, known=known, gained=gained,
+        later=later,
         scores=sensitivity(found.rows, found.shares, p, CRITERIA["A"], known=per_person).bundles, doubt=doubt,
         seconds=process_time() - clock,
     )  # fmt: skip
@@ -184,7 +206,7 @@ def next_wave(order: WaveOrder) -> Wave:
 
 def _questions(
     order: WaveOrder,
-    rows_of: Callable[[NDArray[Any]], Array],
+    rows_of: Callable[..., Array],
     known: Array,
     rng: np.random.Generator,
 ) -> tuple[FoundBundles, int]:
@@ -221,13 +243,22 @@ def thought_possible(guess: Guess, structure: str, learned: Learned | None, coun
     before, prior = guess.to_choose[:count], population_of(guess, structure)
     if learned is None:
         return before, prior
-    w = learned.people / (learned.people + CREDIBLE * learned.parameters)
-    drawn = learned.some_draws(max(1, round(w * count)))
+    w = _credibility(learned)
+    drawn = learned.some_draws(number_of_draws(learned, count))
     sizes = np.maximum(np.trace(drawn, axis1=1, axis2=2), np.finfo(float).tiny)
     usual = float(np.mean(np.trace(before, axis1=1, axis2=2)))
     drawn = drawn * ((usual / sizes) ** (1.0 - w))[:, None, None]
     mean, covariance = (w * x + (1.0 - w) * y for x, y in zip(*map(_moments, (learned.population, prior)), strict=True))
     return np.concatenate([drawn, before[len(drawn) :]]), Population(mean, covariance, structure)
+
+
+def number_of_draws(learned: Learned, count: int) -> int:
+    """Return how many of the metrics to design for are draws from the posterior."""
+    return max(1, round(_credibility(learned) * count))
+
+
+def _credibility(learned: Learned) -> float:
+    return learned.people / (learned.people + CREDIBLE * learned.parameters)
 
 
 def _moments(people: Population) -> tuple[Array, Array]:
