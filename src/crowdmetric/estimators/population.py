@@ -69,7 +69,7 @@ from crowdmetric.similarity.structures import Full
 from crowdmetric.solvers.law_fit import PopulationFit, items_determined
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.symmetric import degrees_of_freedom
+from crowdmetric.symmetric import degrees_of_freedom, invertible
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.first_order import IsotropicPeople, covariance_matrix
 from crowdmetric.users.integrals import mean_probability
@@ -579,7 +579,8 @@ class PopulationMetric(CrowdMetric):
         if crowd.users is None:
             return np.empty((0, crowd.span.features))
         law, units, free = problem.structure.law(fit.natural, problem.d), crowd.units, self.covariance == "free"
-        points, spreads = problem.people(law, crowd.n_users)
+        # people who differ in every direction: importance._people_covariance needs the part that is next to nothing
+        points, spreads = problem.people(replace(law, covariance=invertible(law.covariance)), crowd.n_users)
         if spreads is not None:
             self.pseudo_ideal_covariances_ = crowd.span.spreads_outside(spreads, law, free=free) / units.size**2
         return units.points_outside(crowd.span.points_outside(points), crowd.law_outside(law, free=free).metric)
