@@ -418,9 +418,8 @@ def test_the_expected_information_is_close_to_outer_products_of_many_people(stru
     y = np.where(rng.random(K * m) < 1.0 / (1.0 + np.exp(-psi)), 1.0, -1.0)
     blocks = blocks_of(arrange(answers_of(items, pairs, y, users)))
     outer = sum_of(blocks, structure, at, Logistic(), largest_grid=1).information
-    expected = sum_of(
-        blocks, structure, at, Logistic(), expected=expected_information, largest_grid=1
-    ).information.total
+    sums = sum_of(blocks, structure, at, Logistic(), expected=expected_information, largest_grid=1)
+    expected = sums.information.total(family.spread_jacobian(at, d), svec(law.covariance))
     assert np.linalg.eigvalsh(expected)[0] > 0
     root = np.linalg.inv(np.linalg.cholesky(expected))
     ratios = np.linalg.eigvalsh(root @ outer @ root.T)  # 1 where both say the same of a direction
@@ -448,7 +447,9 @@ def test_people_of_several_ranks_in_one_block_say_the_same(structure: str) -> No
     ]
     assert found[1].value == pytest.approx(found[0].value, rel=1e-9)
     np.testing.assert_allclose(found[1].score, found[0].score, atol=1e-8)
-    np.testing.assert_allclose(found[1].information.total, found[0].information.total, atol=1e-8)
+    family = STRUCTURES[structure]
+    both = [sums.information.total(family.spread_jacobian(at, d), svec(family.law(at, d).covariance)) for sums in found]
+    np.testing.assert_allclose(both[1], both[0], atol=1e-8)
 
 
 def test_information_about_the_size_and_the_shape_of_people_has_a_share_each() -> None:
@@ -457,14 +458,14 @@ def test_information_about_the_size_and_the_shape_of_people_has_a_share_each() -
     F, x = rng.standard_normal((4, 4)), rng.standard_normal(4)
     spreads, offsets = F @ F.T, np.eye(4)
     along = spreads @ x
-    found = Information(offsets, spreads, along, float(x @ along), np.array([0.1, 8.1]), np.array([1.0, 11.0]))
-    total = found.total - offsets
+    found = Information(offsets, spreads, np.array([0.1, 8.1]), np.array([1.0, 11.0]))
+    total = found.total(np.eye(4), x) - offsets
     assert float(x @ total @ x) == pytest.approx(0.1 * float(x @ along))  # 0.1 of 1
     other = rng.standard_normal(4)
     other -= float(other @ along) / float(x @ along) * x  # without anything of the size
     np.testing.assert_allclose(total @ other, 0.8 * spreads @ other, atol=1e-12)  # 8 of 10
     assert np.linalg.eigvalsh(total)[0] > 0
-    np.testing.assert_allclose((found + found).total, 2.0 * found.total)
+    np.testing.assert_allclose((found + found).total(np.eye(4), x), 2.0 * found.total(np.eye(4), x))
 
 
 def test_the_bending_of_isotropic_people_is_a_curvature() -> None:

@@ -59,8 +59,8 @@ DRAWS = 200
 UNSEEN = 1e-4
 # Where the share of the first feature may be below this, the answers hardly tell what moves choices.
 HARDLY = 0.05
-# Maximum number of pairs over which means are taken.
-MOST_PAIRS = 10_000
+# Maximum number of pairs over which means are taken, and maximum size of matrices drawn at once, in numbers.
+MOST_PAIRS, MOST_NUMBERS = 10_000, 4_000_000
 
 
 class LearnedModel(Protocol):
@@ -260,7 +260,7 @@ def feature_importance(
     asked = _Asked.of(model, comparisons, seed)
     center = asked.center
     slope = law.mean + 2.0 * law.metric @ center
-    found = asked.parts(slope, law.metric, law.covariance)
+    found = asked.parts(slope[None], law.metric[None], law.covariance[None])[0]
     shares = found.sum(axis=0)
     low, high, error, covers = _uncertainty(model, law, asked, slope, shares[:-1], draws, seed)
     slopes, spreads = -law.beta * (slope @ asked.back), asked.spreads
@@ -388,18 +388,25 @@ class _Asked:
         """The mean item c (d,)."""
         return 0.5 * self.weight @ self.total
 
-    def parts(self, slope: Array, metric: Array, covariance: Array) -> Array:
-        """Return the shares (3, f + 1): steady, bent and own of every feature, and last those of item effects."""
-        steady = self.delta * (slope @ self.back)
-        bent = self.delta * ((self.total - 2.0 * self.center) @ metric @ self.back)
-        shared, alone, curved = (self.weight @ term**2 for term in (steady + bent, steady, bent))
-        part = alone / np.maximum(alone + curved, 1e-300)
-        own = np.einsum("df,de,ef->f", self.back, covariance, self.back) * (self.weight @ self.delta**2)
-        out = np.zeros((3, shared.size + 1))
-        out[:, :-1] = part * shared, (1.0 - part) * shared, own
-        out[0, -1] = self.weight @ self.effect**2
-        all_of_it = float(out.sum())
-        return out / all_of_it if all_of_it > 0 else out
+    def parts(self, slopes: Array, metrics: Array, covariances: Array) -> Array:
+        """Return the shares (n, 3, f + 1) under n laws: steady, bent and own of every feature, last of item effects.
+
+        Under a slope g = ℓᵀT_j along feature j and its column b = M T_j, a pair with the difference δ_j and the place
+        ``z = s − 2c`` has the utilities δ_j g, steady, and δ_j zᵀb, bent. Their mean squares over pairs are quadratic
+        forms in g and b, whose coefficients, means of δ_j², δ_j² z and δ_j² zzᵀ, are the same for all laws.
+        """
+        z, f = self.total - 2.0 * self.center, self.delta.shape[1]
+        out = np.zeros((len(slopes), 3, f + 1))
+        for j, T in enumerate(self.back.T):
+            weight, b, g = self.weight * self.delta[:, j] ** 2, metrics @ T, slopes @ T
+            alone, curved = g**2 * weight.sum(), np.sum((b @ ((z.T * weight) @ z)) * b, axis=1)
+            shared = alone + curved + 2.0 * g * (b @ (weight @ z))
+            part = alone / np.maximum(alone + curved, 1e-300)
+            own = (covariances @ T) @ T * weight.sum()
+            out[:, :, j] = np.stack([part * shared, (1.0 - part) * shared, own], axis=1)
+        out[:, 0, -1] = self.weight @ self.effect**2
+        all_of_it = out.sum(axis=(1, 2), keepdims=True)
+        return out / np.where(all_of_it > 0, all_of_it, 1.0)
 
 
 def _seen(T: Array, delta: Array, spreads: Array) -> Array:
@@ -442,14 +449,15 @@ def _uncertainty(
     stretch = float(np.trace(model.fitted["ideal_covariance_"])) / d if isotropic else 0.0
     steps = rng.multivariate_normal(np.zeros(2 * d), C, size=draws, method="eigh")
     sizes = np.exp(0.5 * np.clip(steps[:, d:], -4.0, 4.0))
-    found = np.empty((draws, shares.size))
-    for n in range(draws):
-        metric, covariance = law.metric, law.covariance
+    parts = []
+    for some in np.array_split(np.arange(draws), -(-draws * d * d // MOST_NUMBERS)):
+        metric, covariance = law.metric[None], law.covariance
         if metrics is not None:
-            metric = smat(np.asarray(metrics[n % len(metrics)], dtype=np.float64))
+            metric = np.stack([smat(np.asarray(metrics[n % len(metrics)], dtype=np.float64)) for n in some])
             covariance = 4.0 * stretch * metric @ metric if isotropic else covariance
-        covariance = covariance * sizes[n][:, None] * sizes[n]
-        found[n] = asked.parts(slope + steps[n, :d], metric, covariance).sum(axis=0)[:-1]
+        covariance = covariance * sizes[some, :, None] * sizes[some, None, :]
+        parts.append(asked.parts(slope + steps[some, :d], metric, covariance))
+    found = np.concatenate(parts).sum(axis=1)[:, :-1]
     low, high = np.quantile(found, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2], axis=0)
     error = np.sqrt(np.maximum(np.einsum("df,de,ef->f", asked.back, C[:d, :d], asked.back), 0.0))
     what = "and of the metric" if metrics is not None else "and take the metric as it is"

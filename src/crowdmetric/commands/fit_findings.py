@@ -28,8 +28,9 @@ __all__ = ["diagnosed", "evaluated", "saved_as", "suggest_tastes"]
 
 # More features than this take longer to diagnose than to learn from.
 MOST_DIAGNOSED = 60
-# Models evaluated for the report, and the maximum number of people and, if FEWEST_EVALUATED people are left, of answers:
-# enough for a verdict in about the time of a few fits. Differences between models are then known to about 0.003 nats.
+# Models evaluated for the report, and the maximum number of people and, while FEWEST_EVALUATED people are left, of
+# answers: enough for a verdict in about the time of a few fits. Differences between models are then known to about
+# 0.003 nats.
 EVALUATED = ("bradley-terry", "linear", "quadratic", "identity", "population", "population-free", "symmetric")
 MOST_EVALUATED, MOST_ANSWERS, FEWEST_EVALUATED = 2_000, 30_000, 200
 WITH_ROUND_PEOPLE = "population-items-isotropic"

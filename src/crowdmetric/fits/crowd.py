@@ -24,7 +24,7 @@ from crowdmetric.losses import Loss
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
 from crowdmetric.users.blocks import SPARE, Answers, arrange
-from crowdmetric.users.population_sums import Law, PopulationBlock, blocks_of
+from crowdmetric.users.population_sums import LARGEST_GRID, Law, PopulationBlock, blocks_of
 
 __all__ = [
     "BLOCK_SIZE",
@@ -175,7 +175,7 @@ class Crowd:
 
 
 def crowd_in_memory(
-    rows: Rows, blocks: int = 1, *, shown: bool = False, reduced: bool = True, join_above: int | None = None
+    rows: Rows, blocks: int = 1, *, shown: bool = False, reduced: bool = True, join_above: int = LARGEST_GRID
 ) -> Crowd:
     """Return the crowd of validated rows, in blocks so many times as large as `BLOCK_SIZE`.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial, reduce
+from math import ceil
 from operator import add
 from time import perf_counter
 from typing import Any, Generic, TypeVar
@@ -22,6 +23,7 @@ from crowdmetric.similarity.judgement_term import JudgementsBeside
 from crowdmetric.solvers.law_fit import PopulationFit, fit_law
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.scoring import ScoringState
+from crowdmetric.symmetric import svec
 from crowdmetric.users.expected import expected_information
 from crowdmetric.users.item_effects import WithItemEffects
 from crowdmetric.users.people import bias_sums, places_of
@@ -38,8 +40,9 @@ MOST_COVARIANCES = 20_000_000
 SAMPLE = 200
 # With fewer people than this per parameter, outer products of scores are too noisy to serve as the information.
 PEOPLE_PER_PARAMETER = 20
-# Starts are compared on at most about this many people.
-PEOPLE_FOR_STARTS = 20_000
+# Starts are compared, and ridges are found, on at most about this many people. If people answer a lot, on about this
+# many answers, of at least so many people.
+PEOPLE_FOR_STARTS, ANSWERS_FOR_STARTS, FEWEST_FOR_STARTS = 20_000, 15_000, 300
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,8 @@ class PopulationProblem:
     @staticmethod
     def of(crowd: Crowd, structure: Structure, loss: Loss, engine: Engine, largest_grid: int = 1) -> PopulationProblem:
         """Return the problem of a crowd, after one pass that draws a sample."""
-        step = max(1, crowd.n_users // PEOPLE_FOR_STARTS)
+        many_answers = min(crowd.weight // ANSWERS_FOR_STARTS, crowd.n_users // FEWEST_FOR_STARTS)
+        step = max(1, crowd.n_users // PEOPLE_FOR_STARTS, int(many_answers))
         sample = _near(engine).sum(partial(sample_of, step=step), crowd.chunks) if crowd.chunks else None
         if sample is None or not sample.people:
             raise DataError("no comparison of different items has a positive weight; there is nothing to learn from")
@@ -134,7 +138,10 @@ class PopulationProblem:
         if not information:
             return self._with_judgements(sums, natural)
         assert sums.spread_score is not None
-        about = sums.information if expected is None else sums.information.total
+        about = sums.information
+        if expected is not None:
+            whole = svec(self.structure.law(natural, self.d).covariance)
+            about = about.total(self.structure.spread_jacobian(natural, self.d), whole)
         sums = replace(sums, information=about, bending=self.structure.bending(natural, sums.spread_score))
         return self._with_judgements(sums, natural)
 
@@ -201,7 +208,7 @@ class PopulationProblem:
         beyond = [block for block in self.sample.blocks if block.span.shape[1] > self.largest_grid]
         for q in sorted({block.span.shape[1] for block in beyond}):
             alike = [block for block in beyond if block.span.shape[1] == q]
-            drawn = max(1, sum(block.person.size for block in alike) // SAMPLE)
+            drawn = ceil(sum(block.person.size for block in alike) / SAMPLE)
             few = [block.every(drawn) for block in alike]
             job = partial(method_shift, structure=self.structure, natural=natural, loss=self.loss)
             people = self.sample.people[q]

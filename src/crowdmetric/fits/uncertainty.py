@@ -28,8 +28,9 @@ Array = NDArray[Any]
 MOST_DIFFERENCES = 150_000
 # Information below which a parameter other than M counts as unknown, and the largest move of one at once.
 LEAST_INFORMATION, MOST_MOVED = 0.01, 1.0
-# If the other parameters move further than this, the likelihood is expanded again; maximum number of expansions.
-FAR, MOST_MOVES = 0.3, 3
+# If the other parameters move further than this and gain more nats than this, the likelihood is expanded again; maximum
+# number of expansions.
+FAR, WORTH_MOVING, MOST_MOVES = 0.3, 0.1, 3
 # Number of times the likelihood of few people is expanded again at the mean of the draws.
 REFINED = 1
 
@@ -175,19 +176,19 @@ class PopulationLikelihood:
 
     def __call__(self, t: float, T: Array, rest: Array) -> Expansion:
         """Return the expansion at t and T; `rest` are the natural parameters after M."""
-        at, moved = self._expanded(t, T, rest)
+        at, is_far = self._expanded(t, T, rest)
         for _ in range(MOST_MOVES):
-            if moved < FAR:
+            if not is_far:
                 break
-            at, moved = self._expanded(t, T, at.rest)
+            at, is_far = self._expanded(t, T, at.rest)
         return at
 
     def begin(self) -> Array:
         """Return everything but M as the fit found it."""
         return self.fit.natural[degrees_of_freedom(self.problem.d) :].copy()
 
-    def _expanded(self, t: float, T: Array, rest: Array) -> tuple[Expansion, float]:
-        """Return the expansion, and the length of the step of everything else to where it would be best."""
+    def _expanded(self, t: float, T: Array, rest: Array) -> tuple[Expansion, bool]:
+        """Return the expansion, and whether everything else is far from where it would be best."""
         p = degrees_of_freedom(self.problem.d)
         c, basis = float(np.exp(t)), self.space.basis
         shape = self.space.identity + basis @ T
@@ -209,20 +210,16 @@ class PopulationLikelihood:
         step = inverse @ g[n]
         mean = self.fit.layout.mean
         jeffreys = 0.0 if self.free else 0.5 * float(np.linalg.slogdet(H[mean, mean])[1])
+        gain = 0.5 * float(g[n] @ step)
         # far from its optimum an expansion promises more than there is to gain
-        value += (
-            min(0.5 * float(g[n] @ step), 0.5 * rest.size)
-            - 0.5 * float(np.sum(np.log(values)))
-            + jeffreys
-            + (t if self.free else 0.0)
-        )
+        value += min(gain, 0.5 * rest.size) - 0.5 * float(np.sum(np.log(values))) + jeffreys + (t if self.free else 0.0)
         inner = H[:p, :p] - H[:p, n] @ inverse @ H[n, :p]
         curvature = _positive_part(inner[1:, 1:])
         known = inner[0, 0] - inner[0, 1:] @ np.linalg.solve(curvature + np.eye(p - 1), inner[1:, 0])
-        length = float(np.abs(step).max())
+        length = float(np.max(np.abs(step) / np.maximum(np.abs(rest), 1.0)))
         gradient = g[1:p] - H[1:p, n] @ step
         moved = rest + step * min(1.0, MOST_MOVED / max(length, 1e-300))
-        return Expansion(t, value, gradient, curvature, moved, float(known)), length
+        return Expansion(t, value, gradient, curvature, moved, float(known)), length > FAR and gain > WORTH_MOVING
 
 
 def _positive_part(H: Array) -> Array:

@@ -62,8 +62,8 @@ Indices = NDArray[np.intp]
 LAWS = tuple(STRUCTURES)
 # Largest p for which the information is computed: a matrix of 2p + d rows is decomposed.
 LARGEST = 2_000
-# Number of pairs of answers in the first attempt. If they reveal everything, no others are needed.
-ENOUGH = 20_000
+# Numbers of pairs of answers in the first attempts. If they reveal everything, no others are needed.
+FEW, ENOUGH = 1_000, 20_000
 # Number of pairs of answers processed at once.
 AT_ONCE = 20_000
 # Information below this share of the information before μ and Σ are profiled out counts as rounding.
@@ -137,10 +137,11 @@ def law_spectrum(questions: QuestionSource, covariance: str, most: int | None = 
         The rank is at most this (`most_revealed`).
     """
     at = reference_law(questions, covariance)
-    if questions.n_answers > ENOUGH:
-        found = _spectrum(_information([_some_people(questions.some(ENOUGH))], at, 1), at)
-        if found.rank >= (at.p if most is None else most):
-            return found
+    for some in (FEW, ENOUGH):
+        if questions.n_answers > some:
+            found = _spectrum(_information([_some_people(questions.some(some), some)], at, 1), at)
+            if found.rank >= (at.p if most is None else most):
+                return found
     partners = max(1, ENOUGH // questions.n_answers)
     if partners > 1:
         found = _spectrum(_information(questions.parts(), at, 1), at)
@@ -181,12 +182,12 @@ def most_revealed(questions: QuestionSource, covariance: str, span: int, common:
     return max(0, degrees_of_freedom(span) - (left <= BLURRED * size))
 
 
-def _some_people(questions: Questions) -> Questions:
-    """Return the questions of people chosen by chance, about `ENOUGH` of them."""
+def _some_people(questions: Questions, some: int) -> Questions:
+    """Return about `some` questions, all those of people chosen at random."""
     counts = np.bincount(questions.person)
     order = np.random.default_rng(0).permutation(len(counts))
     drawn = np.zeros(len(counts), dtype=bool)
-    drawn[order[: 1 + int(np.searchsorted(np.cumsum(counts[order]), ENOUGH))]] = True
+    drawn[order[: 1 + int(np.searchsorted(np.cumsum(counts[order]), some))]] = True
     rows = drawn[questions.person]
     return replace(questions, pairs=questions.pairs[rows], person=questions.person[rows])
 

@@ -55,7 +55,8 @@ Array = NDArray[Any]
 
 # Maximum number of refits until the ridges settle, and with per-item effects: more strengths take longer.
 REFITS, MORE_REFITS = 8, 15
-# Settled: the change of a strength's logarithm, or the nats of evidence, that are not worth another refit.
+# Settled: the change of a strength's logarithm, or the nats of evidence, that are not worth another refit. A fit with a
+# wider tolerance than this evidence does not need more of it either.
 SETTLED, LEAST_EVIDENCE = 0.05, 0.01
 # Between refits, the maximum number of steps that the evidence asks for which are taken at once.
 FURTHEST = 8.0
@@ -237,14 +238,15 @@ def fit_with_evidence(
     fit: PopulationFit | None = None
     # a fit that has not moved since its ridges changed tells nothing about them: under new ridges the first step is
     # always taken
-    loosely = options | {"tolerance": max(ROUGH, options.get("tolerance", 0.0)), "first_tolerance": FIRST}
+    tolerance = options.get("tolerance", 0.0)
+    loosely = options | {"tolerance": max(ROUGH, tolerance), "first_tolerance": max(FIRST, 0.1 * tolerance)}
     before: tuple[Ridges, Ridges] | None = None
     for number in range(MORE_REFITS if chart.n_items else REFITS):
         begin = start if fit is None else fit.theta
         at, more = (begin, {}) if resume_stage is None else resume_stage(f"evidence {number}", begin)
         fit = fit_law(total, chart, at, ridges=ridges, **loosely, **more)
         wanted = _wanted_ridges(fit, chart)
-        if _settled(fit, wanted):
+        if _settled(fit, wanted, max(LEAST_EVIDENCE, tolerance)):
             break
         before, ridges = (ridges, wanted), wanted if before is None else _next_ridges(*before, ridges, wanted)
     assert fit is not None
@@ -298,8 +300,8 @@ def _wanted_ridges(fit: PopulationFit, chart: Parametrization) -> Ridges:
     )
 
 
-def _settled(fit: PopulationFit, wanted: Ridges) -> bool:
-    """Return whether the ridges of a fit have settled: the evidence wants hardly other ones, or hardly cares.
+def _settled(fit: PopulationFit, wanted: Ridges, enough: float) -> bool:
+    """Return whether the ridges of a fit have settled: the evidence wants hardly other ones, or gains less than that.
 
     The log evidence grows with the logarithm of a strength ρ by ``½(γ − ρ‖·‖²) = ½γ(1 − ρ/wanted)``.
     """
@@ -314,7 +316,7 @@ def _settled(fit: PopulationFit, wanted: Ridges) -> bool:
         step = float(np.log(after) - np.log(now))
         if abs(step) < SETTLED or name not in determined:
             return abs(step) < SETTLED
-        return 0.5 * determined[name]() * (1.0 - now / after) * step < LEAST_EVIDENCE
+        return 0.5 * determined[name]() * (1.0 - now / after) * step < enough
 
     return all(map(close, vars(wanted)))
 

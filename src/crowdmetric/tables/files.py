@@ -44,6 +44,8 @@ Handler = TypeVar("Handler")
 
 # Encodings that Arrow reads as Python does.
 PLAIN = ("utf-8", "utf-8-sig", "latin-1")
+# Cells that are decimal fractions for every reader.
+FRACTION = r"^-?[0-9]+\.[0-9]+(e[+-]?[0-9]+)?$"
 # First characters of text that a spreadsheet would run as a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -160,7 +162,14 @@ def _read_plain_csv(source: Stored) -> list[tuple[str, Column]] | None:
 
 
 def _arrow_cells(cells: Any, decimal_comma: bool) -> Column:
-    """Return typed values of a column of text; each distinct cell is parsed once."""
+    """Return typed values of a column of text; each distinct cell is parsed once.
+
+    Columns of nothing but decimal fractions, as embeddings have, are parsed by Arrow: it rounds as Python does.
+    """
+    compute = import_module("pyarrow.compute")
+    if compute.all(compute.match_substring_regex(cells, FRACTION)).as_py():
+        numbers: Column = cells.cast("float64").to_numpy()
+        return numbers
     coded = cells.combine_chunks().dictionary_encode()
     distinct = typed_cells(coded.dictionary.to_pylist(), decimal_comma=decimal_comma)
     column: Column = distinct[coded.indices.to_numpy()]

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.symmetric import as_numpy, degrees_of_freedom, svec, svec_indices
+from crowdmetric.symmetric import as_numpy, degrees_of_freedom, svec_indices
 from crowdmetric.users.integrals import Integral, kernels, loadings_of
 from crowdmetric.users.population_sums import Law, PopulationBlock, Structure
 
@@ -50,38 +50,45 @@ LEAST_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Information:
-    """Information of people's answers about natural parameters, through offsets and through spreads, (n, n) each.
+    """Information of people's answers, through offsets and through spreads.
 
     Attributes
     ----------
-    offsets, spreads
-        The two lines of the module's formula.
-    along
-        ``spreads x`` (n,), x being the direction of natural parameters in which dΣ = Σ.
-    size
-        ``xᵀ spreads x``.
+    offsets
+        About natural parameters, (n, n): the first line of the module's formula.
+    spreads
+        About svec Σ, (p, p): the second line.
     seen, foretold
         Squares of people's scores about the size of S and about all of S, (2,), and what Gaussians would have.
     """
 
     offsets: Array
     spreads: Array
-    along: Array
-    size: float
     seen: Array
     foretold: Array
 
     def __add__(self, other: Information) -> Information:
         return Information(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
-    @property
-    def total(self) -> Array:
-        """The (n, n) information: that about spreads by its share for shapes, along x by its share for sizes."""
+    def total(self, jacobian: Array, covariance: Array) -> Array:
+        """Return the (n, n) information about natural parameters.
+
+        That about spreads counts by its share for shapes, and along ``dΣ = Σ`` by its share for sizes.
+
+        Parameters
+        ----------
+        jacobian : (p, n)
+            Derivatives of svec Σ.
+        covariance : (p,)
+            svec Σ.
+        """
+        about = jacobian.T @ self.spreads
+        along, size = about @ covariance, float(covariance @ self.spreads @ covariance)
         of_size = _share(self.seen[0], self.foretold[0])
         shape_seen, shape_foretold = self.seen[1] - self.seen[0], self.foretold[1] - self.foretold[0]
         of_shape = _share(shape_seen, shape_foretold) if shape_foretold > 1e-9 * self.foretold[1] else of_size
-        more = np.outer(self.along, self.along) / self.size if self.size > 0 else 0.0
-        return np.asarray(self.offsets + of_shape * self.spreads + (of_size - of_shape) * more)
+        more = np.outer(along, along) / size if size > 0 else 0.0
+        return np.asarray(self.offsets + of_shape * (about @ jacobian) + (of_size - of_shape) * more)
 
 
 def _share(seen: float, foretold: float) -> float:
@@ -119,13 +126,7 @@ def expected_information(
     N = N - spanned.transpose(0, 2, 1) @ spanned
     rank = np.count_nonzero(np.any(B != 0.0, axis=2), axis=1)
     seen, foretold = _spread_squares(as_numpy(integral.bend), N, S, rank)
-    of_spread = structure.spread_jacobian(natural, layout.d)
-    about = of_spread.T @ _about_covariance(B.transpose(0, 2, 1) @ N @ B)
-    whole = svec(law.covariance)
-    spreads = about @ of_spread
-    along = about @ whole
-    size = 0.5 * float(np.sum((N @ S) * (N @ S).transpose(0, 2, 1)))
-    return Information(information, spreads, along, size, seen, foretold)
+    return Information(information, _about_covariance(B.transpose(0, 2, 1) @ N @ B), seen, foretold)
 
 
 def _spread_squares(bend: Array, N: Array, S: Array, rank: Array) -> tuple[Array, Array]:

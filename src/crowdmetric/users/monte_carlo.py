@@ -33,7 +33,7 @@ def by_sampling(
     loss: Loss,
     guess: Integral,
     *,
-    points: int = 4096,
+    points: int = 2048,
     seed: int = 0,
 ) -> Integral:
     """Integrate over ``ψ = a + H t``, t ~ N(0, I), placing points by `guess`."""
