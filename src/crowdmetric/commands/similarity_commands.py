@@ -32,7 +32,8 @@ from crowdmetric.identifiability.judgement_diagnosis import (
 from crowdmetric.judgements import KINDS, Judgements
 from crowdmetric.persist import SavedModel, is_model, load_model, save_model
 from crowdmetric.progress import show_progress
-from crowdmetric.report import similarity_page, worth_of_similarity
+from crowdmetric.report import similarity_page
+from crowdmetric.report.similarity_page import worth_of_similarity
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import (
     Columns,

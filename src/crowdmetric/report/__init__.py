@@ -18,6 +18,6 @@
 from __future__ import annotations
 
 from crowdmetric.report.page import report_page
-from crowdmetric.report.similarity_page import similarity_page, worth_of_similarity
+from crowdmetric.report.similarity_page import similarity_page
 
-__all__ = ["report_page", "similarity_page", "worth_of_similarity"]
+__all__ = ["report_page", "similarity_page"]
