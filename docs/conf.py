@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -58,6 +59,7 @@ autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
+toc_object_entries_show_parents = "hide"  # "fit()" fits beside the page, "PopulationMetric.fit()" does not
 # Small inventories that stand beside this file: no build asks another server for anything.
 intersphinx_mapping = {
     "python": ("https://docs.python.org/3/", "inventories/python.inv"),
@@ -79,6 +81,7 @@ sphinx_gallery_conf: dict[str, Any] = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "min_reported_time": 1,
+    "ignore_repr_types": r"matplotlib",  # what a drawing function returns is no result
     "show_signature": False,
     "image_scrapers": ("matplotlib",),
     "reset_modules": ("matplotlib", "gallery_order.draw_plainly"),
@@ -116,6 +119,12 @@ def _skip_member(app: Any, what: str, name: str, member: Any, skip: bool, option
     return True if foreign or name.endswith("_request") else None
 
 
+def _link_pages(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Link to the pages that a docstring names by their file, as ``docs/explanation/model.md``."""
+    lines[:] = [re.sub(r"`{0,2}docs/([\w/-]+)\.md`{0,2}", r":doc:`/\1`", line) for line in lines]
+
+
 def setup(app: Any) -> None:
     """Connect what this site adds to Sphinx."""
     app.connect("autodoc-skip-member", _skip_member)
+    app.connect("autodoc-process-docstring", _link_pages)

@@ -2,17 +2,19 @@
 Which of my features matter?
 ============================
 
-The diagonal of a learned metric says how much a step along each feature counts, and the draws from its posterior say
-how sure that is. The train journeys and the travelers here are simulated: price and time matter, changes a little,
-and the color of the train not at all.
+The diagonal of a learned metric says how much a step along each feature counts. Its sum is the size of the metric,
+which answers show less surely than its shape, so the shares are what to look at; draws from the posterior say how sure
+they are. The train journeys and the travelers here are simulated: price and time matter most, changes a little, and the
+color of the train not at all.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from crowdmetric import PopulationMetric
-from crowdmetric.intervals import entries
+from crowdmetric.intervals import entries, intervals_from
 from crowdmetric.simulate import answer
+from crowdmetric.symmetric import smat
 
 names = ["price", "time", "changes", "comfort", "color"]
 rng = np.random.default_rng(0)
@@ -27,26 +29,42 @@ ideal = 0.7 * rng.normal(size=(1_200, 5))
 y = answer(journeys, pairs, ideal[person], truth, seed=1)
 
 model = PopulationMetric(journeys).fit(pairs, y, users=person)
-found = entries(model)  # 90 % intervals for every entry of the metric
+
+
+def shares(metrics):
+    """Return the part of each feature in the sum of the diagonal."""
+    diagonal = np.diagonal(metrics, axis1=-2, axis2=-1)
+    return diagonal / diagonal.sum(axis=-1, keepdims=True)
+
+
+found = intervals_from(shares(smat(model.metric_draws_)), shares(model.metric_))  # 90 % intervals
 
 # %%
-# A feature matters if its interval lies clear of zero.
+# A share is never below zero, so ask how far its interval reaches up: that of the color ends near zero.
 
-order = np.argsort(np.diag(model.metric_))
-estimate, low, high = (np.diag(values)[order] for values in (found.estimate, found.low, found.high))
+order = np.argsort(found.estimate)
 figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
 place = np.arange(5)
-axes.hlines(place, low, high, color="#0072B2", linewidth=5, alpha=0.35, label="90 % interval")
-axes.plot(estimate, place, "o", color="#0072B2", label="learned")
-axes.plot(np.diag(truth)[order], place, "x", color="black", label="true")
+axes.hlines(
+    place,
+    100 * found.low[order],
+    100 * found.high[order],
+    color="#0072B2",
+    linewidth=5,
+    alpha=0.35,
+    label="90 % interval",
+)
+axes.plot(100 * found.estimate[order], place, "o", color="#0072B2", label="learned")
+axes.plot(100 * shares(truth)[order], place, "x", color="black", label="true")
 axes.set_yticks(place, [names[i] for i in order])
-axes.set(xlabel="how much it counts", xlim=(-0.05, None))
+axes.set(xlabel="how much it counts, % of all", xlim=(-1, None))
 axes.legend(frameon=False, loc="lower right")
 
 # %%
 # Off the diagonal stand features that count together. Price and time do. Of the ten pairs, one or two others may
 # stand clear of zero by chance, since a 90 % interval misses one time in ten: read how large they are.
 
+together = entries(model)
 for i, j in zip(*np.triu_indices(5, 1), strict=True):
-    if found.low[i, j] > 0 or found.high[i, j] < 0:
-        print(f"{names[i]} and {names[j]}: {found.low[i, j]:.2f} to {found.high[i, j]:.2f}")
+    if together.low[i, j] > 0 or together.high[i, j] < 0:
+        print(f"{names[i]} and {names[j]}: {together.low[i, j]:.2f} to {together.high[i, j]:.2f}")

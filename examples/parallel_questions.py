@@ -27,7 +27,7 @@ figure, axes = plt.subplots(figsize=(4.8, 3.6), layout="constrained")
 for number, (left, right) in enumerate(first[:, :, :2], start=1):
     axes.annotate("", xy=right, xytext=left, arrowprops={"arrowstyle": "<->", "color": "#0072B2", "lw": 2})
     axes.annotate(f"question {number}", (left + right) / 2, xytext=(6, 6), textcoords="offset points")
-axes.set(xlabel="feature 1", ylabel="feature 2", title="what one person is asked")
+axes.set(xlabel="feature 1", ylabel="feature 2")
 low, high = first[:, :, :2].min(axis=(0, 1)), first[:, :, :2].max(axis=(0, 1))
 room = 0.25 * (high - low).max()
 axes.set(xlim=(low[0] - room, high[0] + room), ylim=(low[1] - room, high[1] + room))

@@ -31,6 +31,11 @@ def rows(path: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def error_of(row: dict[str, str]) -> float:
+    """Return the standard error of a gain: people as the independent units, or repeats where that is larger."""
+    return max(float(row["gain_error"]), float(row["gain_sd"] or 0.0) / float(row["repeats"]) ** 0.5)
+
+
 def draw_reproduction() -> None:
     """Draw Experiment 1 of the paper: error against people, with its oracle, without it, and past it."""
     table = [
@@ -65,7 +70,7 @@ def draw_real_people() -> None:
             axes.errorbar(
                 [float(gains[sets[place]]["gain"]) for place in shown],
                 np.array(shown) + 0.22 * (number - 1),
-                xerr=[float(gains[sets[place]]["gain_error"]) for place in shown],
+                xerr=[error_of(gains[sets[place]]) for place in shown],
                 fmt="o", markersize=3.5, linewidth=1, label=label,
             )  # fmt: skip
         axes.axvline(0, color="black", linewidth=0.8)

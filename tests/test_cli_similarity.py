@@ -111,6 +111,11 @@ def test_fit_writes_a_report_on_judgements(tables) -> None:
         "New items",
         "better than Euclidean distance",
         "reveal 6 of 6",
+        "From items.csv and judgements.csv.",
+        "<h2>To quote</h2>",
+        "<h2>The map</h2>",
+        "The learned metric is worth using for new items: of 100 hidden judgements it predicts ",
+        "Euclidean distance of the features, not learned.",
     ):
         assert said in page
     assert "what moves choices" not in page  # that is about preferences

@@ -69,7 +69,7 @@ EXPECTED_FAILURES = {
     WORDING: """
         all_zero_sample_weights_error complex_data estimator_sparse_array estimator_sparse_matrix
         estimator_sparse_tag estimators_empty_data_messages estimators_nan_inf fit2d_1feature fit2d_1sample
-        requires_y_none
+        requires_y_none sample_weight_equivalence_on_sparse_data
     """,
     LABELS: """
         classifier_data_not_an_array classifier_not_supporting_multiclass classifiers_classes

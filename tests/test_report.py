@@ -6,6 +6,7 @@ import re
 import warnings
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,15 +14,18 @@ import pytest
 from crowdmetric import Comparisons, PopulationMetric, TasteMetric
 from crowdmetric.commands.fit_findings import saved_as, suggest_tastes
 from crowdmetric.errors import DataError, NotIdentifiedWarning
+from crowdmetric.evaluate import SIMILARITY_MODELS
+from crowdmetric.evaluate.models import MODELS
 from crowdmetric.evaluate.verdict import Difference, findings
 from crowdmetric.identifiability import diagnose
 from crowdmetric.importance import feature_importance
-from crowdmetric.persist import is_model, load_model, save_model
+from crowdmetric.persist import SavedModel, is_model, load_model, save_model
 from crowdmetric.plots import new_figure
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.report import report_page
 from crowdmetric.report.changes import moved_pairs, neighbors
 from crowdmetric.report.directions import find_directions
+from crowdmetric.report.glossary import WORDS
 from crowdmetric.report.warnings import not_ideal_points, shape_test, warnings_of, worth_using
 from crowdmetric.simulate import answer, simulate_crowd
 from crowdmetric.symmetric import smat, svec
@@ -608,3 +612,43 @@ def test_tastes_are_suggested_where_they_predict_clearly_better() -> None:
     assert suggest_tastes(Predicted({"pairs": 0.004, "items": -0.1})) == ""
     assert suggest_tastes(Predicted({"pairs": 0.02}, saved=None)) == ""
     assert suggest_tastes(Predicted({"pairs": 0.02}, saved="smooth")) == ""
+
+
+def test_every_model_and_every_linked_word_is_explained() -> None:
+    assert set(MODELS) | set(SIMILARITY_MODELS) <= set(WORDS)
+    glossary = (Path(__file__).parents[1] / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
+    for here, there in {"90 % interval": "interval", "log-likelihood per answer": "log-likelihood"}.items():
+        assert f"\n{there}\n  {WORDS[here]}" in glossary  # one explanation of one word
+
+
+def test_links_to_words_lead_somewhere(tmp_path) -> None:
+    page = report_page(saved_with_items(tmp_path))
+    targets = set(re.findall(r'href="#([^"]+)"', page))
+    assert {"word-share", "word-weight", "word-strength"} <= targets
+    assert targets <= set(re.findall(r'id="([^"]+)"', page))
+
+
+def test_pictures_of_items_are_part_of_the_page(tmp_path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    model = saved_with_items(tmp_path)
+    files = [None] * len(model.item_ids)
+    for item in (0, 1):
+        files[item] = tmp_path / f"{item}.png"
+        image.new("RGBA", (400, 300), (200, 30, 30, 128)).save(files[item])
+    files[2] = tmp_path / "broken.png"
+    files[2].write_bytes(b"no picture")
+    page = report_page(model, item_images=files)
+    assert page.count("<image href=") == 4  # both items on both maps
+    assert 'class="thumbnail"' in page
+    assert len(page) - len(report_page(model)) < 60_000  # small copies
+    assert 'src="http' not in page
+    assert str(tmp_path) not in page
+
+
+def saved_with_items(tmp_path) -> SavedModel:
+    rng = np.random.default_rng(0)
+    items, person = rng.normal(size=(40, 2)), np.repeat(np.arange(300), 4)
+    left = rng.integers(40, size=person.size)
+    pairs = np.column_stack([left, (left + rng.integers(1, 40, size=person.size)) % 40])
+    y = answer(items, pairs, 0.7 * rng.normal(size=(300, 2))[person], np.diag([2.0, 0.5]), seed=1)
+    return save_model(tmp_path / "with-items", PopulationMetric(items).fit(pairs, y, users=person))

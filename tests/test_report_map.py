@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from crowdmetric.report.map import MOST_ITEMS, SCRIPT, map_section, place_items
+from crowdmetric.report.map import MOST_ITEMS, SCRIPT, map_section, place_items, rows_on_map
 
 ITEMS = np.random.default_rng(0).normal(size=(40, 3))
 L = np.diag([2.0, 1.0, 0.1])
@@ -48,7 +48,7 @@ def test_neighbors_are_those_of_all_directions() -> None:
 
 def test_names_are_text_and_nothing_is_fetched() -> None:
     names = [f"<script>alert({i})</script> & item" for i in range(40)]
-    page = map_section(ITEMS, L, np.arange(5), names)
+    page = map_section(ITEMS, L, rows_on_map(40, np.arange(5)), names)
     assert page.count("<script>") == 1
     assert "&lt;script&gt;alert(3)&lt;/script&gt; &amp; item" in page
     assert re.findall(r"https?://[^\"']+", page) == ["http://www.w3.org/2000/svg"]  # the name of SVG, not an address
@@ -56,7 +56,7 @@ def test_names_are_text_and_nothing_is_fetched() -> None:
 
 
 def test_it_can_be_read_without_a_script() -> None:
-    page = map_section(ITEMS, L, np.arange(5), [f"item {i}" for i in range(40)])
+    page = map_section(ITEMS, L, rows_on_map(40, np.arange(5)), [f"item {i}" for i in range(40)])
     assert page.count("<svg") == 2
     assert page.count("<circle") == 80
     assert '<p class="controls" hidden>' in page  # controls appear only where they work
@@ -65,7 +65,7 @@ def test_it_can_be_read_without_a_script() -> None:
 
 def test_large_catalogs_show_some_and_say_so() -> None:
     items = np.random.default_rng(0).normal(size=(1_000, 3))
-    page = map_section(items, L, np.array([999, 3]), [f"item {i}" for i in range(1_000)])
+    page = map_section(items, L, rows_on_map(1_000, np.array([999, 3])), [f"item {i}" for i in range(1_000)])
     assert page.count("<circle") == 2 * MOST_ITEMS
     assert "150 of 1,000 items" in page
     assert "<title>item 999</title>" in page

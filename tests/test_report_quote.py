@@ -18,19 +18,22 @@ def saved(tmp_path) -> SavedModel:
 
 class Evaluated(SimpleNamespace):
     splits = ("people", "items")
-    models = ("bradley-terry", "population")
+    models = ("bradley-terry", "linear", "population")
     saved = "population"
 
     def mean(self, split, model, measure):
         assert (split, measure) == ("people", "accuracy")
-        return {"population": 0.712, "bradley-terry": 0.604}[model]
+        return {"population": 0.712, "linear": 0.655, "bradley-terry": 0.604}[model]
 
 
 def test_it_says_who_what_and_how_well(tmp_path) -> None:
     model = saved(tmp_path)
     texts = quotable(model, Evaluated())
     assert any(text.startswith("What moves their choices most is ") for text in texts)
-    assert texts[-1] == ("Of 100 choices of new people, the model predicts 71 (a coin gets 50, popularity alone 60).")
+    assert texts[-1] == (
+        "Of 100 choices of new people, the model predicts 71 (the best prediction without a learned metric, by tastes "
+        "for more or less of each feature: 66)."
+    )
     page = quote_section(model, Evaluated(), None)
     assert "&lt;sweet&gt;" in page
     assert "<sweet>" not in page

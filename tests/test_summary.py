@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from crowdmetric import (
 )
 from crowdmetric.coefficients import coefficients_of
 from crowdmetric.commands.fit_ending import gains_of
+from crowdmetric.datasets import load_travel
 from crowdmetric.estimators import __all__ as ESTIMATORS
 from crowdmetric.estimators.summary import InMemory
 from crowdmetric.evaluate import evaluate
@@ -116,6 +118,20 @@ def test_the_coefficient_is_the_log_odds_of_one_spread_more() -> None:
     sd = np.sqrt(model.pseudo_ideal_covariance_[0, 0]) * spread[0]
     assert table.columns["sd"][row] == pytest.approx(sd, rel=1e-6)
     assert found.names[found.order[0]] == table.names[0] == "f0"
+
+
+def test_standard_errors_do_not_depend_on_how_singular_the_law_of_people_is() -> None:
+    travel = load_travel()
+    items = travel.items.features / travel.items.features.std(axis=0)
+    found, smallest = [], []
+    with warnings.catch_warnings():  # the fit says that the scale is not known, and that questions look chosen
+        warnings.simplefilter("ignore")
+        for tol in (1e-3, 1e-6):
+            model = PopulationMetric(items, covariance="free", uncertainty=False, tol=tol).fit(travel.comparisons)
+            found.append(feature_importance(InMemory.of(model)).slope_errors)
+            smallest.append(np.linalg.eigvalsh(model.pseudo_ideal_covariance_)[0])
+    assert smallest[1] < 1e-4 * smallest[0]
+    np.testing.assert_allclose(found[1], found[0], rtol=0.01)
 
 
 def test_long_tables_are_cut_and_names_are_harmless() -> None:

@@ -25,6 +25,12 @@ __all__ = ["main"]
 OK, FAILED, INTERRUPTED, PIPE_CLOSED = 0, 1, 130, 141
 DESCRIPTION = "Learn how a crowd sees similarity from a handful of 'this one or that one?' answers per person."
 QUIET = "no progress and no notes; warnings and errors remain"
+# What a person types first: real choices that come with the library. Every command's own help has its example.
+BEGINNING = """to begin, with real choices:
+  crowdmetric import travel --out travel
+  crowdmetric fit travel/items.csv travel/comparisons.csv --out model
+
+each command: crowdmetric COMMAND --help"""
 STOPPED = "interrupted"
 
 
@@ -101,7 +107,7 @@ def build_parser() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
     parser = ArgumentParser(
         prog="crowdmetric",
         description=DESCRIPTION,
-        epilog=_example("\n".join(command.example for command in COMMANDS)),
+        epilog=BEGINNING,
         formatter_class=RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"crowdmetric {__version__}")

@@ -46,7 +46,7 @@ from scipy.stats import norm
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.preprocess import ItemMap
-from crowdmetric.symmetric import project_psd, smat
+from crowdmetric.symmetric import invertible, project_psd, smat
 
 __all__ = ["FeatureImportance", "LearnedModel", "check_saved", "feature_importance", "feature_weights", "raw_features"]
 
@@ -469,9 +469,13 @@ def _uncertainty(
 
 
 def _people_covariance(law: _Law, points: Array) -> Array:
-    """Return the covariance (2d, 2d) of ℓ and ε."""
+    """Return the covariance (2d, 2d) of ℓ and ε.
+
+    Σ is often singular: a fit finds that people agree in some direction. Their average taste in it is uncertain all the
+    same, so the scores in it must not be lost. A fit therefore places people under an `invertible` Σ, as here.
+    """
     away = points - law.mean
-    inverse = np.linalg.pinv(law.covariance, hermitian=True, rcond=1e-10)
+    inverse = np.linalg.pinv(invertible(law.covariance), hermitian=True)
     g = away @ inverse
     h = 0.5 * away * g
     if law.spreads is not None:

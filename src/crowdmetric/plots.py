@@ -232,9 +232,9 @@ def draw_ellipses(
     axes.plot(*points.T, ".", color=FAINT, markersize=3, alpha=0.6, label="items")
     for curve in others:
         axes.plot(*curve.T, color=LEARNED, linewidth=0.6, alpha=0.3)
-    axes.plot(*circle.T, color=PLAIN, linestyle="--", linewidth=1.4, label="equally far before")
+    axes.plot(*circle.T, color=PLAIN, linestyle="--", linewidth=1.4, label="Euclidean")
     if ellipse is not None:
-        axes.plot(*ellipse.T, color=LEARNED, linewidth=2.2, label="equally far as learned")
+        axes.plot(*ellipse.T, color=LEARNED, linewidth=2.2, label="learned")
     # the frame fits the curves and most of the items; stray draws do not change it
     reach = max(np.abs(circle).max(), 0.0 if ellipse is None else np.abs(ellipse).max())
     reach = max(1.15 * reach, float(np.quantile(np.abs(points), 0.98)))
@@ -250,7 +250,7 @@ def draw_tastes(figure: Any, lines: Sequence[Sequence[NDArray[Any]]]) -> None:
     Each line is four arrays (g,): values, mean, half the width of the band, and half that of the range in which 90 % of
     the people are.
     """
-    columns = min(len(lines), 3)
+    columns = min(len(lines), 2)
     panels = figure.subplots(-(-len(lines) // columns), columns, sharey=True, squeeze=False).ravel()
     for number, (axes, (values, mean, band, people)) in enumerate(zip(panels, lines, strict=False), start=1):
         axes.fill_between(values, mean - people, mean + people, color=FAINT, alpha=0.18, linewidth=0, label="people")

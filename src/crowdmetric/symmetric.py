@@ -27,6 +27,7 @@ __all__ = [
     "dimension",
     "entry_name",
     "factor_jacobian",
+    "invertible",
     "orthonormal_basis",
     "outer_difference",
     "project_psd",
@@ -182,6 +183,19 @@ def project_psd(A: Array) -> Array:
     """
     values, vectors = np.linalg.eigh(0.5 * (A + np.swapaxes(A, -1, -2)))
     return (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+
+
+def invertible(covariance: Array) -> Array:
+    """Return a covariance (d, d) that varies in every direction: 1e-11 of its trace is added to the diagonal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.symmetric import invertible
+    >>> bool(np.linalg.eigvalsh(invertible(np.diag([1.0, 0.0])))[0] > 0)
+    True
+    """
+    return covariance + 1e-11 * np.trace(covariance) * np.eye(covariance.shape[0])
 
 
 def components_of(M: Array) -> Array:

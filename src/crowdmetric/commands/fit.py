@@ -19,7 +19,7 @@ from crowdmetric.commands.fit_choice import (
 from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.fit_findings import diagnosed, evaluated, saved_as, suggest_tastes
 from crowdmetric.commands.fit_options import ESTIMATORS, add_arguments, parameters_of, ridge_of
-from crowdmetric.commands.item_tables import read_labels, read_names
+from crowdmetric.commands.item_tables import image_files, read_labels, read_names
 from crowdmetric.commands.preparing import check_preparation, prepared
 from crowdmetric.commands.reading import answers_of, holds_judgements, items_of, names_of_files
 from crowdmetric.commands.similarity_commands import fit_similarity, judgements_beside, whether_one_metric
@@ -91,8 +91,8 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
             note(options, line)
     page = partial(
         report_page, comparisons=comparisons, diagnosis=diagnosis, choices=reasons, suggestion=suggestion,
-        item_names=item_names, evaluation=evaluation, files=names_of_files(options),
-        date=date.today().isoformat(),
+        item_names=item_names, item_images=image_files(options, items), evaluation=evaluation,
+        files=names_of_files(options), date=date.today().isoformat(),
     )  # fmt: skip
     model = save_model(
         options.out,

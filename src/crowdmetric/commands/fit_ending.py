@@ -27,9 +27,9 @@ __all__ = ["gains_of", "print_ending"]
 
 WIDTH = 100
 OUTCOMES = {
-    "better": "better",
-    "equal": "equally good",
-    "worse": "worse",
+    "better": "its probabilities are better",
+    "equal": "its probabilities are equally good",
+    "worse": "its probabilities are worse",
     "unclear": "these answers cannot tell which is better",
 }
 
@@ -41,7 +41,7 @@ def print_ending(
     comparisons: Comparisons | None = None,
     diagnosis: Diagnosis | None = None,
     evaluation: Evaluation | None = None,
-    findings: Sequence[str] = (),
+    worth: Sequence[str] | None = None,
 ) -> None:
     """Print what matters about a model that was just saved, as text or as one JSON object.
 
@@ -53,8 +53,8 @@ def print_ending(
         Of any estimator.
     comparisons, diagnosis, evaluation : optional
         What the model was fitted to, what that can teach, and how well hidden answers are predicted.
-    findings : sequence of str
-        Whether the metric is worth using, a sentence each, where another kind of evaluation says so.
+    worth : sequence of str, optional
+        Whether the metric is worth using; None: what follows from the evaluation.
     """
     table = None if model.items is None else _table(model, comparisons)
     gains = [] if evaluation is None else gains_of(evaluation, getattr(options, "for", None))
@@ -64,12 +64,12 @@ def print_ending(
     if options.json:
         print(json.dumps(_record(options, model, table, gains, careful, report), ensure_ascii=False, allow_nan=False))
         return
-    worth = findings or worth_using(model, evaluation)[:1]
+    worth = worth_using(model, evaluation)[:1] if worth is None else worth
     sections = [
-        fit_in_numbers(model),
         "" if table is None else table.summary(),
         _lines([*worth, *(f"- {_in_words(gain)}" for gain in gains)]),
         _lines(["Be careful:", *(f"- {text}" for text in careful)]) if careful else "",
+        fit_in_numbers(model),
         f"Model: {options.out}" if report is None else f"Report: {report}",
     ]
     print("\n\n".join(filter(None, sections)))
@@ -94,12 +94,9 @@ def gains_of(evaluation: Evaluation, question: str | None) -> list[Compared]:
 
 
 def _in_words(gain: Compared) -> str:
-    points, nats = 100 * gain.accuracy.mean, gain.likelihood
-    title = TITLES.get(gain.split, gain.split)
-    return (
-        f"{title}: {points:+.1f} points of accuracy and {nats.mean:+.3f} ± {nats.error:.3f} nats per answer over "
-        f"{gain.other}, the best baseline ({OUTCOMES[gain.outcome]})"
-    )
+    """Return a gain for people who do not ask for log-likelihoods; those are in the report and in --json."""
+    title, points = TITLES.get(gain.split, gain.split), 100 * gain.accuracy.mean
+    return f"{title}: {points:+.1f} points of accuracy over {gain.other}, the best baseline ({OUTCOMES[gain.outcome]})"
 
 
 def _lines(texts: Sequence[str]) -> str:

@@ -70,13 +70,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("comparisons", metavar="COMPARISONS", help=f"{TABLE}: user, left, right and choice, or similar")
     add("--out", required=True, metavar="MODEL", help="folder to make")
     add("--overwrite", action="store_true", help="replace an older model")
-    add("--no-report", action="store_true", help=f"do not write {REPORT} into the folder")
-    add(
-        "--no-evaluate",
-        action="store_true",
-        help="do not measure, for the report, how well hidden answers are predicted",
-    )
-    add_time_limit(parser)
     add(
         "--for",
         choices=QUESTIONS,
@@ -88,34 +81,63 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="default: stitched with --labels or --discover, else what predicts hidden answers best: ideal points "
         "under a learned metric (population), smooth tastes (taste), or no learned metric",
     )
+    add(
+        "--names",
+        metavar="FILE",
+        help="CSV or Parquet: item_id, name, for the report (default: a text column name or title)",
+    )
+    add_preparation(parser)
+    add_columns(parser)
+    add_categories(parser)
+    add("--no-report", action="store_true", help=f"do not write {REPORT} into the folder")
+    add(
+        "--no-evaluate",
+        action="store_true",
+        help="do not measure, for the report, how well hidden answers are predicted",
+    )
+    add_time_limit(parser)
+    add("--json", action="store_true", help="print one JSON object instead of a summary")
+    add = parser.add_argument_group("a population of people").add_argument
     add("--covariance", choices=STRUCTURES, help="of ideal points (default: by what a free covariance gains)")
     add(
         "--item-effects",
         action=BooleanOptionalAction,
         help="per-item effects, for what features do not explain (default: by what they gain)",
     )
-    add("--starts", type=int, metavar="N", help="number of starting points of a population fit (default: 2)")
+    add("--ridge", metavar="X", help="penalty: a number, or (population, the default there) 'evidence'; 0: none")
+    add(
+        "--constraint",
+        choices=POPULATION_CONSTRAINTS,
+        help="constraint on a matched or population metric (default: psd); identity and zero: population only",
+    )
     add("--integration", choices=INTEGRATIONS, help="how a population is integrated out (default: auto)")
+    add("--starts", type=int, metavar="N", help="number of starting points of a population fit (default: 2)")
     add("--jobs", type=int, metavar="N", help="threads of a population fit (default: one per core)")
     add(
         "--engine",
         metavar="NAME",
         help="where sums over people are taken: local, torch, torch:DEVICE, dask or dask:ADDRESS",
     )
-    add(
-        "--names",
-        metavar="FILE",
-        help="CSV or Parquet: item_id, name, for the report (default: a text column name or title)",
-    )
+    add("--memory", metavar="SIZE", help="leave answers on disk and fit within SIZE, such as 2GB")
+    add("--checkpoint", metavar="FILE", help="save a population fit at every step, and resume from FILE if it exists")
+    add = parser.add_argument_group("items in subspaces").add_argument
     add("--labels", metavar="FILE", help="CSV or Parquet: item_id, subspace (empty or -1: in none)")
     add("--discover", action="store_true", help="find the subspaces among the items instead")
     add("--subspaces", type=int, metavar="N", help="how many to discover (default: chosen from the items)")
     add("--rank", type=int, metavar="R", help="rank of subspaces (default: from the items) or of the metric")
     add("--affine", action="store_true", default=None, help="subspaces need not pass through the origin")
-    add_preparation(parser)
-    add_columns(parser)
-    add_categories(parser)
     add("--stitch", choices=METHODS, help="how subspace metrics become one (default: huber)")
+    add = parser.add_argument_group("similarity judgements").add_argument
+    add("--judgements", metavar="FILE", help=f"{TABLE}: similarity judgements that share a population's metric")
+    add(
+        "--structure",
+        choices=("auto", *STRUCTURES_OF_A_METRIC),
+        help="judgements: structure of the metric (default: auto)",
+    )
+    add("--link", choices=(*LINKS, "auto"), help="judgements: whether people compare squared distances or distances")
+    add("--lapse", metavar="X", help="share of judgements given without looking: a number, 'estimate' or 'checks'")
+    add("--own", action="store_true", default=None, help="judgements: also learn each person's own metric")
+    add = parser.add_argument_group("answers, bounds and accuracy").add_argument
     add("--loss", choices=LOSSES, help="default: logistic")
     add("--beta", type=float, help="sharpness of the answers (default: 1)")
     add("--metric-bound", type=float, metavar="X", help="bound on the metric (default: from the data)")
@@ -128,27 +150,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="X",
         help="how far matched questions may be from parallel, as a share of their length (default: 1e-5)",
     )
-    add(
-        "--constraint",
-        choices=POPULATION_CONSTRAINTS,
-        help="constraint on a matched or population metric (default: psd); identity and zero: population only",
-    )
-    add("--ridge", metavar="X", help="penalty: a number, or (population, the default there) 'evidence'; 0: none")
-    add(
-        "--structure",
-        choices=("auto", *STRUCTURES_OF_A_METRIC),
-        help="judgements: structure of the metric (default: auto)",
-    )
-    add("--link", choices=(*LINKS, "auto"), help="judgements: whether people compare squared distances or distances")
-    add("--lapse", metavar="X", help="share of judgements given without looking: a number, 'estimate' or 'checks'")
-    add("--judgements", metavar="FILE", help=f"{TABLE}: similarity judgements that share a population's metric")
-    add("--own", action="store_true", default=None, help="judgements: also learn each person's own metric")
     add("--tol", type=float, help="gap at which to stop (default: 1e-8 certified; population: 1e-4 nats)")
     add("--max-iter", type=int, metavar="N", help="iterations at most (default: 200)")
     add("--seed", type=int, help="random seed of folds and starts (default: 0)")
-    add("--memory", metavar="SIZE", help="leave answers on disk and fit within SIZE, such as 2GB")
-    add("--checkpoint", metavar="FILE", help="save a population fit at every step, and resume from FILE if it exists")
-    add("--json", action="store_true", help="print one JSON object instead of a summary")
 
 
 def refused_by(options: Namespace, name: str) -> list[str]:

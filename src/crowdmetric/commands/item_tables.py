@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from crowdmetric.commands.command import note
 from crowdmetric.errors import DataError
 from crowdmetric.tables import Column, Items, read_columns, unique_ids
 
-__all__ = ["read_labels", "read_names"]
+__all__ = ["image_files", "read_labels", "read_names"]
 
 
 def read_labels(options: Namespace, items: Items) -> Column:
@@ -28,6 +29,24 @@ def read_names(options: Namespace, items: Items) -> Column | None:
         return items.names
     names, rows = _column_of_items(options, options.names, "name", "names", items)
     return np.array([_name(names[row]) if row >= 0 else None for row in rows], dtype=object)
+
+
+def image_files(options: Namespace, items: Items) -> list[Path | None] | None:
+    """Return the file with the picture of every item, inside the folder of the table of items; None where none is."""
+    if items.images is None:
+        return None
+    folder = Path(options.items).resolve().parent
+    files = [folder / str(cell) if cell else None for cell in items.images]
+    found = [
+        file if file is not None and file.is_file() and file.resolve().is_relative_to(folder) else None
+        for file in files
+    ]
+    missing = sum(file is not None for file in files) - sum(file is not None for file in found)
+    if missing:
+        note(
+            options, f"{missing} pictures that {options.items} names are not in its folder: the report leaves them out"
+        )
+    return found if any(found) else None
 
 
 def _name(cell: Any) -> str | None:

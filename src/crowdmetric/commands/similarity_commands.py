@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Callable
+from datetime import date
 from functools import partial
 from typing import Any
 
@@ -14,9 +14,9 @@ from sklearn.base import clone
 from crowdmetric.agreement import likelihood_ratio
 from crowdmetric.commands.command import UsageError, note
 from crowdmetric.commands.fit_ending import print_ending
-from crowdmetric.commands.item_tables import read_names
+from crowdmetric.commands.item_tables import image_files, read_names
 from crowdmetric.commands.preparing import prepared
-from crowdmetric.commands.reading import columns_of, items_of, judgements_of
+from crowdmetric.commands.reading import columns_of, items_of, judgements_of, names_of_files
 from crowdmetric.commands.writing import write_table
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.design.judgement_plan import WAYS, JudgementPlan, answers_needed, design_judgements
@@ -24,11 +24,16 @@ from crowdmetric.errors import DataError
 from crowdmetric.estimators import SimilarityMetric
 from crowdmetric.evaluate import SIMILARITY_MODELS, SIMILARITY_SPLITS, SimilarityEvaluation, evaluate_similarity
 from crowdmetric.folders import check_not_input, check_target
-from crowdmetric.identifiability.judgement_diagnosis import MOST_DIAGNOSED, diagnose_judgements
+from crowdmetric.identifiability.judgement_diagnosis import (
+    MOST_DIAGNOSED,
+    JudgementDiagnosis,
+    diagnose_judgements,
+)
 from crowdmetric.judgements import KINDS, Judgements
 from crowdmetric.persist import SavedModel, is_model, load_model, save_model
 from crowdmetric.progress import show_progress
 from crowdmetric.report import similarity_page
+from crowdmetric.report.similarity_page import worth_of_similarity
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import (
     Columns,
@@ -93,39 +98,37 @@ def fit_similarity(options: Namespace) -> None:
         estimator.fit(judgements)
     if judgements.n_people > 1 and not options.own:
         note(options, f"{judgements.n_people:,} people answered: --own finds out how much their metrics differ")
-    evaluation = None if options.no_report else _evaluation(options, features, judgements, parameters)
-    page = None if options.no_report else _report(features, names, judgements, evaluation, item_names)
+    diagnosis, evaluation = _found(options, features, names, judgements, parameters)
+    page = partial(
+        similarity_page, judgements=judgements, diagnosis=diagnosis, evaluation=evaluation, item_names=item_names,
+        item_images=image_files(options, items), files=names_of_files(options), date=date.today().isoformat(),
+    )  # fmt: skip
     counted: Any = judgements  # only its length and the number of dropped rows are kept
     model = save_model(
         options.out, estimator, item_ids=items.ids, feature_names=items.feature_names, comparisons=counted,
-        preprocessing=preprocessing, report=page, overwrite=options.overwrite,
+        preprocessing=preprocessing, report=None if options.no_report else page, overwrite=options.overwrite,
     )  # fmt: skip
-    print_ending(options, model, findings=[] if evaluation is None else evaluation.findings())
+    print_ending(options, model, worth=None if evaluation is None else worth_of_similarity(evaluation))
 
 
-def _evaluation(
-    options: Namespace, features: Any, judgements: Judgements, parameters: dict[str, Any]
-) -> SimilarityEvaluation | None:
-    """Return how well models predict hidden judgements, unless that is not wanted or there are too few items."""
-    if options.no_evaluate or judgements.n_items < 2 * FOLDS:
-        return None
-    models = [name for name in REPORTED if name != "own" or parameters.get("people") == "own"]
-    kept = {name: value for name, value in parameters.items() if name not in ("structure", "people", "left_out")}
-    with show_progress("Predicting hidden judgements", quiet=options.quiet) as say:
-        return evaluate_similarity(
-            features, judgements, models, splits=["items", "questions"], folds=FOLDS, after_fit=say, **kept
-        )
-
-
-def _report(
-    features: Any, names: Any, judgements: Judgements, evaluation: SimilarityEvaluation | None, item_names: Any
-) -> Callable[[SavedModel], str]:
-    """Return what writes the report."""
+def _found(
+    options: Namespace, features: Any, names: Any, judgements: Judgements, parameters: dict[str, Any]
+) -> tuple[JudgementDiagnosis | None, SimilarityEvaluation | None]:
+    """Return what the report says beside the metric: what judgements can teach, and what models predict."""
+    if options.no_report:
+        return None, None
     small = degrees_of_freedom(features.shape[1]) <= MOST_DIAGNOSED
     diagnosis = diagnose_judgements(features, judgements, features=names) if small else None
-    return partial(
-        similarity_page, judgements=judgements, diagnosis=diagnosis, evaluation=evaluation, item_names=item_names
-    )
+    evaluation = None
+    if not options.no_evaluate and judgements.n_items >= 2 * FOLDS:
+        models = [name for name in REPORTED if name != "own" or parameters.get("people") == "own"]
+        kept = {name: value for name, value in parameters.items() if name not in ("structure", "people", "left_out")}
+        splits = ["items", "questions"]
+        with show_progress("Predicting hidden judgements", quiet=options.quiet) as say:
+            evaluation = evaluate_similarity(
+                features, judgements, models, splits=splits, folds=FOLDS, after_fit=say, **kept
+            )
+    return diagnosis, evaluation
 
 
 def _lapse(text: str) -> str | float:

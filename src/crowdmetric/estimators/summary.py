@@ -82,7 +82,10 @@ def fit_in_numbers(model: LearnedModel) -> str:
 
 def counted(data: Mapping[str, Any]) -> str:
     """Return how many answers, people and items there were, if known."""
-    return ", ".join(f"{data[name]:,} {name}" for name in ("answers", "people", "items") if name in data)
+    singular = {"answers": "answer", "people": "person", "items": "item"}
+    return ", ".join(
+        f"{data[name]:,} {one if data[name] == 1 else name}" for name, one in singular.items() if name in data
+    )
 
 
 def _item_effects(fitted: Mapping[str, Any]) -> str:

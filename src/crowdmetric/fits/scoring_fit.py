@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ from crowdmetric.fits.unknowns import unknowns_of
 from crowdmetric.inputs import Rows
 from crowdmetric.solvers.law_fit import PopulationFit
 from crowdmetric.solvers.parametrization import Parametrization
+from crowdmetric.symmetric import invertible
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.layout import Layout
 from crowdmetric.users.population_sums import Law
@@ -107,7 +108,9 @@ class ScoringFit:
         crowd, span, units = self.crowd, self.crowd.span, self.crowd.units
         if crowd.users is None:
             return np.empty((0, span.features)), None
-        points, spreads = self.problem.people(self.law, crowd.n_users)
+        # people who differ in every direction: importance._people_covariance needs the part that is next to nothing
+        law = replace(self.law, covariance=invertible(self.law.covariance))
+        points, spreads = self.problem.people(law, crowd.n_users)
         if spreads is not None:
             spreads = span.spreads_outside(spreads, self.law, free=self.fit.layout.free) / units.size**2
         return units.points_outside(span.points_outside(points), self.law_outside.metric), spreads

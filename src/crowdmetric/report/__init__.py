@@ -5,7 +5,12 @@
     changes.py      what the metric changed: neighbors, pairs that moved
     directions.py   how differences between items add up to a distance
     warnings.py     what to be careful about, and whether the metric is worth using
-    pictures.py     inline SVG
+    tastes.py       what smooth tastes look like
+    quote.py        sentences to quote
+    map.py          items before and after, with a choice of an item
+    pictures.py     inline SVG of matplotlib
+    thumbnails.py   small pictures of items
+    glossary.py     what the words mean
     page.py         everything together, as HTML
     similarity_page.py  the same for a metric from similarity judgements
 """

@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +26,8 @@ from crowdmetric.importance import FeatureImportance, feature_importance
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.changes import Moves, moved_pairs, neighbors
 from crowdmetric.report.directions import Directions, find_directions
-from crowdmetric.report.map import map_section
+from crowdmetric.report.glossary import linked, words_section
+from crowdmetric.report.map import map_section, rows_on_map
 from crowdmetric.report.pictures import (
     eigenvalue_picture,
     evaluation_picture,
@@ -35,15 +38,18 @@ from crowdmetric.report.pictures import (
 from crowdmetric.report.quote import quote_section
 from crowdmetric.report.style import STYLE
 from crowdmetric.report.tastes import HALF, find_tastes
+from crowdmetric.report.thumbnails import thumbnails
 from crowdmetric.report.warnings import warnings_of, worth_using
 
 __all__ = [
+    "Html",
     "called",
     "changes_section",
     "choices_section",
     "details_section",
     "directions_section",
     "identifiability_section",
+    "items_sections",
     "list_of",
     "report_page",
     "summary_section",
@@ -80,6 +86,7 @@ def report_page(
     choices: Sequence[str] = (),
     suggestion: str = "",
     item_names: Sequence[str | None] | NDArray[np.object_] | None = None,
+    item_images: Sequence[Path | None] | None = None,
     files: Sequence[str] = (),
     date: str = "",
 ) -> str:
@@ -102,6 +109,8 @@ def report_page(
         Another way that suits the data better.
     item_names : (N,) str or None, optional
         What to call the items; None: by their ids.
+    item_images : (N,) Path or None, optional
+        Files with pictures of the items; small copies of those on the map become part of the page.
     files : sequence of str
         The tables that the model was fitted to, by name.
     date : str
@@ -127,26 +136,34 @@ def report_page(
         summary_section(model, worth_using(model, evaluation), careful, files, date),
         quote_section(model, evaluation, comparisons),
         _tastes(model) if model.description["estimator"] == "TasteMetric" else _importance(model, comparisons),
-        *_metric(model, comparisons, item_names, _prediction(evaluation)),
+        *_metric(model, comparisons, item_names, item_images, _prediction(evaluation)),
         "" if diagnosis is None else identifiability_section(diagnosis.summary()),
         choices_section(choices),
         details_section(model),
     ]
-    return whole_page(sections)
+    return whole_page(sections, () if evaluation is None else evaluation.models)
 
 
-def whole_page(sections: Sequence[str]) -> str:
-    """Return sections as one HTML page."""
+def whole_page(sections: Sequence[str], models: Sequence[str] = ()) -> str:
+    """Return sections as one HTML page; at its end stands what their words mean and what these models are."""
+    body = "".join(sections)
+    body += words_section(models, sections=body)
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f"<title>crowdmetric: what was learned</title><style>{STYLE}</style>"
     )
     footer = '<footer class="small">This page holds everything it shows, and asks no server for anything.</footer>'
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{"".join(sections)}{footer}</body></html>\n'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}{footer}</body></html>\n'
 
 
 # ------------------------------------------------------------------------------------------ pieces of a page
+
+
+class Html(str):
+    """A cell of a table that is HTML already."""
+
+    __slots__ = ()
 
 
 def _sentence(text: str) -> str:
@@ -155,7 +172,7 @@ def _sentence(text: str) -> str:
 
 def _text(text: str) -> str:
     """Return a text for HTML, with `what is between backticks` and --options set as code."""
-    return re.sub(r"`([^`]*)`|(?<!\S)(--[a-z][a-z-]*)", _code, html.escape(text))
+    return re.sub(r"`([^`]*)`|(?<!\S)(--estimator [a-z]+|--[a-z][a-z-]*)", _code, html.escape(text))
 
 
 def _code(found: re.Match[str]) -> str:
@@ -174,11 +191,15 @@ def list_of(texts: Sequence[str]) -> str:
 def table_of(
     head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = (), saved: int | None = None
 ) -> str:
-    """Return a table of texts, escaped here; columns in `numbers` are set to the right, the row `saved` stands out."""
+    """Return a table of texts, escaped here unless they are `Html`.
+
+    Columns in `numbers` are set to the right, the row `saved` stands out.
+    """
 
     def line(cells: Sequence[str], tag: str, stands_out: bool = False) -> str:
         marks = [' class="number"' if column in numbers else "" for column in range(len(cells))]
-        inside = "".join(f"<{tag}{m}>{html.escape(c)}</{tag}>" for m, c in zip(marks, cells, strict=True))
+        texts = [linked(c) if tag == "th" else c if isinstance(c, Html) else html.escape(c) for c in cells]
+        inside = "".join(f"<{tag}{m}>{c}</{tag}>" for m, c in zip(marks, texts, strict=True))
         opening = '<tr class="saved">' if stands_out else "<tr>"
         return f"{opening}{inside}</tr>"
 
@@ -282,7 +303,7 @@ def _importance(model: SavedModel, comparisons: Comparisons | None) -> str:
         f"How much each feature moves people's choices between two items {whose}, as a share of what all of them do "
         "(mean squares); shares add up to 100 %. Three columns say how a share arises: everybody wants more of a "
         "feature, or everybody less; everybody wants a middle, which is what a metric shows; or people differ. "
-        f"The last column is for an item that is average in all other features. {found.covers}"
+        f"What is preferred is said of an item that is average in all other features. {found.covers}"
     )
     return (
         f"<section><h2>What moves choices</h2><p>{_text(found.sentence())}</p>"
@@ -336,6 +357,7 @@ def _metric(
     model: SavedModel,
     comparisons: Comparisons | None,
     names: Sequence[str | None] | NDArray[np.object_] | None,
+    images: Sequence[Path | None] | None,
     prediction: str,
 ) -> list[str]:
     """Return the sections about the metric, or the sentence that there is none, and how well it predicts."""
@@ -352,8 +374,21 @@ def _metric(
     return [
         directions_section(found, model.feature_names, model.items, lead),
         prediction,
-        map_section(model.items, model.components, _shown(model, comparisons), called(model, names)),
-        changes_section(model, _shown(model, comparisons), called(model, names)),
+        *items_sections(model, _shown(model, comparisons), called(model, names), images),
+    ]
+
+
+def items_sections(
+    model: SavedModel, shown: NDArray[np.intp], names: Sequence[str], images: Sequence[Path | None] | None
+) -> list[str]:
+    """Return the map and what the metric changed, with small pictures of the items that are on the map."""
+    assert model.items is not None
+    rows = rows_on_map(len(model.items), shown)
+    small = None if images is None else thumbnails([images[row] for row in rows])
+    pictures = {} if small is None else {int(row): one for row, one in zip(rows, small, strict=True) if one is not None}
+    return [
+        map_section(model.items, model.components, rows, names, pictures),
+        changes_section(model, shown, names, pictures),
     ]
 
 
@@ -389,7 +424,9 @@ def directions_section(found: Directions, names: Sequence[str], items: Array, le
     )
     pictures = _picture(lambda: eigenvalue_picture(found), "Strength of every direction, the strongest first.")
     if len(found.strengths) > 1:
-        caption = "The two leading directions. Curves of equal distance from the center: Euclidean, learned."
+        caption = (
+            "The two leading directions. Curves of equal distance from the center: Euclidean (dashed), learned (solid)."
+        )
         if found.plane is not None:
             caption += " Thin curves: metrics that the answers allow as well."
         pictures += _picture(lambda: plane_picture(found, items), caption)
@@ -453,18 +490,20 @@ def called(model: SavedModel, names: Sequence[str | None] | NDArray[np.object_] 
     ]
 
 
-def changes_section(model: SavedModel, shown: NDArray[np.intp], ids: Sequence[str]) -> str:
+def changes_section(
+    model: SavedModel, shown: NDArray[np.intp], names: Sequence[str], pictures: Mapping[int, str]
+) -> str:
     """Return the section on what the metric changed: neighbors of some items, and pairs that moved."""
     items = model.items
+    ids = _WithPictures(names, pictures)
     if items is None or len(items) < 3:
         return ""
     near, moves = neighbors(items, model.components, shown), moved_pairs(items, model.components)
     rows = []
     for item, before, after in zip(near.items, near.before, near.after, strict=True):
         new = set(after.tolist()) - set(before.tolist())
-        rows.append(
-            [ids[item], ", ".join(ids[j] for j in before), ", ".join(ids[j] + ("*" if j in new else "") for j in after)]
-        )
+        after_it = [ids[j] + ("*" if j in new else "") for j in after]
+        rows.append([Html(ids[item]), Html(", ".join(ids[j] for j in before)), Html(", ".join(after_it))])
     k = near.before.shape[1]
     before = "their features" if model.preprocessing is None else "their features after preprocessing"
     agreement = "" if np.isnan(moves.agreement) else f", and distances correlate by {moves.agreement:.2f} (ranks)"
@@ -479,9 +518,22 @@ def changes_section(model: SavedModel, shown: NDArray[np.intp], ids: Sequence[st
     )
 
 
-def _moves(moves: Moves, ids: Sequence[str]) -> str:
+@dataclass(frozen=True)
+class _WithPictures:
+    """Names of items as HTML, each behind its small picture where there is one."""
+
+    names: Sequence[str]
+    pictures: Mapping[int, str]
+
+    def __getitem__(self, item: int) -> str:
+        picture = self.pictures.get(int(item))
+        image = "" if picture is None else f'<img class="thumbnail" src="{picture}" alt=""> '
+        return image + html.escape(self.names[item])
+
+
+def _moves(moves: Moves, ids: _WithPictures) -> str:
     rows = [
-        [ids[a], ids[b], _percent(before), _percent(after), way]
+        [Html(ids[a]), Html(ids[b]), _percent(before), _percent(after), way]
         for way, pairs, ranks in (
             ("closer", moves.closer, moves.closer_ranks),
             ("apart", moves.apart, moves.apart_ranks),
@@ -505,7 +557,7 @@ def _prediction(evaluation: Evaluation | None) -> str:
             [
                 _marked(model, evaluation, best_model(evaluation, split)),
                 f"{100 * evaluation.mean(split, model, 'accuracy'):.1f} %",
-                f"{evaluation.mean(split, model):.4f} ± {evaluation.error(split, model):.4f}",
+                f"{evaluation.mean(split, model):.4f} ± {evaluation.error(split, model):.4f}".replace("-", "−"),
                 f"{evaluation.mean(split, model, 'calibration_slope'):.2f}",
             ]
             for model in evaluation.models
@@ -522,8 +574,8 @@ def _prediction(evaluation: Evaluation | None) -> str:
     )
     notes = [text for text in evaluation.findings() if text.startswith("Note:")]
     return (
-        "<section><h2>How well it predicts</h2><p>Answers were hidden, and every model predicted them. A calibration "
-        f"slope below 1 says that a model is too sure of itself. {_text(' '.join([saved, *evaluation.scope()]))}</p>"
+        "<section><h2>How well it predicts</h2><p>Answers were hidden, and every model predicted them. What the models "
+        f"are stands at the end of the page. {_text(' '.join([saved, *evaluation.scope()]))}</p>"
         f"{''.join(parts)}{_metric_alone(evaluation)}{list_of(notes)}</section>"
     )
 
@@ -546,7 +598,10 @@ def _metric_alone(evaluation: Evaluation) -> str:
         [
             _marked(model, evaluation, None),
             row[0].other,
-            *(f"{c.likelihood.mean:+.4f} ± {c.likelihood.error:.4f} ({OUTCOMES[c.outcome]})" for c in row),
+            *(
+                f"{c.likelihood.mean:+.4f} ± {c.likelihood.error:.4f} ({OUTCOMES[c.outcome]})".replace("-", "−")
+                for c in row
+            ),
         ]
         for model, row in found.items()
     ]

@@ -68,7 +68,7 @@ def evaluation_picture(evaluation: Evaluation, split: str) -> str:
 def tastes_picture(found: Tastes) -> str:
     """Return the utility along each of the features that move most."""
     lines = [(e.values, e.mean, HALF * e.error, HALF * e.people) for e in found.effects[:MOST_PANELS]]
-    columns = min(len(lines), 3)
+    columns = min(len(lines), 2)
     figure = new_figure(1.0 + 2.3 * columns, 0.6 + 1.9 * -(-len(lines) // columns))
     draw_tastes(figure, lines)
     return figure_svg(figure, "tastes")

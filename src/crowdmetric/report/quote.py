@@ -18,7 +18,14 @@ HIDDEN = {
     "people": "choices of new people",
     "items": "choices about new items",
 }
-POPULARITY = "bradley-terry"
+# What the best model without a learned metric is, in plain words.
+WITHOUT = {
+    "bradley-terry": "by how popular items are",
+    "linear": "by tastes for more or less of each feature",
+    "linear-items": "by tastes for more or less of each feature, and how popular items are",
+    "quadratic": "by one taste for everybody",
+    "identity": "by plain Euclidean distance",
+}
 
 
 def quotable(
@@ -35,9 +42,13 @@ def quotable(
     split = None if evaluation is None else next((name for name in HIDDEN if name in evaluation.splits), None)
     if evaluation is not None and saved in evaluation.models and split is not None:
         right = _of_100(evaluation, split, str(saved))
+        others = [name for name in WITHOUT if name in evaluation.models and name != saved]
+        best = max(others, key=lambda name: evaluation.mean(split, name, "accuracy"), default=None)
         beside = "a coin gets 50"
-        if POPULARITY in evaluation.models and saved != POPULARITY:
-            beside += f", popularity alone {_of_100(evaluation, split, POPULARITY)}"
+        if best is not None:
+            beside = (
+                f"the best prediction without a learned metric, {WITHOUT[best]}: {_of_100(evaluation, split, best)}"
+            )
         texts.append(f"Of 100 {HIDDEN[split]}, the model predicts {right} ({beside}).")
     return texts
 
@@ -55,8 +66,8 @@ def _what_counts(model: SavedModel, comparisons: Comparisons | None) -> list[str
     except DataError:
         return []
     first, *others = found.order[:2].tolist()
-    then = "".join(f", then {found.names[j]} ({found.shares[j]:.0%})" for j in others if found.shares[j] > 0.01)
-    return [f"What moves their choices most is {found.names[first]} ({found.shares[first]:.0%} of it){then}."]
+    then = "".join(f", then {found.names[j]} ({100 * found.shares[j]:.0f} %)" for j in others if found.shares[j] > 0.01)
+    return [f"What moves their choices most is {found.names[first]} ({100 * found.shares[first]:.0f} % of it){then}."]
 
 
 def quote_section(model: SavedModel, evaluation: Evaluation | None, comparisons: Comparisons | None) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +18,22 @@ from crowdmetric.report.directions import find_directions
 from crowdmetric.report.page import (
     SHOWN_ITEMS,
     called,
-    changes_section,
     choices_section,
     details_section,
     directions_section,
     identifiability_section,
+    items_sections,
     list_of,
     summary_section,
     table_of,
     whole_page,
 )
 
-__all__ = ["similarity_page"]
+__all__ = ["similarity_page", "worth_of_similarity"]
 
 # The reader is warned if the lapse rate, or the share of the metric by which people differ, is above this.
 CARELESS = 0.1
+HIDDEN = {"items": "new items", "questions": "new questions", "people": "new people"}
 METRIC = "This is the metric itself: what counts when people judge how similar two items are."
 LINKS = {
     "squared": "People are taken to compare squared distances.",
@@ -45,6 +48,9 @@ def similarity_page(
     diagnosis: JudgementDiagnosis | None = None,
     evaluation: SimilarityEvaluation | None = None,
     item_names: Sequence[str | None] | NDArray[np.object_] | None = None,
+    item_images: Sequence[Path | None] | None = None,
+    files: Sequence[str] = (),
+    date: str = "",
 ) -> str:
     """Return the report on a similarity metric as one HTML page.
 
@@ -60,29 +66,65 @@ def similarity_page(
         How well models predict hidden judgements.
     item_names : (N,) str or None, optional
         What to call the items; None: by their ids.
+    item_images : (N,) Path or None, optional
+        Files with pictures of the items; small copies of those on the map become part of the page.
+    files : sequence of str
+        The tables that the model was fitted to, by name.
+    date : str
+        When that was.
     """
     if model.items is None:
         raise DataError("the model was fitted to vectors and has no items; a report needs SimilarityMetric(items=…)")
     asked = np.bincount(judgements.items.ravel(), minlength=len(model.item_ids))
     shown = np.argsort(-asked, kind="stable")[:SHOWN_ITEMS].astype(np.intp)
+    worth = worth_of_similarity(evaluation)
+    if evaluation is not None:
+        worth += evaluation.findings()
+    found = find_directions(model, model.items)
+    models = [] if evaluation is None else list(dict.fromkeys(result.model for result in evaluation.results))
     return whole_page(
         [
-            summary_section(model, _worth(evaluation), _careful(model, judgements, diagnosis)),
-            directions_section(find_directions(model, model.items), model.feature_names, model.items, METRIC),
-            changes_section(model, shown, called(model, item_names)),
+            summary_section(model, worth, _careful(model, judgements, diagnosis), files, date),
+            _quote(model, worth[0] if evaluation is not None else "", found.weights),
+            directions_section(found, model.feature_names, model.items, METRIC),
             _prediction(evaluation),
+            *items_sections(model, shown, called(model, item_names), item_images),
             "" if diagnosis is None else identifiability_section(diagnosis.summary()),
             choices_section(_choices(model)),
             details_section(model),
-        ]
+        ],
+        models,
     )
 
 
-def _worth(evaluation: SimilarityEvaluation | None) -> list[str]:
-    """Return whether the metric predicts hidden judgements better than Euclidean distance does."""
+def worth_of_similarity(evaluation: SimilarityEvaluation | None) -> list[str]:
+    """Return in one sentence whether the metric predicts hidden judgements better than Euclidean distance does."""
     if evaluation is None:
         return ["That was not measured: no judgements were hidden. `crowdmetric evaluate` measures it."]
-    return evaluation.findings()
+    split = next(name for name in SIMILARITY_SPLITS if any(result.split == name for result in evaluation.results))
+    learned, plain = (evaluation.result(split, model) for model in ("chosen", "euclid"))
+    gain, error = evaluation.difference(split, "euclid", "chosen")
+    about = HIDDEN[split]
+    if gain > 2 * error:
+        verdict = f"The learned metric is worth using for {about}"
+    elif gain < -2 * error:
+        verdict = f"The learned metric is worse than plain Euclidean distance for {about}"
+    else:
+        verdict = f"These judgements cannot tell whether a learned metric is worth using for {about}"
+    counts = f"of 100 hidden judgements it predicts {100 * learned.accuracy:.0f}"
+    return [f"{verdict}: {counts}, plain Euclidean distance {100 * plain.accuracy:.0f}."]
+
+
+def _quote(model: SavedModel, worth: str, weights: NDArray[np.float64]) -> str:
+    """Return sentences for somebody who has not read the page: who judged, what counts, what it is worth."""
+    data, first = model.description["data"], int(np.argmax(weights))
+    texts = [
+        f"{data['answers']:,} judgements of how similar items are were collected." if "answers" in data else "",
+        f"What counts most is {model.feature_names[first]} ({100 * weights[first]:.0f} % of the distance).",
+        worth,
+    ]
+    quoted = html.escape(" ".join(filter(None, texts)))
+    return f"<section><h2>To quote</h2><blockquote>{quoted}</blockquote></section>"
 
 
 def _careful(model: SavedModel, judgements: Judgements, diagnosis: JudgementDiagnosis | None) -> list[str]:
@@ -90,7 +132,7 @@ def _careful(model: SavedModel, judgements: Judgements, diagnosis: JudgementDiag
     assert judgements.checks is not None
     lapse = max(float(model.fitted.get("lapse_", 0.0)), float(np.nan_to_num(judgements.checks.lapse_rate)))
     if lapse > CARELESS:
-        texts.append(f"About {lapse:.0%} of the answers look as if given without looking.")
+        texts.append(f"About {100 * lapse:.0f} % of the answers look as if given without looking.")
     if diagnosis is not None and not diagnosis.identified:
         texts.append(
             f"The judgements say nothing about {diagnosis.dimensions - diagnosis.rank:,} of the "
@@ -116,7 +158,11 @@ def _prediction(evaluation: SimilarityEvaluation | None) -> str:
     parts = []
     for split in dict.fromkeys(result.split for result in evaluation.results):
         rows = [
-            [r.model, f"{r.accuracy:.1%} ± {r.accuracy_error:.1%}", f"{r.log_loss:.4f} ± {r.log_loss_error:.4f}"]
+            [
+                r.model,
+                f"{100 * r.accuracy:.1f} ± {100 * r.accuracy_error:.1f} %",
+                f"{r.log_loss:.4f} ± {r.log_loss_error:.4f}",
+            ]
             for r in evaluation.results
             if r.split == split
         ]
@@ -124,6 +170,7 @@ def _prediction(evaluation: SimilarityEvaluation | None) -> str:
     return (
         "<section><h2>How well it predicts</h2><p>Judgements were hidden, and every model predicted them. New items is "
         "the figure to quote: questions about at least one item that the model had not seen. The saved metric is "
-        f"the model 'chosen', or 'own' if everybody has a metric of their own.</p>{''.join(parts)}"
+        "<i>chosen</i>, or <i>own</i> if everybody has a metric of their own; what the others are stands at the end "
+        f"of the page.</p>{''.join(parts)}"
         f"{list_of(evaluation.notes)}</section>"
     )

@@ -25,6 +25,9 @@ tr.saved td { font-weight: 600; background: var(--soft); }
 .pictures { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start; }
 .pictures > * { flex: 1 1 20rem; min-width: 0; } .pictures > div { flex-basis: 28rem; }
 .pictures figure { max-width: 32rem; }
+.thumbnail { width: 2rem; height: 2rem; object-fit: cover; border-radius: 4px; vertical-align: middle; }
+th a { color: inherit; text-decoration: underline dotted; text-underline-offset: .2em; }
+dl { font-size: .875rem; } dt { font-weight: 600; } dd { margin: 0 0 .4rem 1.2rem; } dt:target { color: var(--care); }
 code { white-space: nowrap; font-size: .92em; }
 figure { margin: .8rem 0; } svg { max-width: 100%; height: auto; } svg text { fill: currentColor; }
 pre { overflow-x: auto; font-size: .8rem; } summary { cursor: pointer; } details { margin: 1rem 0; }

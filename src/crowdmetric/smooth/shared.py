@@ -98,6 +98,8 @@ def _inner(C: Shared, W: Any) -> Array:
 def given(C: Array | Shared, W: Any) -> Any:
     """Return ``(C⁻¹ + W)⁻¹``, of the same kind as C."""
     if isinstance(C, Shared):
+        if not C.root.shape[1]:  # SciPy 1.13 refuses systems without unknowns
+            return C
         return Shared(solve_triangular(np.linalg.cholesky(_inner(C, W)), C.root.T, lower=True).T)
     V = np.linalg.solve(np.eye(len(C)) + C @ W, C)
     return 0.5 * (V + V.T)

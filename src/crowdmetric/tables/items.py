@@ -25,6 +25,8 @@ __all__ = ["Items", "index_of", "known_items", "read_items"]
 ID_COLUMNS = ("item_id", "item", "id")
 # Columns that hold the names of items, if they are text.
 NAME_COLUMNS = ("name", "title")
+# The column that holds files with pictures of items, as in a study of `crowdmetric collect`.
+IMAGE_COLUMN = "image"
 
 
 class Items(NamedTuple):
@@ -38,6 +40,8 @@ class Items(NamedTuple):
     feature_names : list of d str
     names : (N,) object of str, or None
         What people call the items, None for one without a name; None altogether where nothing says.
+    images : (N,) object of str, or None
+        Files with pictures of the items, relative to the table, None for an item without one.
 
     Examples
     --------
@@ -50,6 +54,7 @@ class Items(NamedTuple):
     features: NDArray[np.float64]
     feature_names: list[str]
     names: Column | None = None
+    images: Column | None = None
 
     def __repr__(self) -> str:
         n, d = self.features.shape
@@ -68,7 +73,8 @@ def read_items(source: Any, id_column: str | None = None, *, categorical: Collec
         The column of ids. By default ``item_id``, ``item`` or ``id``, in any case, where there is one; else the
         index of a pandas data frame that has one of its own; otherwise ids are the row numbers 0…N−1. Every other
         column of numbers is a feature. A column of text called ``name`` or ``title`` says what items are called, and
-        where there are no ids, those are the ids. Other columns of text and dates are left out, with a warning.
+        where there are no ids, those are the ids. A column of text called ``image`` names files with pictures, for
+        the report. Other columns of text and dates are left out, with a warning.
     categorical : collection of str or 'all', optional
         Columns that hold categories (text, or numbers that are codes), or all columns of text. Each becomes features
         of 0 and 1, one per category but the first: the metric then knows any distance between categories.
@@ -85,7 +91,8 @@ def read_items(source: Any, id_column: str | None = None, *, categorical: Collec
     columns = _columns_of_items(source)
     id_column = _id_column(list(columns), id_column)
     ids = columns.pop(id_column) if id_column is not None else index_of(source)
-    names = _pop_names(columns)
+    names = _pop_text(columns, NAME_COLUMNS, "the names")
+    images = _pop_text(columns, (IMAGE_COLUMN,), "the pictures")
     indexed = ids is not None and id_column is None
     if ids is None and names is not None:
         ids, names = names, None
@@ -102,7 +109,7 @@ def read_items(source: Any, id_column: str | None = None, *, categorical: Collec
     else:
         ids = unique_ids(ids, "names that stand in for ids of the items", "add a column item_id")
     _reject_gaps(ids, features, list(columns))
-    return Items(ids, features, list(columns), names)
+    return Items(ids, features, list(columns), names, images)
 
 
 def known_items(items: Any, n_items: int | None, item_ids: Any) -> Column | None:
@@ -118,11 +125,11 @@ def known_items(items: Any, n_items: int | None, item_ids: Any) -> Column | None
     return None if n_items is None else np.arange(whole_number(n_items, "n_items"), dtype=np.int64)
 
 
-def _pop_names(columns: Columns) -> Column | None:
-    """Return the column that names the items, and take it out; None if there is none."""
-    found = [name for name, column in columns.items() if name.lower() in NAME_COLUMNS and column.dtype.kind == "O"]
+def _pop_text(columns: Columns, called: Collection[str], what: str) -> Column | None:
+    """Return the column of text of one of these names, and take it out; None if there is none."""
+    found = [name for name, column in columns.items() if name.lower() in called and column.dtype.kind == "O"]
     if len(found) > 1:
-        raise DataError(f"columns {listed(found)} could all be the names of the items; leave all but one out")
+        raise DataError(f"columns {listed(found)} could all be {what} of the items; leave all but one out")
     return columns.pop(found[0]) if found else None
 
 
