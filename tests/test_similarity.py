@@ -570,3 +570,11 @@ def test_a_hidden_split_of_questions_is_predicted_by_a_structure_chosen_for_ques
 def test_few_repeated_answers_do_not_bound_the_accuracy() -> None:
     assert "too few" in Ceiling(28.0, 0.64, 0.82).summary()
     assert "between 64.0% and 82.0%" in Ceiling(2_800.0, 0.64, 0.82).summary()
+
+
+def test_options_that_are_equally_far_under_every_metric_are_refused() -> None:
+    """Two items with the same features, or two at opposite sides of the anchor."""
+    X = np.array([[1.0, 0.5], [-1.0, 0.5], [-1.0, 0.5], [3.0, 0.5]])
+    with pytest.raises(DataError, match="equally far apart under every metric"):
+        SimilarityMetric(X).fit(np.array([[0, 1, 2], [0, 1, 3]]))
+    assert SimilarityMetric(X).fit(np.array([[0, 1, 2], [1, 0, 3]])).solution_.converged

@@ -206,6 +206,11 @@ class SimilarityMetric(CrowdMetric):
                 "add features by which they differ"
             )
         inside = (items - center) / size
+        if not questions.tell_distances_apart(inside):
+            raise DataError(
+                "the options of every question are equally far apart under every metric: they have the same features, "
+                "or lie on opposite sides of the anchor; ask about items that differ"
+            )
         for name in NOT_ALWAYS_FOUND:
             self.__dict__.pop(name, None)
         if self.rank is not None or degrees_of_freedom(items.shape[1]) > LARGEST_NEWTON:

@@ -28,7 +28,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from crowdmetric.similarity.structures import MetricStructure
 
-__all__ = ["ConeStep"]
+__all__ = ["ConeStep", "regular"]
 
 Array = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ class ConeStep:
 
     def solve(self, theta: Array, g: Array, H: Array, accuracy: float = 1e-8) -> Array:
         """Return the minimizer x in the cone, up to residuals of `accuracy` relative to ``‖b‖``."""
-        free = theta - cho_solve(cho_factor(_regular(H)), g)
+        free = theta - cho_solve(cho_factor(regular(H)), g)
         if not np.any(self.structure.negative(free)):
             self.multiplier = np.zeros_like(theta)
             return free
@@ -113,7 +113,7 @@ class ConeStep:
                 assert at is not None  # steps stay inside
                 value, slope, curvature = at
                 g = A @ x - b + weight * slope
-                step = -cho_solve(cho_factor(_regular(A + weight * curvature), check_finite=False), g)
+                step = -cho_solve(cho_factor(regular(A + weight * curvature), check_finite=False), g)
                 decrease = -float(g @ step)
                 if decrease < CENTERED * weight:
                     break
@@ -142,10 +142,10 @@ def _relative(residual: Array, variable: Array) -> float:
 def _inverse(A: Array, rho: float) -> Array:
     """Return ``(A + ρI)⁻¹``: with many iterations, a product with it is cheaper than two triangular solves."""
     n = len(A)
-    inverse: Array = cho_solve(cho_factor(_regular(A + rho * np.eye(n)), check_finite=False), np.eye(n))
+    inverse: Array = cho_solve(cho_factor(regular(A + rho * np.eye(n)), check_finite=False), np.eye(n))
     return inverse
 
 
-def _regular(H: Array) -> Array:
+def regular(H: Array) -> Array:
     """Return H with a trace of the identity, so rounding does not make it indefinite."""
     return H + 1e-13 * np.trace(H) / len(H) * np.eye(len(H))

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.similarity.cone_step import ConeStep
+from crowdmetric.similarity.cone_step import ConeStep, regular
 from crowdmetric.similarity.objective import SimilarityObjective
 
 __all__ = ["SimilarityFit", "fit_with_evidence", "minimize", "refit", "start_for"]
@@ -295,7 +295,7 @@ def _determined(objective: SimilarityObjective, A: Array, strengths: Sequence[fl
     """Return ``γ_r = rank P_r − λ_r tr(A⁻¹ P_r)``."""
     if not strengths:
         return ()
-    inverse = np.linalg.inv(A)
+    inverse = np.linalg.inv(regular(A))
     return tuple(
         float(np.clip(np.trace(P) - strength * np.sum(inverse * P), 0.0, np.trace(P)))
         for strength, P in zip(strengths, objective.structure.ridges, strict=True)

@@ -27,6 +27,8 @@ TABLED_ITEMS = 5_000
 # Items are dealt into this many groups to order questions: two pairs of groups then fit in 16 bits, which are sorted
 # fastest, and the distances among three groups of a thousand items or two fit in a core's cache.
 GROUPS = 15
+# Squared lengths that differ by less than this share of the largest one count as equal.
+SAME_LENGTH = 1e-12
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,18 @@ class PairChoices:
     def items_of(self, block: Alternatives) -> Indices:
         """Return the items (T, 2k) that each question of a block is about."""
         return self.pairs[block.index].reshape(len(block.index), -1)
+
+    def tell_distances_apart(self, items: Array) -> bool:
+        """Return whether some question has options that are not equally far apart under every metric.
+
+        Two differences of items (N, d) have the same length under every metric if they are equal or opposite; if they
+        are not, their lengths differ under nearly every metric, so that one drawn at random shows it.
+        """
+        d = items.shape[1]
+        z = items @ np.random.default_rng(0).standard_normal((d, min(d, 2)))
+        far = np.sum((z[self.pairs[:, 0]] - z[self.pairs[:, 1]]) ** 2, axis=1)
+        same = SAME_LENGTH * float(far.max(initial=0.0))
+        return any(bool(np.any(np.ptp(far[block.index], axis=1) > same)) for block in self.asked)
 
     def grouped(self) -> PairChoices:
         """Return the questions in an order in which those about the same groups of items follow each other.

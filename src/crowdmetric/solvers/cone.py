@@ -106,8 +106,13 @@ def _log_determinant(A: Array) -> Array:
 
 
 def _solve(A: Array, b: Array) -> Array:
-    """Return A⁻¹b (n, p)."""
-    return b / A[:, 0] if A.shape[1] == 1 else np.linalg.solve(A, b[:, :, None])[:, :, 0]
+    """Return A⁻¹b (n, p); the shortest solution where an A is singular, as close to the edge of the cone."""
+    if A.shape[1] == 1:
+        return b / A[:, 0]
+    try:
+        return np.linalg.solve(A, b[:, :, None])[:, :, 0]
+    except np.linalg.LinAlgError:
+        return (np.linalg.pinv(A, hermitian=True) @ b[:, :, None])[:, :, 0]
 
 
 def _to_cone(A: Array, dA: Array) -> Array:
