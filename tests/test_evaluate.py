@@ -407,6 +407,19 @@ def test_popularity_alone_is_not_believed_of_new_items() -> None:
     assert found.best("pairs") == "bradley-terry"
 
 
+def test_rounding_does_not_decide_whether_there_is_a_metric() -> None:
+    """A metric that answers support by hundreds of nats stays, however the search for ridges goes about it."""
+    items, table = crowd_of(np.zeros((4, 4)), people=200, answers=16, n_items=10, popularity=1.5)
+    found = [
+        evaluate(items * (1.0 + tiny), table, ["population-free"], splits=["pairs"], repeats=1).mean(
+            "pairs", "population-free"
+        )
+        for tiny in (0.0, 1e-12, -1e-11)
+    ]
+    assert np.ptp(found) < 1e-6
+    assert found[0] > -0.6
+
+
 class Made:
     """Stands in for an evaluation: log-likelihoods by model, one per split, and one standard error for all."""
 

@@ -58,8 +58,12 @@ REFITS, MORE_REFITS = 8, 15
 # Settled: the change of a strength's logarithm, or the nats of evidence, that are not worth another refit. A fit with a
 # wider tolerance than this evidence does not need more of it either.
 SETTLED, LEAST_EVIDENCE = 0.05, 0.01
-# Between refits, the maximum number of steps that the evidence asks for which are taken at once.
-FURTHEST = 8.0
+# Between refits, the maximum number of steps that the evidence asks for which are taken at once. Steps are extrapolated
+# only if they do not grow by more than GROWTH, and if the last change was at least TRUSTED times the next step: short
+# changes tell the slope no better than the tolerance of the fits allows.
+FURTHEST, GROWTH, TRUSTED = 8.0, 1.2, 0.5
+# The evidence about one number cannot pay for a larger loss of likelihood, in nats, than this.
+MOST_PAID = 10.0
 # Below this size ‖cI‖ / √d, for items of size one, a metric counts as zero. A ridge on the size need not go further.
 NO_SIZE = 0.01
 # Below this mean eigenvalue c, for items of size one, what is left of a metric counts as zero.
@@ -241,11 +245,20 @@ def fit_with_evidence(
     tolerance = options.get("tolerance", 0.0)
     loosely = options | {"tolerance": max(ROUGH, tolerance), "first_tolerance": max(FIRST, 0.1 * tolerance)}
     before: tuple[Ridges, Ridges] | None = None
+    best: PopulationFit | None = None
+    keeps_size = False
     for number in range(MORE_REFITS if chart.n_items else REFITS):
         begin = start if fit is None else fit.theta
         at, more = (begin, {}) if resume_stage is None else resume_stage(f"evidence {number}", begin)
         fit = fit_law(total, chart, at, ridges=ridges, **loosely, **more)
+        if best is not None and ridges.size > best.ridges.size and fit.value < best.value - MOST_PAID:
+            # the ridge on the size took a metric that the answers support: it stays as it was
+            fit, ridges, before, keeps_size = best, best.ridges, None, True
+        if best is None or fit.value > best.value:
+            best = fit
         wanted = _wanted_ridges(fit, chart)
+        if keeps_size:
+            wanted = replace(wanted, size=fit.ridges.size)
         if _settled(fit, wanted, max(LEAST_EVIDENCE, tolerance)):
             break
         before, ridges = (ridges, wanted), wanted if before is None else _next_ridges(*before, ridges, wanted)
@@ -270,10 +283,15 @@ def _next_ridges(before: Ridges, wanted_before: Ridges, now: Ridges, wanted: Rid
 
 
 def _secant(x0: float, g0: float, x: float, g: float) -> float:
-    """Return where the line through (x₀, g₀) and (x, g) has g = x, at most FURTHEST steps g − x from x."""
-    step, change = g - x, (g0 - x0) - (g - x)
-    ahead = (x - x0) / change if change != 0.0 else np.inf
-    return x + step * (ahead if 0.0 < ahead < FURTHEST else FURTHEST)
+    """Return where the line through (x₀, g₀) and (x, g) has g = x, at most FURTHEST steps g − x from x.
+
+    One step if the two points do not determine the line.
+    """
+    first, step = g0 - x0, g - x
+    ahead = (x - x0) / (first - step) if first != step else np.inf
+    if not 0.0 < ahead < FURTHEST:
+        ahead = FURTHEST if abs(step) <= GROWTH * abs(first) else 1.0
+    return x + step * (ahead if abs(x - x0) >= TRUSTED * abs(step) else 1.0)
 
 
 def first_ridges(chart: Parametrization) -> Ridges:
