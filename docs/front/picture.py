@@ -39,8 +39,8 @@ def draw_map(axes: plt.Axes, coordinates: np.ndarray, title: str) -> None:
         around = {
             "above": (0, 0.09),
             "below": (0, -0.11),
-            "right": (0.03 + wide / 2, -0.01),
-            "left": (-0.03 - wide / 2, -0.01),
+            "right": (0.045 + wide / 2, -0.01),
+            "left": (-0.045 - wide / 2, -0.01),
         }
         room = {side: (x + dx, y + dy, wide, 0.07) for side, (dx, dy) in around.items()}
         side = min(room, key=lambda side: sum(_overlap(room[side], other) for other in taken))
@@ -68,7 +68,7 @@ def main() -> None:
     plt.rcParams.update({"svg.fonttype": "path", "svg.hashsalt": "crowdmetric"})
     maps = found["items"][rows], found["model"].transform(found["items"][rows])
     draw(maps, "picture.svg", {"nrows": 1, "ncols": 3, "figsize": (11, 3.7), "width_ratios": [1, 0.62, 1]})
-    draw(maps, "picture-narrow.svg", {"nrows": 3, "ncols": 1, "figsize": (4.6, 8.6), "height_ratios": [1, 0.5, 1]})
+    draw(maps, "picture-narrow.svg", {"nrows": 3, "ncols": 1, "figsize": (4.6, 9.0), "height_ratios": [1, 0.62, 1]})
 
 
 def draw(maps: tuple[np.ndarray, np.ndarray], name: str, layout: dict[str, Any]) -> None:
@@ -77,12 +77,12 @@ def draw(maps: tuple[np.ndarray, np.ndarray], name: str, layout: dict[str, Any])
     draw_map(before, maps[0], "before: what the embedding finds similar")
     draw_map(after, maps[1], "after: what the crowd finds similar")
     middle.axis("off")
-    questions = ("stout or pilsner?", "latte or cola?", "milk or whisky?", "vodka or red wine?")
+    questions = ("stout or pilsner?", "latte or cola?", "milk or whisky?", "vodka or negroni?")
     for line, question in enumerate(questions):
-        middle.text(0.5, 0.86 - 0.15 * line, question, ha="center", fontsize=10.5, color=INK, style="italic")
-    middle.text(0.5, 0.2, "four answers each\nfrom 1,500 people", ha="center", fontsize=9.5, color=FAINT)
+        middle.text(0.5, 0.9 - 0.15 * line, question, ha="center", fontsize=10.5, color=INK, style="italic")
+    middle.text(0.5, 0.17, "four answers each\nfrom 1,500 people", ha="center", fontsize=9.5, color=FAINT)
     arrow = {"arrowstyle": "-|>", "color": INK, "lw": 2}
-    start, end = ((0, 0.1), (1, 0.1)) if layout["nrows"] == 1 else ((0.5, 0.12), (0.5, -0.1))
+    start, end = ((0, 0.1), (1, 0.1)) if layout["nrows"] == 1 else ((0.5, 0.13), (0.5, 0.0))
     middle.annotate("", xy=end, xytext=start, xycoords="axes fraction", arrowprops=arrow, annotation_clip=False)
     figure.savefig(HERE / name, metadata={"Date": None}, facecolor="white")
     plt.close(figure)
