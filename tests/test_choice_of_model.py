@@ -143,7 +143,7 @@ def test_a_model_without_a_metric_is_saved_reported_and_not_exported(linear_crow
 
 def test_constraints_that_contradict_are_refused(linear_crowd) -> None:
     X, answers = linear_crowd
-    with pytest.raises(DataError, match="leaves no metric"):
+    with pytest.raises(DataError, match="there are none"):
         PopulationMetric(X, constraint="zero").fit(answers)
     with pytest.raises(DataError, match="has no effect with constraint='identity'"):
         PopulationMetric(X, constraint="identity", rank=1).fit(answers)

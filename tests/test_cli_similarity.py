@@ -46,7 +46,7 @@ def test_fit_ends_with_whether_it_is_worth_using_and_chooses_for_the_question(ta
     assert main(["fit", *files, "--for", "known-items"]) == 0
     out, _ = capsys.readouterr()
     assert "questions left out" in " ".join(out.split())
-    assert "New items: the learned metric is better than Euclidean distance" in " ".join(out.split())
+    assert "The learned metric is worth using for new questions: of 100 hidden judgements" in " ".join(out.split())
     assert "was not measured" not in out
     with pytest.raises(SystemExit):
         main(["fit", *files, "--overwrite", "--for", "new-people"])

@@ -108,7 +108,7 @@ def fit_similarity(options: Namespace) -> None:
         options.out, estimator, item_ids=items.ids, feature_names=items.feature_names, comparisons=counted,
         preprocessing=preprocessing, report=None if options.no_report else page, overwrite=options.overwrite,
     )  # fmt: skip
-    print_ending(options, model, worth=None if evaluation is None else worth_of_similarity(evaluation))
+    print_ending(options, model, worth=None if evaluation is None else worth_of_similarity(model, evaluation))
 
 
 def _found(

@@ -299,8 +299,8 @@ class SimilarityMetric(CrowdMetric):
     def _fit_structure(self, items: Array, questions: PairChoices, likelihood: AnswerModel) -> StructureChoice:
         stopping: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
         if self.structure == "auto":
-            told: dict[str, Any] = {"left_out": self.left_out, "folds": self.folds, "seed": self.random_state}
-            return choose_structure(items, questions, likelihood, **told, **stopping)
+            how: dict[str, Any] = {"left_out": self.left_out, "folds": self.folds, "seed": self.random_state}
+            return choose_structure(items, questions, likelihood, **how, **stopping)
         objective = SimilarityObjective(items, questions, likelihood, STRUCTURES[self.structure](items.shape[1]))
         fit = fit_with_evidence(objective, **stopping)
         return StructureChoice.given(objective, fit)

@@ -53,7 +53,7 @@ TOLERANCE, STEPS = 1e-4, 200
 # Trial fits stop when a step would gain less than this, in nats per answer and in nats in total. The log-loss of hidden
 # answers is needed to 0.001 nats per answer. A fit ε nats short of its optimum is √(2ε) standard errors off it, which
 # costs hidden answers about ε nats *in total*, so ε may grow with the number of answers.
-TOLERANCE_PER_ANSWER, MOST_TOLERANCE = 3e-6, 0.03
+TOLERANCE_PER_ANSWER, MOST_TOLERANCE = 1e-6, 0.03
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ Array = NDArray[Any]
 
 # Maximum number of answers times parameters for second differences of the likelihood; beyond, they take too long.
 MOST_DIFFERENCES = 150_000
-# Information below which a parameter other than M counts as unknown, and the largest move of one at once.
-LEAST_INFORMATION, MOST_MOVED = 0.01, 1.0
+# Information below which a parameter other than M counts as unknown, and the largest move of one at once: this much, or
+# this share of it.
+LEAST_INFORMATION, MOST_MOVED, MOST_SHARE = 0.01, 1.0, 0.1
 # If the other parameters move further than this and gain more nats than this, the likelihood is expanded again; maximum
 # number of expansions.
 FAR, WORTH_MOVING, MOST_MOVES = 0.3, 0.1, 3
@@ -216,7 +217,7 @@ class PopulationLikelihood:
         inner = H[:p, :p] - H[:p, n] @ inverse @ H[n, :p]
         curvature = _positive_part(inner[1:, 1:])
         known = inner[0, 0] - inner[0, 1:] @ np.linalg.solve(curvature + np.eye(p - 1), inner[1:, 0])
-        length = float(np.max(np.abs(step) / np.maximum(np.abs(rest), 1.0)))
+        length = float(np.max(np.abs(step) / np.maximum(MOST_SHARE * np.abs(rest), 1.0)))
         gradient = g[1:p] - H[1:p, n] @ step
         moved = rest + step * min(1.0, MOST_MOVED / max(length, 1e-300))
         return Expansion(t, value, gradient, curvature, moved, float(known)), length > FAR and gain > WORTH_MOVING

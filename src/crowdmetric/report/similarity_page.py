@@ -77,7 +77,7 @@ def similarity_page(
         raise DataError("the model was fitted to vectors and has no items; a report needs SimilarityMetric(items=…)")
     asked = np.bincount(judgements.items.ravel(), minlength=len(model.item_ids))
     shown = np.argsort(-asked, kind="stable")[:SHOWN_ITEMS].astype(np.intp)
-    worth = worth_of_similarity(evaluation)
+    worth = worth_of_similarity(model, evaluation)
     if evaluation is not None:
         worth += evaluation.findings()
     found = find_directions(model, model.items)
@@ -97,11 +97,16 @@ def similarity_page(
     )
 
 
-def worth_of_similarity(evaluation: SimilarityEvaluation | None) -> list[str]:
-    """Return in one sentence whether the metric predicts hidden judgements better than Euclidean distance does."""
+def worth_of_similarity(model: SavedModel, evaluation: SimilarityEvaluation | None) -> list[str]:
+    """Return in one sentence whether the metric predicts hidden judgements better than Euclidean distance does.
+
+    Of the questions that its structure was chosen for.
+    """
     if evaluation is None:
         return ["That was not measured: no judgements were hidden. `crowdmetric evaluate` measures it."]
-    split = next(name for name in SIMILARITY_SPLITS if any(result.split == name for result in evaluation.results))
+    splits = [name for name in SIMILARITY_SPLITS if any(result.split == name for result in evaluation.results)]
+    wanted = model.description["parameters"].get("left_out", "items")
+    split = wanted if wanted in splits else splits[0]
     learned, plain = (evaluation.result(split, model) for model in ("chosen", "euclid"))
     gain, error = evaluation.difference(split, "euclid", "chosen")
     about = HIDDEN[split]

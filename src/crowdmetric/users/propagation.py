@@ -79,7 +79,7 @@ DAMPED, DAMPED_ROUNDS = 0.5, 400
 FRESH, LOSS, SMALLEST_SHARE = 8, 1e4, 1e-13
 # Largest change of an answer's mean, in units of its spread, at convergence; and what is accepted after the last sweep.
 # Derivatives are then off by about as much, and values, which are stationary in the factors, by its square.
-TOLERANCE, NEARLY_SETTLED = 1e-9, 1e-5
+TOLERANCE, NEARLY_SETTLED = 1e-10, 1e-5
 
 
 def by_propagation(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss) -> Integral:
