@@ -47,8 +47,9 @@ Array = NDArray[Any]
 
 KINDS = ("answers", "people", "items")
 # Number of parts in which answers, people and items are hidden in turn, and the work (the cube of the items shown,
-# summed over people and parts) after which no further part is hidden. Above the work of a part, people are left out.
-PARTS, MOST_WORK, WORK_OF_A_PART = {"answers": 4, "people": 5, "items": 3}, 2e7, 1e8
+# summed over people and parts) after which no further part is hidden. Above the work of a part, or above this many
+# answers, people are left out: a slope is one number.
+PARTS, MOST_WORK, WORK_OF_A_PART, MOST_ANSWERS = {"answers": 4, "people": 5, "items": 3}, 2e7, 1e8, 50_000
 # Number of times that parts are drawn: items are few, and the slope depends on which of them are hidden together.
 DRAWS = {"answers": 1, "people": 1, "items": 3}
 # Tolerance of the factors after answers were hidden.
@@ -72,7 +73,8 @@ def find_sharpness(fit: SmoothFit, kinds: Sequence[str] = KINDS, seed: int = 0) 
     """Return b of questions of some kinds, in their order."""
     known = fit.propagation
     work = np.cumsum([float(block.items.size) * block.items.shape[1] ** 2 for block in known.blocks])
-    some = slice(None, None, int(np.ceil(work[-1] / WORK_OF_A_PART)))
+    answers = sum(float(block.weight.sum()) for block in known.blocks)
+    some = slice(None, None, int(np.ceil(max(work[-1] / WORK_OF_A_PART, answers / MOST_ANSWERS))))
     blocks, sites = known.blocks[some], known.sites[some]
     parts = {"answers": _of_questions, "people": _of_people, "items": _of_items}
     slopes = []
