@@ -170,7 +170,7 @@ class SimilarityEvaluation:
         for split in dict.fromkeys(r.split for r in self.results):
             rows = [r for r in self.results if r.split == split]
             lines = [
-                f"{SIMILARITY_SPLITS[split]}: {rows[0].n_answers:,g} hidden answers",
+                f"{SIMILARITY_SPLITS[split]}: {rows[0].n_answers:,g} predictions of hidden answers",
                 f"  {'':<12}accuracy           log-loss",
             ]
             lines += [
