@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.fits.doubts import has_no_metric
 from crowdmetric.fits.problem import PopulationProblem
-from crowdmetric.solvers.law_fit import ROUGH, SHAPE_RIDGE, PopulationFit, first_ridges, fit_with_evidence
+from crowdmetric.solvers.law_fit import MOST_PAID, ROUGH, SHAPE_RIDGE, PopulationFit, first_ridges, fit_with_evidence
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges, penalty
 from crowdmetric.solvers.scoring import ScoringState
@@ -116,7 +117,7 @@ def evidence_fit(
     theta = start_from(chart, start.law, 0.5 * float(np.log(max(spread, 1e-12))))
     first = start.ridges.completed(first_ridges(chart))
     end = fit_with_evidence(problem.total, chart, theta, first=first, beta=problem.beta, **stopping)
-    return finished(problem, chart, end, **stopping)
+    return finished(problem, chart, _with_metric(problem, chart, end, stopping), **stopping)
 
 
 def _ends(
@@ -155,11 +156,36 @@ def _first_end(
         end = fit_with_evidence(
             problem.total, chart, start, first=first, resume_stage=problem.resume_stage, beta=problem.beta, **stopping
         )
+        end = _with_metric(problem, chart, end, stopping)
     else:
         end = problem.fit("start", chart, start, ridges=Ridges(shape=float(ridge or 0.0)), **stopping)
     if nested is not None and end.objective < _objective(nested, end.ridges) - stopping["tolerance"]:
         end = problem.fit("from the nested model", chart, start, ridges=end.ridges, **stopping)
     return finished(problem, chart, end, **stopping)
+
+
+def _with_metric(
+    problem: PopulationProblem, chart: Parametrization, end: PopulationFit, stopping: dict[str, Any]
+) -> PopulationFit:
+    """Return the fit from a start with a metric, if a fit has ended without one that the answers clearly support.
+
+    A start without a metric may stay there: the evidence then holds the size at zero, whatever other sizes would gain.
+    """
+    if not has_no_metric(end):
+        return end
+    ridges = replace(end.ridges, shape=SHAPE_RIDGE if chart.d > 1 else 0.0, size=0.0)
+    roughly = stopping | {"tolerance": max(stopping["tolerance"], ROUGH)}
+    tried = problem.fit("with a metric", chart, a_start(chart), ridges=ridges, **roughly)
+    if tried.value < end.value + MOST_PAID:
+        return end
+
+    def resume_stage(stage: str, start: Array) -> tuple[Array | ScoringState, dict[str, Any]]:
+        return problem.resume_stage(f"with a metric, {stage}", start)
+
+    again = fit_with_evidence(
+        problem.total, chart, tried.theta, first=ridges, resume_stage=resume_stage, beta=problem.beta, **stopping
+    )
+    return again if again.value > end.value else end
 
 
 def _nested_end(
