@@ -578,3 +578,12 @@ def test_options_that_are_equally_far_under_every_metric_are_refused() -> None:
     with pytest.raises(DataError, match="equally far apart under every metric"):
         SimilarityMetric(X).fit(np.array([[0, 1, 2], [0, 1, 3]]))
     assert SimilarityMetric(X).fit(np.array([[0, 1, 2], [1, 0, 3]])).solution_.converged
+
+
+def test_choices_that_are_certain_have_no_curvature() -> None:
+    """A probability that underflows is no division by zero."""
+    X = np.array([[0.0], [1.0], [60.0]])
+    questions = questions_of((Judgements.from_triplets(np.array([[0, 1, 2]]), n_items=3),))
+    objective = SimilarityObjective(X, questions, AnswerModel(1.0, "squared", 0.0), Full(1))
+    with np.errstate(all="raise", under="ignore"):
+        assert float(np.abs(objective.curvature(np.array([1.0]))).max()) == 0.0

@@ -136,7 +136,8 @@ class AnswerModel:
         f = self.linked(D)
         for asked in questions.asked:
             p = self._softmax(-self.beta * f[asked.index])
-            s = (1.0 - self.lapse) ** 2 * p * p / self._lapsed(p)
+            # without lapses q is p, which may be zero
+            s = p if self.lapse == 0.0 else (1.0 - self.lapse) ** 2 * p * p / self._lapsed(p)
             n, total = asked.counts.sum(axis=1), s.sum(axis=1)
             for j, l in combinations(range(p.shape[1]), 2):  # noqa: E741 - the letters of the formula
                 w = n * (s[:, j] * p[:, l] + s[:, l] * p[:, j] - p[:, j] * p[:, l] * total)
