@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import io
 import logging
@@ -26,9 +27,11 @@ from crowdmetric.collect.database import StoreError
 from crowdmetric.collect.exporting import csv_lines
 from crowdmetric.collect.folder import open_reader, open_store, read_secret
 from crowdmetric.collect.limits import Limit
-from crowdmetric.collect.live_questions import HelperProcess
+from crowdmetric.collect.live_questions import HelperProcess, LiveQuestions
 from crowdmetric.collect.logs import LOG, JsonLines, RequestTally
 from crowdmetric.collect.panels import arrival_of, ending_of, personal_links
+from crowdmetric.collect.places import design_fingerprint
+from crowdmetric.collect.rehearsal import _copy
 from crowdmetric.collect.settings import Careless, Panel
 from crowdmetric.collect.svg import bars, heat_map, intervals
 from crowdmetric.collect.tokens import sign, unsign
@@ -404,7 +407,41 @@ def test_the_live_design_of_the_library_asks_and_says_where_it_stands(tmp_path) 
         page = client.get("/researcher")
     assert "The design learns while it asks" in page.text
     assert "3 have answered" in page.text
-    assert rows(study, "SELECT COUNT(*) FROM answer WHERE purpose IN ('design', 'evaluation')") == [(6,)]
+    # nobody is kept for evaluation here, so everybody from the first person on got designed questions
+    assert rows(study, "SELECT purpose, COUNT(*) FROM answer GROUP BY purpose") == [("design", 6)]
+
+
+class Slow:
+    """A live design whose first questions are ready after somebody has waited twice."""
+
+    def __init__(self):
+        self.waits, self.wave = [], None
+
+    def wait(self, seconds):
+        self.waits.append(seconds)
+        self.wave = "ready" if len(self.waits) == 2 else None
+
+    def ask(self, person):
+        return [("a", "b")]
+
+
+@pytest.mark.parametrize(("patient", "waits"), [(False, 2), (True, 4)])
+def test_people_wait_for_the_first_questions_and_later_ones_if_the_study_says_so(patient, waits) -> None:
+    live = LiveQuestions(Slow(), ["a", "b"], patient=patient)
+    for person in "1234":
+        assert asyncio.run(live.ask(person)).pairs == (("a", "b"),)
+    live.close()
+    assert len(live.hook.waits) == waits
+    assert 0 < max(live.hook.waits) <= (120 if patient else 20)
+
+
+def test_people_of_a_rehearsal_wait_for_a_live_design_and_its_questions_stay_the_same_version(tmp_path) -> None:
+    study = new_study(tmp_path, {'kind = "optimal"': 'kind = "live"'})
+    copy = _copy(study, tmp_path / "copy", study.settings.study.people)
+    assert not study.settings.design.wait
+    assert copy.settings.design.wait
+    fingerprints = [design_fingerprint(one.settings, one.items, one.folder) for one in (study, copy)]
+    assert fingerprints[0] == fingerprints[1]
 
 
 # --------------------------------------------------------------------------------------------- a store in trouble

@@ -10,6 +10,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,10 @@ from crowdmetric.design.learning import AnswerTable, learn
 from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.stopping import Forecast, always_valid, errors_ahead, log_ratios, people_for
 from crowdmetric.design.surprise import surprise, why_doubted
-from crowdmetric.design.waves import next_wave, number_of_draws, thought_possible
+from crowdmetric.design.waves import next_wave, number_of_draws, size_in_units, thought_possible
 from crowdmetric.errors import CrowdmetricError, DataError, NotIdentifiedWarning
 from crowdmetric.estimators import MatchedMetric, PopulationMetric
-from crowdmetric.symmetric import shape_error
+from crowdmetric.symmetric import shape_error, svec
 from crowdmetric.tables import read_columns, write_columns
 
 RNG = np.random.default_rng
@@ -129,6 +130,24 @@ def test_what_is_asked_later_teaches_more_than_random_pairs() -> None:
     assert wave.learned is not None
     designed, by_chance = (next_wave(replace(live._order(), random_share=share)) for share in (0.0, 1.0))
     assert designed.expected_error(100) < by_chance.expected_error(100)
+
+
+def test_questions_are_chosen_for_the_shape_if_the_metric_is_wanted_up_to_scale() -> None:
+    order = new(metric=METRIC, doubt=0)._order()
+    assert order.shape
+    assert not new(shape=False)._order().shape
+    shape, raw = (next_wave(replace(order, shape=shape)) for shape in (True, False))
+    assert shape.expected_error(100) < 0.9 * raw.expected_error(100)
+    assert shape.expected_error(100, shape=False) > raw.expected_error(100, shape=False)
+
+
+def test_an_error_of_the_size_counts_as_little_as_its_unit_is_large() -> None:
+    rows = RNG(1).standard_normal((40, 4))
+    m = svec(METRIC) / np.linalg.norm(METRIC)
+    T = size_in_units(METRIC[None], 5.0, 4)[0]
+    before, after = (np.linalg.inv(x.T @ x)[:3, :3] for x in (rows, rows @ T))
+    assert np.trace(after) == pytest.approx(np.trace(before) - (1 - 0.2**2) * m @ before @ m)
+    assert T @ size_in_units(METRIC[None], 0.2, 4)[0] == pytest.approx(np.eye(4), abs=1e-12)
 
 
 # ------------------------------------------------------------------------------------------------- answers
@@ -243,8 +262,9 @@ def test_the_next_question_tells_more_than_the_planned_one() -> None:
     def worth(pair: np.ndarray) -> float:
         """Return what a pair is worth under the first judge, by the formula of `adaptive`."""
         natural = wave.learned.population.natural(wave.metrics[0])
-        ahead = wave.known[0] / wave.people + wave.gained[0]
-        covariance = np.linalg.inv(ahead)[:, :3]
+        T = size_in_units(wave.metrics, 5.0, natural.size)[0]
+        ahead = T @ (wave.known[0] / wave.people + wave.gained[0]) @ T
+        covariance = T @ np.linalg.inv(ahead)[:, :3]
         sets = np.array([[1.0, -1.0], [1.0, 1.0]])
         vectors = ITEMS[np.concatenate([answered, pair[None]])][None]
         logs, scores = answered_scores(vectors, sets, wave.metrics[0], wave.learned.population, 1.0)
@@ -367,6 +387,18 @@ def test_ask_does_not_wait_for_a_redesign_in_the_background() -> None:
     assert np.array_equal(live.wave.bundles, _first_wave().bundles)
 
 
+def test_wait_takes_up_a_redesign_in_the_background() -> None:
+    later = Later()
+    live = new(executor=later)
+    assert not live.wait(0.01)  # it is begun, and not ready
+    assert live.wave is None
+    Timer(0.05, later.work).start()
+    assert live.wait()
+    assert live.wave is not None
+    assert live.wave.number == 0
+    assert not live.wait()  # nothing is due
+
+
 def test_a_redesign_that_fails_does_not_end_a_study() -> None:
     later = Later()
     live = new(executor=later)
@@ -438,6 +470,26 @@ def test_a_law_is_doubted_if_and_only_if_answers_are_not_its_own() -> None:
     assert why_doubted(ITEMS, table(400, seed=2, careless=0.5), new_ones, few, 1.0) == ""
     nobody = np.zeros(800, dtype=np.bool_)
     assert np.isnan(surprise(ITEMS, table(400), nobody, learned, 1.0)[0])
+
+
+@pytest.mark.parametrize(("wrong", "doubt"), [(1, ""), (2, ""), (3, "answers are odd")])
+def test_a_law_that_new_answers_put_right_is_not_doubted(monkeypatch: Any, wrong: int, doubt: str) -> None:
+    """`wrong` laws are wrong: the one before, also the one fitted from there, also the one fitted from scratch."""
+    live, _ = finished()
+    order = live._order()
+    assert order.before is not None
+    judged: list[Any] = []
+
+    def doubted(*given: Any) -> str:
+        judged.append(given[3])
+        return "answers are odd" if len(judged) <= wrong else ""
+
+    monkeypatch.setattr("crowdmetric.design.waves.why_doubted", doubted)
+    wave = next_wave(order)
+    assert wave.doubt == doubt
+    assert judged[0] is order.before.learned
+    assert wave.learned is judged[-1]
+    assert len(judged) == min(wrong + 1, 3)
 
 
 def test_a_doubted_design_falls_back_to_random_questions_and_says_why() -> None:
@@ -550,9 +602,11 @@ def test_the_guess_is_designed_for_until_there_are_answers_enough() -> None:
     assert np.array_equal(metrics, guess.to_choose[:8])
     early, near = thought_possible(guess, "isotropic", few, 8)
     assert np.array_equal(early[4:], guess.to_choose[4:8])
-    sizes = np.trace(early, axis1=1, axis2=2) / np.trace(METRIC)
-    assert 0.3 < sizes.min() <= sizes.max() < 3.0
-    assert np.linalg.norm(near.mean - people.mean) < 0.5 * np.linalg.norm(few.ideal_mean - people.mean)
+    # 12 people and 6 parameters: what was learned counts as much as the guess
+    drawn, usual = few.some_draws(4), np.mean(np.trace(metrics, axis1=1, axis2=2))
+    sizes = np.trace(early[:4], axis1=1, axis2=2)
+    assert sizes == pytest.approx(np.sqrt(usual * np.trace(drawn, axis1=1, axis2=2)))
+    assert near.mean == pytest.approx(0.5 * (people.mean + few.ideal_mean))
     late, there = thought_possible(guess, "isotropic", many, 8)
     assert not any(np.array_equal(one, other) for one, other in zip(late, guess.to_choose, strict=False))
     assert shape_error(late.mean(axis=0), many.metric) < 0.2

@@ -7,8 +7,10 @@
     tell(person, answers)  -> None; answers are (left, right, choice) of somebody who finished
 
 If what `ask` returns has a ``purpose`` of ``"random"``, the answers are kept for evaluation; if the object has a method
-``summary()``, the researcher's page shows what it says. At a restart everybody who finished is told again, so the
-object need not keep anything itself. All methods run on a thread of their own, one call at a time.
+``summary()``, the researcher's page shows what it says. If it has ``wave`` and ``wait(seconds)`` as `LiveDesign` does,
+the first people (with ``wait = true`` everybody new) wait until questions have been chosen. At a restart everybody who
+finished is told again, so the object need not keep anything itself. All methods run on a thread of their own, one call
+at a time.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from importlib import import_module
@@ -32,6 +35,9 @@ from crowdmetric.errors import DataError
 __all__ = ["Hook", "LiveQuestions", "open_live"]
 
 Pair = tuple[str, str]
+
+# Longest time in seconds for which the first people wait for the first design, and anybody if the study says so.
+FIRST_WAIT, LONGEST_WAIT = 20.0, 120.0
 
 
 class Hook(Protocol):
@@ -56,7 +62,7 @@ def open_live(settings: Settings, folder: Path, items: StudyItems) -> LiveQuesti
         items.scaled, answers=questions, item_ids=items.ids, random_share=settings.design.evaluation,
         within=settings.design.within, budget=settings.study.people, executor=helper, seed=settings.design.seed,
     )  # fmt: skip
-    return LiveQuestions(design, items.ids, helper)
+    return LiveQuestions(design, items.ids, helper, patient=settings.design.wait)
 
 
 def load_hook(name: str, folder: Path, items: StudyItems, questions: int) -> Hook:
@@ -94,15 +100,27 @@ class HelperProcess(Executor):
 
 
 class LiveQuestions:
-    """A live design behind a thread, its questions checked; `helper` is the process that it computes in."""
+    """A live design behind a thread, its questions checked.
 
-    def __init__(self, hook: Hook, ids: Sequence[str], helper: HelperProcess | None = None) -> None:
-        self.hook, self.known, self.helper = hook, set(ids), helper
+    `helper` is the process that it computes in; if `patient`, new people wait while questions are chosen again.
+    """
+
+    def __init__(
+        self, hook: Hook, ids: Sequence[str], helper: HelperProcess | None = None, *, patient: bool = False
+    ) -> None:
+        self.hook, self.known, self.helper, self.patient = hook, set(ids), helper, patient
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="live")
+        self._begun = time.monotonic()
+
+    async def begin(self) -> None:
+        """Begin to choose the first questions, before anybody comes."""
+        self._begun = time.monotonic()
+        if self.helper is not None:
+            await self._call(self.hook.redesign_if_due)  # type: ignore[attr-defined]  # it is a LiveDesign
 
     async def ask(self, person: str) -> Place:
         """Return this person's questions; a DataError if the hook asks about what is not there."""
-        asked = await self._call(self.hook.ask, person)
+        asked = await self._call(self._ask, person)
         pairs = tuple((str(a), str(b)) for a, b in asked)
         wrong = [pair for pair in pairs if pair[0] == pair[1] or not self.known.issuperset(pair)]
         if wrong:
@@ -110,6 +128,14 @@ class LiveQuestions:
                 f"the live design asks about {wrong[0]}, but two different items of the table were expected"
             )
         return Place(EVALUATION if getattr(asked, "purpose", "") == "random" else DESIGN, pairs)
+
+    def _ask(self, person: str) -> Sequence[Pair]:
+        wait = getattr(self.hook, "wait", None)
+        if wait is not None and self.patient:
+            wait(LONGEST_WAIT)
+        elif wait is not None and getattr(self.hook, "wave", None) is None:
+            wait(max(self._begun + FIRST_WAIT - time.monotonic(), 0.0))
+        return self.hook.ask(person)
 
     async def tell(self, person: str, answers: Sequence[tuple[str, str, str]]) -> None:
         """Pass on somebody's answers."""

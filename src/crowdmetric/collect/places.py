@@ -26,7 +26,7 @@ def design_fingerprint(settings: Settings, items: StudyItems, folder: Path) -> s
     options: dict[str, Any] = asdict(settings.design) | {
         "people": settings.study.people, "questions": settings.study.questions, "ids": items.ids,
     }  # fmt: skip
-    del options["give_back_minutes"], options["repeats"], options["within"]
+    del options["give_back_minutes"], options["repeats"], options["within"], options["wait"]
     digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode())
     digest.update(np.ascontiguousarray(items.items.features).tobytes())
     if items.subspace is not None:

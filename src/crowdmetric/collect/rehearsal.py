@@ -140,11 +140,15 @@ def _copy(study: Study, folder: Path, people: int) -> Study:
 
 
 def _write_settings(folder: Path, people: int) -> None:
-    """Change what a rehearsal must not share: the number of people, the panel, the address, the database, the limit."""
+    """Change what a rehearsal must not share: the number of people, the panel, the address, the database, the limit.
+
+    Simulated people answer in milliseconds. A live design would hardly learn before the last of them has come, so they
+    wait for it.
+    """
     path = folder / "study.toml"
     changes = {
         "study": {"people": str(people)}, "server": {"address": '""', "database": '""', "starts_per_minute": "1000000"},
-        "panel": {"kind": '"anonymous"', "list": '""'},
+        "panel": {"kind": '"anonymous"', "list": '""'}, "design": {"wait": "true"},
     }  # fmt: skip
     section, lines = "", []
     missing = {name: dict(keys) for name, keys in changes.items()}

@@ -105,6 +105,7 @@ def make_app(study: Study, version: int, *, verdicts: bool = True, ready: Callab
         writer.open()
         if live is not None:
             await participants.tell_everyone()
+            await live.begin()
         tasks = [asyncio.create_task(_summaries(tally, writer))]
         if process is not None:
             tasks.append(asyncio.create_task(process.watch()))

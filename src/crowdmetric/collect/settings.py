@@ -137,6 +137,7 @@ class Design:
     within: float = field(
         default=0.1, metadata=_rule("a relative error above 0", lambda v: type(v) in (int, float) and v > 0)
     )
+    wait: bool = field(default=False, metadata=_yes_or_no())
     seed: int = field(default=0, metadata=_whole(0, 2**31))
     evaluation: float = field(default=0.1, metadata=_share(0.9))
     repeats: float = field(default=0.1, metadata=_share())

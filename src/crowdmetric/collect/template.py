@@ -40,6 +40,7 @@ pairs = []               # such as [["a", "b"]]: asked first, never used
 kind = "optimal"         # optimal, random, within (one subspace per person), matched (parallel pairs), file, live
 # file = "questionnaire.csv"    # kind = "file": person, left, right, as crowdmetric design writes it
 # within = 0.1                  # kind = "live": the relative error that is wanted; the researcher's page forecasts it
+# wait = true                   # kind = "live": new people wait while questions are chosen again, usually seconds
 # hook = "module:function"      # kind = "live", your own: makes an object with ask(person) and tell(person, answers)
 seed = 0
 evaluation = 0.1         # share of people who are asked random questions and kept for evaluation

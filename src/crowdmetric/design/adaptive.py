@@ -7,6 +7,10 @@ next question q is worth is the mean over its two answers, under metrics b that 
 
 with s the score of everything that the person will then have said. It rests on the Gaussian law of people: where that
 is wrong, questions are chosen for somebody else. The search looks at pairs near those that the queue has planned.
+
+It does not gain what could be gained. Everybody's next question is the one that tells most beside what the *fixed*
+questions of the wave tell, so all move at once to the same side. `benchmarks.live_plans` compares it with whole plans
+(a first question, and a second for each answer to it) whose shares are chosen together.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from numpy.typing import NDArray
 from crowdmetric.design.bundles import answered_scores
 from crowdmetric.design.exchange import criterion
 from crowdmetric.design.question_sources import Catalogue
-from crowdmetric.design.waves import Wave
+from crowdmetric.design.waves import SIZE_COUNTS, Wave, size_in_units
 from crowdmetric.symmetric import degrees_of_freedom
 
 __all__ = ["best_next_pair"]
@@ -37,6 +41,8 @@ def best_next_pair(
     planned: Indices,
     beta: float,
     rng: np.random.Generator,
+    *,
+    shape: bool = True,
 ) -> Indices:
     """Return the next pair (2,) for a person.
 
@@ -46,6 +52,8 @@ def best_next_pair(
         Pairs (j, 2) that the person has answered, and the answers (j,); at least one.
     planned
         (r, 2) pairs that the queue has planned for the rest.
+    shape
+        Whether the metric is wanted up to scale.
     """
     assert wave.learned is not None
     j = len(answered)
@@ -58,13 +66,14 @@ def best_next_pair(
     worth = np.zeros(len(pairs))
     p = degrees_of_freedom(source.items.shape[1])
     ahead = max(wave.people, 1)
-    for b in range(JUDGES):
-        _, F = criterion(wave.known[b] / ahead + wave.gained[b], p, 1.0)
+    units = size_in_units(wave.metrics[:JUDGES], 1.0 / SIZE_COUNTS if shape else 1.0, wave.known.shape[1])
+    for b, T in enumerate(units):
+        _, F = criterion(T @ (wave.known[b] / ahead + wave.gained[b]) @ T, p, 1.0)
         logs, scores = answered_scores(
             source.items[bundles], sets_of_answers, wave.metrics[b], wave.learned.population, beta
         )
         chance = np.exp(logs - logs.max(axis=1, keepdims=True))
         chance /= chance.sum(axis=1, keepdims=True)
-        worth += np.sum(chance * np.sum((scores @ F) ** 2, axis=2), axis=1)
+        worth += np.sum(chance * np.sum((scores @ T @ F) ** 2, axis=2), axis=1)
     best: Indices = pairs[int(np.argmax(worth))]
     return best

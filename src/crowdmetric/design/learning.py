@@ -143,7 +143,7 @@ def learn(
     begin = None
     if start is not None:
         before = Law(start.metric, start.mean, start.covariance)
-        begin = Start(crowd.span.law_inside(crowd.units.law_inside(before)), start.ridges)
+        begin = Start(crowd.law_inside(before), start.ridges)
     fit = evidence_fit(problem, chart, begin, tolerance=TOLERANCE, max_iterations=ITERATIONS)
     draws = posterior_draws(problem, fit, free=free) if draw else np.zeros((0, degrees_of_freedom(problem.d)))
     draws = crowd.span.draws_outside(draws / crowd.units.size**2, psd=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
@@ -113,7 +113,8 @@ class LiveDesign:
     within : float, default 0.10
         The study is done when the metric is within this relative error with 90 % probability.
     shape : bool, default True
-        Whether that is meant up to scale. The scale is known only through the noise in answers.
+        Whether that is meant up to scale. The scale is known only through the noise in answers. Questions are chosen
+        accordingly: they find the shape with far fewer people, and the scale a little worse.
     settle : ((id, id), (id, id)), optional
         Stop instead when it is known which of two distances is larger.
     budget : int, optional
@@ -128,8 +129,8 @@ class LiveDesign:
         answers with ``PopulationMetric(adaptive=True)``; MatchedMetric and StitchedMetric do not apply to them.
     executor : concurrent.futures.Executor, optional
         Where re-designs run, for instance a ProcessPoolExecutor(1): `ask` then never waits, and takes questions from
-        the last queue (before the first one: random questions) until the next is there. None: a re-design runs inside
-        `ask`, and what is asked depends on the seed and the order of calls only.
+        the last queue (before the first one: random questions) until the next is there. `wait` waits for it. None: a
+        re-design runs inside `ask`, and what is asked depends on the seed and the order of calls only.
     seed : int, default 0
         Random seed.
 
@@ -264,7 +265,9 @@ class LiveDesign:
             rng = np.random.default_rng([self.seed, 4, list(self._state.asked).index(asked.person), len(told)])
             pairs = np.array([(left, right) for left, right, _ in told], dtype=np.intp)
             planned = shown[len(told) :]
-            chosen = best_next_pair(self._source, self._wave, pairs, np.array(y), planned, self.beta, rng)
+            chosen = best_next_pair(
+                self._source, self._wave, pairs, np.array(y), planned, self.beta, rng, shape=self.shape
+            )
             left, right = rng.permuted(chosen)
         return self.item_ids[left].item(), self.item_ids[right].item()
 
@@ -281,6 +284,16 @@ class LiveDesign:
             return self._start_wave(partial(next_wave, order))
         self._running = self._executor.submit(next_wave, order)
         return False
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Begin a re-design if it is due, wait for it and take it up; return whether the questions have changed.
+
+        `seconds` is the longest wait; None: as long as it takes. Without an executor there is nothing to wait for.
+        """
+        changed = self.redesign_if_due()
+        if self._running is not None and wait([self._running], seconds).done:
+            changed |= self.redesign_if_due()
+        return changed
 
     @property
     def people(self) -> int:
@@ -319,7 +332,7 @@ class LiveDesign:
             number=0 if self._wave is None else self._wave.number + 1, source=self._source,
             answers=self.answers, covariance=self.covariance, beta=self.beta, random_share=self.random_share, told=told,
             new=fresh[told.person] if len(told) else np.zeros(0, dtype=np.bool_), before=self._wave, guess=self._guess,
-            seed=self.seed,
+            seed=self.seed, shape=self.shape,
         )  # fmt: skip
 
     def answers_so_far(self) -> AnswerTable:
