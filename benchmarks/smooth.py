@@ -29,6 +29,7 @@ from crowdmetric.evaluate.taste_model import TasteModel
 from crowdmetric.intervals import entries
 from crowdmetric.smooth import calibration as sharpness
 from crowdmetric.smooth.covariances import SCALES, Covariances
+from crowdmetric.smooth.kernel import SHAPES
 from crowdmetric.smooth.kernel_metrics import STRUCTURES
 from crowdmetric.symmetric import shape_error
 
@@ -100,13 +101,13 @@ def _asked(X: Array, utility: Array, each: int, rng: np.random.Generator) -> Cro
 def coverage(crowds: int = 80, people: int = 150, each: int = 20, n_items: int = 20, first: int = 1000) -> None:
     """Print how often 90 % intervals hold the two weights of a metric in crowds of the model's own kind.
 
-    Weights and size of the metric are drawn from their prior, the other scales stay where theirs is highest, but for
-    utilities of size 2. Intervals are those of `crowdmetric.intervals`, and by standard errors: symmetric, and of
-    logarithms.
+    Weights and size of the metric are drawn from their prior, and the shape of the kernel from all shapes; the other
+    scales stay where their prior is highest, but for utilities of size 2. Intervals are those of
+    `crowdmetric.intervals`, and by standard errors: symmetric, and of logarithms.
     """
-    family = Covariances.of("diagonal", 2, "matern52")
     held = []
     for seed in range(first, first + crowds):
+        family = Covariances.of("diagonal", 2, list(SHAPES)[seed % len(SHAPES)])
         theta = family.start.copy()
         theta[0] = np.log(2.0)
         theta[len(SCALES) :] += (family.spread * np.random.default_rng([seed, 1]).standard_normal(theta.size))[-3:]

@@ -83,15 +83,19 @@ def test_a_model_that_is_right_is_left_alone_and_one_that_is_too_careful_is_not(
 
 
 def test_each_kind_is_found_by_itself_and_large_crowds_are_left_some_people(monkeypatch: pytest.MonkeyPatch) -> None:
-    users, pairs, y = crowd(150, 15, transitive=True)
-    answers = merged(users, pairs, y, np.ones(len(y)))
-    fit = fit_evidence(Covariances.of("isotropic", 2, "matern52"), ITEMS, arrange(answers, len(ITEMS)), tolerance=1.0)
-    everybody = find_sharpness(fit)
-    np.testing.assert_array_equal(find_sharpness(fit, ("items",)), everybody[KINDS.index("items")])
-    monkeypatch.setattr(calibration, "WORK_OF_A_PART", 2e5)
-    some = find_sharpness(fit, ("answers",))
-    assert some != everybody[0]
-    np.testing.assert_allclose(some, everybody[0], rtol=0.15)
+    found = []
+    for seed in range(4):
+        users, pairs, y = crowd(150, 15, transitive=True, seed=seed)
+        blocks = arrange(merged(users, pairs, y, np.ones(len(y))), len(ITEMS))
+        fit = fit_evidence(Covariances.of("isotropic", 2, "matern52"), ITEMS, blocks, tolerance=1.0)
+        everybody = find_sharpness(fit)
+        np.testing.assert_array_equal(find_sharpness(fit, ("items",)), everybody[KINDS.index("items")])
+        with monkeypatch.context() as patch:
+            patch.setattr(calibration, "WORK_OF_A_PART", 4e5)
+            found.append([find_sharpness(fit, ("answers",))[0], everybody[0]])
+        assert found[-1][0] != found[-1][1]
+    some, everybody = np.mean(found, axis=0)  # every third person of so few is a noisy sample
+    np.testing.assert_allclose(some, everybody, rtol=0.1)
 
 
 def test_scales_do_not_know_the_answers_that_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from crowdmetric.evaluate import evaluate
 from crowdmetric.evaluate.taste_model import TasteModel
 from crowdmetric.locate import locate
 from crowdmetric.persist import load_model, save_model
+from crowdmetric.smooth.covariances import SCALES
 from crowdmetric.smooth.kernel import SHAPES
 from crowdmetric.symmetric import smat
 
@@ -334,6 +335,29 @@ def test_draws_are_there_where_scales_are_known_ever_so_differently(model: Taste
     turn = np.linalg.qr(rng.standard_normal((fit.theta.size, fit.theta.size)))[0]
     known = np.geomspace(1e-3, 5e9, fit.theta.size)
     found = copy(model)
-    found._describe_uncertainty(fit, (turn * known) @ turn.T)
+    found._describe_uncertainty(fit, [(1.0, fit.theta, (turn * known) @ turn.T)])
     assert np.all(np.isfinite(found.metric_draws_))
     assert np.all(np.isfinite(found.standard_errors_))
+
+
+def test_errors_go_over_all_shapes_that_are_possible() -> None:
+    model = TasteMetric(ITEMS, structure="isotropic").fit(PAIRS, Y, users=USERS)
+    evidence = model.shape_evidence_
+    alone = [TasteMetric(ITEMS, structure="isotropic", shape=name).fit(PAIRS, Y, users=USERS) for name in evidence]
+    odds = np.exp(np.array(list(evidence.values())) - max(evidence.values()))
+    assert np.sort(odds)[-2] > 0.05  # a crowd as small as this leaves another shape possible
+    squares = [one.standard_errors_[0, 0] ** 2 + (one.metric_ - model.metric_)[0, 0] ** 2 for one in alone]
+    assert model.standard_errors_[0, 0] == pytest.approx(float(odds @ squares / odds.sum()) ** 0.5, rel=0.05)
+
+
+def test_draws_go_over_all_shapes_that_are_possible(model: TasteMetric) -> None:
+    fit, found = model._learned().fit, copy(model)
+    step = np.zeros(fit.theta.size)
+    step[len(SCALES)] = 1.0  # a metric e times as large
+    known = 1e6 * np.eye(fit.theta.size)
+    found._describe_uncertainty(fit, [(0.7, fit.theta, known), (0.3, fit.theta + step, known)])
+    ratio = found.metric_draws_[:, 0] / model.metric_[0, 0]
+    assert np.mean(ratio > 2.0) == pytest.approx(0.3, abs=0.06)
+    np.testing.assert_allclose(np.minimum(np.abs(ratio - 1.0), np.abs(ratio - np.e)), 0.0, atol=0.05)
+    expected = np.sqrt(0.3) * (np.e - 1.0) * model.metric_[0, 0]
+    assert found.standard_errors_[0, 0] == pytest.approx(expected, rel=0.01)

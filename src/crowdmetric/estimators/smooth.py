@@ -23,7 +23,6 @@ from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.effects import Effect, effects_along, utilities_over
 from crowdmetric.smooth.evidence import (
-    LEAST_CURVATURE,
     SmoothFit,
     curvature,
     fit_evidence,
@@ -53,11 +52,15 @@ MOST_SHOWN, INDUCING = 2_000, 500
 MOST_FEATURES_IF_FULL = 8
 # Number of pairs of vectors predicted at once.
 PAIRS_AT_ONCE = 500
-# Scales and structure are searched on part of the crowd: its work (the cube of the items shown, summed over people),
-# the tolerance of the search in nats, and the work of the part from which the curvature is computed.
+# Scales and structure are searched on part of the crowd: its work (`people_blocks.work_of`, summed over people), the
+# tolerance of the search in nats, and the work of the part from which the curvature is computed.
 SEARCH_WORK, SEARCH_TOLERANCE, CURVATURE_WORK = 2e6, 0.2, 6e6
 # Draws of a parameter (mostly logarithms) are kept within this distance of the estimate.
 LONGEST_DRAW = 4.0
+# Smallest precision in a direction of θ, whatever rounding does.
+LEAST_CURVATURE = 1e-3
+# Smallest probability of a shape, given the answers, that counts in standard errors and draws.
+LEAST_PROBABLE = 0.01
 # Factor between the sizes of the parts of the crowd that are fitted in turn. The whole crowd comes after a part that is
 # at most three quarters of it.
 GROWTH, LARGEST_PART = 4.0, 0.75
@@ -102,7 +105,8 @@ class TasteMetric(CrowdMetric):
         Of the entries of M, from the curvature of the evidence; zero if the structure leaves no freedom. The law of
         an entry is skewed: intervals of its logarithm, with the error ``standard_errors_ / metric_``, hold better.
     metric_draws_ : (n, p) array
-        svec of metrics drawn from the posterior, from which intervals are made (`crowdmetric.intervals`).
+        svec of metrics drawn from the posterior, from which intervals are made (`crowdmetric.intervals`). A length
+        means another distance under another shape, so both go over all shapes that the answers leave possible.
     structure_, shape_ : str
     evidence_, shape_evidence_ : dict
         Log evidence of every structure that was tried, and of every shape with the structure chosen.
@@ -188,10 +192,10 @@ class TasteMetric(CrowdMetric):
             return self._fit(rows, answers, clock)
 
     def _fit(self, rows: Rows, answers: DistinctAnswers, clock: float) -> Self:
-        fit = self._search(self._inside(self.shown_items_), answers)
+        fit, shapes = self._search(self._inside(self.shown_items_), answers)
         self.log_likelihood_ = fit.log_likelihood
         if self.uncertainty:
-            self._describe_uncertainty(fit, self._curvature(fit, answers))
+            self._describe_uncertainty(fit, self._laws(fit, answers, shapes))
         else:
             self.__dict__.pop("standard_errors_", None)
             self.__dict__.pop("metric_draws_", None)
@@ -259,18 +263,19 @@ class TasteMetric(CrowdMetric):
             self._tastes = self._of_fit(fit, self.shown_items_ if self.items is None else check_items(self.items))
         return self._tastes
 
-    def _search(self, Z: Array, answers: DistinctAnswers) -> SmoothFit:
-        """Return the fit to everybody, of the structure of the highest evidence among some people.
+    def _search(self, Z: Array, answers: DistinctAnswers) -> tuple[SmoothFit, _Shapes]:
+        """Return the fit to everybody, of the structure of the highest evidence among some people, and their shapes.
 
         Each fit goes on from that to a quarter of its people.
         """
         n_people = np.unique(answers.person).size
-        fit, size, work = self._earlier_end(Z), n_people, SEARCH_WORK
+        fit, size, work, shapes = self._earlier_end(Z), n_people, SEARCH_WORK, _Shapes({}, 1.0)
         if fit is None:
             some = some_people(answers, work)
-            fit, size = self._choose(Z, arrange(answers.of(some), len(Z)), n_people / some.size), some.size
+            shapes = self._choose(Z, arrange(answers.of(some), len(Z)), n_people / some.size)
+            fit, size = shapes.fits[self.shape_], some.size
             if size == n_people:
-                return fit
+                return fit, shapes
         while size < n_people:
             work *= GROWTH
             some = some_people(answers, work)
@@ -283,10 +288,10 @@ class TasteMetric(CrowdMetric):
             fit = go_on(fit, Z, blocks, some.size / size, tolerance=tolerance, max_steps=self.max_iter)
             size = some.size
         everybody = arrange(answers, len(Z))
-        return go_on(fit, Z, everybody, n_people / size, tolerance=self.tol, max_steps=self.max_iter)
+        return go_on(fit, Z, everybody, n_people / size, tolerance=self.tol, max_steps=self.max_iter), shapes
 
-    def _choose(self, Z: Array, blocks: list[PeopleBlock], more: float) -> SmoothFit:
-        """Return the fit of the structure, then of the shape, of the highest evidence for `more` times the people."""
+    def _choose(self, Z: Array, blocks: list[PeopleBlock], more: float) -> _Shapes:
+        """Choose structure, then shape, of the highest evidence for `more` times the people; return all shapes."""
         tolerance = self.tol if more == 1.0 else max(self.tol, SEARCH_TOLERANCE)
 
         def fitted(structure: str, shape: str, before: SmoothFit | None) -> SmoothFit:
@@ -312,7 +317,7 @@ class TasteMetric(CrowdMetric):
         self.shape_evidence_ = {shapes[0]: self.evidence_[self.structure_]}
         self.shape_evidence_ |= {shape: log_evidence(found[shape], more) for shape in shapes[1:]}
         self.shape_ = max(self.shape_evidence_, key=lambda shape: self.shape_evidence_[shape])
-        return found[self.shape_]
+        return _Shapes(found, more)
 
     def _earlier_end(self, Z: Array) -> SmoothFit | None:
         """Return the end of an earlier fit to go on from; None if it is not to be used."""
@@ -344,28 +349,35 @@ class TasteMetric(CrowdMetric):
         scales = dict(zip((name for name, _, _ in SCALES), (size * relative).tolist(), strict=True))
         return scales | {"size": size, "crowd_sharpness": float(relative[-1])}
 
-    def _describe_uncertainty(self, fit: SmoothFit, H: Array) -> None:
-        """Set standard errors of M, and draws of it from θ ~ N(θ̂, H⁻¹), for intervals."""
-        self.standard_errors_ = self._errors(fit, H)
-        d, rng = fit.Z.shape[1], np.random.default_rng(0)
-        # the inverse of H would have lost its smallest eigenvalues to rounding
-        values, vectors = np.linalg.eigh(H)
-        normal = rng.standard_normal((number_of_draws(d), H.shape[0]))
-        steps = (normal / np.sqrt(np.maximum(values, LEAST_CURVATURE))) @ vectors.T
-        drawn = fit.theta + np.clip(steps @ fit.family.moving(fit.theta), -LONGEST_DRAW, LONGEST_DRAW)
-        self.metric_draws_ = np.array([svec(self._outside(fit.family.metric(theta))) for theta in drawn])
+    def _laws(self, fit: SmoothFit, answers: DistinctAnswers, shapes: _Shapes) -> list[tuple[float, Array, Array]]:
+        """Return probability, mean and precision of θ under every shape that the answers leave possible.
 
-    def _errors(self, fit: SmoothFit, H: Array) -> Array:
-        """Return standard errors (d, d) of M by the delta method."""
-        step, d = 1e-5, fit.Z.shape[1]
-        change = np.array(
-            [
-                (fit.family.metric(fit.theta + e) - fit.family.metric(fit.theta - e)).reshape(-1) / (2.0 * step)
-                for e in step * np.eye(fit.theta.size)
-            ]
-        )
-        variance = np.einsum("pi,pi->i", change, np.linalg.solve(H, change))
-        return self._outside(np.sqrt(np.maximum(variance, 0.0)).reshape(d, d))
+        Under another shape θ differs from the fit by as much as among the people with whom shapes were compared.
+        """
+        laws = [(1.0, fit.theta, self._curvature(fit, answers))]
+        for shape, other in shapes.fits.items():
+            odds = np.exp(self.shape_evidence_[shape] - self.shape_evidence_[self.shape_])
+            if shape != self.shape_ and odds > LEAST_PROBABLE:
+                theta = fit.theta + other.theta - shapes.fits[self.shape_].theta
+                laws.append((float(odds), theta, curvature(other, shapes.more)))
+        total = sum(odds for odds, _, _ in laws)
+        return [(odds / total, theta, H) for odds, theta, H in laws]
+
+    def _describe_uncertainty(self, fit: SmoothFit, laws: list[tuple[float, Array, Array]]) -> None:
+        """Set standard errors of M, and draws of it for intervals, from laws N(θ, H⁻¹) with their probabilities."""
+        d, rng = fit.Z.shape[1], np.random.default_rng(0)
+        numbers = rng.multinomial(number_of_draws(d), [probability for probability, _, _ in laws])
+        square, drawn = np.zeros((d, d)), []
+        for (probability, theta, H), number in zip(laws, numbers, strict=True):
+            apart = fit.family.metric(theta) - fit.family.metric(fit.theta)
+            square += probability * (_variances(fit.family, theta, H) + apart**2)
+            # the inverse of H would have lost its smallest eigenvalues to rounding
+            values, vectors = np.linalg.eigh(H)
+            normal = rng.standard_normal((number, H.shape[0]))
+            steps = (normal / np.sqrt(np.maximum(values, LEAST_CURVATURE))) @ vectors.T
+            drawn += list(theta + np.clip(steps @ fit.family.moving(theta), -LONGEST_DRAW, LONGEST_DRAW))
+        self.standard_errors_ = self._outside(np.sqrt(square))
+        self.metric_draws_ = np.array([svec(self._outside(fit.family.metric(theta))) for theta in drawn])
 
     def _solution(self, fit: SmoothFit, loss: float, clock: float) -> Solution:
         if fit.converged:
@@ -524,6 +536,24 @@ class _Tastes:
     fit: SmoothFit
     field: UtilityField
     number: Indices
+
+
+@dataclass(frozen=True)
+class _Shapes:
+    """Fits of one structure with every shape, to one of `more` parts of the people."""
+
+    fits: dict[str, SmoothFit]
+    more: float
+
+
+def _variances(family: Covariances, theta: Array, H: Array) -> Array:
+    """Return variances (d, d) of the entries of M by the delta method."""
+    step = 1e-5
+    change = np.array(
+        [(family.metric(theta + e) - family.metric(theta - e)) / (2.0 * step) for e in step * np.eye(theta.size)]
+    )
+    there = np.linalg.solve(H, change.reshape(theta.size, -1)).reshape(change.shape)
+    return np.maximum(np.einsum("pij,pij->ij", change, there), 0.0)
 
 
 def _by_row(pairs: Any) -> bool:

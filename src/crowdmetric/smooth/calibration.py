@@ -11,14 +11,16 @@ There are three kinds, each with answers hidden as it will be asked:
 =======  ========================================================================================
 kind     hidden
 =======  ========================================================================================
-answers  a quarter of everybody's questions at a time
+answers  a tenth of everybody's questions at a time
 people   a fifth of the people at a time, with all their answers
 items    a third of the items at a time, with every answer about one of them; three draws of thirds
 =======  ========================================================================================
 
 Hiding sets the Gaussian factors of answers to nothing and lets the others settle again. θ has seen the hidden answers,
 so where answers are few it follows the others by a step; without it, slopes of small crowds came out a tenth too
-large. In large crowds only the first parts are hidden, and only among some of the people.
+large. Answers are hidden a few at a time because sharpness grows with the number of answers that are known of a
+person, where these never contradict each other: with a quarter hidden it was found too small. In large crowds only
+the first parts are hidden, and only among some of the people.
 The slope is shrunk towards one as far as its standard error is large: ``log b · s² / (s² + v)`` with s = `SPREAD` and v
 the variance of log b clustered by person or by item, whichever is larger: a dozen items are few, however many answers.
 """
@@ -38,7 +40,7 @@ from scipy.special import expit, log_expit, logit
 from crowdmetric.losses import Logistic
 from crowdmetric.smooth.evidence import SmoothFit, renewed
 from crowdmetric.smooth.joint_propagation import Propagation, Sites
-from crowdmetric.smooth.people_blocks import PeopleBlock
+from crowdmetric.smooth.people_blocks import PeopleBlock, work_of
 from crowdmetric.users.integrals import mean_probability
 
 __all__ = ["KINDS", "find_sharpness", "probability_of", "sharpness_of"]
@@ -46,10 +48,10 @@ __all__ = ["KINDS", "find_sharpness", "probability_of", "sharpness_of"]
 Array = NDArray[Any]
 
 KINDS = ("answers", "people", "items")
-# Number of parts in which answers, people and items are hidden in turn, and the work (the cube of the items shown,
-# summed over people and parts) after which no further part is hidden. Above the work of a part, or above this many
-# answers, people are left out: a slope is one number.
-PARTS, MOST_WORK, WORK_OF_A_PART, MOST_ANSWERS = {"answers": 4, "people": 5, "items": 3}, 2e7, 1e8, 50_000
+# Number of parts in which answers, people and items are hidden in turn, and the work (`people_blocks.work_of`, summed
+# over people and parts) after which no further part is hidden. Above the work of a part, or above this many answers,
+# people are left out: a slope is one number.
+PARTS, MOST_WORK, WORK_OF_A_PART, MOST_ANSWERS = {"answers": 10, "people": 5, "items": 3}, 3e7, 1e8, 20_000
 # Number of times that parts are drawn: items are few, and the slope depends on which of them are hidden together.
 DRAWS = {"answers": 1, "people": 1, "items": 3}
 # Tolerance of the factors after answers were hidden.
@@ -72,15 +74,16 @@ def probability_of(mean: Array, variance: Array, sharpness: Array | float = 1.0)
 def find_sharpness(fit: SmoothFit, kinds: Sequence[str] = KINDS, seed: int = 0) -> Array:
     """Return b of questions of some kinds, in their order."""
     known = fit.propagation
-    work = np.cumsum([float(block.items.size) * block.items.shape[1] ** 2 for block in known.blocks])
     answers = sum(float(block.weight.sum()) for block in known.blocks)
-    some = slice(None, None, int(np.ceil(max(work[-1] / WORK_OF_A_PART, answers / MOST_ANSWERS))))
-    blocks, sites = known.blocks[some], known.sites[some]
+    step = int(np.ceil(max(_work(known.blocks) / WORK_OF_A_PART, answers / MOST_ANSWERS)))
+    blocks = [block.every(step) for block in known.blocks]
+    sites = [Sites(site.tau[::step], site.nu[::step]) for site in known.sites]
+    turns = max(1, round(MOST_WORK / _work(blocks)))
     parts = {"answers": _of_questions, "people": _of_people, "items": _of_items}
     slopes = []
     for kind in kinds:
         found, rng = _Hidden(), np.random.default_rng([seed, KINDS.index(kind)])
-        for turn in range(max(1, min(DRAWS[kind] * PARTS[kind], round(MOST_WORK / work[-1])))):
+        for turn in range(min(DRAWS[kind] * PARTS[kind], turns)):
             number = turn % PARTS[kind]
             if number == 0:
                 part = parts[kind](blocks, rng)
@@ -93,6 +96,10 @@ def find_sharpness(fit: SmoothFit, kinds: Sequence[str] = KINDS, seed: int = 0) 
     return np.array(slopes)
 
 
+def _work(blocks: list[PeopleBlock]) -> float:
+    return float(sum(len(b.who) * work_of(b.items.shape[1], b.low.shape[1]) for b in blocks))
+
+
 def _of_questions(blocks: list[PeopleBlock], rng: Generator) -> list[Array]:
     """Return the part (1, P, m) of every answer; both answers to one question are in one part."""
     found = []
@@ -100,7 +107,8 @@ def _of_questions(blocks: list[PeopleBlock], rng: Generator) -> list[Array]:
         turn = rng.permuted(np.broadcast_to(np.arange(block.low.shape[1]), block.low.shape), axis=1)
         again = (block.low[:, 1:] == block.low[:, :-1]) & (block.high[:, 1:] == block.high[:, :-1])
         turn[:, 1:] = np.where(again, turn[:, :-1], turn[:, 1:])  # answers are sorted by question
-        found.append((turn % PARTS["answers"])[None])
+        first = rng.integers(PARTS["answers"], size=(len(turn), 1))  # no part has more answers than another
+        found.append(((turn + first) % PARTS["answers"])[None])
     return found
 
 

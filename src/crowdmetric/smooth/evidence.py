@@ -55,8 +55,8 @@ ROUGH, ROUGH_PER_NAT, FINE, UNSETTLED = 1e-3, 6e-3, 1e-5, 0.1
 FOR_CURVATURE = 3e-4
 # Range of θ: e^±8 times the scale at which the prior is highest.
 FARTHEST = 8.0
-# Step of the differences of gradients from which the curvature is computed, and the smallest eigenvalue allowed.
-DIFFERENCE, LEAST_CURVATURE = 0.02, 1e-3
+# Step of the differences of gradients from which the curvature is computed.
+DIFFERENCE = 0.02
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,8 @@ def _information(family: Covariances, Z: Array, propagation: Propagation, theta:
 def curvature(fit: SmoothFit, more: float = 1.0) -> Array:
     """Return ``−∂²(ℓ + log prior)/∂θ²`` (p, p) by differences of gradients, for `more` times as many people.
 
-    Its eigenvalues are at least `LEAST_CURVATURE`, whatever rounding does.
+    In units of the prior's, answers have no negative curvature: they never leave more open than the prior does. In flat
+    directions, differences of gradients and steps that end early would have it otherwise.
     """
     propagation = fit.propagation
     objective = _objective(fit.family, fit.Z, propagation, FOR_CURVATURE)
@@ -261,10 +262,10 @@ def curvature(fit: SmoothFit, more: float = 1.0) -> Array:
         columns.append((here - objective(fit.theta + step)[1]) / DIFFERENCE)
         propagation.put_back(kept)
     objective(fit.theta)  # the messages are those of θ again
-    prior = np.diag(fit.family.spread**-2.0)
-    H = more * (np.array(columns) - prior) + prior
-    values, vectors = np.linalg.eigh(0.5 * (H + H.T))
-    return np.asarray((vectors * np.maximum(values, LEAST_CURVATURE)) @ vectors.T)
+    spread = fit.family.spread
+    of_answers = (np.array(columns) - np.diag(spread**-2.0)) * np.outer(spread, spread)
+    values, vectors = np.linalg.eigh(0.5 * (of_answers + of_answers.T))
+    return np.asarray((vectors * (more * np.maximum(values, 0.0) + 1.0)) @ vectors.T / np.outer(spread, spread))
 
 
 def log_evidence(fit: SmoothFit, more: float = 1.0) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-__all__ = ["DistinctAnswers", "PeopleBlock", "arrange", "merged", "some_people"]
+__all__ = ["DistinctAnswers", "PeopleBlock", "arrange", "merged", "some_people", "work_of"]
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
@@ -23,6 +23,8 @@ Indices = NDArray[np.intp]
 GROWTH = 1.2
 # Numbers in the covariances of one block: a few of them fit into a processor's cache.
 MOST_NUMBERS = 100_000
+# Work of renewing the factor of an answer, in units of those of one person's matrices: the cube of the items shown.
+WORK_OF_ANSWER = 200.0
 # Minimum number of people in a search, and the golden ratio, whose multiples spread evenly.
 FEWEST, GOLDEN = 30, 0.6180339887498949
 
@@ -54,8 +56,13 @@ class DistinctAnswers:
         return DistinctAnswers(self.person[rows], self.low[rows], self.high[rows], self.sign[rows], self.weight[rows])
 
 
+def work_of(shown: Any, answers: Any) -> Any:
+    """Return the work of people by the numbers of items shown to them and of their answers."""
+    return np.asarray(shown, dtype=np.float64) ** 3 + WORK_OF_ANSWER * np.asarray(answers, dtype=np.float64)
+
+
 def some_people(answers: DistinctAnswers, most: float) -> Indices:
-    """Return people whose work, the cube of the items shown to each, is about `most` in all; everybody if it is less.
+    """Return people whose work (`work_of`) is about `most` in all; everybody if it is less.
 
     Who that is depends on their answers, not on their names or their order: those with the least fractional parts of a
     sum of golden ratios.
@@ -63,7 +70,7 @@ def some_people(answers: DistinctAnswers, most: float) -> Indices:
     people, place = np.unique(answers.person, return_inverse=True)
     side = int(max(answers.high.max(initial=0), 0)) + 1
     shown = np.unique(np.concatenate([place * side + answers.low, place * side + answers.high]))
-    work = np.bincount(shown // side, minlength=people.size).astype(np.float64) ** 3
+    work = work_of(np.bincount(shown // side, minlength=people.size), np.bincount(place))
     if work.sum() <= most:
         return people
     code = 2 * (answers.low * side + answers.high) + (answers.sign > 0)
@@ -112,6 +119,19 @@ class PeopleBlock:
     weight: Array
     answer: Indices
     n_items: int
+
+    def every(self, step: int) -> PeopleBlock:
+        """Return a block of every step-th of these people."""
+        return PeopleBlock(
+            who=np.ascontiguousarray(self.who[::step]),
+            items=np.ascontiguousarray(self.items[::step]),
+            low=np.ascontiguousarray(self.low[::step]),
+            high=np.ascontiguousarray(self.high[::step]),
+            sign=np.ascontiguousarray(self.sign[::step]),
+            weight=np.ascontiguousarray(self.weight[::step]),
+            answer=np.ascontiguousarray(self.answer[::step]),
+            n_items=self.n_items,
+        )
 
     @property
     def rows(self) -> Indices:
