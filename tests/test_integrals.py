@@ -31,7 +31,7 @@ from crowdmetric.users.integrals import (
     posterior_of,
     root_of,
 )
-from crowdmetric.users.propagation import by_propagation, propagate
+from crowdmetric.users.propagation import by_propagation, propagate, propagated
 
 LINKS = {"logistic": expit, "probit": ndtr}
 LOSSES: dict[str, Loss] = {"logistic": Logistic(1.3), "probit": Probit(0.8)}
@@ -208,14 +208,17 @@ def test_the_compiled_propagation_is_the_numpy_one(m: int, q: int, monkeypatch: 
     a, E, S, y, weight = people(6, m, q, seed=5)
     loss = Logistic(1.3)
     usual = by_propagation(a, E, S, y, weight, loss)
-    monkeypatch.setattr(propagation, "TOLERANCE", 1e-11)  # both until rounding is left: they count sweeps differently
-    slow = propagate(a, E, loadings_of(E, S), y, weight, loss)[0]
-    fast = by_propagation(a, E, S, y, weight, loss)
+    until = {"tolerance": 1e-11}  # both until rounding is left: they count sweeps differently
+    slow = propagate(a, E, loadings_of(E, S), y, weight, loss, **until)[0]
+    fast = propagated(a, E, S, y, weight, loss, **until)[0]
+    roughly = propagated(a, E, S, y, weight, loss, tolerance=propagation.ROUGHLY)[0]
     monkeypatch.setattr(propagation, "OWN_FINENESS", 1e-9)  # never a shorter line than the law asks for
-    assert_same(by_propagation(a, E, S, y, weight, loss), slow, rtol=1e-9, atol=1e-9)
+    assert_same(propagated(a, E, S, y, weight, loss, **until)[0], slow, rtol=1e-9, atol=1e-9)
     assert_same(fast, slow, rtol=1e-8, atol=1e-8)
     assert_same(usual, slow, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(usual.value, fast.value, rtol=1e-12)  # values are stationary in the factors
+    assert_same(roughly, fast, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(roughly.value, fast.value, rtol=1e-9)
 
 
 @pytest.mark.parametrize("spread", [0.5, 3.0, 10.0, 30.0])
@@ -270,9 +273,9 @@ def test_propagation_of_somebody_out_of_reach(compiled: bool) -> None:
 @pytest.mark.parametrize(("m", "q"), [(3, 1), (4, 2), (5, 3)])
 def test_propagation_is_close_to_a_grid(name: str, m: int, q: int) -> None:
     arguments = (*people(20, m, q, seed=7), LOSSES[name])
-    propagated, exact = by_propagation(*arguments), on_grid(*arguments)
-    assert_same_likelihood(propagated, exact, **CLOSE)
-    np.testing.assert_allclose(propagated.precision, exact.precision, atol=0.1)  # two meanings, one size
+    approximate, exact = by_propagation(*arguments), on_grid(*arguments)
+    assert_same_likelihood(approximate, exact, **CLOSE)
+    np.testing.assert_allclose(approximate.precision, exact.precision, atol=0.1)  # two meanings, one size
 
 
 @each_loss

@@ -134,6 +134,15 @@ def test_one_feature_against_the_posterior_on_a_grid() -> None:
     assert ours.std() == pytest.approx(error, rel=0.12)
 
 
+def test_the_size_is_as_unsure_under_a_singular_covariance_of_free_people() -> None:
+    """Steps that left the cone of covariances once made the size seem to be known to 0.005 of its logarithm."""
+    crowd = simulate_crowd(5, None, None, 1_000, 8, seed=20009)
+    model = PopulationMetric(crowd.items, covariance="free", starts=1).fit(crowd.pairs, crowd.y, users=crowd.users)
+    assert np.linalg.eigvalsh(model.pseudo_ideal_covariance_)[0] < 1e-3 * np.trace(model.pseudo_ideal_covariance_)
+    sizes = np.log(np.trace(smat(model.metric_draws_), axis1=1, axis2=2))
+    assert 0.03 < sizes.std() < 0.06
+
+
 def test_draws_are_metrics_and_the_same_every_time(model: Any) -> None:
     assert model.metric_draws_.shape == (1000, 6)
     assert np.linalg.eigvalsh(smat(model.metric_draws_)).min() > -1e-9

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -350,6 +351,24 @@ def test_scoring_says_when_it_has_not_arrived() -> None:
     assert result.at.value == function(result.point).value
 
 
+def test_a_step_that_must_be_shortened_is_no_sign_of_convergence() -> None:
+    """One coordinate asks for very long steps. The others are far from their optimum, whatever a step may be."""
+
+    def function(x: np.ndarray) -> Quadratic:
+        slope = 1e-6 / (1.0 + x[0] ** 2)  # falls without end, by hardly anything
+        return Quadratic(
+            0.5 * float(x[1] - 3.0) ** 2 - 1e-6 * float(np.arctan(x[0])),
+            np.array([-slope, x[1] - 3.0]),
+            np.diag([1e-3 * slope**2, 1.0]),
+        )
+
+    shorten = lambda _, step: min(1.0, 1.0 / max(float(np.abs(step[0])), 1e-300))  # noqa: E731
+    result = minimize_by_scoring(function, np.zeros(2), tolerance=1e-3, shorten=shorten, max_iterations=50)
+    assert result.point[1] < 2.0
+    assert not result.converged
+    assert result.decrease > 0.1
+
+
 def test_scoring_refuses_to_begin_where_there_is_no_value() -> None:
     with pytest.raises(DataError, match="no finite value at the start"):
         minimize_by_scoring(lambda theta: Quadratic(np.inf, 0 * theta, np.eye(2)), np.zeros(2), tolerance=1e-6)
@@ -427,6 +446,28 @@ def test_the_expected_information_is_close_to_outer_products_of_many_people(stru
     assert ratios[0] > 1.0 / 3.0
     assert ratios[-1] < 3.0
     assert np.median(ratios) == pytest.approx(1.0, abs=0.1)
+
+
+@each_structure
+def test_information_about_some_directions_is_that_about_all_restricted_to_them(structure: str) -> None:
+    d, rng = 3, np.random.default_rng(8)
+    items, users = rng.standard_normal((15, d)), np.repeat(np.arange(12), 5)
+    left = rng.integers(15, size=users.size)
+    pairs = np.column_stack([left, (left + rng.integers(1, 15, size=users.size)) % 15])
+    blocks = blocks_of(arrange(answers_of(items, pairs, rng.choice([-1.0, 1.0], users.size), users)), pairs)
+    at = a_natural(structure, d)
+    for kind, n in (("none", 0), ("identity", 1)):
+        free = kind == "none" or structure == "free"
+        directions = Parametrization(d, kind, free).metric_directions()
+        assert directions.shape == (6, n)
+        some = partial(expected_information, directions=directions)
+        found, whole = (
+            sum_of(blocks, structure, at, Logistic(), expected=expected, largest_grid=1).information.offsets
+            for expected in (some, expected_information)
+        )
+        W = np.eye(at.size)
+        W[:6, :6] = directions @ directions.T
+        np.testing.assert_allclose(found, W @ whole @ W, atol=1e-10 * np.abs(whole).max())
 
 
 @each_structure
@@ -854,6 +895,16 @@ def test_the_spread_is_that_of_all_answers() -> None:
     delta = items[pairs[:, 0]] - items[pairs[:, 1]]
     variance = np.einsum("td,de,te->t", delta, model.pseudo_ideal_covariance_, delta)
     assert model.spread_ == pytest.approx(1.5 * np.sqrt(np.average(variance, weights=weight)), rel=1e-10)
+
+
+def test_a_shape_that_is_not_known_is_not_recommended() -> None:
+    rng = np.random.default_rng(0)
+    items, users = rng.standard_normal((12, 3)), np.repeat(np.arange(30), 4)
+    pairs = np.array([rng.choice(12, 2, replace=False) for _ in users])
+    with pytest.warns(NotIdentifiedWarning, match="nor do they determine most of its shape"):
+        model = PopulationMetric(items, starts=1).fit(pairs, rng.choice([-1, 1], users.size), users=users)
+    assert model.determined_ < 2.0
+    assert "rely on shape_" not in model.solution_.status
 
 
 def test_noiseless_answers_on_lines_do_not_give_the_scale() -> None:

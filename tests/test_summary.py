@@ -134,6 +134,18 @@ def test_standard_errors_do_not_depend_on_how_singular_the_law_of_people_is() ->
     np.testing.assert_allclose(found[1], found[0], rtol=0.01)
 
 
+def test_intervals_are_only_mentioned_where_there_are_some() -> None:
+    """With few people there are none; repeated and constant features are no reason for a warning of NumPy."""
+    repeated = np.column_stack([ITEMS, ITEMS, 2.0 * ITEMS[:, 0], np.ones(len(ITEMS))])
+    for items, answers, shown in ((ITEMS, people(2, 20), False), (repeated, people(80, 8), True)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            warnings.simplefilter("ignore", UserWarning)
+            table = coefficients_of(InMemory.of(PopulationMetric(items, starts=1).fit(answers)), answers)
+        assert ("from" in table.columns) == shown
+        assert ("90 % interval" in table.summary()) == shown
+
+
 def test_long_tables_are_cut_and_names_are_harmless() -> None:
     items = np.random.default_rng(0).normal(size=(40, 20))
     metric = np.diag(np.arange(20.0, 0.0, -1.0))

@@ -62,9 +62,15 @@ ESTIMATORS: dict[str, tuple[Crowd, Callable[[], CrowdMetric]]] = {
     "population": (LATTICE, lambda: PopulationMetric(LATTICE.items, **QUICK)),
     "population, free": (LATTICE, lambda: PopulationMetric(LATTICE.items, covariance="free", **QUICK)),
     "population, on grids": (PLANE, lambda: PopulationMetric(PLANE.items, integration="grid", **QUICK)),
+    "population, symmetric": (LATTICE, lambda: PopulationMetric(LATTICE.items, constraint="symmetric", **QUICK)),
+    "linear utilities": (
+        LATTICE,
+        lambda: PopulationMetric(LATTICE.items, constraint="zero", covariance="free", **QUICK),
+    ),
     "population, item effects": (LATTICE, lambda: PopulationMetric(LATTICE.items, item_effects=True, **QUICK)),
     "low rank": (LATTICE, lambda: PopulationMetric(LATTICE.items, rank=2, **QUICK)),
     "ideal points": (LATTICE, lambda: IdealPointMetric(LATTICE.items, **BOUNDS)),
+    "ideal points, chosen radii": (LATTICE, lambda: IdealPointMetric(LATTICE.items)),
     "stitched": (PLANES, lambda: StitchedMetric(PLANES.items, subspaces=PLANES.labels, rank=2, **BOUNDS)),
     "matched": (PLANE, lambda: MatchedMetric(PLANE.items, ridge=1.0)),
     "taste": (PLANE, lambda: TasteMetric(PLANE.items)),
@@ -75,6 +81,7 @@ REPORTED = (
     "question_bias_", "scale_correction_", "pseudo_ideal_points_", "pseudo_ideal_mean_", "pseudo_ideal_covariance_",
     "item_effects_", "approximation_error_", "n_across_", "reliability_", "metric_draws_", "symmetric_metric_",
     "symmetric_covariance_", "symmetric_log_likelihood_", "determined_", "sharpness_", "utilities_", "utility_errors_",
+    "metric_bound_", "ideal_bound_",
 )  # fmt: skip
 
 

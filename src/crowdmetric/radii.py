@@ -281,10 +281,19 @@ def _units(answers: Sequence[Answers]) -> tuple[float, float]:
     """Return the sizes of A and w at which a typical ψ is one: 1 over the typical ``‖δ‖‖s‖`` and ``‖δ‖``."""
     delta = np.concatenate([np.linalg.norm(a.items[a.pairs[:, 0]] - a.items[a.pairs[:, 1]], axis=1) for a in answers])
     total = np.concatenate([np.linalg.norm(a.items[a.pairs[:, 0]] + a.items[a.pairs[:, 1]], axis=1) for a in answers])
+    weight = np.concatenate([a.weight for a in answers])
     # where most pairs have equal features, the other pairs determine the size
-    sizes = (float(np.median(x[x > 0])) if np.any(x > 0) else 1.0 for x in (delta * total, delta))
+    sizes = (_median(x[x > 0], weight[x > 0]) if np.any(x > 0) else 1.0 for x in (delta * total, delta))
     of_metric, of_people = (1.0 / size for size in sizes)
     return of_metric, of_people
+
+
+def _median(x: Array, weight: Array) -> float:
+    """Return the median of values (n,) with weights (n,): that of the values repeated, if weights are whole numbers."""
+    order = np.argsort(x, kind="stable")
+    reached = np.cumsum(weight[order]) / np.sum(weight)
+    middle = np.searchsorted(reached, [0.5 - 1e-12, 0.5 + 1e-12])
+    return float(np.mean(x[order][np.minimum(middle, x.size - 1)]))
 
 
 class _Trial:

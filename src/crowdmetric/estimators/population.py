@@ -33,7 +33,7 @@ from crowdmetric.estimators.population_options import (
 from crowdmetric.estimators.similarity_inputs import read_judgements
 from crowdmetric.fits.checkpoints import Checkpoint, fingerprint
 from crowdmetric.fits.crowd import ChunkCache, Crowd, crowd_in_memory, crowd_on_disk
-from crowdmetric.fits.doubts import NOT_CONVERGED, doubts_about, has_no_metric, status_of
+from crowdmetric.fits.doubts import NOT_CONVERGED, doubts_about, has_no_metric, knows_shape, status_of
 from crowdmetric.fits.factor_uncertainty import factor_draws, factor_errors, why_no_errors
 from crowdmetric.fits.integration_check import INTEGRATIONS, largest_grid
 from crowdmetric.fits.many_features import (
@@ -51,7 +51,7 @@ from crowdmetric.fits.passes import Passes, duration
 from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.question_stream import NUMBERS, QuestionStream, asked_in_memory, asked_on_disk, low_rank_plan
 from crowdmetric.fits.scoring_fit import ScoringFit, fit_by_scoring, scoring_plan
-from crowdmetric.fits.starts import start_from
+from crowdmetric.fits.starts import Start, start_from
 from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns
 from crowdmetric.inputs import CONSTRAINTS, Rows, check_items, check_nothing_beside_scan, check_scan, read_rows
 from crowdmetric.losses import Loss
@@ -341,6 +341,9 @@ class PopulationMetric(CrowdMetric):
 
     # ------------------------------------------------------------------------------------- options and answers
 
+    # Where a fit to similar answers ended, for the next one to begin there; set by `crowdmetric fit`.
+    _begin: Start | None = None
+
     @property
     def _engine(self) -> Engine | None:
         return engine_of(self.engine)
@@ -378,9 +381,10 @@ class PopulationMetric(CrowdMetric):
         kind = "none" if self.constraint == "zero" else self.constraint
         chart = Parametrization(crowd.d, kind, self.covariance == "free", n_items, self.rank)
         stopping: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
+        begin, self._begin = self._begin, None
         found = fit_by_scoring(
             crowd, problem, chart, self._earlier_end(chart, crowd), starts=self.starts, ridge=self.ridge,
-            random_state=self.random_state, integration=self.integration, **stopping,
+            random_state=self.random_state, integration=self.integration, begin=begin, **stopping,
         )  # fmt: skip
         self._forget()
         self._describe_fit(found)
@@ -426,7 +430,7 @@ class PopulationMetric(CrowdMetric):
         effects = self._item_effects(chart.n_items)
         law = Law(self.metric_, self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_, effects)
         spread = float(np.sqrt(np.trace(self.ideal_covariance_) / d)) / units.size
-        return start_from(chart, crowd.span.law_inside(units.law_inside(law)), float(np.log(spread)))
+        return start_from(chart, crowd.law_inside(law), float(np.log(spread)))
 
     # ------------------------------------------------------------------------------------- attributes
 
@@ -491,7 +495,7 @@ class PopulationMetric(CrowdMetric):
         fit, done = found.fit, found.fit.result.converged
         doubts = doubts_about(
             converged=done, starts=self.starts_, scale_error=self.scale_error_, spread=self.spread_,
-            question_bias=self.question_bias_, no_metric=has_no_metric(fit),
+            question_bias=self.question_bias_, no_metric=has_no_metric(fit), knows_shape=knows_shape(fit),
         )  # fmt: skip
         for doubt in doubts:
             warnings.warn(doubt.text, doubt.kind, stacklevel=4)

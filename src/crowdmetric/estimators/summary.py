@@ -61,6 +61,8 @@ def fit_in_numbers(model: LearnedModel) -> str:
     """Return what was learned, from what and how well, in a few lines."""
     fitted, data = model.fitted, model.description["data"]
     solution: Solution = fitted["solution_"]
+    # a fit may begin where an earlier one, with fewer answers, has already converged
+    steps = f"{solution.iterations} iterations, " if solution.iterations else ""
     lines = {
         "learned from": counted(data),
         "dropped rows": _dropped(data.get("dropped")),
@@ -72,7 +74,7 @@ def fit_in_numbers(model: LearnedModel) -> str:
         "ideal bound": _bound(model, "ideal_bound"),
         "status": solution.status,
         "mean loss": f"{solution.objective:.6f}, {_certificate(solution.gap)}",
-        "effort": f"{solution.iterations} iterations, {solution.seconds:.2f} s",
+        "effort": f"{steps}{solution.seconds:.2f} s",
         "eigenvalues": _leading(model.metric),
     }
     width = 14 if model.preprocessing is None else 15

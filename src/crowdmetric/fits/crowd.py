@@ -184,6 +184,10 @@ class Crowd:
         """Return answers about the same items in the coordinates of the fit."""
         return replace(rows.jointly(), items=self.span.inside(self.units.inside(rows.items)))
 
+    def law_inside(self, law: Law) -> Law:
+        """Return a law for all features, in the items' own units, in the coordinates of the fit."""
+        return self.span.law_inside(self.units.law_inside(law))
+
     def law_outside(self, law: Law, *, free: bool) -> Law:
         """Return a law of the fit for all features, in the items' own units."""
         return self.units.law_outside(self.span.law_outside(law, free=free))

@@ -11,9 +11,19 @@ from numpy.typing import NDArray
 from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, NotIdentifiedWarning
 from crowdmetric.solvers.law_fit import NO_METRIC, PopulationFit
 from crowdmetric.solvers.priors import NOISE_FREE
-from crowdmetric.symmetric import degrees_of_freedom, svec
+from crowdmetric.symmetric import degrees_of_freedom, smat
 
-__all__ = ["AGREEMENT", "BIASED", "LOOSE_SCALE", "NOT_CONVERGED", "Doubt", "doubts_about", "has_no_metric", "status_of"]
+__all__ = [
+    "AGREEMENT",
+    "BIASED",
+    "LOOSE_SCALE",
+    "NOT_CONVERGED",
+    "Doubt",
+    "doubts_about",
+    "has_no_metric",
+    "knows_shape",
+    "status_of",
+]
 
 Array = NDArray[Any]
 
@@ -49,19 +59,27 @@ class Doubt:
         return f"{self.text[0].upper()}{self.text[1:]}."
 
 
+def knows_shape(fit: PopulationFit) -> bool:
+    """Return whether the answers determine at least half of the metric's shape, or it has none to determine."""
+    return fit.chart.kind not in ("psd", "symmetric") or fit.determined >= 0.5 * (fit.layout.p - 1)
+
+
 def has_no_metric(fit: PopulationFit) -> bool:
-    """Return whether the evidence has shrunk the metric to zero."""
-    d = fit.layout.d
-    return fit.ridges.size > 0 and float(svec(np.eye(d)) @ fit.natural[fit.layout.metric]) / d < NO_METRIC
+    """Return whether a fit that could have had a metric has ended without one: linear utilities describe people."""
+    if not fit.chart.free or fit.chart.kind == "none":
+        return False
+    eigenvalues = np.linalg.eigvalsh(smat(fit.natural[fit.layout.metric]))
+    return float(np.mean(np.abs(eigenvalues))) < NO_METRIC
 
 
 def doubts_about(
-    *, converged: bool, starts: Array, scale_error: float, spread: float, question_bias: float, no_metric: bool = False
-) -> list[Doubt]:
+    *, converged: bool, starts: Array, scale_error: float, spread: float, question_bias: float, no_metric: bool = False,
+    knows_shape: bool = True,
+) -> list[Doubt]:  # fmt: skip
     """Return a warning for each attribute of `PopulationMetric` that is too large; NaN is never too large.
 
     `starts` are the values at which the starts ended. If the answers do not support a metric (`no_metric`), its scale
-    is not doubted.
+    is not doubted. The shape is only recommended instead if the answers determine it (`knows_shape`).
     """
     doubts = []
     if not converged:
@@ -73,7 +91,7 @@ def doubts_about(
     if not no_metric and (scale_error > LOOSE_SCALE or spread > NOISELESS):
         text = (
             "the scale of the metric is not known: the answers look free of noise, or say too little about it; "
-            "rely on shape_, not on metric_"
+            f"{'rely on shape_, not on metric_' if knows_shape else 'nor do they determine most of its shape'}"
         )
         doubts.append(Doubt(NotIdentifiedWarning, text))
     if abs(question_bias) > BIASED:

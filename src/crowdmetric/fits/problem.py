@@ -28,6 +28,7 @@ from crowdmetric.users.expected import expected_information
 from crowdmetric.users.item_effects import WithItemEffects
 from crowdmetric.users.people import bias_sums, places_of
 from crowdmetric.users.population_sums import Law, PopulationBlock, Structure, Sums, method_shift, sums_of
+from crowdmetric.users.propagation import ROUGHLY, TOLERANCE
 
 __all__ = ["PopulationProblem"]
 
@@ -59,6 +60,8 @@ class PopulationProblem:
         Every `step`-th person is in the sample, drawn by a hash.
     largest_grid
         People whose answers span at most this many dimensions are integrated on a grid, others by propagation.
+    tolerance
+        Of propagation.
     after_pass
         Called after every pass over all people with the seconds that it took.
     checkpoint
@@ -67,6 +70,8 @@ class PopulationProblem:
         Whether people's information is the outer products of their scores; None: if there are enough people.
     beside
         Similarity judgements that share the metric, up to a scale.
+    directions
+        Those in which the metric can move (`crowdmetric.users.expected.expected_information`); None: all.
     """
 
     chunks: Sequence[Chunk]
@@ -77,10 +82,12 @@ class PopulationProblem:
     loss: Loss
     engine: Engine
     largest_grid: int = 1
+    tolerance: float = TOLERANCE
     after_pass: Callable[[float], None] | None = None
     checkpoint: Checkpoint | None = None
     by_outer_products: bool | None = None
     beside: JudgementsBeside | None = None
+    directions: Array | None = None
 
     @staticmethod
     def of(crowd: Crowd, structure: Structure, loss: Loss, engine: Engine, largest_grid: int = 1) -> PopulationProblem:
@@ -129,10 +136,10 @@ class PopulationProblem:
 
     def total(self, natural: Array, *, information: bool = True) -> Sums:
         """Return the sums over all people, and over similarity judgements if there are any."""
-        expected = expected_information if self.has_few_people else None
+        expected = partial(expected_information, directions=self.directions) if self.has_few_people else None
         job = partial(
             sums_of, structure=self.structure, natural=natural, loss=self.loss,
-            information=information, expected=expected, largest_grid=self.largest_grid,
+            information=information, expected=expected, largest_grid=self.largest_grid, tolerance=self.tolerance,
         )  # fmt: skip
         sums = self._sum(job)
         if not information:
@@ -183,6 +190,15 @@ class PopulationProblem:
         asked = () if self.beside is None else self.beside.objective.questions.asked
         arrays += [array for block in asked for array in (block.index, block.counts)]
         return fingerprint([self.d, self.step, sorted(self.sample.people.items()), *arrays])
+
+    def roughly(self) -> PopulationProblem:
+        """Return the same problem with sums accurate enough to come close to its solution, in less time."""
+        return replace(self, tolerance=ROUGHLY)
+
+    def along(self, chart: Parametrization) -> PopulationProblem:
+        """Return the same problem with information only about what a chart can move: less work if that is little."""
+        directions = chart.metric_directions()
+        return replace(self, directions=None if directions.shape[0] == directions.shape[1] else directions)
 
     def thinned(self) -> PopulationProblem:
         """Return the problem of the people in the sample; this one if that is everybody."""

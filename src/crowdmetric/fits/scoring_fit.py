@@ -14,7 +14,7 @@ from crowdmetric.fits.hidden_items import personal_variance_of
 from crowdmetric.fits.integration_check import Integrated, check_integration
 from crowdmetric.fits.memory import MemoryPlan, bytes_to_lay_out
 from crowdmetric.fits.problem import PEOPLE_FOR_STARTS, PopulationProblem
-from crowdmetric.fits.starts import best_of_starts
+from crowdmetric.fits.starts import Start, best_of_starts
 from crowdmetric.fits.uncertainty import Uncertainty, uncertainty_of
 from crowdmetric.fits.unknowns import unknowns_of
 from crowdmetric.inputs import Rows
@@ -141,10 +141,16 @@ def fit_by_scoring(
     ridge: str | float | None,
     random_state: int,
     integration: str,
+    begin: Start | None = None,
     **stopping: Any,
 ) -> ScoringFit:
-    """Fit from every start (or where an earlier fit ended), and check how people were integrated out."""
+    """Fit from every start (or where an earlier fit ended), and check how people were integrated out.
+
+    `begin` is where a fit to similar answers ended, in the items' own units.
+    """
+    if begin is not None:
+        begin = replace(begin, law=crowd.law_inside(begin.law))
     best = best_of_starts(
-        problem, chart, earlier_end, starts=starts, ridge=ridge, random_state=random_state, **stopping
+        problem, chart, earlier_end, starts=starts, ridge=ridge, random_state=random_state, begin=begin, **stopping
     )
     return ScoringFit(crowd, check_integration(problem, best.fit, chart, integration, **stopping), best.values)

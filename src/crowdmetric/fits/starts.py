@@ -1,8 +1,10 @@
 """Where a population fit begins, and the best of where its starts end.
 
-The first start is where the nearest simpler model ends: a metric that is a multiple of the identity. A fit that begins
-there can only be better. The likelihood has more than one maximum now and then; other starts are drawn at random, and
-where all end as high as each other, it has not.
+The first start is where the nearest simpler model ends: a multiple of the identity for a metric, and a metric for any
+symmetric matrix. Under the same ridges a fit that begins there can only be better. The evidence may ask for stronger
+ridges, and a fit that is then worse than the simpler model is repeated under the ridges of that one. The likelihood has
+more than one maximum now and then; other starts are drawn at random, and where all end as high as each other, it has
+not.
 """
 
 from __future__ import annotations
@@ -29,6 +31,10 @@ Array = NDArray[Any]
 LIFT = 0.05
 # Tolerance, in nats, to which a later start is fitted before it is compared with the others.
 AGREEMENT_KNOWN = 0.005
+# Ridges may hold a model below one that is nested in it by this many nats. Two may do more: the ridge on the size, by
+# which the evidence takes a metric that the answers do not support, and the one on item effects, of which a better
+# metric needs less.
+HELD_BACK = 0.1
 
 
 def a_start(chart: Parametrization, rng: np.random.Generator | None = None) -> Array:
@@ -69,17 +75,20 @@ def best_of_starts(
     starts: int,
     ridge: str | float | None,
     random_state: int,
+    begin: Start | None = None,
     **stopping: Any,
 ) -> BestOfStarts:
     """Fit from every start, all under the ridges of the first, and return the best end.
 
     With many people the starts are compared, and the ridges are found, on some of them; the fit to all then begins
-    where those ended. A warm start, `previous`, is the only one.
+    where those ended. A warm start, `previous`, is the only one. `begin`, where a similar fit ended, is the first of
+    several.
     """
+    problem = problem.along(chart)
     saved, some = problem.checkpoint, problem.thinned()
     state = None if saved is None else saved.state("starts")
     if saved is None or state is None:
-        ends = _ends(some, chart, previous, starts, ridge, random_state, stopping)
+        ends = _ends(some, chart, previous, begin, starts, ridge, random_state, stopping)
         values = np.array([end.objective for end in ends])
         best = ends[int(np.argmax(values))]
         state, ridges = best.result.state, best.ridges
@@ -111,26 +120,31 @@ def evidence_fit(
     From a `start`, whose law is in the units of the problem, the nested model is not fitted.
     """
     if start is None:
-        return _first_end(problem, chart, None, "evidence", stopping)
+        return _ends(problem, chart, None, None, 1, "evidence", 0, stopping)[0]
     square = float(np.sum(start.law.metric**2))
     spread = 0.25 * float(np.trace(start.law.covariance)) / square if square > 0 else 1.0  # Σ = 4s²M²
     theta = start_from(chart, start.law, 0.5 * float(np.log(max(spread, 1e-12))))
     first = start.ridges.completed(first_ridges(chart))
     end = fit_with_evidence(problem.total, chart, theta, first=first, beta=problem.beta, **stopping)
-    return finished(problem, chart, _with_metric(problem, chart, end, stopping), **stopping)
+    return finished(problem, chart, _with_metric_or_linear(problem, chart, end, stopping), **stopping)
 
 
 def _ends(
     problem: PopulationProblem,
     chart: Parametrization,
     previous: Array | None,
+    begin: Start | None,
     starts: int,
     ridge: str | float | None,
     random_state: int,
     stopping: dict[str, Any],
 ) -> list[PopulationFit]:
     """Return where starts end: the first under ridges that are given or found, the others under the same."""
-    ends = [_first_end(problem, chart, previous, ridge, stopping)]
+    if begin is not None and previous is None and ridge == "evidence":
+        ends = [evidence_fit(problem, chart, begin, **stopping)]
+    else:
+        nested = None if previous is not None else _nested_end(problem, chart, starts, ridge, random_state, stopping)
+        ends = [_first_end(problem, chart, previous, nested, ridge, stopping)]
     rng = np.random.default_rng(random_state)
     for _ in range(starts - 1 if previous is None else 0):
         ends.append(_another_end(problem, chart, a_start(chart, rng), ends, stopping))
@@ -141,27 +155,63 @@ def _first_end(
     problem: PopulationProblem,
     chart: Parametrization,
     previous: Array | None,
+    nested: PopulationFit | None,
     ridge: str | float | None,
     stopping: dict[str, Any],
 ) -> PopulationFit:
     """Return where the first start ends, which is not below where the nested model does."""
-    nested = None if previous is not None else _nested_end(problem, chart, ridge, stopping)
+    start = a_start(chart) if previous is None else previous
+    at_nested = start
     if nested is not None:
         law = problem.structure.law(nested.natural, chart.d)
-        start = start_from(chart, law, float(nested.natural[nested.layout.spread][0]))
-    else:
-        start = a_start(chart) if previous is None else previous
+        at_nested = start_from(chart, law, float(nested.natural[nested.layout.spread][0]))
+        if not has_no_metric(nested):  # at a metric of zero, rounding decides in which direction a fit leaves it
+            start = at_nested
     if ridge == "evidence":
-        first = None if nested is None else replace(nested.ridges, shape=SHAPE_RIDGE if chart.d > 1 else 0.0)
+        first = None if nested is None else nested.ridges.completed(first_ridges(chart))
         end = fit_with_evidence(
             problem.total, chart, start, first=first, resume_stage=problem.resume_stage, beta=problem.beta, **stopping
         )
-        end = _with_metric(problem, chart, end, stopping)
+        end = _with_metric_or_linear(problem, chart, end, stopping)
     else:
         end = problem.fit("start", chart, start, ridges=Ridges(shape=float(ridge or 0.0)), **stopping)
     if nested is not None and end.objective < _objective(nested, end.ridges) - stopping["tolerance"]:
-        end = problem.fit("from the nested model", chart, start, ridges=end.ridges, **stopping)
+        end = problem.fit("from the nested model", chart, at_nested, ridges=end.ridges, **stopping)
+    if nested is not None and not chart.n_items and end.value < nested.value - HELD_BACK:
+        ridges = replace(nested.ridges.completed(end.ridges), size=end.ridges.size)
+        again = problem.fit("under the ridges of the nested model", chart, at_nested, ridges=ridges, **stopping)
+        end = again if again.value > end.value else end
     return finished(problem, chart, end, **stopping)
+
+
+def _with_metric_or_linear(
+    problem: PopulationProblem, chart: Parametrization, end: PopulationFit, stopping: dict[str, Any]
+) -> PopulationFit:
+    """Return a fit that has a metric if the answers clearly support one, and is no worse than linear utilities."""
+    if has_no_metric(end):
+        end = _with_metric(problem, chart, end, stopping)
+    return _linear(problem, chart, end, stopping) if has_no_metric(end) else end
+
+
+def _linear(
+    problem: PopulationProblem, chart: Parametrization, end: PopulationFit, stopping: dict[str, Any]
+) -> PopulationFit:
+    """Return the fit under the ridges of linear utilities, if those are better than a fit that has lost its metric."""
+    linear = replace(chart, kind="none", rank=None)
+
+    def resume_stage(stage: str, start: Array) -> tuple[Array | ScoringState, dict[str, Any]]:
+        return problem.resume_stage(f"linear {stage}", start)
+
+    found = fit_with_evidence(
+        problem.along(linear).total, linear, a_start(linear), resume_stage=resume_stage, beta=problem.beta, **stopping
+    )
+    if found.value < end.value + HELD_BACK:
+        return end
+    law, metric = problem.structure.law(found.natural, chart.d), problem.structure.law(end.natural, chart.d).metric
+    start = chart.theta(metric, law.mean, law.covariance, law.effects)
+    ridges = replace(end.ridges, people=found.ridges.people, items=found.ridges.items)
+    again = problem.fit("linear utilities", chart, start, ridges=ridges, **stopping)
+    return again if again.value > end.value else end
 
 
 def _with_metric(
@@ -171,8 +221,6 @@ def _with_metric(
 
     A start without a metric may stay there: the evidence then holds the size at zero, whatever other sizes would gain.
     """
-    if not has_no_metric(end):
-        return end
     ridges = replace(end.ridges, shape=SHAPE_RIDGE if chart.d > 1 else 0.0, size=0.0)
     roughly = stopping | {"tolerance": max(stopping["tolerance"], ROUGH)}
     tried = problem.fit("with a metric", chart, a_start(chart), ridges=ridges, **roughly)
@@ -189,12 +237,21 @@ def _with_metric(
 
 
 def _nested_end(
-    problem: PopulationProblem, chart: Parametrization, ridge: str | float | None, stopping: dict[str, Any]
+    problem: PopulationProblem,
+    chart: Parametrization,
+    starts: int,
+    ridge: str | float | None,
+    random_state: int,
+    stopping: dict[str, Any],
 ) -> PopulationFit | None:
-    """Return where the nearest simpler model ends, roughly; None if there is none."""
+    """Return where the nearest simpler model ends, a multiple of the identity roughly; None if there is none."""
     simpler = chart.nested()
     if simpler is None:
         return None
+    problem = problem.along(simpler)
+    if simpler.kind == "psd":
+        ends = _ends(replace(problem, checkpoint=None), simpler, None, None, starts, ridge, random_state, stopping)
+        return max(ends, key=lambda end: end.objective)
     roughly = stopping | {"tolerance": max(stopping["tolerance"], ROUGH)}
 
     def resume_stage(stage: str, start: Array) -> tuple[Array | ScoringState, dict[str, Any]]:

@@ -32,8 +32,9 @@ LEAST_INFORMATION, MOST_MOVED, MOST_SHARE = 0.01, 1.0, 0.1
 # If the other parameters move further than this and gain more nats than this, the likelihood is expanded again; maximum
 # number of expansions.
 FAR, WORTH_MOVING, MOST_MOVES = 0.3, 0.1, 3
-# Number of times the likelihood of few people is expanded again at the mean of the draws.
-REFINED = 1
+# Number of times the likelihood of few people is expanded again at the mean of the draws, and the number of answers per
+# parameter from which that is not needed: a likelihood of many answers is quadratic as far as the posterior reaches.
+REFINED, ENOUGH_ANSWERS = 1, 100
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ def uncertainty_of(
 def posterior_draws(problem: PopulationProblem, fit: PopulationFit, *, free: bool) -> Array:
     """Return svec (n, p) of metrics drawn from the posterior of a fit, in the units of the problem."""
     likelihood = PopulationLikelihood(problem, fit, free=free)
-    refine = REFINED if problem.has_few_people else 0
+    few_answers = problem.weight * problem.step < ENOUGH_ANSWERS * fit.natural.size
+    refine = REFINED if problem.has_few_people and few_answers else 0
     return draw_metrics(likelihood, fit.natural[fit.layout.metric], likelihood.begin(), refine=refine)
 
 
@@ -149,11 +151,11 @@ def _symmetric_fit(
     spread = law.covariance if free else fit.natural[fit.layout.spread]
     start = chart.theta(metric, law.mean, spread, law.effects)
     ridges = replace(fit.ridges, shape=0.0, size=0.0)  # item effects keep theirs: alone, they could explain anything
-    unbound = problem.fit("symmetric", chart, start, ridges=ridges, **stopping)
+    unbound = problem.roughly().fit("symmetric", chart, start, ridges=ridges, **stopping)
     value = unbound.value
     if not unbound.result.converged:
         value = float("nan")
-        unbound = problem.fit("symmetric with ridge", chart, start, ridges=fit.ridges, **stopping)
+        unbound = problem.roughly().fit("symmetric with ridge", chart, start, ridges=fit.ridges, **stopping)
     information = unbound.information
     if _is_worth_differences(problem, fit):
         information = observed_information(problem.total, unbound.natural, unbound.score)
@@ -166,17 +168,19 @@ class PopulationLikelihood:
     Isotropic people have one spread s for all sizes c. Their mean μ has Jeffreys' prior, √det I_μ, where I_μ is the
     information about μ given everything else, so that the integral over μ favors no size. Priors that are flat in μ, or
     in the mean ideal point −½M⁻¹μ, differ from it by up to a factor cᵈ. With few answers for many features they would
-    move the size up or down by more than its standard error. For free people the metric may be zero: there all sizes c,
-    not their logarithms, are equally likely, and so are all μ and Σ.
+    move the size up or down by more than its standard error. Free people have Jeffreys' prior of μ and Σ together, for
+    the same reason. Under it the metric may be zero: there all sizes c, not their logarithms, are equally likely.
     """
 
     def __init__(self, problem: PopulationProblem, fit: PopulationFit, *, free: bool) -> None:
-        self.problem, self.fit, self.free = problem, fit, free
+        self.problem, self.fit, self.free = problem.roughly(), fit, free
         self.space = SizeAndShape(problem.d)
         self.sharpened = _sharpening(problem, fit)
+        # free people by a factor of their covariance, which is often singular: steps must not leave the cone
+        self.chart = Parametrization(problem.d, "symmetric", free, problem.n_items) if free else None
 
     def __call__(self, t: float, T: Array, rest: Array) -> Expansion:
-        """Return the expansion at t and T; `rest` are the natural parameters after M."""
+        """Return the expansion at t and T; `rest` are the parameters after M (`begin`)."""
         at, is_far = self._expanded(t, T, rest)
         for _ in range(MOST_MOVES):
             if not is_far:
@@ -185,42 +189,57 @@ class PopulationLikelihood:
         return at
 
     def begin(self) -> Array:
-        """Return the fitted parameters other than M."""
-        return self.fit.natural[degrees_of_freedom(self.problem.d) :].copy()
+        """Return the fitted parameters other than M: natural ones, but a factor of the covariance of free people."""
+        natural = self.fit.natural
+        if self.chart is not None:
+            law = self.problem.structure.law(natural, self.problem.d)
+            natural = self.chart.theta(law.metric, law.mean, law.covariance, law.effects)
+        return natural[degrees_of_freedom(self.problem.d) :].copy()
 
     def _expanded(self, t: float, T: Array, rest: Array) -> tuple[Expansion, bool]:
         """Return the expansion, and whether the other parameters are far from their optimum."""
         p = degrees_of_freedom(self.problem.d)
         c, basis = float(np.exp(t)), self.space.basis
         shape = self.space.identity + basis @ T
-        natural = np.concatenate([c * shape, rest])
+        theta = np.concatenate([c * shape, rest])
+        natural = theta if self.chart is None else self.chart.natural(theta)
         sums = self.problem.total(natural)
         assert sums.information is not None
         information = self.sharpened.T @ sums.information @ self.sharpened
         # the shape has a prior of its own (`crowdmetric.solvers.posterior`)
         prior = penalty(natural, self.fit.layout, replace(self.fit.ridges, shape=0.0), self.fit.beta)
+        value, slope = sums.value - prior.value, sums.score - prior.gradient
+        curved = known = information + prior.curvature
+        if self.chart is not None:
+            pulled = self.chart.pull_back(theta, -value, -slope, curved)
+            slope, curved = -pulled.gradient, pulled.curvature
         # columns: t, T, everything else
-        J = np.zeros((natural.size, natural.size))
-        J[:p, 0], J[:p, 1:p], J[p:, p:] = c * shape, c * basis, np.eye(rest.size)
-        value, g = sums.value - prior.value, J.T @ (sums.score - prior.gradient)
-        H = J.T @ (information + prior.curvature) @ J
+        J = np.eye(theta.size)
+        J[:p, 0], J[:p, 1:p] = c * shape, c * basis
+        g, H = J.T @ slope, J.T @ curved @ J
         n = slice(p, None)
         values, vectors = np.linalg.eigh(H[n, n])
         values = np.maximum(values, LEAST_INFORMATION)
         inverse = (vectors / values) @ vectors.T
         step = inverse @ g[n]
-        mean = self.fit.layout.mean
-        jeffreys = 0.0 if self.free else 0.5 * float(np.linalg.slogdet(H[mean, mean])[1])
+        layout = self.fit.layout
+        flat = slice(layout.mean.start, layout.spread.stop) if self.free else layout.mean
+        volume = 0.5 * (_log_determinant(known[flat, flat]) - _log_determinant(known[n, n]))
         gain = 0.5 * float(g[n] @ step)
         # far from its optimum an expansion predicts a larger gain than there is
-        value += min(gain, 0.5 * rest.size) - 0.5 * float(np.sum(np.log(values))) + jeffreys + (t if self.free else 0.0)
+        value += min(gain, 0.5 * rest.size) + volume + (t if self.free else 0.0)
         inner = H[:p, :p] - H[:p, n] @ inverse @ H[n, :p]
         curvature = _positive_part(inner[1:, 1:])
-        known = inner[0, 0] - inner[0, 1:] @ np.linalg.solve(curvature + np.eye(p - 1), inner[1:, 0])
+        precision = inner[0, 0] - inner[0, 1:] @ np.linalg.solve(curvature + np.eye(p - 1), inner[1:, 0])
         length = float(np.max(np.abs(step) / np.maximum(MOST_SHARE * np.abs(rest), 1.0)))
         gradient = g[1:p] - H[1:p, n] @ step
         moved = rest + step * min(1.0, MOST_MOVED / max(length, 1e-300))
-        return Expansion(t, value, gradient, curvature, moved, float(known)), length > FAR and gain > WORTH_MOVING
+        return Expansion(t, value, gradient, curvature, moved, float(precision)), length > FAR and gain > WORTH_MOVING
+
+
+def _log_determinant(information: Array) -> float:
+    """Return log det of an information (n, n)."""
+    return float(np.sum(np.log(np.maximum(np.linalg.eigvalsh(information), LEAST_INFORMATION))))
 
 
 def _positive_part(H: Array) -> Array:

@@ -62,8 +62,8 @@ PARTS, MOST_PEOPLE, MOST_ANSWERS = 5, 1000, 20_000
 MOST_NUMBERS = 4_000_000
 # Range of log τ² that is searched; τ² is set to zero if it is less than LEAST_PERSONAL or gains fewer nats than this.
 LIMITS, LEAST_PERSONAL, LEAST_GAIN = (-8.0, 5.0), 0.02, 2.0
-# After this many parts, with more hidden answers than this, the others are not looked at: τ² is one number.
-FEWEST_PARTS, ENOUGH_HIDDEN = 3, 3000
+# After so many parts or hidden items, with more hidden answers than this, no others are looked at: τ² is one number.
+FEWEST_PARTS, ENOUGH_ITEMS, ENOUGH_HIDDEN = 3, 100, 3000
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,8 @@ def personal_variance(
             law, unknowns = learn(known)
             moments = moments_of(answers.items, asked.pairs, asked.person, known, law, loss, unknowns, largest_grid)
             found.append((moments, asked))
-            if len(found) >= FEWEST_PARTS and sum(a.person.size for _, a in found) > ENOUGH_HIDDEN:
+            enough = len(found) >= FEWEST_PARTS or np.count_nonzero(part <= number) >= ENOUGH_ITEMS
+            if enough and sum(a.person.size for _, a in found) > ENOUGH_HIDDEN:
                 break
     if not found or is_none():
         return 0.0

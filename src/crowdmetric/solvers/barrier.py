@@ -46,6 +46,8 @@ WARM_LEVEL = 0.05
 # After this many consecutive steps of less than this share, a point is too close to the boundary for its μ. Then μ is
 # raised to match the best gap, at most by this factor: steps are long again nearer to the central path.
 SHORT_STEPS, SHORT, RAISED = 4, 0.2, 10.0
+# Share to which μ is lowered: at first, near the end, and near the end once a point was too close to the boundary.
+MOST_SHARE, LEAST_SHARE, CAREFUL = 0.2, 0.03, 0.2
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,7 @@ class _State:
         self.information = BarrierSums.zeros(n, r).schur
         self.idle = np.zeros(n, dtype=int)
         self.short = np.zeros(n, dtype=int)
+        self.least = np.full(n, LEAST_SHARE)
 
     def working(self) -> list[BoundedBlock]:
         """Return the blocks with a problem that is not finished."""
@@ -240,13 +243,14 @@ class _State:
         """
         level = self.mu * self.degree / self.weight
         ready = self.active & (alpha > 0.5) & (self.gap < 2.0 * level)
-        self.mu = np.where(ready, self.mu * lower_level(level, self.tolerance) / level, self.mu)
+        self.mu = np.where(ready, self.mu * lower_level(level, self.tolerance, self.least) / level, self.mu)
         if not self.loss.is_smooth:  # steps are short because all slacks move together, which is temporary
             return
         self.short = np.where(alpha < SHORT, self.short + 1, 0)
         stuck = self.active & (self.short >= SHORT_STEPS)
         raised = np.clip(self.best_gap / level, 1.0, RAISED)
         self.mu, self.short = np.where(stuck, raised * self.mu, self.mu), np.where(stuck, 0, self.short)
+        self.least = np.where(stuck, CAREFUL, self.least)
 
     def _search(self, alpha: Array, promise: Array) -> Array:
         """Halve each problem's step until its merit falls by 1e−4 of what the common step predicts."""
@@ -289,9 +293,9 @@ def total_loss(people: People, loss: Loss, metrics: Array, points: Array) -> Arr
     return total
 
 
-def lower_level(level: Array, tolerance: float) -> Array:
+def lower_level(level: Array, tolerance: float, least: Array | float = LEAST_SHARE) -> Array:
     """Return the next gap to aim at: a fifth at first, less near the end, never below what the tolerance needs."""
-    return np.minimum(level, np.maximum(level * np.clip(np.sqrt(level), 0.03, 0.2), 0.3 * tolerance))
+    return np.minimum(level, np.maximum(level * np.clip(np.sqrt(level), least, MOST_SHARE), 0.3 * tolerance))
 
 
 def _inside(A: Array, room: Array) -> Array:

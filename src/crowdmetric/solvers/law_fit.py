@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from crowdmetric.solvers.parametrization import Parametrization
-from crowdmetric.solvers.priors import Ridges, penalty, shape_penalty
+from crowdmetric.solvers.priors import Ridges, penalty, shape_penalty, traceless
 from crowdmetric.solvers.scoring import Quadratic, ScoringResult, ScoringState, Underlying, minimize_by_scoring
 from crowdmetric.symmetric import svec
 from crowdmetric.users.layout import Layout
@@ -359,10 +359,16 @@ def _wanted_size(fit: PopulationFit, chart: Parametrization) -> float:
     d = fit.layout.d
     e = np.zeros(fit.natural.size)
     e[fit.layout.metric] = svec(np.eye(d)) / np.sqrt(d)
-    prior = penalty(fit.natural, fit.layout, replace(fit.ridges, size=0.0), fit.beta)
-    known = 1.0 / max(float(e @ _covariance(fit.information + prior.curvature, chart) @ e), 1e-300)
-    t, pull = float(e @ fit.natural), fit.score - prior.gradient
-    m = fit.layout.metric
+    m, t = fit.layout.metric, float(e @ fit.natural)
+    # the shape in units of the size: the ridge on it would else hide what is known of a very small size
+    P, scale = traceless(d), np.eye(e.size)
+    scale[m, m] += (abs(t) / np.sqrt(d) - 1.0) * P
+    others = penalty(fit.natural, fit.layout, replace(fit.ridges, size=0.0, shape=0.0), fit.beta)
+    information = scale @ (fit.information + others.curvature) @ scale
+    information[m, m] += fit.ridges.shape * P
+    known = 1.0 / max(float(e @ _pseudo_inverse(information) @ e), 1e-300)
+    pull = fit.score - others.gradient
+    pull[m] -= shape_penalty(fit.natural[m], fit.ridges.shape).gradient
     along = float(pull[m] @ fit.natural[m]) / t if chart.kind == "psd" and t > 0 else float(e @ pull)
     z2 = (t + along / known) ** 2 * known if chart.kind == "symmetric" or t + along / known > 0 else 0.0
     if z2 * LEAST_SHARE > 1.0:

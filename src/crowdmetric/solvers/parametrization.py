@@ -18,7 +18,8 @@ With ``M = LLᵀ`` ::
 
 where G = ∂f/∂M and I is the information in svec M. The second term is the bending of the chart itself: at a metric that
 has lost a direction G is not zero but positive semi-definite there, and without its part G₊ a step would not know how
-hard the boundary pushes back.
+hard the boundary pushes back. A multiple of the identity has ``log a`` instead, whose bending is ``a ⟨G, I⟩₊``: without
+it, steps toward a metric of zero would be the longer, the closer it is.
 
 For isotropic people the coordinates are those of ``A = 2sM``, which is the root of people's covariance Σ = A², and
 ``log κ`` with ``M = κA``, ``s = 1/(2κ)``. Where answers support no metric, κ falls to nothing and A stays: in
@@ -92,7 +93,7 @@ class Parametrization:
 
     def nested(self) -> Parametrization | None:
         """Return the chart of the nearest simpler kind of metric, None if there is none."""
-        simpler = {"psd": "identity", "symmetric": "identity"}.get(self.kind)
+        simpler = {"psd": "identity", "symmetric": "psd"}.get(self.kind)
         return None if simpler is None else replace(self, kind=simpler, rank=None)
 
     def _sizes(self) -> list[int]:
@@ -117,10 +118,10 @@ class Parametrization:
         return coordinates, np.eye(p)
 
     def metric_directions(self) -> Array:
-        """Return the directions (p, ·) in which svec M can move: all, the identity, or none."""
+        """Return the directions (p, ·) in which svec M can move, orthonormal: all, the identity, or none."""
         p = degrees_of_freedom(self.d)
         if self.kind in ("none", "identity"):
-            return svec(np.eye(self.d))[:, None] if self.kind == "identity" else np.zeros((p, 0))
+            return svec(np.eye(self.d))[:, None] / np.sqrt(self.d) if self.kind == "identity" else np.zeros((p, 0))
         return np.eye(p)
 
     def natural(self, theta: Array) -> Array:
@@ -177,6 +178,8 @@ class Parametrization:
         J[layout.metric, of_metric] = scale * derivative
         if self.kind == "psd":
             bend[of_metric, of_metric] = 2.0 * scale * np.kron(project_psd(G), np.eye(self.columns))
+        elif self.kind == "identity":
+            bend[of_metric, of_metric] = max(scale * float(gradient[layout.metric] @ matrix), 0.0)
         J[layout.mean, of_mean] = np.eye(d)
         if self.free:
             J[layout.spread, of_spread] = factor_jacobian(spread.reshape(d, d))

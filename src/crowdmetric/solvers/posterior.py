@@ -41,14 +41,15 @@ Array = NDArray[Any]
 # Number of draws if the metric has few features. There are fewer where each costs more.
 MOST_DRAWS, LEAST_DRAWS, ENTRIES = 1000, 200, 60_000
 # Maximum number of sizes at which the likelihood is expanded, their distance in standard errors, and the limits of that
-# distance.
-MOST_SIZES, APART, LEAST_APART, MOST_APART = 15, 1.5, 0.02, 0.4
+# distance. It is doubled where the density changes by less than this, in nats: standard errors are too small there,
+# because they take the shape as it is.
+MOST_SIZES, APART, LEAST_APART, MOST_APART, HARDLY_LOWER = 15, 1.5, 0.02, 0.4, 0.5
 # Sizes are left out if their density is lower by more nats than this, or if they are further than this from the
 # estimate, in log.
 NEGLIGIBLE, FARTHEST = 5.0, 4.0
-# With more parameters of the shape than this, one curvature serves for all sizes: products with many would take
-# minutes.
-MOST_CURVED = 300
+# With more parameters of the shape than this, the curvatures at three sizes serve for all, and with many more a single
+# one: products with more would take minutes.
+FEW_CURVED, MOST_CURVED = 100, 300
 # The start is moved toward the identity by this share, to be positive definite.
 LIFT = 0.2
 # Pivots of a shape (of trace d) below this count as zero.
@@ -180,7 +181,7 @@ def draw_metrics(likelihood: LikelihoodExpander, m: Array, rest: Array, *, refin
     count, prior = number_of_draws(d), _shape_precision(d)
     for _ in range(refine):
         sizes = _expansions(likelihood, t, T, rest, prior)
-        x = _draws_at(space, sizes, T, count // 2, seed)
+        x = _draws_at(space, sizes, T, count // 4, seed)
         t, T = float(x[:, 0].mean()), space.basis.T @ space.shapes(x[:, 1:]).mean(axis=0)
         rest = min(sizes, key=lambda at: abs(at.t - t)).rest
     x = _draws_at(space, _expansions(likelihood, t, T, rest, prior), T, count, seed)
@@ -271,9 +272,9 @@ def _expansions(likelihood: LikelihoodExpander, t: float, T: Array, rest: Array,
     apart = float(np.clip(APART * error, LEAST_APART, MOST_APART))
     found, best = [middle], middle.evidence(T, prior)
     for way in (1, -1):
-        at = middle
+        at, step, before = middle, apart, middle.evidence(T, prior)
         while len(found) < MOST_SIZES and abs(at.t - t) < FARTHEST:
-            at = likelihood(at.t + way * apart, T, at.rest)
+            at = likelihood(at.t + way * step, T, at.rest)
             known = at.evidence(T, prior)
             if not np.isfinite(known):
                 break
@@ -281,6 +282,9 @@ def _expansions(likelihood: LikelihoodExpander, t: float, T: Array, rest: Array,
             best = max(best, known)
             if known < best - NEGLIGIBLE:
                 break
+            if abs(known - before) < HARDLY_LOWER:
+                step = min(2.0 * step, MOST_APART)
+            before = known
     return sorted(found, key=lambda at: at.t)
 
 
@@ -288,22 +292,26 @@ def _interpolated(space: SizeAndShape, sizes: list[Expansion], T: Array) -> Call
     """Return the log-likelihood of t (C,) and svec(I + T) (C, p)."""
     ts = np.array([at.t for at in sizes])
     values = np.array([at.value for at in sizes])
-    gradients, curvatures = np.stack([at.gradient for at in sizes]), [at.curvature for at in sizes]
-    if T.size > MOST_CURVED:
-        curvatures = [sizes[len(sizes) // 2].curvature]
-    side_by_side = np.concatenate(curvatures, axis=1)  # (p − 1, K (p − 1)), so one product serves for all
-    basis = space.basis
-    weights_at: Callable[[Array], Array] = (
-        CubicSpline(ts, np.eye(len(ts))) if len(ts) > 1 else lambda t: np.ones((t.size, 1))
-    )
+    gradients = np.stack([at.gradient for at in sizes])
+    # the curvature changes slowly with the size, and products with it take most of the time
+    last = len(sizes) - 1
+    curved = sorted({0, last // 2, last}) if T.size > FEW_CURVED else range(len(sizes))
+    curved = [last // 2] if T.size > MOST_CURVED else list(curved)
+    side_by_side = np.concatenate([sizes[k].curvature for k in curved], axis=1)  # one product serves for all
+    basis, weights_at, curved_weights_at = space.basis, _spline(ts), _spline(ts[curved])
 
     def log_likelihood(t: Array, shapes: Array) -> Array:
         out = np.full(t.size, -np.inf)
         near = np.flatnonzero((t >= ts[0] - 1e-9) & (t <= ts[-1] + 1e-9))
         weights, away = weights_at(t[near]), shapes[near] @ basis - T
         out[near] = weights @ values + np.einsum("ck,ck->c", weights, away @ gradients.T)
-        squares = np.einsum("ckp,cp->ck", (away @ side_by_side).reshape(len(away), len(curvatures), T.size), away)
-        out[near] -= 0.5 * (np.sum(weights * squares, axis=1) if len(curvatures) > 1 else squares[:, 0])
+        squares = np.einsum("ckp,cp->ck", (away @ side_by_side).reshape(len(away), len(curved), T.size), away)
+        out[near] -= 0.5 * np.sum(curved_weights_at(t[near]) * squares, axis=1)
         return out
 
     return log_likelihood
+
+
+def _spline(ts: Array) -> Callable[[Array], Array]:
+    """Return the weights (C, K) by which a cubic spline through values at the knots `ts` interpolates at t (C,)."""
+    return CubicSpline(ts, np.eye(len(ts))) if len(ts) > 1 else lambda t: np.ones((t.size, 1))

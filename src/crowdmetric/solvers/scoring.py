@@ -36,7 +36,7 @@ LEAST_DAMPING = 1e-4
 # Smallest ratio of true to estimated curvature that is assumed. Outer products of scores overstate the curvature while
 # the model is still far from the answers.
 LEAST_TRUST = 0.25
-# A step that gains more than this counts as far from the optimum, where curvature changes between steps.
+# A step that gains more nats than this counts as far from the optimum, where curvature changes between steps.
 NEAR = 2.0
 
 
@@ -166,12 +166,12 @@ def minimize_by_scoring(
     for iteration in range(state.iteration + 1, max_iterations + 1):
         believed = at.believed(trust, seen)
         step = _damped_step(at.gradient, believed, damping, at.curvature)
-        if shorten is not None:
-            step = shorten(point, step) * step
-        foretold = -float(at.gradient @ step) - 0.5 * float(step @ believed @ step)
-        decrease = foretold
+        foretold = decrease = _foretold(at, believed, step)
         if foretold < max(enough, ROUNDING * abs(at.value)) and damping <= 1.0:
             return ScoringResult(point, at, True, max(foretold, 0.0), iteration - 1, state)
+        if shorten is not None:
+            step = shorten(point, step) * step
+            foretold = _foretold(at, believed, step)
         trial = function(point + step)
         gain = (at.value - trial.value) / foretold if foretold > 0 and np.isfinite(trial.value) else -1.0
         if gain > 1e-4:
@@ -189,6 +189,11 @@ def minimize_by_scoring(
             if damping > 1e12:  # no step lowers the value: only rounding is left
                 return ScoringResult(point, at, foretold < 1e3 * tolerance, max(foretold, 0.0), iteration, state)
     return ScoringResult(point, at, False, float(decrease), max_iterations, state)
+
+
+def _foretold(at: Quadratic, believed: Array, step: Array) -> float:
+    """Return the decrease of the value that a step has by the curvature that is believed."""
+    return -float(at.gradient @ step) - 0.5 * float(step @ believed @ step)
 
 
 def _corrected(B: Array, secants: Array) -> Array:

@@ -36,6 +36,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
 from crowdmetric.engines.folding import FieldSums
 from crowdmetric.symmetric import as_numpy, degrees_of_freedom, svec_indices
@@ -95,11 +96,17 @@ def _share(seen: float, foretold: float) -> float:
 
 
 def expected_information(
-    block: PopulationBlock, structure: Structure, integral: Integral, law: Law, natural: Array
+    block: PopulationBlock,
+    structure: Structure,
+    integral: Integral,
+    law: Law,
+    natural: Array,
+    directions: Array | None = None,
 ) -> Information:
     """Return the expected information of the people of a block about natural parameters.
 
-    Always computed with NumPy, because it is for few people.
+    If svec M can only move in some `directions` (p, k), orthonormal columns, the information through offsets is zero in
+    the others, which saves most of the time. Always computed with NumPy, because it is for few people.
     """
     layout, block = structure.layout(block.span.shape[2]), block.on(as_numpy)
     B, E, precision = block.span, block.loadings, np.maximum(as_numpy(integral.precision), 0.0)
@@ -112,14 +119,21 @@ def expected_information(
     across = root @ weighted.transpose(0, 2, 1)  # (P, q, m)
     information = np.zeros((natural.size, natural.size))
     J = _feature_derivatives(block)
+    n, some = J.shape[2], None if directions is None else block_diag(directions, np.eye(layout.d))
+    if some is not None:
+        J = J @ some
+
+    def about_all(X: Array) -> Array:
+        return X if some is None else X @ some.T
+
     less = across @ J
-    information[: J.shape[2], : J.shape[2]] = _gram(J, precision, less)
+    information[:n, :n] = about_all(about_all(_gram(J, precision, less)).T)
     if layout.n_items:
         own, mixed = np.zeros((layout.n_items, layout.n_items)), np.zeros((layout.n_items, J.shape[2]))
         kernels("population").add_item_terms(block.shown, J, precision, across, less, own, mixed)
         information[layout.items, layout.items] = own
-        information[layout.items, : J.shape[2]] = mixed
-        information[: J.shape[2], layout.items] = mixed.T
+        information[layout.items, :n] = about_all(mixed)
+        information[:n, layout.items] = about_all(mixed).T
     N = E.transpose(0, 2, 1) @ (precision[:, :, None] * E)
     spanned = across @ E
     N = N - spanned.transpose(0, 2, 1) @ spanned

@@ -65,10 +65,10 @@ REACH = 6.0
 # how much less likely than chance the person's answers are: with h = 0.9/c, 3e-10 times that; with 1.1/c, 2e-8.
 FINENESS = {1: 0.9, 2: 1.1, 3: 1.1}
 # Nodes per axis, by dimension: the smallest number that resolves a person's spread of ψ. The largest resolve spreads of
-# 77, 15 and 6, where answers have almost no noise and other approximations are worse than the grid.
+# 77, 29 and 6, where answers have almost no noise and other approximations are worse than the grid.
 SIZES = {
     1: (24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024),
-    2: (21, 41, 81, 161),
+    2: (21, 41, 81, 161, 321),
     3: (17, 33, 65),
 }
 # Nodes of a typical grid; (people, nodes) arrays with fewer numbers than this are not split.

@@ -26,7 +26,7 @@ from crowdmetric.losses import Logistic, Loss
 from crowdmetric.symmetric import as_array, as_numpy
 from crowdmetric.users.adaptive_quadrature import along_line, around_modes
 from crowdmetric.users.integrals import REACH, SIZES, Integral, grid_of, is_identity, loadings_of, on_grid, product
-from crowdmetric.users.propagation import propagated
+from crowdmetric.users.propagation import TOLERANCE, propagated
 
 __all__ = ["LARGEST_GRID", "Way", "checked", "integrate_people", "is_possible"]
 
@@ -52,14 +52,28 @@ class Way(IntEnum):
 
 
 def integrate_people(
-    a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, largest_grid: int = LARGEST_GRID
+    a: Array,
+    E: Array,
+    S: Array,
+    y: Array,
+    weight: Array,
+    loss: Loss,
+    largest_grid: int = LARGEST_GRID,
+    tolerance: float = TOLERANCE,
 ) -> Integral:
     """Return the integrals of `checked`."""
-    return checked(a, E, S, y, weight, loss, largest_grid)[0]
+    return checked(a, E, S, y, weight, loss, largest_grid, tolerance)[0]
 
 
 def checked(
-    a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, largest_grid: int = LARGEST_GRID
+    a: Array,
+    E: Array,
+    S: Array,
+    y: Array,
+    weight: Array,
+    loss: Loss,
+    largest_grid: int = LARGEST_GRID,
+    tolerance: float = TOLERANCE,
 ) -> tuple[Integral, NDArray[np.int8]]:
     """Return everybody's integral, and the `Way` (P,) in which each was computed.
 
@@ -69,6 +83,8 @@ def checked(
         As for `crowdmetric.users.integrals.on_grid`.
     largest_grid
         People whose answers span at most this many dimensions are integrated on a grid, others by propagation.
+    tolerance
+        Of propagation (`crowdmetric.users.propagation.TOLERANCE`).
 
     Returns
     -------
@@ -81,7 +97,7 @@ def checked(
         integral = on_grid(*arguments, loss)
         fine = is_possible(integral) & ~_is_out_of_reach(integral, E, S, loss)
     else:
-        integral, settled = propagated(*arguments, loss)
+        integral, settled = propagated(*arguments, loss, tolerance=tolerance)
         fine = is_possible(integral) & settled & _is_likely_enough(integral, *arguments, loss)
         if not bool(array_namespace(a).all(fine)):
             fine = _again(integral, fine, arguments, loss, ways)

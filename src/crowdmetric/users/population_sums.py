@@ -48,6 +48,7 @@ from crowdmetric.users.blocks import SPARE, Block
 from crowdmetric.users.integrals import Integral, kernels, loadings_of, product
 from crowdmetric.users.integration import LARGEST_GRID, integrate_people
 from crowdmetric.users.layout import Layout
+from crowdmetric.users.propagation import TOLERANCE
 
 __all__ = [
     "LARGEST_GRID",
@@ -203,10 +204,12 @@ def _joined(rank: NDArray[np.intp], above: int) -> NDArray[np.intp]:
     return width
 
 
-def integrate(block: PopulationBlock, law: Law, loss: Loss, largest_grid: int = LARGEST_GRID) -> Integral:
+def integrate(
+    block: PopulationBlock, law: Law, loss: Loss, largest_grid: int = LARGEST_GRID, tolerance: float = TOLERANCE
+) -> Integral:
     """Return the integral of every person: on a grid up to `largest_grid` dimensions, by propagation beyond."""
     a, S = _offsets(block, law)
-    return integrate_people(a, block.loadings, S, block.response, block.weight, loss, largest_grid)
+    return integrate_people(a, block.loadings, S, block.response, block.weight, loss, largest_grid, tolerance)
 
 
 def integrate_slowly(block: PopulationBlock, law: Law, loss: Loss, guess: Integral) -> Integral:
@@ -419,6 +422,7 @@ def sums_of(
     information: bool = True,
     expected: Callable[[PopulationBlock, Structure, Integral, Law, Array], Any] | None = None,
     largest_grid: int = LARGEST_GRID,
+    tolerance: float = TOLERANCE,
 ) -> Sums:
     """Return the sums over the people of a block.
 
@@ -426,7 +430,7 @@ def sums_of(
     (`crowdmetric.users.expected.expected_information`).
     """
     law = structure.law(natural, block.span.shape[2])
-    integral = integrate(block, law, loss, largest_grid)
+    integral = integrate(block, law, loss, largest_grid, tolerance)
     scores = structure.scores(block, integral, law, natural)
     about = of_spread = None
     if information:

@@ -78,8 +78,9 @@ DAMPED, DAMPED_ROUNDS = 0.5, 400
 # a variance by a factor of LOSS. A factor leaves at least SMALLEST_SHARE of a cavity's variance.
 FRESH, LOSS, SMALLEST_SHARE = 8, 1e4, 1e-13
 # Largest change of an answer's mean, in units of its spread, at convergence; and what is accepted after the last sweep.
-# Derivatives are then off by about as much, and values, which are stationary in the factors, by its square.
-TOLERANCE, NEARLY_SETTLED = 1e-10, 1e-5
+# Derivatives are then off by about as much, and values, which are stationary in the factors, by its square. ROUGHLY is
+# enough for steps that are far from the end of a fit, or that need not be taken to it, and saves every third sweep.
+TOLERANCE, ROUGHLY, NEARLY_SETTLED = 1e-10, 1e-6, 1e-5
 
 
 def by_propagation(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss) -> Integral:
@@ -91,7 +92,15 @@ def by_propagation(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: 
 
 
 def propagated(
-    a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, *, damped: bool = False
+    a: Array,
+    E: Array,
+    S: Array,
+    y: Array,
+    weight: Array,
+    loss: Loss,
+    *,
+    damped: bool = False,
+    tolerance: float = TOLERANCE,
 ) -> tuple[Integral, Array]:
     """Return the integrals of `by_propagation`, and whether each person's sweeps have settled (P,).
 
@@ -100,19 +109,27 @@ def propagated(
     how = (DAMPED, DAMPED_ROUNDS) if damped else (1.0, ROUNDS)
     fused = fused_kernels(a) if isinstance(loss, Logistic) else None
     if fused is not None and a.shape[1] <= fused.LARGEST:
-        return _fused(a, E, S, y, weight, loss, how, fused)
+        return _fused(a, E, S, y, weight, loss, how, tolerance, fused)
     H = loadings_of(E, S)
     if not (isinstance(a, np.ndarray) and isinstance(loss, Logistic)):
-        return propagate(a, E, H, y, weight, loss, *how)
+        return propagate(a, E, H, y, weight, loss, *how, tolerance)
     sizes = np.array([*CAVITY_SIZES, 0])
     weights = lines()[1][: len(CAVITY_SIZES), : CAVITY_SIZES[-1]]
     arguments = (a, np.ascontiguousarray(E), H, y, weight, loss.beta, _level(H, loss), sizes, weights, OWN_FINENESS)
-    *parts, settled = kernels("propagation").logistic_by_propagation(*arguments, how[0], TOLERANCE, how[1])
+    *parts, settled = kernels("propagation").logistic_by_propagation(*arguments, how[0], tolerance, how[1])
     return Integral(*parts), settled
 
 
 def _fused(
-    a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, how: tuple[float, int], fused: ModuleType
+    a: Array,
+    E: Array,
+    S: Array,
+    y: Array,
+    weight: Array,
+    loss: Loss,
+    how: tuple[float, int],
+    tolerance: float,
+    fused: ModuleType,
 ) -> tuple[Integral, Array]:
     """Return `propagated` by one kernel of a GPU; laws too wide for its lines are left to `propagate`."""
     xp = array_namespace(a)
@@ -124,7 +141,7 @@ def _fused(
     priors = as_array(lines()[1][: len(CAVITY_SIZES), : CAVITY_SIZES[-1]], a)
     damping, rounds = how
     value, slope, precision, R, settled = fused.propagated(
-        a, C, y, weight, line, sizes, priors, loss.beta, damping, _tolerance(a), rounds
+        a, C, y, weight, line, sizes, priors, loss.beta, damping, _reachable(tolerance, a), rounds
     )
     pulled = slope if same else xp.sum(E * slope[:, :, None], axis=1)
     inner = R if same else xp.matrix_transpose(E) @ R @ E
@@ -133,15 +150,15 @@ def _fused(
     if bool(xp.any(wide)):
         some = xp.nonzero(wide)[0]
         H = loadings_of(E[some], S[some])
-        exact, settled[some] = propagate(a[some], E[some], H, y[some], weight[some], loss, damping, rounds)
+        exact, settled[some] = propagate(a[some], E[some], H, y[some], weight[some], loss, *how, tolerance)
         for field in fields(Integral):
             getattr(integral, field.name)[some] = getattr(exact, field.name)
     return integral, settled
 
 
-def _tolerance(a: Array) -> float:
-    """Return `TOLERANCE`, or what single precision can reach."""
-    return max(TOLERANCE, 4.0 * float(array_namespace(a).finfo(a.dtype).eps))
+def _reachable(tolerance: float, a: Array) -> float:
+    """Return the tolerance, or what single precision can reach."""
+    return max(tolerance, 4.0 * float(array_namespace(a).finfo(a.dtype).eps))
 
 
 def _level(H: Array, loss: Loss) -> Array:
@@ -170,6 +187,7 @@ def propagate(
     loss: Loss,
     damping: float = 1.0,
     rounds: int = ROUNDS,
+    tolerance: float = TOLERANCE,
 ) -> tuple[Integral, Array]:
     """Sweep over the answers of all people at once, until the slowest person has settled.
 
@@ -177,7 +195,7 @@ def propagate(
     error, where one of all answers at once would leave an eighth. A factor is kept as its precision τ_i and its slope
     b_i at some ψ_i (`anchor`): νs and their products with offsets would be differences of large numbers.
     """
-    xp, tolerance = array_namespace(a), _tolerance(a)
+    xp, tolerance = array_namespace(a), _reachable(tolerance, a)
     lines_of = [_sharing(level) for level in xp.matrix_transpose(_level(H, loss))]
     precision, pull, anchor = xp.zeros_like(a), xp.zeros_like(a), a + 0.0
     center, before = xp.zeros_like(H[:, 0, :]), xp.ones_like(a[:, 0])
