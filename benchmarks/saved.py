@@ -3,7 +3,9 @@
 ``python -m benchmarks saved`` simulates crowds of five kinds. ``python -m benchmarks.saved FOLDER …`` takes folders
 with items and comparisons (`crowdmetric.datasets.load_tidy`), of more than 500 people 300. Of every person 20 answers
 are known, and two thirds of them where people gave few. Each row says how far the saved model is behind the best of
-all models on the same hidden answers, a choice with hindsight. Errors count people as independent.
+all models on the same hidden answers, a choice with hindsight, and names all that are clearly better. Errors count
+people as independent. Names of splits among the folders (pairs, people, items) leave the other splits out, and a number
+is the seed of the splits.
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit, log_expit, logit
 
 from crowdmetric.cli import main as crowdmetric
 from crowdmetric.comparisons import Comparisons
@@ -34,6 +37,8 @@ from crowdmetric.users.item_effects import MOST_ITEMS
 Array = NDArray[Any]
 
 KNOWN = 20
+# Probabilities are kept this far from certainty; a model is clearly better by this many nats and by two errors.
+SURE, CLEARLY = 1e-9, 0.003
 # Crowds of more people than the first number are judged by the second, drawn at random.
 LARGE, DRAWN = 500, 300
 MODELS = (
@@ -113,7 +118,7 @@ def slope_error(right: Array, test: Comparisons, slope: float) -> float:
     g_k is the sum of a person's ``w z σ(−bz)``, H that of everybody's ``w z² σ(bz) σ(−bz)``, z the log-odds of the
     answers that came.
     """
-    z = test.response * logit(np.clip(right, 1e-9, 1.0 - 1e-9))
+    z = test.response * logit(np.clip(right, SURE, 1.0 - SURE))
     failed = expit(-slope * z)
     own = np.bincount(test.user, weights=test.weight * z * failed)
     return float(np.linalg.norm(own) / max(np.sum(test.weight * z * z * failed * (1.0 - failed)), 1e-300))
@@ -133,43 +138,58 @@ def known_answers(answers: Comparisons) -> int:
     return min(KNOWN, round(2.0 * float(np.median(given[given > 0])) / 3.0))
 
 
-def judge(name: str, X: Array, answers: Comparisons) -> None:
+def gap_of(better: Array, worse: Array, test: Comparisons) -> tuple[float, float]:
+    """Return how many nats per answer a model gains over another, and its standard error, clustered by person."""
+    gain = log_expit(test.response * logit(better)) - log_expit(test.response * logit(worse))
+    mean = float(np.average(gain, weights=test.weight))
+    own = np.bincount(test.user, weights=test.weight * (gain - mean))
+    return mean, float(np.linalg.norm(own) / test.weight.sum())
+
+
+def judge(name: str, X: Array, answers: Comparisons, splits: Sequence[str] = SPLITS, seed: int = 7) -> None:
     """Print a row per split."""
     answers = some_people(answers)
     Z = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     names = [model for model in MODELS if len(X) <= MOST_ITEMS or model not in (*FOR_FEW_ITEMS, "smooth")]
-    for kind in SPLITS:
-        parts = split(answers, kind, SplitPlan(train_answers=known_answers(answers)), seed=7)
+    for kind in splits:
+        parts = split(answers, kind, SplitPlan(train_answers=known_answers(answers)), seed=seed)
         train, test, known = (answers.take(rows) for rows in (parts.train, parts.test, parts.known))
-        right, what, took = saved_model(X, train, test)
-        got = measures(right, test.response, test.weight)
+        saved, what, took = saved_model(X, train, test)
+        right = np.clip(saved, SURE, 1.0 - SURE)
         others = {
-            model.name: measures(model.fit(Z, train).probability(test, known), test.response, test.weight)
+            model.name: np.clip(model.fit(Z, train).probability(test, known), SURE, 1.0 - SURE)
             for model in choose_models(names)
         }
-        best = max(others, key=lambda model: others[model]["log_likelihood"])
-        behind = others[best]["log_likelihood"] - got["log_likelihood"]
+        got = measures(right, test.response, test.weight)
         slope = got["calibration_slope"]
-        accuracy = max(other["accuracy"] for other in others.values())
+        gaps = {model: gap_of(other, right, test) for model, other in others.items()}
+        best = max(gaps, key=lambda model: gaps[model][0])
+        accuracy = max(measures(other, test.response, test.weight)["accuracy"] for other in others.values())
+        clearly = [model for model, (gap, error) in gaps.items() if gap > max(2.0 * error, CLEARLY)]
         print(
             f"{name:<16}{kind:<8}{100 * got['accuracy']:8.1f}{-got['log_likelihood']:8.4f}"
-            f"{slope:8.2f} ± {slope_error(right, test, slope):.2f}{behind:8.4f}"
-            f"{100 * (accuracy - got['accuracy']):8.2f}{took:8.1f}  {what} (best: {best})",
+            f"{slope:8.2f} ± {slope_error(right, test, slope):.2f}{gaps[best][0]:9.4f} ± {gaps[best][1]:.4f}"
+            f"{100 * (accuracy - got['accuracy']):8.2f}{took:8.1f}  {what} (best: {best}"
+            f"{'; clearly better: ' + ', '.join(clearly) if clearly else ''})",
             flush=True,
         )
 
 
-def main(folders: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Print what is saved for simulated crowds, or for folders of real ones."""
     warnings.simplefilter("ignore")
+    given = arguments or []
+    splits = [kind for kind in SPLITS if kind in given] or SPLITS
+    seed = next((int(word) for word in given if word.isdecimal()), 7)
+    folders = [word for word in given if word not in SPLITS and not word.isdecimal()]
     print(
-        f"{'crowd':<16}{'split':<8}{'right %':>7}{'loss':>8}{'slope':>7}{'behind':>16}{'points':>8}{'CPU s':>8}  saved"
+        f"{'crowd':<16}{'split':<8}{'right %':>7}{'loss':>8}{'slope':>7}{'behind':>16}{'points':>18}{'CPU s':>8}  saved"
     )
-    for folder in folders or []:
+    for folder in folders:
         data = load_tidy(folder)
-        judge(data.name, data.items.features, data.comparisons)
+        judge(data.name, data.items.features, data.comparisons, splits, seed)
     for kind in () if folders else ("bent", "linear", "turned", "few items", "ideal points"):
-        judge(kind, *simulated(kind))
+        judge(kind, *simulated(kind), splits, seed)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from crowdmetric import Comparisons, PopulationMetric, TasteMetric
 from crowdmetric.choice import CANDIDATES, LAWS, UNLEARNED, choose_by_hidden_answers
 from crowdmetric.cli import main
 from crowdmetric.coefficients import coefficients_of
-from crowdmetric.commands.fit_findings import saved_as
+from crowdmetric.commands.fit_findings import needless, saved_as
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import CrowdModel, Evaluation
 from crowdmetric.evaluate.evaluation import Result
@@ -81,6 +81,24 @@ def test_laws_alone_are_compared_where_the_user_wants_ideal_points() -> None:
     assert choose_by_hidden_answers(evaluation(gains)).value == "population-free"
     isotropic = {"covariance": "isotropic"}
     assert choose_by_hidden_answers(evaluation(gains), isotropic, "all", tuple(LAWS)).value == "population"
+
+
+def test_laws_are_given_up_where_their_freedom_gains_nothing() -> None:
+    def after_pairs(**gains: float) -> set[str]:
+        whole = evaluation({name.replace("_", "-"): (gain, 0.0, 0.0) for name, gain in gains.items()})
+        return needless(replace(whole, splits=SPLITS[:1]))
+
+    both = {"population-items", "symmetric-items"}
+    assert after_pairs(identity=0.1) == set()
+    assert after_pairs(population=0.1, population_free=0.1) == {"population-free", *both}
+    assert after_pairs(population=0.1, population_free=0.11) == set()
+    found = after_pairs(population=0.1, population_free=0.11, population_items_isotropic=0.1)
+    assert found == {"population-items-isotropic", *both}
+    better = {"population": 0.1, "population_free": 0.11}
+    assert after_pairs(**better, smooth=0.13) == {"population-free", *both}
+    assert after_pairs(**better, smooth=0.115) == set()
+    seen = replace(evaluation({"population": (0.1,) * 3, "population-free": (0.11,) * 3, "smooth": (0.13,) * 3}))
+    assert needless(replace(seen, splits=SPLITS[:1]), tastes=False) == set()
 
 
 @pytest.mark.parametrize("name", CANDIDATES)
@@ -264,3 +282,15 @@ def test_ideal_points_are_kept_where_people_have_them(tmp_path: Path, capsys) ->
     assert model.description["estimator"] == "PopulationMetric"
     assert model.description["parameters"]["constraint"] == "psd"
     assert "using PopulationMetric" in capsys.readouterr().err
+
+
+def test_laws_are_not_given_up_where_nobody_answers_twice(tmp_path: Path, capsys) -> None:
+    """Hidden answers of known people are what laws are judged by, and there are none."""
+    rng = np.random.default_rng(4)
+    X, ideal = rng.standard_normal((60, 2)), rng.standard_normal((400, 2))
+    utility = -2.0 * np.sum((ideal[:, None] - X[None]) ** 2, axis=2)
+    items, answers = _written(tmp_path, X, *_asked(utility, 1, rng))
+    assert main(["fit", items, answers, "--out", str(tmp_path / "m"), "--no-standardize"]) == 0
+    found = capsys.readouterr()
+    assert "Compared for new questions to known people only" not in found.err
+    assert "population-free" in (tmp_path / "m" / "report.html").read_text(encoding="utf-8")

@@ -90,6 +90,13 @@ def test_pairs_that_moved_most_changed_rank_most(rng) -> None:
     assert same.agreement == pytest.approx(1.0)
 
 
+def test_of_many_items_no_pair_is_named_twice(rng) -> None:
+    X = np.repeat(rng.standard_normal((40, 2)), 12, axis=0)  # 480 items: pairs are a sample
+    moves = moved_pairs(X, np.diag([3.0, 0.1]), most=200)
+    for pairs in (moves.closer, moves.apart):
+        assert len({frozenset(pair) for pair in pairs.tolist()}) == len(pairs) == 200
+
+
 # ---------------------------------------------------------------------------------------------- directions
 
 
@@ -138,6 +145,25 @@ def test_a_model_without_draws_has_directions_without_intervals(model) -> None:
     assert found.strength_intervals is None
     assert found.plane is None
     assert "There are no intervals" in report_page(replace(model, fitted=fitted))
+
+
+def test_what_a_structure_assumes_is_not_said_to_be_measured(model) -> None:
+    def page_with(metrics):
+        fitted = model.fitted | {"metric_": metrics[0], "metric_draws_": svec(metrics)}
+        changed = replace(model, fitted=fitted)
+        return find_directions(changed, model.items), report_page(changed)
+
+    sizes = np.linspace(0.5, 2.0, 50)
+    found, page = page_with(np.stack([np.diag([1.0, size, 3.0]) for size in sizes]))
+    assert found.assumed == "diagonal"
+    assert "directions are assumed" in page
+    assert "± 0°" not in page
+    assert "90 % interval" in page
+    found, page = page_with(np.stack([size * np.diag(model.items.std(axis=0) ** -2.0) for size in sizes]))
+    assert found.assumed == "isotropic"
+    assert "weights and strengths are assumed" in page
+    assert "1.00 to 1.00" not in page
+    assert "within the angle" not in page
 
 
 # ------------------------------------------------------------------------------------------------ warnings

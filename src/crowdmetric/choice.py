@@ -43,6 +43,7 @@ __all__ = [
     "LAWS",
     "QUESTIONS",
     "UNLEARNED",
+    "WORTH_MORE",
     "Choice",
     "Trials",
     "choose_by_hidden_answers",
@@ -348,7 +349,7 @@ def _by_hidden_items(trials: Trials) -> Choice:
     better = gain.is_clear and gain.mean > 0
     how = "better predicted with them" if better else "not clearly better predicted with them"
     return Choice(
-        better, f"{alike} answers about hidden items are {how} ({gain.mean:+.3f} ± {gain.error:.3f} nats each)"
+        better, f"{alike} answers about hidden items are {how} ({gain.mean:+z.3f} ± {gain.error:.3f} nats each)"
     )
 
 

@@ -52,9 +52,8 @@ KEYS = {
     "from": "share_low", "to": "share_high", "std err": "std_err", "P>|z|": "p_value", "[5 %": "low", "95 %]": "high",
 }  # fmt: skip
 COEFFICIENT = (
-    "share: part of what moves choices, with a 90 % interval. coef: log-odds in favor of an item with one standard "
-    "deviation more of the feature, and else like the mean item, for the average person. sd: standard deviation of "
-    "coef between people."
+    "coef: log-odds in favor of an item with one standard deviation more of the feature, and else like the mean item, "
+    "for the average person. sd: standard deviation of coef between people."
 )
 WEIGHT = "weight: part of the learned squared distance if items differ by one standard deviation in each feature."
 
@@ -168,7 +167,7 @@ def _of_choices(found: FeatureImportance) -> Coefficients:
         tuple(found.names[j] for j in order),
         {name: column[order] for name, column in columns.items()},
         found.sentence(),
-        COEFFICIENT,
+        f"share: part of what moves choices{', with a 90 % interval' if found.has_intervals else ''}. {COEFFICIENT}",
     )
 
 
@@ -207,7 +206,7 @@ def _percent(share: float) -> str:
 
 
 def _signed(value: float) -> str:
-    return "" if np.isnan(value) else f"{value:+.3f}"
+    return "" if np.isnan(value) else f"{value:+z.3f}"
 
 
 def _plain(value: float) -> str:

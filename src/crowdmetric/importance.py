@@ -447,7 +447,8 @@ def _uncertainty(
     metrics = model.fitted.get("metric_draws_")
     isotropic = model.description["parameters"].get("covariance") == "isotropic"
     stretch = float(np.trace(model.fitted["ideal_covariance_"])) / d if isotropic else 0.0
-    steps = rng.multivariate_normal(np.zeros(2 * d), C, size=draws, method="eigh")
+    # C is positive semi-definite, up to the rounding of entries that are much smaller than others
+    steps = rng.multivariate_normal(np.zeros(2 * d), C, size=draws, method="eigh", check_valid="ignore")
     sizes = np.exp(0.5 * np.clip(steps[:, d:], -4.0, 4.0))
     parts = []
     for some in np.array_split(np.arange(draws), -(-draws * d * d // MOST_NUMBERS)):

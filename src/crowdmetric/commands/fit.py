@@ -24,6 +24,7 @@ from crowdmetric.commands.preparing import check_preparation, prepared
 from crowdmetric.commands.reading import answers_of, holds_judgements, items_of, names_of_files
 from crowdmetric.commands.similarity_commands import fit_similarity, judgements_beside, whether_one_metric
 from crowdmetric.commands.streamed import fit_streamed, fit_with_progress
+from crowdmetric.estimators import PopulationMetric
 from crowdmetric.folders import check_target
 from crowdmetric.persist import is_model, save_model
 from crowdmetric.progress import show_progress
@@ -82,6 +83,8 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
             note(options, tastes)
             reasons.append(tastes)
     estimator = ESTIMATORS[name](features, **parameters)
+    if evaluation is not None and isinstance(estimator, PopulationMetric):
+        estimator._begin = evaluation.ends.get(str(evaluation.saved))
     with show_progress("Learning the metric", quiet=options.quiet) as say:
         fit_with_progress(estimator, comparisons, say, **beside)
     reasons += whether_one_metric(options, estimator, comparisons, **beside)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,14 @@ from crowdmetric.identifiability import Diagnosis
 from crowdmetric.progress import show_progress
 from crowdmetric.symmetric import degrees_of_freedom
 
-__all__ = ["choose_directions", "choose_estimator", "choose_model", "population_or", "suggest_matched"]
+__all__ = [
+    "choose_directions",
+    "choose_estimator",
+    "choose_model",
+    "kind_is_open",
+    "population_or",
+    "suggest_matched",
+]
 
 # Fewer people than this are not fitted as one population.
 FEWEST_PEOPLE = 5
@@ -87,6 +95,11 @@ def choose_directions(options: Namespace, name: str, shape: tuple[int, ...], n_a
     )
 
 
+def kind_is_open(options: Namespace, parameters: Mapping[str, Any]) -> bool:
+    """Return whether models of another kind than ideal points may be chosen."""
+    return options.estimator is None and set(parameters) <= OPEN
+
+
 def population_or(name: str, reason: str, options: Namespace, d: int, answers: Comparisons) -> tuple[str, str]:
     """Return what to use where a population is the default, now that the data are known."""
     if d > MOST_FEATURES and options.rank is None:
@@ -122,8 +135,7 @@ def choose_model(
     if evaluation is None or not judged or ("item_effects" in parameters and "covariance" in parameters):
         chosen, reasons = _by_evidence(options, features, answers, parameters)
         return _said(options, "population", chosen, [using, *reasons])
-    is_open = options.estimator is None and set(parameters) <= OPEN
-    candidates = tuple(CANDIDATES) if is_open else tuple(LAWS)
+    candidates = tuple(CANDIDATES) if kind_is_open(options, parameters) else tuple(LAWS)
     found = choose_by_hidden_answers(evaluation, parameters, question, candidates)
     model, because = str(found.value), found.reason + (f"; {found.caution}" if found.caution else "")
     name, law = CANDIDATES[model]

@@ -27,9 +27,9 @@ __all__ = ["gains_of", "print_ending"]
 
 WIDTH = 100
 OUTCOMES = {
-    "better": "its probabilities are better",
-    "equal": "its probabilities are equally good",
-    "worse": "its probabilities are worse",
+    "better": "the model's probabilities are better",
+    "equal": "the model's probabilities are equally good",
+    "worse": "the model's probabilities are worse",
     "unclear": "these answers cannot tell which is better",
 }
 
@@ -96,7 +96,7 @@ def gains_of(evaluation: Evaluation, question: str | None) -> list[Compared]:
 def _in_words(gain: Compared) -> str:
     """Return a gain for people who do not ask for log-likelihoods; those are in the report and in --json."""
     title, points = TITLES.get(gain.split, gain.split), 100 * gain.accuracy.mean
-    return f"{title}: {points:+.1f} points of accuracy over {gain.other}, the best baseline ({OUTCOMES[gain.outcome]})"
+    return f"{title}: {points:+z.1f} points of accuracy over {gain.other}, the best baseline ({OUTCOMES[gain.outcome]})"
 
 
 def _lines(texts: Sequence[str]) -> str:

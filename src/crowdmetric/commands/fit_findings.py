@@ -5,14 +5,16 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.choice import LAWS, UNLEARNED
+from crowdmetric.choice import LAWS, UNLEARNED, WORTH_MORE
 from crowdmetric.commands.command import note
+from crowdmetric.commands.fit_choice import kind_is_open
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation, evaluate
@@ -24,7 +26,7 @@ from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import Items
 from crowdmetric.users.item_effects import MOST_ITEMS
 
-__all__ = ["diagnosed", "evaluated", "saved_as", "suggest_tastes"]
+__all__ = ["diagnosed", "evaluated", "needless", "saved_as", "suggest_tastes"]
 
 # More features than this take longer to diagnose than to learn from.
 MOST_DIAGNOSED = 60
@@ -34,9 +36,15 @@ MOST_DIAGNOSED = 60
 EVALUATED = ("bradley-terry", "linear", "quadratic", "identity", "population", "population-free", "symmetric")
 MOST_EVALUATED, MOST_ANSWERS, FEWEST_EVALUATED = 2_000, 30_000, 200
 WITH_ROUND_PEOPLE = "population-items-isotropic"
+# Laws with one freedom more than another, which are only evaluated on while that may be worth something; and laws with
+# both freedoms.
+FREEDOMS = {"population-free": "population", WITH_ROUND_PEOPLE: "population"}
+WITH_BOTH = ("population-items", "symmetric-items")
 # For TasteMetric: maximum work of the evaluation (the cube of the items shown, summed over people), also with as many
 # people at least, and the gain in nats per answer from which it is suggested.
 SMOOTH, MOST_SMOOTH_WORK, WORTH_SAYING = "smooth", 1.5e8, 0.005
+# A gain of smooth tastes, in nats per answer, that no other question is likely to outweigh.
+DECIDES = 0.01
 # Maximum cost (answers times the square of the metric's parameters) at which laws with a free covariance are compared:
 # they have twice the parameters and take most of the time.
 MOST_WORK = 300_000_000
@@ -101,26 +109,60 @@ def evaluated(
             "would take most of the time; crowdmetric evaluate does, and --covariance free asks for one",
         )
     try:
+        splits = possible_splits(some)
+        # what a law is worth shows in known people's answers (`needless`), and what the user has fixed is not judged
+        may_give_up = splits[0] == "pairs" and not {"covariance", "item_effects"} & set(parameters)
         with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
             found = evaluate(
                 features,
                 some,
                 names,
-                splits=possible_splits(some),
+                splits=splits,
                 repeats=1,
                 subspaces=labels,
                 after_fit=say,
                 time_limit=options.time_limit,
                 on_first_split=tuple(WITHOUT_DISTANCE.values()),
+                give_up=partial(needless, tastes=kind_is_open(options, parameters)) if may_give_up else None,
             )
     except DataError as error:
         note(options, f"how well answers are predicted was not measured: {error}")
         return None
+    given_up = [name for name in LAWS if name in names and name not in found.models]
+    if given_up and may_give_up and not found.unfinished:
+        text = "Compared for new questions to known people only, where others predict better or as well"
+        found = replace(found, unfinished=f"{text}: {', '.join(given_up)}.")
     if step > 1:
         found = replace(found, drawn=(np.unique(some.user).size, np.unique(answers.user).size))
     for sentence in found.scope():
         note(options, sentence)
     return found if any(law in found.models for law in LAWS) else None
+
+
+def needless(seen: Evaluation, *, tastes: bool = True) -> set[str]:
+    """Return the laws that need no further fit, after what has been seen of the first split.
+
+    A free covariance, or item effects, must gain 0.001 nats per answer to be chosen (`crowdmetric.choice`). One that
+    does not is given up, and so are laws with both. Known people's answers about known items show such freedoms best:
+    on new items, item effects are unknown, and of new people only the mean is known. Where smooth tastes may be chosen
+    (`tastes`) and predict clearly better, the simplest law is enough to compare them with.
+    """
+    first = seen.splits[0]
+    gone = {
+        law
+        for law, simpler in FREEDOMS.items()
+        if {law, simpler} <= set(seen.models)
+        and (seen.difference(first, law, simpler).mean < WORTH_MORE or (tastes and _loses_to_tastes(seen, law)))
+    }
+    return gone | set(WITH_BOTH) if gone else gone
+
+
+def _loses_to_tastes(seen: Evaluation, law: str) -> bool:
+    """Return whether smooth tastes predict clearly better than a law on the first split, by as much as decides."""
+    if SMOOTH not in seen.models:
+        return False
+    gain = seen.difference(seen.splits[0], SMOOTH, law)
+    return gain.is_clear and gain.mean > DECIDES
 
 
 def _work_of_tastes(answers: Comparisons) -> float:

@@ -93,11 +93,11 @@ class CrowdModel:
         crowd, structure = crowd_in_memory(rows, shown=self.item_effects, join_above=1), STRUCTURES[self.covariance]
         if n_items:
             structure = WithItemEffects(structure, n_items)
-        problem = PopulationProblem.of(crowd, structure, loss, LocalEngine(1))
-        chart = Parametrization(problem.d, self.metric, self.covariance == "free", n_items)
+        chart = Parametrization(crowd.d, self.metric, self.covariance == "free", n_items)
+        problem = PopulationProblem.of(crowd, structure, loss, LocalEngine(1)).roughly().along(chart)
         start = self.start
         if start is not None:
-            start = replace(start, law=crowd.span.law_inside(crowd.units.law_inside(start.law)))
+            start = replace(start, law=crowd.law_inside(start.law))
         tolerance = min(max(TOLERANCE, TOLERANCE_PER_ANSWER * crowd.weight), MOST_TOLERANCE)
         fit = evidence_fit(problem, chart, start, tolerance=tolerance, max_iterations=STEPS)
         law = structure.law(fit.natural, problem.d)

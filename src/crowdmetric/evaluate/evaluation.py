@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,9 @@ class Evaluation:
     saved : str or None
         Which of the models is the one that was saved; tables mark it, and sentences are about it.
     unfinished : str
-        A sentence on what a time limit left out, if anything.
+        A sentence on what was left out, if anything.
+    ends : mapping
+        Where the first fit of a model ended, by its name, for a fit to all answers to begin there. Not saved.
     """
 
     results: tuple[Result, ...]
@@ -84,6 +86,7 @@ class Evaluation:
     drawn: tuple[int, int] | None = None
     saved: str | None = None
     unfinished: str = ""
+    ends: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def of_saved(self, model: str | None) -> Evaluation:
         """Return the same evaluation, which knows that `model` is the one that was saved."""
@@ -210,7 +213,7 @@ class Evaluation:
             f"  {'':<{width}}{'without it':<13}" + "".join(f"{_SHORT[split]:>19}" for split in self.splits),
         ]
         for model, row in found.items():
-            cells = [f"{c.likelihood.mean:+.4f} ± {c.likelihood.error:.4f}{_MARKS[c.outcome]}".rjust(19) for c in row]
+            cells = [f"{c.likelihood.mean:+z.4f} ± {c.likelihood.error:.4f}{_MARKS[c.outcome]}".rjust(19) for c in row]
             lines.append(f"{self._mark(model)}{model:<{width}}{row[0].other:<13}" + "".join(cells))
         return "\n".join([*lines, "  + better, − worse, = equally good, ? these answers cannot tell"])
 

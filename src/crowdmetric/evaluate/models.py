@@ -95,17 +95,22 @@ def not_of_use(n_features: int) -> tuple[str, ...]:
 
 
 def choose_models(
-    models: Sequence[str | Model] | None, subspaces: Any = None, n_items: int = 0, n_features: int = 0
+    models: Sequence[str | Model] | None,
+    subspaces: Any = None,
+    n_items: int = 0,
+    n_features: int = 0,
+    n_people: int | None = None,
 ) -> list[Model]:
     """Return the models named, or the default ones: 'stitched' where subspaces are given, item effects for few items.
 
-    Few are at most 500.
+    Few are at most 500. With two people, one of whom may be hidden, 'ideal-point' cannot choose its radii.
     """
     if models is None:
         models = DEFAULT if subspaces is None else (*DEFAULT, "stitched")
         models = [name for name in models if name not in FOR_FEW_ITEMS or n_items <= MOST_ITEMS]
         models = [name for name in models if name != "smooth" or n_items <= MOST_SHOWN]
         models = [name for name in models if name not in not_of_use(n_features)]
+        models = [name for name in models if name != "ideal-point" or n_people is None or n_people > 2]
     if isinstance(models, str):
         raise DataError(f"models={models!r} is one name; give a list, such as models=[{models!r}]")
     chosen: list[Model] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter, process_time, time
@@ -59,6 +59,7 @@ def evaluate(
     memory: int | str | None = None,
     time_limit: float | None = None,
     on_first_split: Sequence[str] = (),
+    give_up: Callable[[Evaluation], Collection[str]] | None = None,
 ) -> Evaluation:
     """Compare models by how well they predict answers that were hidden from them.
 
@@ -98,6 +99,9 @@ def evaluate(
     on_first_split : sequence of str
         Those of the models that are fitted on the first of the splits alone: one to compare another with, where that
         question has one answer for all splits. Tables leave them out.
+    give_up : function, optional
+        Called with what the first split has shown so far, before more is fitted there and before the other splits. It
+        returns the names of models that need not be fitted any further; tables leave them out.
 
     Returns
     -------
@@ -135,7 +139,8 @@ def evaluate(
         raise DataError(f"splits={splits!r} is one name; give a list, such as splits=[{splits!r}]")
     if not splits or len(set(splits)) < len(splits):
         raise DataError(f"splits={list(splits)!r} is empty or repeats a name; name each split once")
-    chosen = choose_models(models, subspaces, *X.shape)
+    people_there = np.unique(comparisons.user).size
+    chosen = choose_models(models, subspaces, X.shape[0], X.shape[1], people_there)
     plan = SplitPlan(train_answers=train_answers, given=given, both_new=both_new)
     hidden = [split(comparisons, kind, plan, repeat=n, seed=seed) for kind in splits for n in range(repeats)]
     work = [
@@ -145,21 +150,31 @@ def evaluate(
         if parts.kind == splits[0] or asked.name not in on_first_split
     ]
     found: dict[tuple[int, int], Result] = {}
+    ends: dict[str, Start | TasteMetric | None] = {}
     # splits differ in some of the answers only: a crowd starts where its fit to the previous split ended
     begun, clock = list(chosen), perf_counter()
     deadline = None if time_limit is None else time() + time_limit
-    for some in _stages(work, chosen):
+    given_up = set(on_first_split)
+    for stage in _stages(work, chosen):
+        some = stage
+        if found and give_up is not None:
+            seen = tuple(found.values())
+            dropped = set(give_up(Evaluation(seen, tuple(splits[:1]), tuple(r.model for r in seen), train_answers)))
+            given_up |= dropped
+            some = [job for job in stage if chosen[job[1]].name not in dropped]
         job = partial(_score_in_time, X, comparisons, hidden, tuple(begun), deadline)
         for place, (result, end) in LocalEngine(jobs).map(job, some):
             if result is None:
                 continue
             found[place] = result
             if place[0] == 0:
+                ends[result.model] = end
                 _begin_at(begun, place[1], end)
             if after_fit is not None:
                 after_fit(_progress_text(len(found), len(work), perf_counter() - clock))
-    everywhere = [model for model, asked in enumerate(chosen) if asked.name not in on_first_split]
-    return _evaluation(found, hidden, chosen, everywhere, train_answers, drawn, time_limit)
+    everywhere = [model for model, asked in enumerate(chosen) if asked.name not in given_up]
+    evaluation = _evaluation(found, hidden, chosen, everywhere, train_answers, drawn, time_limit)
+    return replace(evaluation, ends={name: end for name, end in ends.items() if end is not None})
 
 
 def _evaluation(

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from crowdmetric.checks import instance_of, one_of, whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.similarity import SimilarityMetric
+from crowdmetric.evaluate.rankings import free_of_cycles
 from crowdmetric.evaluate.scores import LEAST, clustered
 from crowdmetric.inputs import check_items
 from crowdmetric.judgements import Judgements
@@ -60,12 +61,8 @@ SIMILARITY_MODELS: dict[str, dict[str, Any]] = {
 _LEFT_OUT = {"questions": "questions"}
 # Dimensions of an embedding without features.
 EMBEDDING_RANK = 8
-# With at least this many closed triples and no cycle among them, judgements were cut from rankings.
-CLOSED_TRIPLES = 50
 # With fewer answers than this to questions that were answered twice, they say nothing about the best possible accuracy.
 FEW_REPEATS = 200
-# Maximum number of groups of comparisons checked for this.
-MOST_GROUPS = 2_000
 
 
 @dataclass(frozen=True)
@@ -352,24 +349,10 @@ def ceiling_of(judgements: Judgements) -> Ceiling:
 
 
 def looks_ranked(judgements: Judgements) -> bool:
-    """Return whether one person's triplets about one anchor are free of cycles, as those cut from a ranking are.
-
-    Of three options compared two by two, random answers make a cycle once in four times.
-    """
+    """Return whether one person's triplets about one anchor are free of cycles, as those cut from a ranking are."""
     if judgements.kind != "triplet":
         return False
-    code = judgements.person * judgements.n_items + judgements.items[:, 0]
-    order = np.argsort(code, kind="stable")
-    edges = np.flatnonzero(np.diff(code[order])) + 1
-    groups = [rows for rows in np.split(order, edges) if len(rows) >= 3]
-    closed = cycles = 0.0
-    for rows in groups[:MOST_GROUPS]:
-        options, place = np.unique(judgements.items[rows, 1:], return_inverse=True)
-        left, right = place.reshape(-1, 2).T
-        prefers = judgements.counts[rows, 0] > judgements.counts[rows, 1]
-        A = np.zeros((len(options), len(options)))
-        A[np.where(prefers, left, right), np.where(prefers, right, left)] = 1.0
-        E = np.maximum(A, A.T)
-        closed += np.trace(E @ E @ E) / 6.0
-        cycles += np.trace(A @ A @ A) / 3.0
-    return closed >= CLOSED_TRIPLES and cycles == 0
+    near, far = judgements.items[:, 1], judgements.items[:, 2]
+    is_near = judgements.counts[:, 0] > judgements.counts[:, 1]
+    group = judgements.person * judgements.n_items + judgements.items[:, 0]
+    return free_of_cycles(group, np.where(is_near, near, far), np.where(is_near, far, near))

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal, Protocol
 
 from scipy.stats import norm
@@ -159,7 +160,8 @@ class Compared:
     def figures(self) -> str:
         """The differences, in parentheses."""
         gain, right = self.likelihood, 100 * self.accuracy.mean
-        return f"({gain.mean:+.4f} ± {gain.error:.4f} nats per answer, {right:+.2f} points of accuracy)"
+        error = f" ± {gain.error:.4f}" if isfinite(gain.error) else ""  # one person tells no error
+        return f"({gain.mean:+z.4f}{error} nats per answer, {right:+z.2f} points of accuracy)"
 
     @property
     def although(self) -> str:

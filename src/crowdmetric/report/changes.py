@@ -87,7 +87,7 @@ def _nearest(X: Array, rows: Indices, k: int) -> Indices:
 
 
 def moved_pairs(items: Array, components: Array, *, most: int = 4, seed: int = 0) -> Moves:
-    """Return the pairs of items whose rank by distance changed most, over all pairs or 100,000 of them."""
+    """Return the pairs of items whose rank by distance changed most, over all pairs or about 100,000 of them."""
     n = len(items)
     if n * (n - 1) // 2 <= MOST_PAIRS:
         pairs = np.column_stack(np.triu_indices(n, 1))
@@ -95,6 +95,7 @@ def moved_pairs(items: Array, components: Array, *, most: int = 4, seed: int = 0
         rng = np.random.default_rng(seed)
         first = rng.integers(n, size=MOST_PAIRS)
         pairs = np.column_stack([first, (first + rng.integers(1, n, size=MOST_PAIRS)) % n])
+        pairs = np.unique(np.sort(pairs, axis=1), axis=0)
     delta = items[pairs[:, 0]] - items[pairs[:, 1]]
     distances = [np.linalg.norm(delta, axis=1), np.linalg.norm(delta @ components.T, axis=1)]
     ranks = np.column_stack([(rankdata(value) - 0.5) / len(pairs) for value in distances])

@@ -58,6 +58,8 @@ class Directions:
         How much each feature, as it came, moves an item along w_i when it changes by its spread.
     plane : (n, 2, 2) or None
         What the draws are in the plane of w_1 and w_2, over the mean strength.
+    assumed : {'', 'diagonal', 'isotropic'}
+        The structure that all draws have: what follows from it is assumed, and was not measured.
     """
 
     vectors: Array
@@ -71,6 +73,7 @@ class Directions:
     units: Array
     loadings: Array
     plane: Array | None
+    assumed: str = ""
 
 
 def symmetric_fit(model: SavedModel) -> tuple[Array, Array] | None:
@@ -101,7 +104,8 @@ def find_directions(model: SavedModel, items: Array) -> Directions:
     sure = {name: intervals_from(of(draws), here[name], LEVEL) for name, of in numbers.items()}
     angles = np.quantile(angles_from(vectors, draws, units), LEVEL, axis=0)
     plane = _plane(draws, units[:, None] * vectors)
-    return Directions(vectors, *_in_order(here), *_in_order(sure), angles, units, loadings, plane)
+    assumed = _structure(draws, numbers["strengths"](draws))
+    return Directions(vectors, *_in_order(here), *_in_order(sure), angles, units, loadings, plane, assumed)
 
 
 def numbers_of(model: SavedModel, items: Array, vectors: Array) -> dict[str, Callable[[Array], Array]]:
@@ -134,6 +138,16 @@ def angles_from(vectors: Array, metrics: Array, units: Array) -> Array:
     other = np.linalg.eigh(metrics * units[:, None] * units)[1][:, :, ::-1]
     cosine = np.abs(np.einsum("di,ndi->ni", vectors, other))
     return np.asarray(np.degrees(np.arccos(np.minimum(cosine, 1.0))))
+
+
+def _structure(draws: Array, strengths: Array) -> str:
+    """Return the structure that metrics (n, d, d) with these strengths (n, d) have in common, if any."""
+    if draws.shape[1] == 1:
+        return ""
+    if np.ptp(strengths, axis=0).max() < 1e-9:
+        return "isotropic"
+    off_diagonal = draws * (1.0 - np.eye(draws.shape[1]))
+    return "" if np.any(off_diagonal) else "diagonal"
 
 
 def _in_order(numbers: dict[str, Number]) -> tuple[Number, Number, Number]:

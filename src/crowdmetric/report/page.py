@@ -74,6 +74,18 @@ METRIC_OF_TASTES = (
     "This is the metric inside the tastes: two items are close if the same people like them. Nobody needs an ideal "
     "point for that."
 )
+# How sure the numbers of the metric are, by the structure that was assumed ("": none).
+ASSUMED = {
+    "": "Given the answers, the true number lies in the interval with a probability of 90 %, and the true direction "
+    "within the angle. A direction is not settled where its neighbors may be as strong: then only the plane or space "
+    "that they span is known.",
+    "diagonal": "This fit takes every feature as a direction of its own (a diagonal metric): directions are assumed, "
+    "and were not measured. Given that and the answers, the true number lies in the interval with a probability of "
+    "90 %.",
+    "isotropic": "This fit takes all features as equally important, each in its units (plain Euclidean distance): "
+    "weights and strengths are assumed, and were not measured.",
+}
+NO_INTERVALS = "There are no intervals: this fit gives no standard errors."
 OUTCOMES = {"better": "better", "equal": "equally good", "worse": "worse", "unclear": "cannot tell"}
 
 
@@ -395,6 +407,8 @@ def items_sections(
 def directions_section(found: Directions, names: Sequence[str], items: Array, lead: str) -> str:
     """Return the section on the metric itself, which `lead` introduces."""
     sure, shares, angles = found.strength_intervals, found.share_intervals, found.angles
+    if found.assumed == "isotropic":
+        sure = shares = None
     rows = []
     # a direction of strength zero is shown only if it has an interval
     seen = len(found.strengths) if sure is not None else int(np.sum(found.strengths > UNSEEN * found.strengths[0]))
@@ -402,6 +416,7 @@ def directions_section(found: Directions, names: Sequence[str], items: Array, le
         row = [str(i + 1), _in_words(found.loadings[i], names), _number(found.strengths[i])]
         if sure is not None and shares is not None and angles is not None:
             settled = f"± {angles[i]:.0f}°" if angles[i] < SETTLED else "not settled"
+            settled = "assumed" if found.assumed == "diagonal" else settled
             row += [_range(sure, i, _number), settled, _percent(found.shares[i]), _range(shares, i, _percent)]
         else:
             row.append(_percent(found.shares[i]))
@@ -409,13 +424,7 @@ def directions_section(found: Directions, names: Sequence[str], items: Array, le
     head = ["", "direction", "strength", "share of distance"]
     if sure is not None:
         head = [*head[:3], "90 % interval", "direction known to", "share of distance", "90 % interval"]
-    doubt = (
-        "Given the answers, the true number lies in the interval with a probability of 90 %, and the true direction "
-        "within the angle. A direction is not settled where its neighbors may be as strong: then only the plane or "
-        "space that they span is known."
-        if sure is not None
-        else "There are no intervals: this fit gives no standard errors."
-    )
+    doubt = ASSUMED[found.assumed] if sure is not None or found.assumed else NO_INTERVALS
     explained = (
         "A difference along a direction counts by its strength: 1 if all directions counted alike. Every feature is "
         "measured in its own spread over the items, so its units do not matter. Numbers beside features say how "
@@ -427,7 +436,7 @@ def directions_section(found: Directions, names: Sequence[str], items: Array, le
         caption = (
             "The two leading directions. Curves of equal distance from the center: Euclidean (dashed), learned (solid)."
         )
-        if found.plane is not None:
+        if found.plane is not None and found.assumed != "isotropic":
             caption += " Thin curves: metrics that the answers allow as well."
         pictures += _picture(lambda: plane_picture(found, items), caption)
     return (
@@ -440,7 +449,7 @@ def directions_section(found: Directions, names: Sequence[str], items: Array, le
 
 def _weights(found: Directions, names: Sequence[str]) -> str:
     """Return the table of features by weight."""
-    sure = found.weight_intervals
+    sure = None if found.assumed == "isotropic" else found.weight_intervals
     rows = []
     for j in np.argsort(-found.weights, kind="stable")[:SHOWN_WEIGHTS]:
         row = [names[j], _percent(found.weights[j])]
@@ -599,7 +608,7 @@ def _metric_alone(evaluation: Evaluation) -> str:
             _marked(model, evaluation, None),
             row[0].other,
             *(
-                f"{c.likelihood.mean:+.4f} ± {c.likelihood.error:.4f} ({OUTCOMES[c.outcome]})".replace("-", "−")
+                f"{c.likelihood.mean:+z.4f} ± {c.likelihood.error:.4f} ({OUTCOMES[c.outcome]})".replace("-", "−")
                 for c in row
             ),
         ]

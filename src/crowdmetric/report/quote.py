@@ -7,6 +7,7 @@ import html
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation
+from crowdmetric.evaluate.verdict import best_model
 from crowdmetric.importance import feature_importance
 from crowdmetric.persist import SavedModel
 
@@ -43,7 +44,7 @@ def quotable(
     if evaluation is not None and saved in evaluation.models and split is not None:
         right = _of_100(evaluation, split, str(saved))
         others = [name for name in WITHOUT if name in evaluation.models and name != saved]
-        best = max(others, key=lambda name: evaluation.mean(split, name, "accuracy"), default=None)
+        best = best_model(evaluation, split, others)  # the one that all other sentences are about
         beside = "a coin gets 50"
         if best is not None:
             beside = (

@@ -27,6 +27,7 @@ from scipy.stats import chi2
 
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.evaluate import Evaluation
+from crowdmetric.evaluate.rankings import comparisons_look_ranked
 from crowdmetric.evaluate.verdict import has_no_ideal_points, tests_ideal_points
 from crowdmetric.fits.doubts import AGREEMENT, BIASED, LOOSE_SCALE
 from crowdmetric.fits.units import Units
@@ -47,6 +48,12 @@ DETERMINED = 0.95
 FEW_ANSWERS = FEW_ITEMS = 5
 # Warn if an approximate integral may move an entry of the metric by more than this many standard errors.
 NOTICEABLE = 0.5
+# Said of answers that follow from each other.
+RANKED = (
+    "Nobody's answers contradict each other, as if the pairs were made from ratings or rankings. Who prefers a to b "
+    "and b to c prefers a to c, so new questions to known people are partly answered by their other answers, whatever "
+    "the metric is. Quote new people and new items."
+)
 
 
 def not_ideal_points(S: Array, C: Array) -> float:
@@ -106,6 +113,8 @@ def warnings_of(
         texts += [text.removeprefix("Warning: ") for text in evaluation.findings() if text.startswith("Warning: ")]
         texts = [text[:1].upper() + text[1:] for text in texts]
     texts += _no_ideal_points(model, evaluation)
+    if evaluation is not None and "pairs" in evaluation.splits and comparisons is not None:
+        texts += [RANKED] if comparisons_look_ranked(comparisons) else []
     if abs(fitted.get("question_bias_", 0.0)) > BIASED:
         texts.append(
             f"Questions look chosen for the people who answered them (z = {fitted['question_bias_']:.1f}), which "
@@ -127,9 +136,14 @@ def warnings_of(
         )
     texts += _undetermined(model, comparisons)
     if fitted.get("scale_error_", 0.0) > LOOSE_SCALE and not _is_near_zero(model, comparisons):
+        most = degrees_of_freedom(len(model.metric)) - 1
         texts.append(
-            "The scale of the metric is hardly known: answers look free of noise, or say too little about it. Compare "
-            "distances with each other, and do not rely on how large they are."
+            "The scale of the metric is hardly known: answers look free of noise, or say too little about it."
+            + (
+                " Compare distances with each other, and do not rely on how large they are."
+                if float(fitted.get("determined_", most)) >= 0.5 * most
+                else ""
+            )
         )
     if fitted.get("approximation_error_", 0.0) > NOTICEABLE:
         texts.append(
