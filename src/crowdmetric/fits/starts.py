@@ -1,10 +1,11 @@
 """Where a population fit begins, and the best of where its starts end.
 
 The first start is where the nearest simpler model ends: a multiple of the identity for a metric, and a metric for any
-symmetric matrix. Under the same ridges a fit that begins there can only be better. The evidence may ask for stronger
-ridges, and a fit that is then worse than the simpler model is repeated under the ridges of that one. The likelihood has
-more than one maximum now and then; other starts are drawn at random, and where all end as high as each other, it has
-not.
+symmetric matrix. Under the same ridges a fit that begins there can only be better. If the simpler model has no metric,
+the fit begins at an ordinary one instead: a metric of zero has no shape, so rounding would decide where the fit goes.
+The evidence may ask for stronger ridges, and a fit that is then worse than the simpler model is repeated under the
+ridges of that one. The likelihood has more than one maximum now and then; other starts are drawn at random, and where
+all end as high as each other, it has not.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ def _first_end(
     if nested is not None:
         law = problem.structure.law(nested.natural, chart.d)
         at_nested = start_from(chart, law, float(nested.natural[nested.layout.spread][0]))
-        if not has_no_metric(nested):  # at a metric of zero, rounding decides in which direction a fit leaves it
+        if not has_no_metric(nested):
             start = at_nested
     if ridge == "evidence":
         first = None if nested is None else nested.ridges.completed(first_ridges(chart))
