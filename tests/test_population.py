@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarning
 from crowdmetric.estimators import PopulationMetric
+from crowdmetric.fits.doubts import has_no_metric
 from crowdmetric.fits.units import Units
 from crowdmetric.losses import Logistic, Loss, Probit
 from crowdmetric.persist import load_model, save_model
@@ -593,6 +595,27 @@ def test_a_crowd_without_ideal_points_gets_no_metric() -> None:
     assert model.size_ridge_ > 0 == without.size_ridge_
     # and its people are those of the crowd
     np.testing.assert_allclose(model.pseudo_ideal_mean_, [1.0, -0.5], atol=0.3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "free", "metric", "expected"),
+    [
+        ("psd", True, np.diag([1e-9, 0.0]), True),  # whatever ridge it ended under
+        ("psd", True, np.diag([1.0, 0.0]), False),
+        ("symmetric", True, np.diag([1.0, -1.0]), False),  # its trace is zero, but it is not
+        ("symmetric", True, np.diag([1e-9, -1e-9]), True),
+        ("none", True, np.zeros((2, 2)), False),  # it could not have had one
+        ("psd", False, np.diag([1e-9, 0.0]), False),  # isotropic people keep the shape of a metric of any size
+    ],
+)
+def test_a_fit_without_a_metric_is_recognized_by_its_metric(
+    kind: str, free: bool, metric: np.ndarray, expected: bool
+) -> None:
+    chart = Parametrization(2, kind, free)
+    natural = np.zeros(8)
+    natural[chart.layout.metric] = svec(metric)
+    fit: Any = SimpleNamespace(chart=chart, layout=chart.layout, natural=natural)
+    assert has_no_metric(fit) is expected
 
 
 # ----------------------------------------------------------------------------------------------------- units
