@@ -5,7 +5,8 @@ with items and comparisons (`crowdmetric.datasets.load_tidy`), of more than 500 
 are known, and two thirds of them where people gave few. Each row says how far the saved model is behind the best of
 all models on the same hidden answers, a choice with hindsight, and names all that are clearly better. Errors count
 people as independent. Names of splits among the folders (pairs, people, items) leave the other splits out, and a number
-is the seed of the splits.
+is the seed of the splits. With ``for`` among them, `fit` is told the question of each row
+(``--for new-people``).
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from crowdmetric.persist import load_model
 from crowdmetric.users.item_effects import MOST_ITEMS
 
 Array = NDArray[Any]
+# The question of a split, as `fit --for` knows it.
+ASKED = {"pairs": "known-items", "people": "new-people", "items": "new-items"}
 
 KNOWN = 20
 # Probabilities are kept this far from certainty; a model is clearly better by this many nats and by two errors.
@@ -90,8 +93,8 @@ def _answers(table: Comparisons, path: Path) -> str:
     return _write(path, ["user", "left", "right", "choice"], [[f"p{u}", a, b, int(y > 0)] for u, a, b, y in columns])
 
 
-def saved_model(X: Array, train: Comparisons, test: Comparisons) -> tuple[Array, str, float]:
-    """Return what the saved model predicts of hidden answers, what it is, and CPU seconds of the fit."""
+def saved_model(X: Array, train: Comparisons, test: Comparisons, question: str) -> tuple[Array, str, float]:
+    """Return what the model saved for a question predicts of hidden answers, what it is, and CPU seconds of the fit."""
     with tempfile.TemporaryDirectory() as place, contextlib.redirect_stderr(io.StringIO()):
         folder = Path(place)
         head = ["item_id", *(f"f{j}" for j in range(X.shape[1]))]
@@ -99,7 +102,7 @@ def saved_model(X: Array, train: Comparisons, test: Comparisons) -> tuple[Array,
         clock = time.process_time()
         with contextlib.redirect_stdout(io.StringIO()):
             known = _answers(train, folder / "known.csv")
-            crowdmetric(["fit", items, known, "--standardize", "--out", str(folder / "model")])
+            crowdmetric(["fit", items, known, "--standardize", "--for", question, "--out", str(folder / "model")])
             took = time.process_time() - clock
             asked = _answers(test, folder / "asked.csv")
             crowdmetric(["predict", str(folder / "model"), asked, "--out", str(folder / "predicted.csv")])
@@ -146,15 +149,17 @@ def gap_of(better: Array, worse: Array, test: Comparisons) -> tuple[float, float
     return mean, float(np.linalg.norm(own) / test.weight.sum())
 
 
-def judge(name: str, X: Array, answers: Comparisons, splits: Sequence[str] = SPLITS, seed: int = 7) -> None:
-    """Print a row per split."""
+def judge(
+    name: str, X: Array, answers: Comparisons, splits: Sequence[str] = SPLITS, seed: int = 7, *, asks: bool = False
+) -> None:
+    """Print a row per split; `fit` is told its question if `asks`."""
     answers = some_people(answers)
     Z = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     names = [model for model in MODELS if len(X) <= MOST_ITEMS or model not in (*FOR_FEW_ITEMS, "smooth")]
     for kind in splits:
         parts = split(answers, kind, SplitPlan(train_answers=known_answers(answers)), seed=seed)
         train, test, known = (answers.take(rows) for rows in (parts.train, parts.test, parts.known))
-        saved, what, took = saved_model(X, train, test)
+        saved, what, took = saved_model(X, train, test, ASKED[kind] if asks else "all")
         right = np.clip(saved, SURE, 1.0 - SURE)
         others = {
             model.name: np.clip(model.fit(Z, train).probability(test, known), SURE, 1.0 - SURE)
@@ -181,15 +186,15 @@ def main(arguments: list[str] | None = None) -> None:
     given = arguments or []
     splits = [kind for kind in SPLITS if kind in given] or SPLITS
     seed = next((int(word) for word in given if word.isdecimal()), 7)
-    folders = [word for word in given if word not in SPLITS and not word.isdecimal()]
+    folders = [word for word in given if word not in (*SPLITS, "for") and not word.isdecimal()]
     print(
         f"{'crowd':<16}{'split':<8}{'right %':>7}{'loss':>8}{'slope':>7}{'behind':>16}{'points':>18}{'CPU s':>8}  saved"
     )
     for folder in folders:
         data = load_tidy(folder)
-        judge(data.name, data.items.features, data.comparisons, splits, seed)
+        judge(data.name, data.items.features, data.comparisons, splits, seed, asks="for" in given)
     for kind in () if folders else ("bent", "linear", "turned", "few items", "ideal points"):
-        judge(kind, *simulated(kind), splits, seed)
+        judge(kind, *simulated(kind), splits, seed, asks="for" in given)
 
 
 if __name__ == "__main__":

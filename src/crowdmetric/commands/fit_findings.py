@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.choice import LAWS, UNLEARNED, WORTH_MORE
+from crowdmetric.choice import LAWS, QUESTIONS, UNLEARNED, WORTH_MORE
 from crowdmetric.commands.command import note
 from crowdmetric.commands.fit_choice import kind_is_open
 from crowdmetric.comparisons import Comparisons
@@ -110,8 +110,10 @@ def evaluated(
         )
     try:
         splits = possible_splits(some)
-        # what a law is worth shows in known people's answers (`needless`), and what the user has fixed is not judged
-        may_give_up = splits[0] == "pairs" and not {"covariance", "item_effects"} & set(parameters)
+        # what a law is worth shows in known people's answers (`needless`), but a user with another question gets all
+        # laws compared on that one; what the user has fixed is not judged
+        knows_people = splits[0] == "pairs" and "pairs" in QUESTIONS[getattr(options, "for") or "all"]
+        may_give_up = knows_people and not {"covariance", "item_effects"} & set(parameters)
         with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
             found = evaluate(
                 features,
