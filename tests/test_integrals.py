@@ -221,6 +221,18 @@ def test_the_compiled_propagation_is_the_numpy_one(m: int, q: int, monkeypatch: 
     np.testing.assert_allclose(roughly.value, fast.value, rtol=1e-9)
 
 
+@pytest.mark.parametrize("spread", [0.1, 0.5, 2.0])
+@pytest.mark.parametrize("m", [2, 5])
+def test_nobody_is_called_settled_too_early(m: int, spread: float) -> None:
+    """What is left is about the tolerance for everybody; with the first sweep's rate it was 1e-6 for some people."""
+    rng = np.random.default_rng(0)
+    E, S = spread / np.sqrt(m) * rng.standard_normal((4000, m, m)), np.broadcast_to(np.eye(m), (4000, m, m)).copy()
+    a, y, weight = spread * rng.standard_normal((4000, m)), rng.choice([-1.0, 1.0], (4000, m)), np.ones((4000, m))
+    usual = by_propagation(a, E, S, y, weight, Logistic())
+    until_the_end = propagated(a, E, S, y, weight, Logistic(), tolerance=1e-15)[0]
+    assert_same(usual, until_the_end, rtol=0.0, atol=1e-8)
+
+
 @pytest.mark.parametrize("spread", [0.5, 3.0, 10.0, 30.0])
 def test_a_line_for_each_cavity_is_fine_enough(spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
     a, E, S, y, weight = people(10, 60, 3, seed=9, spread=spread)

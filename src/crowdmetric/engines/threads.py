@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["one_thread_each", "product", "threads_for"]
+__all__ = ["one_thread_each", "product", "threads_beside", "threads_for"]
 
 # Below this many rows of a matrix, threads of BLAS spend more time waiting for each other than they save.
 MOST_ROWS_ALONE = 800
@@ -29,6 +29,14 @@ def _libraries() -> ThreadpoolController:
 def one_thread_each() -> AbstractContextManager[Any]:
     """Limit libraries of this process to one thread."""
     return _libraries().limit(limits=1)
+
+
+def threads_beside(device: object | None) -> AbstractContextManager[Any]:
+    """Limit NumPy's BLAS to one thread if large products are made on a device: what is left for NumPy is small.
+
+    PyTorch's own threads, those of OpenMP, go on.
+    """
+    return nullcontext() if device is None else _libraries().limit(limits=1, user_api="blas")
 
 
 def threads_for(rows: int) -> AbstractContextManager[Any]:

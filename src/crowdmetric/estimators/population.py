@@ -20,7 +20,7 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.contract import DeviceEngine, Engine, device_of
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.named import engine_of
-from crowdmetric.engines.threads import threads_for
+from crowdmetric.engines.threads import threads_beside, threads_for
 from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.population_options import (
@@ -526,10 +526,11 @@ class PopulationMetric(CrowdMetric):
                 warnings.warn(f"{no_errors}; uncertainty=False leaves them out", CrowdmetricWarning, stacklevel=3)
         self._announce(asked, rank, loss, device)
         progress = Passes.of(self.progress, asked.n_users, USUAL_GRADIENTS)
-        fit = fit_low_rank_law(
-            asked, rank, loss, engine=device, ridge=self.ridge, free=free, item_effects=item_effects,
-            max_iterations=self.max_iter, after_step=None if progress is None else progress.after_step,
-        )  # fmt: skip
+        with threads_beside(device):
+            fit = fit_low_rank_law(
+                asked, rank, loss, engine=device, ridge=self.ridge, free=free, item_effects=item_effects,
+                max_iterations=self.max_iter, after_step=None if progress is None else progress.after_step,
+            )  # fmt: skip
         result, size = fit.result, asked.units.size
         self._forget()
         self._describe_law(fit.law_outside, fit.spread)

@@ -51,9 +51,12 @@ def why_no_errors(
         )
     work = float(min(people, MOST * n)) * n * n
     if work > (MOST_WORK if engine is None else MOST_WORK_ON_DEVICE):
+        remedies = ["use a GPU (engine='torch')"] if engine is None and work <= MOST_WORK_ON_DEVICE else []
+        remedies += ["leave out item_effects"] if n_effects > n - n_effects else []
+        remedies += ["lower rank", "or reduce the items (crowdmetric.preprocess)"]
         return (
             f"standard errors of a metric of rank {rank} in {d} features ({n:,} parameters) would take {work:.0e} "
-            "multiplications; use a GPU (engine='torch'), lower rank, or reduce the items (crowdmetric.preprocess)"
+            f"multiplications; {', '.join(remedies)}"
         )
     return ""
 
@@ -76,7 +79,8 @@ def factor_draws(
         counted += scores.shape[0]
     G *= asked.n_users / counted
     held = prior.precision(at)
-    G += xp.asarray(np.diag(held), device=items.device)
+    diagonal = xp.arange(n, device=items.device)
+    G[diagonal, diagonal] += xp.asarray(held, device=items.device)
     turns = np.zeros((n, k * (k - 1) // 2))
     turns[: d * k] = np.linalg.qr(_turns(at.factor))[0]
     stiff = STIFF * float(xp.max(xp.linalg.diagonal(G)))

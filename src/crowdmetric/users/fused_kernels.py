@@ -244,8 +244,8 @@ def _propagation_kernel(
     pull, anchor, shift = precision, precision, precision
     far = tl.zeros([BLOCK, SIZE], tl.int32)
     settled = tl.where(real, 0, 1)
-    before = tl.zeros([BLOCK], C.dtype) + 1.0
-    total, log_det = before * 0.0, before * 0.0
+    before = tl.full([BLOCK], float("inf"), C.dtype)
+    total, log_det = tl.zeros([BLOCK], C.dtype), tl.zeros([BLOCK], C.dtype)
     turn, lost, stage = 0, 0, 0  # stage 1 is the last round
     while stage < 2:
         if (stage > 0) | (lost > 0) | ((turn > 0) & (turn % 8 == 0)):
@@ -301,7 +301,8 @@ def _propagation_kernel(
         if stage > 0:
             stage = 2
         else:
-            done = (largest < tolerance) | (largest * largest < tolerance * (before - largest))
+            earlier = tl.minimum(before, 30.0 * largest)
+            done = (largest < tolerance) | (largest * largest < tolerance * (earlier - largest))
             before = tl.where(settled == 0, largest, before)
             settled = tl.maximum(settled, done.to(tl.int32))
             turn += 1

@@ -80,7 +80,10 @@ FRESH, LOSS, SMALLEST_SHARE = 8, 1e4, 1e-13
 # Largest change of an answer's mean, in units of its spread, at convergence; and what is accepted after the last sweep.
 # Derivatives are then off by about as much, and values, which are stationary in the factors, by its square. ROUGHLY is
 # enough for steps that are far from the end of a fit, or that need not be taken to it, and saves every third sweep.
-TOLERANCE, ROUGHLY, NEARLY_SETTLED = 1e-10, 1e-6, 1e-5
+TOLERANCE, ROUGHLY, NEARLY_SETTLED = 1e-9, 3e-6, 1e-5
+# A sweep leaves about a thirtieth of the error. Changes that shrink faster say little about what is still to come (the
+# first sweep changes factors by their size, not by an error), so nobody is trusted to settle faster than this.
+USUAL_FALL = 30.0
 
 
 def by_propagation(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss) -> Integral:
@@ -198,7 +201,7 @@ def propagate(
     xp, tolerance = array_namespace(a), _reachable(tolerance, a)
     lines_of = [_sharing(level) for level in xp.matrix_transpose(_level(H, loss))]
     precision, pull, anchor = xp.zeros_like(a), xp.zeros_like(a), a + 0.0
-    center, before = xp.zeros_like(H[:, 0, :]), xp.ones_like(a[:, 0])
+    center, before = xp.zeros_like(H[:, 0, :]), xp.full_like(a[:, 0], float("inf"))
     settled, far, lost = before < 0.0, xp.zeros_like(a, dtype=xp.bool), False
     for turn in range(rounds):
         if turn % FRESH == 0 or lost:
@@ -232,7 +235,8 @@ def propagate(
             V = V - (stronger / growth)[:, None, None] * reach[:, :, None] * reach[:, None, :]
             center = center + reach * step[:, None]
         # the changes still to come, if sweeps go on shrinking at this rate
-        settled = (largest < tolerance) | (largest * largest < tolerance * (before - largest))
+        earlier = xp.minimum(before, USUAL_FALL * largest)
+        settled = (largest < tolerance) | (largest * largest < tolerance * (earlier - largest))
         before = largest
         if bool(xp.all(settled)):
             break

@@ -21,6 +21,7 @@ Array = NDArray[Any]
 
 # As in `propagation`.
 FRESH, LOSS, SMALLEST_SHARE, NEARLY_SETTLED = 8, 1e4, 1e-13, 1e-5
+USUAL_FALL = 30.0
 # In the first CHOOSING sweeps, while cavities shrink, each cavity gets a new grid. Later a grid is only replaced by a
 # longer one, so sweeps can converge.
 CHOOSING = 3
@@ -161,7 +162,7 @@ def logistic_by_propagation(
         V[:] = 0.0
         for j in range(q):
             V[j, j] = 1.0
-        before, lost = 1.0, False
+        before, lost = np.inf, False
         for turn in range(rounds):
             if lost or (turn > 0 and turn % FRESH == 0):
                 _root(H[p], precision, root)
@@ -207,7 +208,8 @@ def logistic_by_propagation(
                         V[j, k] -= stronger / growth * reach[j] * reach[k]
                     center[j] += reach[j] * step
             # the changes still to come, if sweeps go on shrinking at this rate
-            if largest < tolerance or largest * largest < tolerance * (before - largest):
+            earlier = min(before, USUAL_FALL * largest)
+            if largest < tolerance or largest * largest < tolerance * (earlier - largest):
                 settled[p] = True
                 break
             before = largest
