@@ -4,9 +4,10 @@
 with items and comparisons (`crowdmetric.datasets.load_tidy`), of more than 500 people 300. Of every person 20 answers
 are known, and two thirds of them where people gave few. Each row says how far the saved model is behind the best of
 all models on the same hidden answers, a choice with hindsight, and names all that are clearly better. Errors count
-people as independent. Names of splits among the folders (pairs, people, items) leave the other splits out, and a number
-is the seed of the splits. With ``for`` among them, `fit` is told the question of each row
-(``--for new-people``).
+people as independent. Names of splits among the folders (pairs, people, items) leave the other splits out, and numbers
+are the seeds of the splits. With several, a last row per split has the means over them: the best is then the model that
+is best on average, which is less a matter of chance, and errors are those of a mean over splits. With ``for`` among the
+folders, `fit` is told the question of each row (``--for new-people``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ Array = NDArray[Any]
 # The question of a split, as `fit --for` knows it.
 ASKED = {"pairs": "known-items", "people": "new-people", "items": "new-items"}
 
-KNOWN = 20
+KNOWN, SEED = 20, 7
 # Probabilities are kept this far from certainty; a model is clearly better by this many nats and by two errors.
 SURE, CLEARLY = 1e-9, 0.003
 # Crowds of more people than the first number are judged by the second, drawn at random.
@@ -149,35 +151,94 @@ def gap_of(better: Array, worse: Array, test: Comparisons) -> tuple[float, float
     return mean, float(np.linalg.norm(own) / test.weight.sum())
 
 
-def judge(
-    name: str, X: Array, answers: Comparisons, splits: Sequence[str] = SPLITS, seed: int = 7, *, asks: bool = False
-) -> None:
-    """Print a row per split; `fit` is told its question if `asks`."""
-    answers = some_people(answers)
+@dataclass(frozen=True)
+class Row:
+    """What the saved model and the others made of one split; gaps and their errors in nats per answer."""
+
+    accuracy: float
+    loss: float
+    slope: float
+    slope_error: float
+    gaps: dict[str, tuple[float, float]]
+    accuracies: dict[str, float]
+    seconds: float
+    saved: str
+
+    def line(self) -> str:
+        """Return the row of the table."""
+        best = max(self.gaps, key=lambda model: self.gaps[model][0])
+        clearly = [model for model, (gap, error) in self.gaps.items() if gap > max(2.0 * error, CLEARLY)]
+        better = f"; clearly better: {', '.join(clearly)}" if clearly else ""
+        return (
+            f"{100 * self.accuracy:8.1f}{self.loss:8.4f}{self.slope:8.2f} ± {self.slope_error:.2f}"
+            f"{self.gaps[best][0]:9.4f} ± {self.gaps[best][1]:.4f}"
+            f"{100 * (max(self.accuracies.values()) - self.accuracy):8.2f}{self.seconds:8.1f}"
+            f"  {self.saved} (best: {best}{better})"
+        )
+
+
+def mean_of(rows: Sequence[Row]) -> Row:
+    """Return the means over splits, with standard errors of these means."""
+
+    def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+        return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
+
+    models = [model for model in rows[0].gaps if all(model in row.gaps for row in rows)]
+    return Row(
+        float(np.mean([row.accuracy for row in rows])),
+        float(np.mean([row.loss for row in rows])),
+        *mean_and_error([row.slope for row in rows]),
+        {model: mean_and_error([row.gaps[model][0] for row in rows]) for model in models},
+        {model: float(np.mean([row.accuracies[model] for row in rows])) for model in models},
+        float(np.mean([row.seconds for row in rows])),
+        f"mean of {len(rows)} splits",
+    )
+
+
+def judge_split(X: Array, answers: Comparisons, kind: str, seed: int, asked: str) -> Row:
+    """Return what the model saved for the question `asked`, and all others, make of what one split hides."""
     Z = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     names = [model for model in MODELS if len(X) <= MOST_ITEMS or model not in (*FOR_FEW_ITEMS, "smooth")]
+    parts = split(answers, kind, SplitPlan(train_answers=known_answers(answers)), seed=seed)
+    train, test, known = (answers.take(rows) for rows in (parts.train, parts.test, parts.known))
+    saved, what, took = saved_model(X, train, test, asked)
+    right = np.clip(saved, SURE, 1.0 - SURE)
+    others = {
+        model.name: np.clip(model.fit(Z, train).probability(test, known), SURE, 1.0 - SURE)
+        for model in choose_models(names)
+    }
+    got = measures(right, test.response, test.weight)
+    slope = got["calibration_slope"]
+    return Row(
+        got["accuracy"],
+        -got["log_likelihood"],
+        slope,
+        slope_error(right, test, slope),
+        {model: gap_of(other, right, test) for model, other in others.items()},
+        {model: measures(other, test.response, test.weight)["accuracy"] for model, other in others.items()},
+        took,
+        what,
+    )
+
+
+def judge(
+    name: str,
+    X: Array,
+    answers: Comparisons,
+    splits: Sequence[str] = SPLITS,
+    seeds: Sequence[int] = (SEED,),
+    *,
+    asks: bool = False,
+) -> None:
+    """Print a row per split and seed, and means over seeds; `fit` is told its question if `asks`."""
+    answers = some_people(answers)
     for kind in splits:
-        parts = split(answers, kind, SplitPlan(train_answers=known_answers(answers)), seed=seed)
-        train, test, known = (answers.take(rows) for rows in (parts.train, parts.test, parts.known))
-        saved, what, took = saved_model(X, train, test, ASKED[kind] if asks else "all")
-        right = np.clip(saved, SURE, 1.0 - SURE)
-        others = {
-            model.name: np.clip(model.fit(Z, train).probability(test, known), SURE, 1.0 - SURE)
-            for model in choose_models(names)
-        }
-        got = measures(right, test.response, test.weight)
-        slope = got["calibration_slope"]
-        gaps = {model: gap_of(other, right, test) for model, other in others.items()}
-        best = max(gaps, key=lambda model: gaps[model][0])
-        accuracy = max(measures(other, test.response, test.weight)["accuracy"] for other in others.values())
-        clearly = [model for model, (gap, error) in gaps.items() if gap > max(2.0 * error, CLEARLY)]
-        print(
-            f"{name:<16}{kind:<8}{100 * got['accuracy']:8.1f}{-got['log_likelihood']:8.4f}"
-            f"{slope:8.2f} ± {slope_error(right, test, slope):.2f}{gaps[best][0]:9.4f} ± {gaps[best][1]:.4f}"
-            f"{100 * (accuracy - got['accuracy']):8.2f}{took:8.1f}  {what} (best: {best}"
-            f"{'; clearly better: ' + ', '.join(clearly) if clearly else ''})",
-            flush=True,
-        )
+        rows = []
+        for seed in seeds:
+            rows.append(judge_split(X, answers, kind, seed, ASKED[kind] if asks else "all"))
+            print(f"{name:<16}{kind:<8}{rows[-1].line()}", flush=True)
+        if len(rows) > 1:
+            print(f"{name:<16}{kind:<8}{mean_of(rows).line()}", flush=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -185,16 +246,16 @@ def main(arguments: list[str] | None = None) -> None:
     warnings.simplefilter("ignore")
     given = arguments or []
     splits = [kind for kind in SPLITS if kind in given] or SPLITS
-    seed = next((int(word) for word in given if word.isdecimal()), 7)
+    seeds = [int(word) for word in given if word.isdecimal()] or [SEED]
     folders = [word for word in given if word not in (*SPLITS, "for") and not word.isdecimal()]
     print(
         f"{'crowd':<16}{'split':<8}{'right %':>7}{'loss':>8}{'slope':>7}{'behind':>16}{'points':>18}{'CPU s':>8}  saved"
     )
     for folder in folders:
         data = load_tidy(folder)
-        judge(data.name, data.items.features, data.comparisons, splits, seed, asks="for" in given)
+        judge(data.name, data.items.features, data.comparisons, splits, seeds, asks="for" in given)
     for kind in () if folders else ("bent", "linear", "turned", "few items", "ideal points"):
-        judge(kind, *simulated(kind), splits, seed, asks="for" in given)
+        judge(kind, *simulated(kind), splits, seeds, asks="for" in given)
 
 
 if __name__ == "__main__":
