@@ -297,16 +297,20 @@ def test_laws_are_not_given_up_where_nobody_answers_twice(tmp_path: Path, capsys
 
 
 def test_laws_are_compared_on_the_question_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What gains nothing on known people may be best for new ones: nothing is given up on another question."""
+    """What gains nothing on known people may be best for new ones: nothing is given up on another question.
+
+    With few answers nothing is given up on all questions either.
+    """
     assert (
         main(["simulate", "--out", str(tmp_path / "crowd"), "--dimension", "2", "--subspaces", "0", "--users", "60"])
         == 0
     )
     files = [str(tmp_path / "crowd" / name) for name in ("items.csv", "comparisons.csv")]
     told = {}
-    for question in ("known-items", "new-people"):
+    for question in ("known-items", "new-people", "all"):
         assert main(["fit", *files, "--for", question, "--out", str(tmp_path / question)]) == 0
         told[question] = capsys.readouterr().err
     given_up = "Compared for new questions to known people only"
     assert given_up in told["known-items"]
     assert given_up not in told["new-people"]
+    assert given_up not in told["all"]

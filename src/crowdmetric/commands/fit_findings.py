@@ -46,8 +46,8 @@ SMOOTH, MOST_SMOOTH_WORK, WORTH_SAYING = "smooth", 1.5e8, 0.005
 # A gain of smooth tastes, in nats per answer, that no other question is likely to outweigh.
 DECIDES = 0.01
 # Maximum cost (answers times the square of the metric's parameters) at which laws with a free covariance are compared:
-# they have twice the parameters and take most of the time.
-MOST_WORK = 300_000_000
+# they have twice the parameters and take most of the time. Below the lower cost all laws are compared on all questions.
+MOST_WORK, LITTLE_WORK = 300_000_000, 500_000
 WITH_FREE_PEOPLE = ("population-free", "symmetric", "population-items", "symmetric-items")
 
 
@@ -110,10 +110,13 @@ def evaluated(
         )
     try:
         splits = possible_splits(some)
-        # what a law is worth shows in known people's answers (`needless`), but a user with another question gets all
-        # laws compared on that one; what the user has fixed is not judged
-        knows_people = splits[0] == "pairs" and "pairs" in QUESTIONS[getattr(options, "for") or "all"]
-        may_give_up = knows_people and not {"covariance", "item_effects"} & set(parameters)
+        # what a law is worth mostly shows in known people's answers (`needless`), but a user with another question gets
+        # all laws compared on that one, and a user with every question where that takes a second; what the user has
+        # fixed is not judged
+        question = getattr(options, "for") or "all"
+        knows_people = splits[0] == "pairs" and "pairs" in QUESTIONS[question]
+        is_quick = question == "all" and len(some) * p**2 < LITTLE_WORK
+        may_give_up = knows_people and not is_quick and not {"covariance", "item_effects"} & set(parameters)
         with show_progress("Predicting hidden answers", quiet=options.quiet) as say:
             found = evaluate(
                 features,
