@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from crowdmetric.collect.words import STUDY_WORDS, WORDS
-from crowdmetric.errors import DataError
 
 __all__ = [
     "CheckQuestion",
@@ -23,7 +22,6 @@ __all__ = [
     "Settings",
     "parse_settings",
     "problems_of_settings",
-    "read_settings",
 ]
 
 Section = TypeVar("Section")
@@ -251,14 +249,6 @@ SECTIONS: dict[str, type[Any]] = {
     "careless": Careless, "privacy": Privacy, "server": Server,
 }  # fmt: skip
 LISTS: dict[str, type[Any]] = {"survey": FormField, "screening": Screening, "checks": CheckQuestion}
-
-
-def read_settings(path: Path) -> Settings:
-    """Return the settings of a file; a DataError lists everything that is wrong with it."""
-    settings, wrong = problems_of_settings(path)
-    if wrong:
-        raise DataError(" ".join(wrong))
-    return settings
 
 
 def problems_of_settings(path: Path) -> tuple[Settings, list[str]]:

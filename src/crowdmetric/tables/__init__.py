@@ -8,15 +8,13 @@
     spreadsheet.py        .xls and .xlsx -> rows; the one place for xlrd and openpyxl
     writable.py           tables that can be written, or converted to a data frame
     files.py              all kinds of files, pandas, Polars and Arrow <-> columns
-    categories.py         columns of categories -> features of 0 and 1
-    items.py              columns -> items with ids and features
+    items.py              columns -> items with ids and features; categories -> features of 0 and 1
     choices.py            the coding of a column of choices
     answers.py            columns -> coded answers, and a count of rejected rows
     judgement_columns.py  columns -> coded similarity judgements
     sources.py            files larger than memory -> batches of columns
     spool.py              coded answers grouped by person, on disk
-    scan.py               sources and spool together: answers that stay on disk
-    sampling.py           a random sample of people, always the same one
+    scan.py               sources and spool together: answers that stay on disk; a sample of their people
 """
 
 from __future__ import annotations
@@ -43,8 +41,7 @@ from crowdmetric.tables.judgement_columns import (
     judgement_kind,
     name_judgements,
 )
-from crowdmetric.tables.sampling import is_drawn
-from crowdmetric.tables.scan import ComparisonScan
+from crowdmetric.tables.scan import ComparisonScan, is_drawn
 from crowdmetric.tables.sources import CsvSource, DatasetSource, ParquetSource, RowSource, matching_files
 from crowdmetric.tables.spool import SpoolChunk
 from crowdmetric.tables.stored import Stored

@@ -13,7 +13,7 @@ where E is the mean over the person given their answers. Learning needs only the
 `on_grid`
     The trapezoidal rule on an equally spaced grid of prior quantiles, for q ≤ 3. For analytic integrands that
     decay at both ends its error falls exponentially with the spacing.
-`crowdmetric.users.propagation.by_propagation`
+`crowdmetric.users.propagation.propagated`
     Expectation propagation, for any q.
 
 Arrays may be NumPy's or any other library's of the array API standard.

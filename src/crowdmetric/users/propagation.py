@@ -46,7 +46,7 @@ from crowdmetric.users.integrals import (
     pieces,
 )
 
-__all__ = ["by_propagation", "propagate", "propagated"]
+__all__ = ["propagate", "propagated"]
 
 Array = Any
 # Each grid with the people who are integrated on it; None for people who are integrated over the noise instead.
@@ -83,14 +83,6 @@ FRESH, LOSS, SMALLEST_SHARE = 8, 1e4, 1e-13
 TOLERANCE, ROUGHLY, NEARLY_SETTLED = 1e-10, 1e-6, 1e-5
 
 
-def by_propagation(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss) -> Integral:
-    """Integrate by expectation propagation; arguments as for `crowdmetric.users.integrals.on_grid`.
-
-    Compiled where arrays are NumPy's and answers logistic.
-    """
-    return propagated(a, E, S, y, weight, loss)[0]
-
-
 def propagated(
     a: Array,
     E: Array,
@@ -102,9 +94,10 @@ def propagated(
     damped: bool = False,
     tolerance: float = TOLERANCE,
 ) -> tuple[Integral, Array]:
-    """Return the integrals of `by_propagation`, and whether each person's sweeps have settled (P,).
+    """Integrate by expectation propagation; also return whether each person's sweeps have settled (P,).
 
-    Damped sweeps are slower, and settle where others go round in circles.
+    Arguments are those of `crowdmetric.users.integrals.on_grid`. Damped sweeps are slower, and settle where others go
+    round in circles. Compiled where arrays are NumPy's and answers logistic.
     """
     how = (DAMPED, DAMPED_ROUNDS) if damped else (1.0, ROUNDS)
     fused = fused_kernels(a) if isinstance(loss, Logistic) else None
