@@ -18,6 +18,21 @@ A command's file is imported when the command is called, so ``crowdmetric --help
     export.py      a saved model -> one matrix for other programs
     info.py        a saved model -> what is in it
     reproduce.py   the paper's experiments, run again
+
+What commands share::
+
+    reading.py              tables that are given: columns, categories, standard input, answers left on disk
+    item_tables.py          tables beside the items: subspaces, names, pictures
+    preparing.py            what is done to items first: --standardize, --pca, --whiten
+    ids.py                  ids of a table and of a model made the same type
+    writing.py              tables that are written
+    engines.py              --engine: where sums over people are taken
+    similarity_commands.py  commands that are given similarity judgements
+    fit_options.py          fit: its options
+    fit_choice.py           fit: the model, where the options leave it open
+    fit_findings.py         fit: what answers can teach, and how well they are predicted
+    fit_ending.py           fit: what is printed at the end
+    streamed.py             fit --memory
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@
     pictures.py     inline SVG of matplotlib
     thumbnails.py   small pictures of items
     glossary.py     what the words mean
+    style.py        how the page looks
     page.py         everything together, as HTML
     similarity_page.py  the same for a metric from similarity judgements
 """
