@@ -162,7 +162,7 @@ def _show_pass(options: Any, engine: TorchEngine, people: int, m: int, rate: flo
     moved = size * (2.0 * options.items * d + T * 6.0 * k) + T * (16 + 2 * size)
     print(
         f"pass {engine.dtype} {people:,} × {m}: {1e3 * one:.1f} ms ({1e3 * none:.1f} of it products with items), "
-        f"{T / one / 1e6:.0f} million answers a second; {100 * flops / one / rate:.1f} % of the matrix rate, "
+        f"{T / one / 1e6:.0f} million answers per second; {100 * flops / one / rate:.1f} % of the matrix rate, "
         f"{100 * moved / one / bandwidth:.1f} % of the bandwidth"
     )
     _show_parts(asked, at, engine)
@@ -204,7 +204,7 @@ def show_scoring(options: Any) -> None:
         P = options.scored
         block = scoring_block(engine, P, m, d)
         one = seconds_of(lambda: sums_of(block, structure, natural, Logistic(), largest_grid=1), engine, 2)  # noqa: B023
-        print(f"scoring d = 10, {m} answers: {P / one / 1e6:.2f} million people a second ({1e3 * one:.1f} ms)")
+        print(f"scoring d = 10, {m} answers: {P / one / 1e6:.2f} million people per second ({1e3 * one:.1f} ms)")
 
 
 def _svec_identity(d: int, scale: float) -> Any:

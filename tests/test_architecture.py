@@ -132,7 +132,7 @@ def absolute(module: str, node: ast.ImportFrom) -> str:
 
 
 def imported_by_call(node: ast.Call) -> Iterator[str]:
-    """Yield the name in ``import_module("name")`` or ``__import__("name")``, however it is spelt."""
+    """Yield the name in ``import_module("name")`` or ``__import__("name")``, however it is spelled."""
     function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
     if function in {"import_module", "__import__"} and node.args and isinstance(node.args[0], ast.Constant):
         yield str(node.args[0].value)

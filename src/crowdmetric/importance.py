@@ -16,9 +16,9 @@ on the left. People are independent of pairs, so what everybody shares and what 
 
     E[ψ_j²] = E[(steady_j + bent_j)²] + E[own_j²]          share_j = E[ψ_j²] / (Σ_k E[ψ_k²] + E[(b_x − b_x')²])
 
-and shares, that of item effects included, add up to 1. The shared part is told apart by the mean squares of its two
-terms. (Covariances E[ψ_j ψ] would add up as well, but a feature whose effect is often made up for by another that comes
-with it, such as a price and a discount, would get a share below zero.)
+and shares, that of item effects included, add up to 1. The shared part is split in proportion to the mean squares of
+its two terms. (Covariances E[ψ_j ψ] would add up as well, but a feature whose effect is often made up for by another
+that comes with it, such as a price and a discount, would get a share below zero.)
 
 Preprocessing z = T(x − m) is undone: δ_z = Tδ, so the terms are those of δ = T⁺δ_z with Tᵀ(ℓ + …), and the sum is
 the same; directions that T threw away move nothing, nor do those in which compared items do not differ (features that

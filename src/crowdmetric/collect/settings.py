@@ -1,8 +1,8 @@
 """`study.toml`: what a study is, read with `tomllib`, every key checked.
 
 Each section of the file is a frozen dataclass below, and each of its fields carries the rule that its value must
-follow. A wrong or unknown key is one sentence that names it; all of them are collected, so one look at the list
-is enough to mend the file.
+follow. For each wrong or unknown key there is one sentence that names it. All sentences are shown together, so one look
+is enough to correct the file.
 """
 
 from __future__ import annotations

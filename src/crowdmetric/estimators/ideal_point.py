@@ -82,7 +82,7 @@ class IdealPointMetric(CrowdMetric):
         Called after every pass over the people of a scan with its speed and the expected time left.
     engine : optional
         Where sums over the people of a scan are taken, as for `PopulationMetric`: this machine, or a Dask cluster.
-        Answers in memory are solved by one interior point, which no engine can share out.
+        Answers in memory are solved by one interior point, which cannot be split among workers.
 
     Attributes
     ----------

@@ -280,7 +280,7 @@ class Diagnosis:
         return [*self._law(), *self._free(), *(few if self.people < FEWEST_PEOPLE else []), safe]
 
     def _law(self) -> list[str]:
-        """Return what a population with the law asked for reveals."""
+        """Return what a population with the law `covariance` reveals."""
         round_people = "" if self.covariance == "free" else ", scatter equally in all directions"
         start = (
             f"If people come from one population{round_people} and were not asked about what they like "

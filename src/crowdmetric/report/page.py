@@ -116,7 +116,7 @@ def report_page(
         How well models predict hidden answers. Where it knows which of them was saved (`Evaluation.of_saved`), tables
         mark that one and sentences are about it.
     choices : sequence of str
-        What was chosen and why, a sentence each.
+        What was chosen and why, one sentence each.
     suggestion : str
         Another way that suits the data better.
     item_names : (N,) str or None, optional

@@ -4,8 +4,8 @@ Rules, for a population or a matched fit (S its symmetric fit, C the covariance 
 
 no ideal points
     Let W (d, k) span the directions in which S is negative, x = svec(WᵀSW). A crowd with ideal points has x = 0 at most
-    by chance: ``xᵀ Cov(x)⁻¹ x`` is compared with χ² of k(k+1)/2 + k(d − k) degrees of freedom, which also pays for
-    choosing W (that many parameters has a symmetric matrix of rank k). Said below a p-value of 0.01. Where hidden
+    by chance: ``xᵀ Cov(x)⁻¹ x`` is compared with χ² of k(k+1)/2 + k(d − k) degrees of freedom, which accounts for the
+    choice of W (a symmetric matrix of rank k has that many parameters). Said below a p-value of 0.01. Where hidden
     answers were predicted with and without the constraint, they decide how grave it is.
 another shape than the identity
     With e the part of S/c, c = tr S/d, that is no multiple of the identity: ``eᵀ Cov(e)⁻¹ e`` against χ² of p − 1
@@ -204,7 +204,7 @@ def _undetermined(model: SavedModel, comparisons: Comparisons | None) -> list[st
         why = f" One reason is that {' and that '.join(causes)}." if causes else ""
         return [
             f"The metric's shape is only partly known: the answers determine about {determined:.1f} of its {p - 1:,} "
-            f"parameters. For the rest the fit leans toward plain Euclidean distance.{why}"
+            f"parameters. The rest is shrunk toward plain Euclidean distance.{why}"
         ]
     rank = model.description["parameters"].get("rank")
     if rank is not None and "pseudo_ideal_mean_" in model.fitted:  # in other estimators `rank` is the rank of subspaces

@@ -2,9 +2,9 @@
 
 Evidence counts every answer as independent given the metric. Where few items were asked about very often, that is
 wrong: a rich metric then learns what is particular to those items, and does harm on others. So the structure, and how
-hard off-diagonal entries are drawn to zero, are chosen by *items left out*: items are dealt into groups, and the
-questions about none of a group predict those about at least one. Where only the same items will ever be asked about,
-questions are left out instead: there a metric may learn what is particular to them.
+strongly off-diagonal entries are shrunk toward zero, are chosen by *items left out*: items are dealt into groups, and
+the questions about none of a group predict those about at least one. Where only the same items will ever be asked
+about, questions are left out instead: there a metric may learn what is particular to them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ QUESTIONS_PER_GROUP = 2
 ENOUGH = 1e-5
 # A richer structure must predict answers that were left out better by this much per answer, in nats.
 BETTER = 1e-4
-# Holding off-diagonal entries harder than predicts best may cost this much per answer, in nats. Where answers are few a
-# standard error is large, and would excuse a metric that is far from the best.
+# A stronger ridge on off-diagonal entries is preferred if it predicts at most this much worse than the best, in nats
+# per answer. (A standard error would not do as a limit: if answers are few it is large, and would allow a metric that
+# is far from the best.)
 CLOSE = 1e-3
 
 

@@ -42,7 +42,7 @@ class Items(NamedTuple):
         All finite.
     feature_names : list of d str
     names : (N,) object of str, or None
-        What people call the items, None for one without a name; None altogether where nothing says.
+        What people call the items, None for one without a name; None altogether if the table has no names.
     images : (N,) object of str, or None
         Files with pictures of the items, relative to the table, None for an item without one.
 
