@@ -6,7 +6,7 @@
     stored.py             a file or a pipe -> bytes with a name
     text.py               text tables: encoding, separator, cells
     spreadsheet.py        .xls and .xlsx -> rows; the one place for xlrd and openpyxl
-    writable.py           tables that can be written, or converted to a data frame
+    frozen_table.py       what tables of answers have in common: written, converted, pickled, cut
     files.py              all kinds of files, pandas, Polars and Arrow <-> columns
     items.py              columns -> items with ids and features; categories -> features of 0 and 1
     choices.py            the coding of a column of choices
@@ -33,6 +33,7 @@ from crowdmetric.tables.files import (
     write_columns,
     write_csv,
 )
+from crowdmetric.tables.frozen_table import FrozenTable
 from crowdmetric.tables.items import Items, index_of, known_items, read_items
 from crowdmetric.tables.judgement_columns import (
     CodedJudgements,
@@ -45,7 +46,6 @@ from crowdmetric.tables.scan import ComparisonScan, is_drawn
 from crowdmetric.tables.sources import CsvSource, DatasetSource, ParquetSource, RowSource, matching_files
 from crowdmetric.tables.spool import SpoolChunk
 from crowdmetric.tables.stored import Stored
-from crowdmetric.tables.writable import WritableTable
 
 __all__ = [
     "CodedAnswers",
@@ -55,13 +55,13 @@ __all__ = [
     "ComparisonScan",
     "CsvSource",
     "DatasetSource",
+    "FrozenTable",
     "Items",
     "OnBad",
     "ParquetSource",
     "RowSource",
     "SpoolChunk",
     "Stored",
-    "WritableTable",
     "as_ids",
     "canonical_columns",
     "code_answers",

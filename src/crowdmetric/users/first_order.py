@@ -236,7 +236,7 @@ def _integrate(chunk: EqualQuestions, seen: _Seen, loss: Loss) -> tuple[Array, A
     a = xp.sum(Z * W, axis=2) + offset[chunk.left] - offset[chunk.right]
     S = product(ZC, xp.matrix_transpose(Z))
     E = xp.broadcast_to(as_array(np.eye(S.shape[1]), Y), S.shape)
-    return Z, W, ZC, integrate_people(a, E, S, chunk.response, chunk.weight, loss, 1)
+    return Z, W, ZC, integrate_people(a, E, S, chunk.response, chunk.weight, loss, 1)[0]
 
 
 def pull_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Loss) -> Array:

@@ -28,7 +28,7 @@ from crowdmetric.users.adaptive_quadrature import along_line, around_modes
 from crowdmetric.users.integrals import REACH, SIZES, Integral, grid_of, is_identity, loadings_of, on_grid, product
 from crowdmetric.users.propagation import TOLERANCE, propagated
 
-__all__ = ["LARGEST_GRID", "Way", "integrals_and_ways", "integrate_people", "is_possible"]
+__all__ = ["LARGEST_GRID", "Way", "integrate_people", "is_possible"]
 
 Array = Any
 
@@ -52,20 +52,6 @@ class Way(IntEnum):
 
 
 def integrate_people(
-    a: Array,
-    E: Array,
-    S: Array,
-    y: Array,
-    weight: Array,
-    loss: Loss,
-    largest_grid: int = LARGEST_GRID,
-    tolerance: float = TOLERANCE,
-) -> Integral:
-    """Return the integrals of `integrals_and_ways`, without the ways."""
-    return integrals_and_ways(a, E, S, y, weight, loss, largest_grid, tolerance)[0]
-
-
-def integrals_and_ways(
     a: Array,
     E: Array,
     S: Array,

@@ -209,7 +209,7 @@ def integrate(
 ) -> Integral:
     """Return the integral of every person: on a grid up to `largest_grid` dimensions, by propagation beyond."""
     a, S = _offsets(block, law)
-    return integrate_people(a, block.loadings, S, block.response, block.weight, loss, largest_grid, tolerance)
+    return integrate_people(a, block.loadings, S, block.response, block.weight, loss, largest_grid, tolerance)[0]
 
 
 def integrate_slowly(block: PopulationBlock, law: Law, loss: Loss, guess: Integral) -> Integral:
@@ -217,7 +217,7 @@ def integrate_slowly(block: PopulationBlock, law: Law, loss: Loss, guess: Integr
     a, S = _offsets(block, law)
     E, y, weight = block.loadings, block.response, block.weight
     if block.span.shape[1] <= 2:
-        return integrate_people(a, E, S, y, weight, loss)
+        return integrate_people(a, E, S, y, weight, loss)[0]
     return by_sampling(a, E, loadings_of(E, S), y, weight, loss, guess)
 
 
