@@ -36,7 +36,7 @@ from crowdmetric.losses import Logistic
 from crowdmetric.symmetric import shape_error
 from crowdmetric.users import first_order
 from crowdmetric.users.first_order import IsotropicPeople, LowRank, value_and_gradient
-from crowdmetric.users.integrals import fused_kernels, loadings_of, on_grid, product
+from crowdmetric.users.integrals import fused_kernels, loadings_of, on_grid, products_by_person
 from crowdmetric.users.population_sums import STRUCTURES, PopulationBlock, sums_of
 from crowdmetric.users.propagation import propagate, propagated
 
@@ -174,7 +174,7 @@ def _show_parts(asked: Any, at: LowRank, engine: TorchEngine) -> None:
     seen = first_order._Seen.of(asked.items, at)
     Y = seen.Y
     Z, _, ZC, _ = first_order._integrate(chunk, seen, Logistic())
-    S = product(ZC, Z.mT)
+    S = products_by_person(ZC, Z.mT)
     a = (Y[chunk.left] - Y[chunk.right]).mul_(Y[chunk.left] + Y[chunk.right]).sum(2)
     E = engine.torch.eye(S.shape[1], dtype=S.dtype, device=S.device).expand(S.shape)
     arguments = (a, E, S, chunk.response, chunk.weight, Logistic())

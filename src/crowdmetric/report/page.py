@@ -16,12 +16,11 @@ from crowdmetric.evaluate import Evaluation
 from crowdmetric.evaluate.splits import TITLES
 from crowdmetric.evaluate.verdict import best_model, worth_of_metric
 from crowdmetric.identifiability import Diagnosis
-from crowdmetric.importance import FeatureImportance, feature_importance
+from crowdmetric.importance import FeatureImportance, as_percent, feature_importance
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.directions import find_directions
 from crowdmetric.report.page_parts import (
     as_html,
-    as_percent,
     as_sentence,
     list_of,
     picture_of,

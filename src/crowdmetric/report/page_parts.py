@@ -14,7 +14,6 @@ __all__ = [
     "Html",
     "as_html",
     "as_number",
-    "as_percent",
     "as_sentence",
     "list_of",
     "paragraphs_of",
@@ -99,8 +98,3 @@ def picture_of(draw: Callable[[], str], caption: str) -> str:
 def as_number(value: float) -> str:
     """Return a number with two decimals and a true minus sign."""
     return f"{value:.2f}".replace("-0.00", "0.00").replace("-", "−")
-
-
-def as_percent(share: float) -> str:
-    """Return a share in whole percent."""
-    return f"{100 * share:.0f} %".replace("-0 %", "0 %").replace("-", "−")

@@ -16,6 +16,7 @@ from crowdmetric._version import __version__
 from crowdmetric.draw_intervals import Intervals
 from crowdmetric.errors import DataError, printable
 from crowdmetric.estimators.summary import counted, fit_in_numbers
+from crowdmetric.importance import as_percent
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.changes import Moves, moved_pairs, neighbors
 from crowdmetric.report.directions import Directions
@@ -24,7 +25,6 @@ from crowdmetric.report.page_parts import (
     Html,
     as_html,
     as_number,
-    as_percent,
     as_sentence,
     list_of,
     paragraphs_of,

@@ -68,8 +68,8 @@ class Candidate:
 
     def summary(self) -> str:
         """Return it in a few words."""
-        harder = "" if self.factor == 1.0 else f", off-diagonal entries held {self.factor:g} times as hard"
-        return f"{self.structure}{harder}"
+        stronger = "" if self.factor == 1.0 else f", ridge on off-diagonal entries {self.factor:g} times as strong"
+        return f"{self.structure}{stronger}"
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def choose_structure(
     tolerance: float,
     max_iterations: int,
 ) -> StructureChoice:
-    """Return the best of identity, diagonal and full, the last with off-diagonal entries held as hard as helps."""
+    """Return the best of identity, diagonal and full, the last with the best ridge on off-diagonal entries."""
     d = items.shape[1]
     splits = _splits(items, questions, left_out, folds, seed)
     best: tuple[Candidate, SimilarityObjective, SimilarityFit] | None = None
@@ -171,7 +171,7 @@ def _splits(
 def _candidates(
     objective: SimilarityObjective, fit: SimilarityFit, splits: list[tuple[PairChoices, PairChoices]], step: ConeStep
 ) -> list[tuple[Candidate, tuple[float, ...]]]:
-    """Return one structure with its strengths, off-diagonal entries held harder and harder while that helps."""
+    """Return one structure with its strengths; the ridge on off-diagonal entries is raised while that helps."""
     found: list[tuple[Candidate, tuple[float, ...]]] = []
     starts = [fit.theta for _ in splits]
     for factor in FACTORS if splits and len(fit.strengths) > 1 else (1.0,):
@@ -187,7 +187,7 @@ def _candidates(
 def _hardest_of_the_best(
     found: list[tuple[Candidate, tuple[float, ...]]],
 ) -> tuple[Candidate, tuple[float, ...]]:
-    """Return the candidate held hardest of those that are within one standard error of the best, and close to it."""
+    """Return the candidate with the strongest ridge of those within one standard error of the best, and close to it."""
     best = max(found, key=lambda pair: _merit(pair[0]))
     for candidate, strengths in reversed(found):
         behind = np.subtract(best[0].scores, candidate.scores)

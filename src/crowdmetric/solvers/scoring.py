@@ -148,10 +148,10 @@ def minimize_by_scoring(
 ) -> ScoringResult:
     """Minimize `function` from `start` until a step would gain less than `tolerance`.
 
-    Nothing is said to have converged without a step that would gain `first_tolerance`, where that is given.
-    `secants` is how many of the last steps correct the curvature.
-    `shorten(point, step)` returns the share of a step that may be taken at once; `after_step` is called after every
-    step that is accepted: the state after it, from which the iteration can be resumed, and the value.
+    For the first step, `first_tolerance` takes the place of `tolerance`, if it is given. `secants` is how many of the
+    last steps correct the curvature. `shorten(point, step)` returns the share of a step that may be taken at once;
+    `after_step` is called after every step that is accepted: the state after it, from which the iteration can be
+    resumed, and the value.
     """
     state = start if isinstance(start, ScoringState) else ScoringState(start)
     point, damping, growth, trust = state.point, state.damping, state.growth, state.trust
@@ -192,7 +192,7 @@ def minimize_by_scoring(
 
 
 def _foretold(at: Quadratic, believed: Array, step: Array) -> float:
-    """Return the decrease of the value that a step has by the curvature that is believed."""
+    """Return the decrease of the value that is predicted for a step, by the trusted curvature."""
     return -float(at.gradient @ step) - 0.5 * float(step @ believed @ step)
 
 
