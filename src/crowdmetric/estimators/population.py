@@ -40,6 +40,7 @@ from crowdmetric.fits.many_features import (
     DEFAULT_RANK,
     LARGEST_SCORING,
     USUAL_GRADIENTS,
+    LowRankFit,
     announce_points,
     coordinates_of_people,
     expected_seconds,
@@ -530,22 +531,13 @@ class PopulationMetric(CrowdMetric):
             asked, rank, loss, engine=device, ridge=self.ridge, free=free, item_effects=item_effects,
             max_iterations=self.max_iter, after_step=None if progress is None else progress.after_step,
         )  # fmt: skip
-        result, size = fit.result, asked.units.size
+        result = fit.result
         self._forget()
-        self._describe_law(fit.law_outside, fit.spread)
-        if fit.law.effects is not None:
-            self.item_effects_, self.item_effect_spread_ = fit.law.effects, float(result.prior.items**-0.5)
-            self.item_effects_determined_, self.item_effect_variances_ = fit.items_determined, fit.item_variances
-        self.log_likelihood_, self.starts_ = result.value, np.array([result.value])
-        self.ridge_, self.size_ridge_, self.people_ridge_ = result.prior.shape, 0.0, 0.0
-        self.factor_, self.pseudo_ideal_covariances_ = result.at.factor / size, None
+        self._describe_low_rank_fit(fit)
         if not no_errors:
-            self.factor_draws_ = factor_draws(asked, result.at, result.prior, loss, device) / size
+            self.factor_draws_ = factor_draws(asked, result.at, result.prior, loss, device) / asked.units.size
             self.standard_errors_ = factor_errors(self.factor_, self.factor_draws_)
-        self.people_coordinates_, self.people_axes_ = (
-            coordinates_of_people(asked, fit, loss, device),
-            fit.axes_of_people,
-        )
+        self.people_coordinates_ = coordinates_of_people(asked, fit, loss, device)
         if not result.converged:
             warnings.warn(NOT_CONVERGED, ConvergenceWarning, stacklevel=3)
         status = (
@@ -556,6 +548,18 @@ class PopulationMetric(CrowdMetric):
         solution = Solution(status, result.converged, objective, float("nan"), result.passes, seconds)
         self._finish(self.scale_ * self.shape_, asked.users, None, solution)
         return self
+
+    def _describe_low_rank_fit(self, fit: LowRankFit) -> None:
+        """Set what a fit by gradients finds, in the items' own units."""
+        self._describe_law(fit.law_outside, fit.spread)
+        result = fit.result
+        if fit.law.effects is not None:
+            self.item_effects_, self.item_effect_spread_ = fit.law.effects, float(result.prior.items**-0.5)
+            self.item_effects_determined_, self.item_effect_variances_ = fit.items_determined, fit.item_variances
+        self.log_likelihood_, self.starts_ = result.value, np.array([result.value])
+        self.ridge_, self.size_ridge_, self.people_ridge_ = result.prior.shape, 0.0, 0.0
+        self.factor_, self.pseudo_ideal_covariances_ = result.at.factor / fit.units.size, None
+        self.people_axes_ = fit.axes_of_people
 
     def _announce(self, asked: QuestionStream, rank: int, loss: Loss, device: DeviceEngine | None) -> None:
         """Say that there is no GPU, or what its precision costs: as progress, or as a warning without `progress=`."""
