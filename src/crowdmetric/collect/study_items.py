@@ -1,4 +1,4 @@
-"""The items as people see them: text, image, audio and video beside the features."""
+"""The items as people see them: text, image, audio and video, in addition to the features."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def fit_similarity(options: Namespace) -> None:
 def _found(
     options: Namespace, features: Any, names: Any, judgements: Judgements, parameters: dict[str, Any]
 ) -> tuple[JudgementDiagnosis | None, SimilarityEvaluation | None]:
-    """Return what the report says beside the metric: what judgements can teach, and what models predict."""
+    """Return what the report says besides the metric: what judgements can teach, and what models predict."""
     if options.no_report:
         return None, None
     small = degrees_of_freedom(features.shape[1]) <= MOST_DIAGNOSED

@@ -22,7 +22,7 @@ from crowdmetric.fits.matched_people import (
     matched_on_disk,
 )
 from crowdmetric.fits.memory import MemoryPlan, bytes_to_lay_out, read_memory
-from crowdmetric.inputs import CONSTRAINTS, check_items, check_nothing_beside_scan, check_options, check_scan, read_rows
+from crowdmetric.inputs import CONSTRAINTS, check_items, check_options, check_scan, check_scan_alone, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.logistic import LogisticResult, solve_logistic
 from crowdmetric.solvers.posterior import number_of_draws
@@ -217,7 +217,7 @@ class MatchedMetric(CrowdMetric):
         options, loss = MatchedOptions(self._max_mismatch(), self.largest_set, float(self.beta)), self._loss()
         engine = summing_engine(self.engine, "MatchedMetric")
         if isinstance(pairs, ComparisonScan):
-            check_nothing_beside_scan(y, users, sample_weight)
+            check_scan_alone(y, users, sample_weight)
             items = check_scan(pairs, self.items, loss)
             cache = ChunkCache(self.memory_plan(pairs).room)
             return matched_on_disk(pairs, items, options, self._center(items.shape[1]), cache, engine)

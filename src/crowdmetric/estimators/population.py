@@ -54,7 +54,7 @@ from crowdmetric.fits.question_stream import NUMBERS, QuestionStream, asked_in_m
 from crowdmetric.fits.scoring_fit import ScoringFit, fit_by_scoring, scoring_plan
 from crowdmetric.fits.starts import Start, start_from
 from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns
-from crowdmetric.inputs import CONSTRAINTS, Rows, check_items, check_nothing_beside_scan, check_scan, read_rows
+from crowdmetric.inputs import CONSTRAINTS, Rows, check_items, check_scan, check_scan_alone, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.similarity.judgement_term import JudgementsBeside
 from crowdmetric.similarity.likelihood import AnswerModel
@@ -300,7 +300,7 @@ class PopulationMetric(CrowdMetric):
         loss, device = self._loss(), device_of(self._engine)
         reduced = self.rank is None and judgements is None  # judged items may differ in other dimensions
         if isinstance(pairs, ComparisonScan):
-            check_nothing_beside_scan(y, users, sample_weight)
+            check_scan_alone(y, users, sample_weight)
             cache, items = ChunkCache(self.memory_plan(pairs).room), check_scan(pairs, self.items, loss)
             if self.by_gradients_alone(items.shape[1]):
                 refuse_judgements(judgements)
@@ -614,7 +614,7 @@ class PopulationMetric(CrowdMetric):
         this person thinks of items new to them; see `crowdmetric.fits.unknowns`.
         """
         psi, asked = self.decision_function(pairs, users), self._read(pairs, users)
-        variance = self._variance(*asked) + self._variance_beside(*asked, by_row=_is_by_row(pairs))
+        variance = self._variance(*asked) + self._variance_of_unknowns(*asked, by_row=_is_by_row(pairs))
         right = mean_probability(psi, variance, self._loss())
         return np.column_stack([1.0 - right, right])
 
@@ -628,7 +628,9 @@ class PopulationMetric(CrowdMetric):
             found.get("item_effect_variances_"),
         )
 
-    def _variance_beside(self, items: Array, numbers: Indices, people: NDArray[Any] | None, *, by_row: bool) -> Array:
+    def _variance_of_unknowns(
+        self, items: Array, numbers: Indices, people: NDArray[Any] | None, *, by_row: bool
+    ) -> Array:
         """Return the variance of ψ (T,) from everything unknown except where the person stands."""
         unknowns = self.unknowns()
         variance = unknowns.variance(items[numbers[:, 0]], items[numbers[:, 1]], numbers if by_row else None)

@@ -179,7 +179,7 @@ def _tastes(model: SavedModel) -> str:
     )
     explained = (
         "Shares of what moves choices (mean squares of utilities over the items), which add up to 100 %: what the "
-        "crowd has in common, and what one person has beside it. Along each feature utilities are averaged over the "
+        "crowd has in common, and what one person adds to it. Along each feature utilities are averaged over the "
         "items with their other features as they are. In the pictures utilities are log-odds: one more makes an item "
         "about 2.7 times as likely to be preferred; where answers look free of noise only their shape means something."
     )

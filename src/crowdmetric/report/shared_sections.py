@@ -170,7 +170,7 @@ def directions_section(found: Directions, names: Sequence[str], items: Array, le
     doubt = ASSUMED[found.assumed] if sure is not None or found.assumed else NO_INTERVALS
     explained = (
         "A difference along a direction counts by its strength: 1 if all directions counted alike. Every feature is "
-        "measured in its own spread over the items, so its units do not matter. Numbers beside features say how "
+        "measured in its own spread over the items, so its units do not matter. Numbers next to features say how "
         "much a change of one spread moves an item along the direction. The share is the part of the mean squared "
         f"distance between items that comes from the direction. {doubt}"
     )

@@ -14,5 +14,5 @@
     metric_draws.py   how sure the metric is
     personal_metrics.py  everybody's own metric
     factored.py       the fit by gradients alone: many features, or low rank
-    judgement_term.py  judgements beside preferences: one metric from both
+    judgement_term.py  judgements in a fit to preferences: one metric from both
 """

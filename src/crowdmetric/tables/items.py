@@ -101,7 +101,7 @@ def read_items(source: Any, id_column: str | None = None, *, categorical: Collec
         ids, names = names, None
     columns = _features_of(columns, categorical)
     if not columns:
-        raise DataError("the items have no features: columns of numbers were expected beside the ids")
+        raise DataError("the items have no features: columns of numbers were expected besides the ids")
     features = np.column_stack([_numbers(column, name) for name, column in columns.items()])
     if not len(features):
         raise DataError("the table of items has no rows; at least one item was expected")
