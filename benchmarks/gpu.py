@@ -36,7 +36,7 @@ from crowdmetric.losses import Logistic
 from crowdmetric.symmetric import shape_error
 from crowdmetric.users import first_order
 from crowdmetric.users.first_order import IsotropicPeople, LowRank, value_and_gradient
-from crowdmetric.users.integrals import fused_kernels, loadings_of, on_grid, product
+from crowdmetric.users.integrals import fused_kernels, loadings_of, on_grid, products_by_person
 from crowdmetric.users.population_sums import STRUCTURES, PopulationBlock, sums_of
 from crowdmetric.users.propagation import propagate, propagated
 
@@ -162,7 +162,7 @@ def _show_pass(options: Any, engine: TorchEngine, people: int, m: int, rate: flo
     moved = size * (2.0 * options.items * d + T * 6.0 * k) + T * (16 + 2 * size)
     print(
         f"pass {engine.dtype} {people:,} × {m}: {1e3 * one:.1f} ms ({1e3 * none:.1f} of it products with items), "
-        f"{T / one / 1e6:.0f} million answers a second; {100 * flops / one / rate:.1f} % of the matrix rate, "
+        f"{T / one / 1e6:.0f} million answers per second; {100 * flops / one / rate:.1f} % of the matrix rate, "
         f"{100 * moved / one / bandwidth:.1f} % of the bandwidth"
     )
     _show_parts(asked, at, engine)
@@ -174,7 +174,7 @@ def _show_parts(asked: Any, at: LowRank, engine: TorchEngine) -> None:
     seen = first_order._Seen.of(asked.items, at)
     Y = seen.Y
     Z, _, ZC, _ = first_order._integrate(chunk, seen, Logistic())
-    S = product(ZC, Z.mT)
+    S = products_by_person(ZC, Z.mT)
     a = (Y[chunk.left] - Y[chunk.right]).mul_(Y[chunk.left] + Y[chunk.right]).sum(2)
     E = engine.torch.eye(S.shape[1], dtype=S.dtype, device=S.device).expand(S.shape)
     arguments = (a, E, S, chunk.response, chunk.weight, Logistic())
@@ -204,7 +204,7 @@ def show_scoring(options: Any) -> None:
         P = options.scored
         block = scoring_block(engine, P, m, d)
         one = seconds_of(lambda: sums_of(block, structure, natural, Logistic(), largest_grid=1), engine, 2)  # noqa: B023
-        print(f"scoring d = 10, {m} answers: {P / one / 1e6:.2f} million people a second ({1e3 * one:.1f} ms)")
+        print(f"scoring d = 10, {m} answers: {P / one / 1e6:.2f} million people per second ({1e3 * one:.1f} ms)")
 
 
 def _svec_identity(d: int, scale: float) -> Any:

@@ -15,7 +15,7 @@ D = 10
 
 
 def questions(people: int, mismatch: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return items and pairs of two random questions a person, whose sides differ by `mismatch` of their length."""
+    """Return items and pairs of two random questions per person, whose sides differ by `mismatch` of their length."""
     middle = rng.standard_normal((people, 2, D)) / np.sqrt(D)
     delta = np.repeat(rng.standard_normal((people, 1, D)), 2, axis=1) / np.sqrt(D)
     stray = rng.standard_normal((people, D))

@@ -2,7 +2,7 @@
 
 A pass is what a fit does a few dozen times: log-likelihood, score and outer products of scores of everybody. People in
 memory, one thread and two; seconds of the processor and of the clock, the least of three passes each. On a busy machine
-only the first mean anything, and people a second and core follow from them.
+only the first mean anything, and people per second and core follow from them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def pass_over(d: int, answers: int, people: int, jobs: int | None) -> tuple[floa
 
 def main() -> None:
     print(f"load of the machine before: {os.getloadavg()[0]:.2f}")
-    print("  d   answers     people   processor    people a second     answers a second    clock, 1 thread   2 threads")
+    print("  d   answers     people   processor    people per second   answers per second  clock, 1 thread   2 threads")
     for d, answers, people in CASES:
         (busy, one), (_, two) = (pass_over(d, answers, people, jobs) for jobs in (1, 2))
         print(

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from crowdmetric import IdealPointMetric, PopulationMetric, StitchedMetric
-from crowdmetric.plots import draw_map, draw_metric, draw_strip, new_figure, save_figure
+from crowdmetric.plots import new_figure, save_figure
 from crowdmetric.progress import show_progress
 from crowdmetric.simulate import responses
 from crowdmetric.symmetric import relative_error, shape_error
@@ -33,7 +33,7 @@ Integers = NDArray[np.int64]
 
 DIMENSIONS = 8  # principal components that stand for the 64 pixels
 RANK = 5  # of each digit's subspace: 10 · r(r + 1)/2 = 150 equations for d(d + 1)/2 = 36 unknowns
-ANSWERS, HELD_OUT = 10, 2  # a person
+ANSWERS, HELD_OUT = 10, 2  # per person
 EVERY = 3  # pictures whose neighbors are counted: every third
 SHARPNESS = 5.0  # ‖M‖: about 78 % of the answers name the closer picture
 
@@ -56,7 +56,7 @@ class Digits:
 
 @dataclass(frozen=True)
 class Answers:
-    """One row an answer: pairs (T, 2), y (T,), users (T,), and whether it is held out (T,)."""
+    """One row per answer: pairs (T, 2), y (T,), users (T,), and whether it is held out (T,)."""
 
     pairs: Integers
     y: Integers
@@ -134,11 +134,15 @@ def draw(path: Path, items: Digits, truth: Array, learned: Array, plain: Array) 
     looks = [np.einsum("dp,de,ep->p", items.components, M, items.components).reshape(8, 8) for M in (truth, scaled)]
     limit = max(look.max() for look in looks)
     for ax, look, title in zip(axes, looks, ("where the crowd looks", "where we learned it looks"), strict=False):
-        image = draw_map(ax, look, title, limit=limit)
+        image = ax.imshow(look, cmap="viridis", vmin=0.0, vmax=limit)
+        ax.set_title(title, fontsize=11)
+        ax.set(xticks=[], yticks=[])
     top.colorbar(image, ax=list(axes[:2]), shrink=0.6, label="weight of a pixel", location="bottom")
     limit = float(max(np.abs(truth).max(), np.abs(scaled).max()))
     for ax, M, title in zip(axes[2:], (truth, scaled), ("true metric", "learned metric, rescaled"), strict=True):
-        image = draw_metric(ax, M, title, limit=limit)
+        image = ax.imshow(M, cmap="PuOr_r", vmin=-limit, vmax=limit)
+        ax.set_title(title, fontsize=11)
+        ax.set(xticks=range(len(M)), yticks=range(len(M)), xlabel="feature", ylabel="feature")
     top.colorbar(image, ax=list(axes[2:]), shrink=0.6, label="entry of M", location="bottom")
     draw_neighbors(bottom, items, {"the crowd": truth, "learned": learned, "Euclidean": plain})
     save_figure(figure, path)
@@ -157,7 +161,12 @@ def draw_neighbors(figure: Any, items: Digits, metrics: dict[str, Array], count:
     for row, (name, metric) in zip(axes, metrics.items(), strict=True):
         near = neighbors(items, metric, number, count)
         marks = np.r_[False, np.isin(near, nearest_truly)]
-        draw_strip(row, items.pictures[np.r_[number, near]], f"{name} ", marks)
+        for ax, picture, framed in zip(row, items.pictures[np.r_[number, near]], marks, strict=True):
+            ax.imshow(picture, cmap="gray_r")
+            ax.set(xticks=[], yticks=[])
+            for spine in ax.spines.values():
+                spine.set(color="#b35806" if framed else "#cccccc", linewidth=2.5 if framed else 0.8)
+        row[0].set_ylabel(f"{name} ", rotation=0, ha="right", va="center")
     axes[0, 0].set_title("this picture", fontsize=9)
     figure.suptitle(
         f"The {count} pictures nearest to one of those that Euclidean distance gets most wrong (framed: among the "

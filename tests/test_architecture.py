@@ -132,7 +132,7 @@ def absolute(module: str, node: ast.ImportFrom) -> str:
 
 
 def imported_by_call(node: ast.Call) -> Iterator[str]:
-    """Yield the name in ``import_module("name")`` or ``__import__("name")``, however it is spelt."""
+    """Yield the name in ``import_module("name")`` or ``__import__("name")``, however it is spelled."""
     function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
     if function in {"import_module", "__import__"} and node.args and isinstance(node.args[0], ast.Constant):
         yield str(node.args[0].value)
@@ -200,11 +200,14 @@ def test_every_class_has_its_own_name() -> None:
 
 
 @each_module
-def test_files_that_a_docstring_lists_exist(module: str) -> None:
-    if FILES[module].name == "__init__.py":
+def test_a_package_lists_its_modules(module: str) -> None:
+    if FILES[module].name == "__init__.py" and module != ROOT:
         listed = re.findall(r"^    (\w+\.py) ", ast.get_docstring(TREES[module]) or "", flags=re.MULTILINE)
         there = {path.name for path in FILES[module].parent.glob("*.py")} - {"__init__.py"}
         assert set(listed) <= there, f"{module} lists {sorted(set(listed) - there)}, which do not exist"
+        assert there <= set(listed), (
+            f"the docstring of {module} does not list {sorted(there - set(listed))}; add a line"
+        )
 
 
 def test_there_are_no_cycles() -> None:

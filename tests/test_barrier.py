@@ -300,7 +300,7 @@ def close(ours: np.ndarray, theirs: np.ndarray) -> None:
 @pytest.mark.parametrize("metric", ["sought", "known"])
 @each_rank
 def test_compiled_people_take_the_same_steps(loss: Loss, metric: str, r: int) -> None:
-    """Two problems a block, ragged people, a row of weight zero; four steps, each compared part by part."""
+    """Two problems per block, ragged people, a row of weight zero; four steps, each compared part by part."""
     problem = random_problem(11, loss.name, r=r, counts=[1, 3, 5, 5, 2, 4, 5, 3])
     weight = problem.answers.weight.copy()
     weight[2] = 0.0

@@ -73,7 +73,7 @@ def questions_about(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def singular_values_of_information(items: np.ndarray, pairs: np.ndarray, free: bool) -> np.ndarray:
-    """Of the Fisher information about M of one answer a person, v ~ N(μ, Σ), with μ (and Σ, if free) profiled out.
+    """Of the Fisher information about M of one answer per person, v ~ N(μ, Σ), with μ (and Σ, if free) profiled out.
 
     Probabilities by quadrature, their derivatives by differences.
     """

@@ -282,7 +282,7 @@ def test_a_discovered_model_is_saved_and_says_so(tmp_path) -> None:
     np.testing.assert_array_equal(again.estimator().labels_, model.labels_)
 
 
-# --------------------------------------------------------------------------------------- what centring does
+# --------------------------------------------------------------------------------------- what centering does
 
 
 def affine_crowd(seed=0):

@@ -201,7 +201,7 @@ def test_neighbors_in_a_pipeline(make) -> None:
 
 
 def test_fit_transform_does_not_take_row_numbers_for_features() -> None:
-    """Two features and two items a pair: (T, 2) row numbers would pass for items."""
+    """Two features and two items per pair: (T, 2) row numbers would pass for items."""
     crowd = simulate_crowd(2, None, None, users=5, comparisons=6, seed=0)
     model = MODELS["joint"](crowd)
     try:
@@ -682,7 +682,7 @@ def test_bad_input_gets_a_sentence(kind: str, name: str) -> None:
 
 @each_model
 def test_what_cannot_be_learned_is_refused(make) -> None:
-    """As many answers a person as dimensions, on generic items: nothing is learned of M (thm:negative-result)."""
+    """As many answers per person as dimensions, on generic items: nothing is learned of M (thm:negative-result)."""
     crowd = simulate_crowd(3, None, None, users=40, comparisons=3, seed=0)
     crowd_in_planes = simulate_crowd(3, 6, 2, users=40, comparisons=2, seed=0)
     crowd = crowd if make is MODELS["joint"] else crowd_in_planes

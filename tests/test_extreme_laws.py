@@ -15,7 +15,7 @@ from scipy.stats import multivariate_t
 from crowdmetric.losses import Logistic, Loss, Probit
 from crowdmetric.users.adaptive_quadrature import along_line, around_modes, line_of
 from crowdmetric.users.integrals import Integral, kernels, lines, loadings_of
-from crowdmetric.users.integration import Way, checked, is_possible
+from crowdmetric.users.integration import Way, integrate_people, is_possible
 from crowdmetric.users.propagation import CAVITY_SIZES, _tilted, propagate, propagated
 
 Array = NDArray[np.float64]
@@ -60,7 +60,7 @@ def cases() -> Iterator[tuple[str, float, float, int, int, tuple[float, ...]]]:
 def test_no_likelihood_exceeds_one_under_any_law() -> None:
     for seed, case in enumerate(cases()):
         with np.errstate(divide="raise", invalid="raise", over="raise"):
-            ours, _ = checked(*people(*case, seed), Logistic(1.0), largest_grid=1)
+            ours, _ = integrate_people(*people(*case, seed), Logistic(1.0), largest_grid=1)
         assert np.all(is_possible(ours)), case
         assert np.all(ours.value <= 0.0), case
         np.testing.assert_array_equal(ours.bend, ours.bend.transpose(0, 2, 1), err_msg=str(case))
@@ -72,7 +72,7 @@ def test_nor_in_numpy_or_on_grids(name: str) -> None:
         for m, q in ((5, 1), (3, 2)):
             for grid in (1, 2):
                 some = people(kind, variance, 1.0, m, q, (0.0, 0.5, 1.0, 2.0), seed)
-                ours, _ = checked(*some, LOSSES[name], grid)
+                ours, _ = integrate_people(*some, LOSSES[name], grid)
                 assert np.all(is_possible(ours) & (ours.value <= 0.0)), (kind, variance, m, q, grid)
 
 
@@ -85,29 +85,29 @@ def test_propagation_seldom_needs_help(spread: float) -> None:
     psi = a + spread * np.einsum("pmd,pd->pm", E, rng.standard_normal((P, d)))
     y = np.sign(psi + rng.logistic(size=psi.shape))
     S = np.broadcast_to(spread**2 * np.eye(d), (P, d, d)).copy()
-    _, ways = checked(a, E, S, y, np.ones((P, m)), Logistic(1.0))
+    _, ways = integrate_people(a, E, S, y, np.ones((P, m)), Logistic(1.0))
     assert np.all(ways == Way.USUAL)
 
 
 def test_who_has_not_settled_is_integrated_again(monkeypatch: pytest.MonkeyPatch) -> None:
     some = people("random", 4.0, 1.0, 6, 3, (1.0,), 1)
-    plain, ways = checked(*some, Logistic(1.0), 1)
+    plain, ways = integrate_people(*some, Logistic(1.0), 1)
     assert np.all(ways == Way.USUAL)
     monkeypatch.setattr("crowdmetric.users.propagation.ROUNDS", 1)
     assert not np.any(propagated(*some, Logistic(1.0))[1])
-    damped, ways = checked(*some, Logistic(1.0), 1)
+    damped, ways = integrate_people(*some, Logistic(1.0), 1)
     assert np.all(ways == Way.DAMPED)
     np.testing.assert_allclose(damped.value, plain.value, atol=1e-9)
     np.testing.assert_allclose(damped.slope, plain.slope, atol=1e-6)
     monkeypatch.setattr("crowdmetric.users.propagation.DAMPED_ROUNDS", 1)
-    placed, ways = checked(*some, Logistic(1.0), 1)
+    placed, ways = integrate_people(*some, Logistic(1.0), 1)
     assert np.all(ways == Way.PLACED)
     np.testing.assert_allclose(placed.value, plain.value, atol=0.02)
     np.testing.assert_allclose(placed.slope, plain.slope, atol=0.02)
 
 
 def test_an_impossible_integral_is_noticed() -> None:
-    ours, _ = checked(*people("random", 1.0, 1.0, 4, 2, (1.0,), 0), Logistic(1.0), 1)
+    ours, _ = integrate_people(*people("random", 1.0, 1.0, 4, 2, (1.0,), 0), Logistic(1.0), 1)
     for field, wrong in (("value", 1e-3), ("value", np.nan), ("slope", np.inf), ("bend", np.nan), ("precision", -1.0)):
         spoiled = {name: getattr(ours, name).copy() for name in ("value", "slope", "bend", "precision")}
         spoiled[field][0] = wrong
@@ -145,7 +145,7 @@ def exact_on_line(a: Array, h: Array, y: Array, weight: Array) -> float:
 def test_lines_are_exact_at_every_spread(kind: str, variance: float) -> None:
     for m, offset in ((1, 0.0), (4, 1.0), (4, 0.7 * np.sqrt(variance))):
         a, E, S, y, weight = people(kind, variance, offset, m, 1, (0.5, 1.0, 2.0), m)
-        ours, _ = checked(a, E, S, y, weight, Logistic(1.0))
+        ours, _ = integrate_people(a, E, S, y, weight, Logistic(1.0))
         H = loadings_of(E, S)
         for k in range(3):
             exact = exact_on_line(a[k], H[k, :, 0], y[k], weight[k])
@@ -192,7 +192,7 @@ def test_propagation_in_the_plane_is_near_the_truth_at_every_spread(variance: fl
         psi = a + spread * np.einsum("pmd,pd->pm", E, rng.standard_normal((3, 2)))
         y, weight = np.sign(psi + rng.logistic(size=psi.shape)), np.ones((3, m))
         y[2, -1] *= -1.0
-        ours, _ = checked(a, E, S, y, weight, Logistic(1.0), 1)
+        ours, _ = integrate_people(a, E, S, y, weight, Logistic(1.0), 1)
         H = loadings_of(E, S)
         exact = [exact_in_plane(*each) for each in zip(a, H, y, weight, strict=True)]
         np.testing.assert_allclose(ours.value, exact, atol=0.02 if variance <= 1.0 else 0.25)
@@ -203,7 +203,7 @@ def test_propagation_in_the_plane_is_near_the_truth_at_every_spread(variance: fl
 def test_propagation_in_more_dimensions_against_importance_sampling(q: int, variance: float) -> None:
     """Within four standard errors of the sampled likelihood, and what propagation promises."""
     a, E, S, y, weight = people("random", variance, 1.0, q + 2, q, (0.5, 1.0, 2.0), q)
-    ours, H = checked(a, E, S, y, weight, Logistic(1.0))[0], loadings_of(E, S)
+    ours, H = integrate_people(a, E, S, y, weight, Logistic(1.0))[0], loadings_of(E, S)
     for k in range(3):
         covariance = np.linalg.inv(np.eye(q) + H[k].T @ (ours.precision[k][:, None] * H[k]))
         law = multivariate_t(H[k].T @ ours.slope[k], 1.5 * covariance, df=6, seed=k)
@@ -226,17 +226,17 @@ def test_derivatives_by_finite_differences_at_every_spread(variance: float, m: i
     """In units of the spread of ψ and of S, in which everything is of order one."""
     a, E, S, y, weight = people("random", variance, np.sqrt(variance), m, q, (0.5, 1.0, 2.0), 7)
     loss, unit = Logistic(1.0), max(np.sqrt(variance), 1e-3)
-    at, _ = checked(a, E, S, y, weight, loss, 1)
+    at, _ = integrate_people(a, E, S, y, weight, loss, 1)
     tolerance = {"rtol": 2e-3, "atol": 2e-4}
     for i in range(m):
         step = np.zeros(m)
         step[i] = 1e-3 * unit
-        up, down = (checked(a + s * step, E, S, y, weight, loss, 1)[0].value for s in (1, -1))
+        up, down = (integrate_people(a + s * step, E, S, y, weight, loss, 1)[0].value for s in (1, -1))
         np.testing.assert_allclose(unit * at.slope[:, i], (up - down) / 2e-3, **tolerance)
     for j in range(q):
         step = np.zeros((q, q))
         step[j, j] = 1e-3 * S[:, j, j].min()
-        up, down = (checked(a, E, S + s * step, y, weight, loss, 1)[0].value for s in (1, -1))
+        up, down = (integrate_people(a, E, S + s * step, y, weight, loss, 1)[0].value for s in (1, -1))
         size = S[:, j, j].min()
         np.testing.assert_allclose(size * at.bend[:, j, j], (up - down) / 2e-3, **tolerance)
 
@@ -295,6 +295,6 @@ def test_nodes_around_modes_agree_with_propagation(name: str) -> None:
     for q in (2, 4):
         a, E, S, y, weight = people("random", 1.0, 1.0, q + 2, q, (0.5, 1.0, 2.0), 8)
         placed = around_modes(a, E, loadings_of(E, S), y, weight, LOSSES[name])
-        ours, _ = checked(a, E, S, y, weight, LOSSES[name], 1)
+        ours, _ = integrate_people(a, E, S, y, weight, LOSSES[name], 1)
         np.testing.assert_allclose(placed.value, ours.value, atol=0.03)
         np.testing.assert_allclose(placed.slope, ours.slope, atol=0.03)

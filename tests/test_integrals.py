@@ -31,7 +31,7 @@ from crowdmetric.users.integrals import (
     posterior_of,
     root_of,
 )
-from crowdmetric.users.propagation import by_propagation, propagate, propagated
+from crowdmetric.users.propagation import propagate, propagated
 
 LINKS = {"logistic": expit, "probit": ndtr}
 LOSSES: dict[str, Loss] = {"logistic": Logistic(1.3), "probit": Probit(0.8)}
@@ -50,6 +50,10 @@ def people(P: int, m: int, q: int, seed: int = 0, spread: float = 1.0) -> tuple[
     if m > 2:
         weight[:, 1], weight[:, 2], y[:, 2] = 0.5, 0.0, 1.0
     return a, E, S, y, weight
+
+
+def by_propagation(*arguments) -> Integral:
+    return propagated(*arguments)[0]
 
 
 def assert_same(one: Integral, other: Integral, **tolerance: float) -> None:

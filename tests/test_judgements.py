@@ -180,3 +180,13 @@ def test_real_judgements() -> None:
     assert materials.n_answers == 104_692
     # the majority's choice is on the left in the file; in order of items that says nothing any more
     assert materials.counts[:, 0].sum() / materials.n_answers < 0.6
+
+
+def test_rows_that_are_not_there_are_named() -> None:
+    table = Judgements.from_table(TABLES["triplet"])
+    one = table.take([-1])
+    assert len(one) == len(one.take([True])) == len(table.take(np.arange(len(table)) == 0)) == 1
+    with pytest.raises(DataError, match=r"the mask has shape \(1,\), but there are 3 judgements"):
+        table.take([True])
+    with pytest.raises(DataError, match="rows must be a mask or row numbers below 3, but hold 7"):
+        table.take([0, 7])

@@ -198,7 +198,7 @@ def test_observed_information_by_second_differences(structure: str) -> None:
 
 @each_loss
 def test_posteriors_against_brute_force(loss: Loss) -> None:
-    """Mean and covariance of v on a fine grid of R², for one to four answers a person and for somebody without."""
+    """Mean and covariance of v on a fine grid of R², for one to four answers per person and for somebody without."""
     blocks = laid_out([np.random.default_rng(k).standard_normal((m, 2)) for k, m in enumerate((1, 2, 4))], seed=4)
     law = Law(np.array([[1.0, 0.3], [0.3, 0.5]]), np.array([0.2, -0.4]), np.array([[1.0, 0.2], [0.2, 0.6]]))
     mean, covariance = posteriors(blocks, law, loss, 4)

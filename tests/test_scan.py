@@ -810,7 +810,8 @@ def test_nothing_depends_on_asserts(tmp_path: Path) -> None:
     path.write_text("user,left,right,choice,weight\n" + "".join(f"{k},0,1,left,{k + 1}\n" for k in range(4)))
     script = (
         "import sys; from argparse import Namespace; from crowdmetric.comparisons import Comparisons;"
-        "from crowdmetric.commands.scans import scan_answers; from crowdmetric.tables import Items; import numpy as np;"
+        "from crowdmetric.commands.reading import scan_answers; from crowdmetric.tables import Items;"
+        "import numpy as np;"
         f"scan = Comparisons.scan_csv({str(path)!r}, n_items=2);"
         "print(sys.flags.optimize, scan.total_weight, scan.is_binary, scan.used.sum(), len(scan.dropped))"
     )

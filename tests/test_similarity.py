@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from crowdmetric import Judgements, SimilarityMetric, intervals
 from crowdmetric.design.judgement_plan import answers_needed, design_judgements, plan_judgements
-from crowdmetric.engines.threads import product
+from crowdmetric.engines.threads import shared_product
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import evaluate_similarity
 from crowdmetric.evaluate.similarity_evaluation import Ceiling, looks_ranked
@@ -154,10 +154,10 @@ def test_the_order_of_questions_does_not_matter(kind) -> None:
 def test_a_product_shared_among_threads_is_the_product(kind, monkeypatch) -> None:
     monkeypatch.setattr("crowdmetric.engines.threads.LARGE", 0)
     A, B = (np.random.default_rng(seed).standard_normal((7, 7)).astype(kind) for seed in (0, 1))
-    found = product(A, B)
+    found = shared_product(A, B)
     assert found.dtype == kind
     np.testing.assert_allclose(found, A @ B, rtol=1e-5)
-    np.testing.assert_allclose(product(A.T[:2], B), A.T[:2] @ B, rtol=1e-5)
+    np.testing.assert_allclose(shared_product(A.T[:2], B), A.T[:2] @ B, rtol=1e-5)
 
 
 # ------------------------------------------------------------------------------------------ the optimum

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("sets", nargs="*", metavar="set", help=f"sets to study: {', '.join(SETS)}; all by default")
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the sets")
     parser.add_argument("--repeats", type=int, help="how often something else is hidden (each set has its own number)")
-    parser.add_argument("--jobs", type=int, help="processes; one a core by default")
+    parser.add_argument("--jobs", type=int, help="processes; one per core by default")
     parser.add_argument("--out", type=Path, help="folder for results.csv, findings.csv, stated.csv and the picture")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.sets) - set(SETS))

@@ -3,7 +3,7 @@
 ==============  ===================================================================  ====================
 task            hidden                                                               answers learned from
 ==============  ===================================================================  ====================
-warm, few       all but a few answers of everybody                                   5 a person
+warm, few       all but a few answers of everybody                                   5 per person
 warm, many      all but some more                                                    20 (train: 8)
 cold, few       30 % of the items, with every question that shows one                5
 cold            the same                                                             10
@@ -36,13 +36,13 @@ REFERENCE = "linear"
 
 @dataclass(frozen=True)
 class Task:
-    """A split of `crowdmetric.evaluate`, and answers a person to learn from: 'few', 'many' of the set, or a number."""
+    """A split of `crowdmetric.evaluate`, and answers per person to learn from: the set's 'few', 'many', or a number."""
 
     split: str
     answers: str | int
 
     def train_answers(self, chosen: RealSet) -> int:
-        """Return how many answers a person are learned from."""
+        """Return how many answers per person are learned from."""
         return self.answers if isinstance(self.answers, int) else int(getattr(chosen, self.answers))
 
 

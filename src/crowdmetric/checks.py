@@ -64,7 +64,7 @@ def one_of(value: Any, name: str, known: Collection[str]) -> str:
 
 
 def true_or_false(value: Any, name: str) -> bool:
-    """Return True or False, Python's or NumPy's; text and numbers, which Python takes for one of them, are refused."""
+    """Return True or False, Python's or NumPy's; text and numbers are refused."""
     if not isinstance(value, bool | np.bool_):
         raise DataError(f"{name}={value!r} is neither True nor False; give one of them")
     return bool(value)

@@ -1,7 +1,7 @@
 """The command line: a thin layer over the library.
 
-Data goes to standard output, everything else to standard error. Exit codes: 0 done, 1 an error told in one
-line, 2 wrong usage, 130 interrupted, 141 the reader of a pipe went away.
+Data goes to standard output, everything else to standard error. Exit codes: 0 done, 1 an error reported in one line, 2
+wrong usage, 130 interrupted, 141 the reader of a pipe went away.
 
 A command's modules are imported when it is called: ``crowdmetric --help`` needs none of them.
 """

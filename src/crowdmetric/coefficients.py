@@ -31,6 +31,7 @@ from crowdmetric.errors import DataError, printable
 from crowdmetric.importance import (
     FeatureImportance,
     LearnedModel,
+    as_percent,
     check_saved,
     feature_importance,
     feature_weights,
@@ -94,7 +95,7 @@ class Coefficients:
         shown = min(len(self.names), SHOWN)
         table = [["feature", *map(_shortened, self.names[:shown])]]
         for name, column in self.columns.items():
-            form = _percent if "weight" in self.columns else FORMATS[name]
+            form = as_percent if "weight" in self.columns else FORMATS[name]
             table.append([name, *(form(float(value)) for value in column[:shown])])
         widths = [max(map(len, cells)) for cells in table]
         first, *others = widths
@@ -185,7 +186,9 @@ def _of_distance(model: LearnedModel) -> Coefficients:
         columns |= {"[5 %": sure.low, "95 %]": sure.high}
     order = np.argsort(-weights, kind="stable")
     first = order[0]
-    headline = f"What counts most in the learned distance is {model.feature_names[first]} ({_percent(weights[first])})."
+    headline = (
+        f"What counts most in the learned distance is {model.feature_names[first]} ({as_percent(weights[first])})."
+    )
     if len(weights) > 1 and np.ptp(weights) < ALIKE * weights[first]:
         headline = "All features count alike in the learned distance."
     return Coefficients(
@@ -201,10 +204,6 @@ def _shortened(name: str) -> str:
     return name if len(name) <= WIDEST_NAME else f"{name[: WIDEST_NAME - 1]}…"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
 def _signed(value: float) -> str:
     return "" if np.isnan(value) else f"{value:+z.3f}"
 
@@ -214,11 +213,11 @@ def _plain(value: float) -> str:
 
 
 FORMATS: dict[str, Callable[[float], str]] = {
-    "share": _percent,
-    "from": _percent,
-    "to": _percent,
-    "crowd": _percent,
-    "people": _percent,
+    "share": as_percent,
+    "from": as_percent,
+    "to": as_percent,
+    "crowd": as_percent,
+    "people": as_percent,
     "coef": _signed,
     "std err": _plain,
     "z": lambda value: "" if np.isnan(value) else f"{value:.2f}",

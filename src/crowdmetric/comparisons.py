@@ -18,10 +18,10 @@ from crowdmetric.tables import (
     ComparisonScan,
     CsvSource,
     DatasetSource,
+    FrozenTable,
     OnBad,
     ParquetSource,
     RowSource,
-    WritableTable,
     canonical_columns,
     code_answers,
     known_items,
@@ -39,7 +39,7 @@ ROWS = ("user", "left", "right", "response", "weight")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparisons(WritableTable):
+class Comparisons(FrozenTable):
     """Pairwise answers of a crowd, one row per answer. Arrays are read-only.
 
     Build one with `from_arrays`, `from_table` or `read`, which explain what they cannot use.
@@ -231,15 +231,8 @@ class Comparisons(WritableTable):
 
     def take(self, rows: Any) -> Comparisons:
         """Return the rows of a mask ``(T,)`` or of row numbers; people and items keep their numbers."""
-        rows = np.asarray(rows)
-        if rows.dtype == bool and rows.shape != (len(self),):
-            raise DataError(f"the mask has shape {rows.shape}, but there are {len(self)} comparisons")
-        rows = rows.astype(np.intp) if rows.size == 0 else rows  # NumPy makes [] a float
-        if rows.dtype.kind not in "iub" or (
-            rows.dtype.kind != "b" and np.any((rows < -len(self)) | (rows >= len(self)))
-        ):
-            raise DataError(f"rows must be a mask or row numbers below {len(self)}, but hold {rows.flat[0]!r}")
-        kept = {name: getattr(self, name)[rows] for name in ROWS}
+        index = self._index(rows)
+        kept = {name: getattr(self, name)[index] for name in ROWS}
         return Comparisons(**kept, user_ids=self.user_ids, item_ids=self.item_ids)
 
     # ------------------------------------------------------------------------------------------ asking
@@ -283,10 +276,6 @@ class Comparisons(WritableTable):
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
     __hash__ = None  # type: ignore[assignment]  # equal by content, like a dictionary
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # NumPy forgets on pickling that an array is read-only; the constructor remembers.
-        return type(self), tuple(getattr(self, f.name) for f in fields(self))
 
     def summary(self) -> str:
         """Return a few lines about the table: size, answers per person, items used, ties, duplicates, drops.

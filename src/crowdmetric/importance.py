@@ -16,9 +16,9 @@ on the left. People are independent of pairs, so what everybody shares and what 
 
     E[ψ_j²] = E[(steady_j + bent_j)²] + E[own_j²]          share_j = E[ψ_j²] / (Σ_k E[ψ_k²] + E[(b_x − b_x')²])
 
-and shares, that of item effects included, add up to 1. The shared part is told apart by the mean squares of its two
-terms. (Covariances E[ψ_j ψ] would add up as well, but a feature whose effect is often made up for by another that comes
-with it, such as a price and a discount, would get a share below zero.)
+and shares, that of item effects included, add up to 1. The shared part is split in proportion to the mean squares of
+its two terms. (Covariances E[ψ_j ψ] would add up as well, but a feature whose effect is often made up for by another
+that comes with it, such as a price and a discount, would get a share below zero.)
 
 Preprocessing z = T(x − m) is undone: δ_z = Tδ, so the terms are those of δ = T⁺δ_z with Tᵀ(ℓ + …), and the sum is
 the same; directions that T threw away move nothing, nor do those in which compared items do not differ (features that
@@ -48,7 +48,15 @@ from crowdmetric.errors import DataError
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.symmetric import invertible, project_psd, smat
 
-__all__ = ["FeatureImportance", "LearnedModel", "check_saved", "feature_importance", "feature_weights", "raw_features"]
+__all__ = [
+    "FeatureImportance",
+    "LearnedModel",
+    "as_percent",
+    "check_saved",
+    "feature_importance",
+    "feature_weights",
+    "raw_features",
+]
 
 Array = NDArray[np.float64]
 
@@ -184,19 +192,19 @@ class FeatureImportance:
         if self.has_intervals and self.low[first] < HARDLY:
             return (
                 f"These answers hardly tell what moves choices: {self.names[first]} seems to come first "
-                f"({_percent(self.shares[first])}), but anything from {_percent(self.low[first])} to "
-                f"{_percent(self.high[first])} is possible."
+                f"({as_percent(self.shares[first])}), but anything from {as_percent(self.low[first])} to "
+                f"{as_percent(self.high[first])} is possible."
             )
         taste = self.taste(first)
-        text = f"What moves choices most is {self.names[first]} ({_percent(self.shares[first])})"
+        text = f"What moves choices most is {self.names[first]} ({as_percent(self.shares[first])})"
         if taste != "no common direction":
             which, _, whom = taste.partition(", for ")
             whom = "nearly everybody prefers" if whom == "nearly everybody" else f"{whom} prefer"
             text += f": {whom} {which} of it"
-        rest = [f"{self.names[j]} ({_percent(self.shares[j])})" for j in others if self.shares[j] > 0.01]
+        rest = [f"{self.names[j]} ({as_percent(self.shares[j])})" for j in others if self.shares[j] > 0.01]
         text += f". Next {'come' if len(rest) > 1 else 'comes'} {' and '.join(rest)}." if rest else "."
         if self.item_share > 0.01:
-            text += f" {_percent(self.item_share)} is about the items themselves, beyond what features say."
+            text += f" {as_percent(self.item_share)} is about the items themselves, beyond what features say."
         return text
 
     def summary(self) -> str:
@@ -204,16 +212,17 @@ class FeatureImportance:
         width = max(map(len, self.names)) + 2
         lines = [self.sentence(), f"  {'':<{width}}share    90 % interval   all alike   differs   one spread more"]
         for j in self.order.tolist():
-            interval = f"{_percent(self.low[j])} to {_percent(self.high[j])}" if self.has_intervals else ""
+            interval = f"{as_percent(self.low[j])} to {as_percent(self.high[j])}" if self.has_intervals else ""
             lines.append(
-                f"  {self.names[j]:<{width}}{_percent(self.shares[j]):>5}   {interval:>14}   "
-                f"{_percent(self.steady[j] + self.bent[j]):>9}   {_percent(self.own[j]):>7}   "
+                f"  {self.names[j]:<{width}}{as_percent(self.shares[j]):>5}   {interval:>14}   "
+                f"{as_percent(self.steady[j] + self.bent[j]):>9}   {as_percent(self.own[j]):>7}   "
                 f"{self.slopes[j]:+8.2f}   {self.taste(j)}"
             )
         return "\n".join([*lines, self.covers])
 
 
-def _percent(share: float) -> str:
+def as_percent(share: float) -> str:
+    """Return a share in whole percent."""
     return f"{100 * share:.0f} %".replace("-0 %", "0 %").replace("-", "−")
 
 

@@ -20,9 +20,9 @@ __all__ = [
     "CONSTRAINTS",
     "Rows",
     "check_items",
-    "check_nothing_beside_scan",
     "check_options",
     "check_scan",
+    "check_scan_alone",
     "items_differ",
     "names_of_features",
     "people_of",
@@ -130,7 +130,7 @@ def check_scan(scan: ComparisonScan, items: ArrayLike | None, loss: Loss) -> Arr
     return catalogue
 
 
-def check_nothing_beside_scan(y: Any, users: Any, sample_weight: Any) -> None:
+def check_scan_alone(y: Any, users: Any, sample_weight: Any) -> None:
     """Check that a scan was given alone."""
     if y is not None or users is not None or sample_weight is not None:
         raise DataError("a scan carries its answers, people and weights; leave y, users and sample_weight out")

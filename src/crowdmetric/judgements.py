@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from crowdmetric.tables import (
     CodedJudgements,
     Column,
     Columns,
+    FrozenTable,
     OnBad,
-    WritableTable,
     code_judgements,
     known_items,
     name_judgements,
@@ -82,7 +82,7 @@ class CheckQuestions:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Judgements(WritableTable):
+class Judgements(FrozenTable):
     """Similarity judgements of a crowd, one row per question and person. Arrays are read-only.
 
     Build one with `from_triplets`, `from_odd_one_out`, `from_quadruplets`, `from_table` or `read`, which explain what
@@ -298,13 +298,10 @@ class Judgements(WritableTable):
 
     def take(self, rows: Any) -> Judgements:
         """Return the rows of a mask ``(T,)`` or of row numbers; people and items keep their numbers."""
-        rows = np.asarray(rows)
-        if rows.dtype == bool and rows.shape != (len(self),):
-            raise DataError(f"the mask has shape {rows.shape}, but there are {len(self)} judgements")
-        rows = rows.astype(np.intp) if rows.size == 0 else rows  # NumPy makes [] a float
-        time = None if self.response_time is None else self.response_time[rows]
+        index = self._index(rows)
+        time = None if self.response_time is None else self.response_time[index]
         return Judgements(
-            self.kind, self.items[rows], self.counts[rows], self.person[rows], self.person_ids, self.item_ids, time
+            self.kind, self.items[index], self.counts[index], self.person[index], self.person_ids, self.item_ids, time
         )
 
     # ------------------------------------------------------------------------------------------ asking
@@ -349,10 +346,6 @@ class Judgements(WritableTable):
         return self.kind == other.kind and same
 
     __hash__ = None  # type: ignore[assignment]  # equal by content, like a dictionary
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # NumPy forgets on pickling that an array is read-only; the constructor remembers.
-        return type(self), tuple(getattr(self, f.name) for f in fields(self))
 
     def summary(self) -> str:
         """Return a few lines about the table: size, people, items used, repeats, checks, drops."""

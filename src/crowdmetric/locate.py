@@ -162,9 +162,9 @@ class Located:
         if self.seen is not None and self.unknowns.personal > 0:
             for person, out in enumerate(new):
                 out[:] = self.seen.new_items(np.full(len(numbers), person), rows)
-        beside = law + self.unknowns.personal * new
+        unknown = law + self.unknowns.personal * new
         return self._for_all_people(
-            pairs, lambda psi, variance, some: 1.0 - mean_probability(psi, variance + beside[some], self.loss)
+            pairs, lambda psi, variance, some: 1.0 - mean_probability(psi, variance + unknown[some], self.loss)
         )
 
     def information(self, pairs: Any) -> Array:

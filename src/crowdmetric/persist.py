@@ -269,7 +269,30 @@ def _collect(
     fitted, not_kept = _fitted_state(estimator)
     parameters, left_out = _parameters(estimator)
     items = None if estimator.items is None else np.asarray(estimator.items, dtype=np.float64)
-    n, d = (0 if items is None else len(items)), len(estimator.metric_)
+    ids, names = _names(estimator, item_ids, feature_names, preprocessing)
+    description = {
+        "format": FORMAT,
+        "format_version": 1 if preprocessing is None else 2,
+        "crowdmetric": __version__,
+        "numpy": np.__version__,
+        "scikit-learn": sklearn.__version__,
+        "estimator": type(estimator).__name__,
+        "parameters": parameters,
+        "left_out": left_out + not_kept,
+        "data": _data(fitted, 0 if items is None else len(items), comparisons),
+        **{name.removesuffix("_"): _record(fitted.get(name)) for name in RECORDS},
+    }
+    if preprocessing is not None:
+        explained = {"explained_variance_ratio": preprocessing.explained_variance_ratio_}
+        description["preprocessing"] = preprocessing.get_params() | explained
+    return SavedModel(fitted, items, ids, names, for_json(description), preprocessing)
+
+
+def _names(
+    estimator: CrowdMetric, item_ids: Any, feature_names: Sequence[str] | None, preprocessing: ItemMap | None
+) -> tuple[Column, list[str]]:
+    """Return the ids of the items (N,) and the names of the features before preprocessing."""
+    n, d = (0 if estimator.items is None else np.shape(estimator.items)[0]), len(estimator.metric_)
     if preprocessing is not None:
         check_is_fitted(preprocessing)
         kept, d = preprocessing.matrix_.shape
@@ -287,22 +310,7 @@ def _collect(
     for what, given, expected in (("item_ids", len(ids), n), ("feature_names", len(names), d)):
         if given != expected:
             raise ModelFileError(f"{what} has {given} entries, but the model has {expected}; give one each")
-    description = {
-        "format": FORMAT,
-        "format_version": 1 if preprocessing is None else 2,
-        "crowdmetric": __version__,
-        "numpy": np.__version__,
-        "scikit-learn": sklearn.__version__,
-        "estimator": type(estimator).__name__,
-        "parameters": parameters,
-        "left_out": left_out + not_kept,
-        "data": _data(fitted, n, comparisons),
-        **{name.removesuffix("_"): _record(fitted.get(name)) for name in RECORDS},
-    }
-    if preprocessing is not None:
-        explained = {"explained_variance_ratio": preprocessing.explained_variance_ratio_}
-        description["preprocessing"] = preprocessing.get_params() | explained
-    return SavedModel(fitted, items, ids, names, for_json(description), preprocessing)
+    return ids, names
 
 
 def _data(fitted: Mapping[str, Any], n_items: int, comparisons: Comparisons | ComparisonScan | None) -> dict[str, Any]:

@@ -22,11 +22,7 @@ from crowdmetric.folders import new_file
 __all__ = [
     "draw_ellipses",
     "draw_evaluation",
-    "draw_gains",
-    "draw_map",
-    "draw_metric",
     "draw_strengths",
-    "draw_strip",
     "draw_taste_map",
     "draw_tastes",
     "figure_svg",
@@ -37,9 +33,6 @@ __all__ = [
 # Readable on white and on black.
 LEARNED, PLAIN, FAINT = "#d9730d", "#3b82c4", "#8a8a8a"
 DOTS = (LEARNED, "#8a63c9")
-# Markers for several series in one panel, which then differ by shape too.
-SERIES = (FAINT, PLAIN, "#2a9d6f", LEARNED, "#8a63c9", "#b8446a", "#a58a12")
-MARKERS = "sv^oDXP"
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -57,54 +50,6 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> Path:
     with new_file(path) as file:
         figure.savefig(file, format=path.suffix.removeprefix(".") or "png")
     return path
-
-
-def draw_metric(axes: Any, metric: ArrayLike, title: str, *, limit: float | None = None) -> Any:
-    """Draw a metric (d, d) as a heat map and return the image, for a color bar.
-
-    Parameters
-    ----------
-    axes : matplotlib Axes
-    metric : (d, d) array
-    title : str
-    limit : float, optional
-        The entry at the ends of the colors; give one to all maps that are to be compared.
-    """
-    M = np.asarray(metric, dtype=np.float64)
-    limit = float(np.abs(M).max()) if limit is None else limit
-    image = axes.imshow(M, cmap="PuOr_r", vmin=-limit, vmax=limit)
-    ticks = np.arange(0, len(M), max(1, len(M) // 8))
-    axes.set_title(title, fontsize=11)
-    axes.set(xticks=ticks, yticks=ticks, xlabel="feature", ylabel="feature")
-    return image
-
-
-def draw_map(axes: Any, values: ArrayLike, title: str, *, limit: float | None = None) -> Any:
-    """Draw non-negative values on a picture's pixels (h, w) and return the image, for a color bar."""
-    image = axes.imshow(np.asarray(values), cmap="viridis", vmin=0.0, vmax=limit)
-    axes.set_title(title, fontsize=11)
-    axes.set(xticks=[], yticks=[])
-    return image
-
-
-def draw_strip(axes: Sequence[Any], pictures: NDArray[Any], label: str, marks: ArrayLike | None = None) -> None:
-    """Draw gray pictures (n, h, w) side by side, one per axes, with a label before the first.
-
-    Parameters
-    ----------
-    axes : sequence of n matplotlib Axes
-    pictures : (n, h, w) array
-    label : str
-    marks : (n,) bool, optional
-        Pictures to frame.
-    """
-    framed = np.zeros(len(pictures), dtype=bool) if marks is None else np.asarray(marks)
-    for ax, picture, frame in zip(axes, pictures, framed, strict=True):
-        ax.imshow(picture, cmap="gray_r")
-        ax.set(xticks=[], yticks=[])
-        for spine in ax.spines.values():
-            spine.set(color="#b35806" if frame else "#cccccc", linewidth=2.5 if frame else 0.8)
-    axes[0].set_ylabel(label, rotation=0, ha="right", va="center")
 
 
 def draw_evaluation(
@@ -138,54 +83,6 @@ def draw_evaluation(
             if row == 0 and len(splits) > 1:  # a picture of one split is titled by its page
                 axes.set_title(name, fontsize=11)
     figure.supxlabel("bars: two standard errors of the difference to the best", fontsize=9)
-
-
-def draw_gains(
-    figure: Any,
-    gains: ArrayLike,
-    errors: ArrayLike,
-    tasks: Sequence[str],
-    sets: Sequence[str],
-    models: Sequence[str],
-    label: str,
-    worst: float,
-) -> None:
-    """Draw one panel per task: for every set, one dot per model at its gain, with two errors to either side.
-
-    Gains below `worst` are written at the edge, so they do not squeeze the others.
-
-    Parameters
-    ----------
-    figure : matplotlib Figure
-    gains, errors : (tasks, sets, models) arrays
-    tasks, sets, models : sequences of str
-    label : str
-        Label of the axis of gains.
-    worst : float
-    """
-    gain, error = np.asarray(gains, dtype=np.float64), np.asarray(errors, dtype=np.float64)
-    panels = figure.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
-    place = np.arange(len(sets))[::-1]
-    shift = np.linspace(0.32, -0.32, len(models))
-    for column, (axes, task) in enumerate(zip(panels, tasks, strict=True)):
-        axes.axvline(0.0, color="#999999", linewidth=0.8, linestyle=":")
-        for j, model in enumerate(models):
-            color, value = SERIES[j % len(SERIES)], gain[column, :, j]
-            shown = ~(value < worst)  # a gain that was not computed (NaN) stays in, and nothing is drawn for it
-            axes.errorbar(
-                value[shown], (place + shift[j])[shown], xerr=2.0 * error[column, shown, j], capsize=2, markersize=4,
-                fmt=MARKERS[j % len(MARKERS)], color=color, elinewidth=1, label=model,
-            )  # fmt: skip
-            for x, y in zip(value[~shown], (place + shift[j])[~shown], strict=True):
-                axes.text(worst, y, f"◂ {x:.1f}".replace("-", "−"), color=color, fontsize=8, va="center")
-        for line in place[1:] + 0.5:
-            axes.axhline(line, color="#dddddd", linewidth=0.6)
-        axes.set_xlim(left=worst - 0.5)
-        axes.set_yticks(place, labels=sets)
-        axes.set_title(task, fontsize=11)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.supxlabel(f"{label} (bars: two standard errors)", fontsize=9, color="#666666")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(models), frameon=False)
 
 
 # ------------------------------------------------------------------------------------------ pages

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarning
 from crowdmetric.solvers.huber import solve_huber, solve_huber_stack
-from crowdmetric.solvers.least_squares import LSMR_STEPS, RegressionFit, factorise, least_squares, probe
+from crowdmetric.solvers.least_squares import LSMR_STEPS, RegressionFit, factorize, least_squares, probe
 from crowdmetric.solvers.linear_maps import DENSE_UNKNOWNS, DenseRows
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.subspace_map import Matrices, SubspaceMap, WeightedMap
@@ -267,7 +267,7 @@ def _huber(subspaces: SubspaceMap, target: Array, dense: bool | None, max_iterat
     options = {} if max_iterations is None else {"max_iterations": max_iterations}
     result = solve_huber(subspaces, target, subspaces.multiplicity, dense=dense, **options)
     if dense or (dense is None and subspaces.shape[1] <= DENSE_UNKNOWNS):
-        normal = factorise(subspaces)
+        normal = factorize(subspaces)
         identified, null_space, exact = normal.rank, normal.null_space, True
     else:
         identified, null_space = probe(subspaces, LSMR_STEPS)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.errors import DataError
 
 __all__ = [
-    "as_array",
+    "as_like",
     "as_numpy",
     "check_metric",
     "components_of",
@@ -45,7 +45,7 @@ Array = NDArray[Any]
 ROOT2 = np.sqrt(2.0)
 
 
-def as_array(array: NDArray[Any], like: Any) -> Any:
+def as_like(array: NDArray[Any], like: Any) -> Any:
     """Return a NumPy array as one of the library and device of another; numbers, not row numbers, in its precision."""
     if isinstance(like, np.ndarray):
         return array
@@ -132,7 +132,7 @@ def outer_difference(delta: Array, total: Array) -> Array:
 
     ``xxᵀ − x'x'ᵀ = ½(δ sᵀ + s δᵀ)`` with ``s = x + x'``: only d numbers of each are kept, never d².
     """
-    rows, columns, scale = (as_array(shared, delta) for shared in svec_indices(delta.shape[-1]))
+    rows, columns, scale = (as_like(shared, delta) for shared in svec_indices(delta.shape[-1]))
     half = 0.5 * scale
     return half * (delta[..., rows] * total[..., columns] + delta[..., columns] * total[..., rows])
 

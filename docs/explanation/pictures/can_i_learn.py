@@ -125,7 +125,7 @@ def draw_ranks(d: int = 6) -> Any:
 
 
 def main() -> None:
-    """Write the pictures beside this file, or where told."""
+    """Write the pictures beside this file, or in the folder that is given."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
     for name, draw in (("slices", draw_slices), ("parallelogram", draw_parallelogram), ("ranks", draw_ranks)):
         print(save_figure(draw(), folder / f"{name}.png"))

@@ -1,4 +1,4 @@
-"""Who looks careless, by rules that are stated. The page points at people; nobody is dropped.
+"""Who looks careless, by rules that are stated. The researcher's page names these people; nobody is dropped.
 
 ========================  ==========================================================================
 rule                      somebody is named when

@@ -1,4 +1,4 @@
-"""What the answers show so far, counted in one pass over the people, one at a time: memory does not grow with them."""
+"""What the answers show so far, counted in one pass over the people, one at a time: memory use does not grow."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ __all__ = ["Rehearsal", "rehearse"]
 
 # Number of simultaneous people, seconds to wait for the server, and pages after which a person is certainly lost.
 AT_ONCE, PATIENCE, MOST_PAGES = 16, 120.0, 2_500
-# The answer to a question is a foregone conclusion when fewer than one in this many simulated people would choose the
+# The answer to a question counts as known beforehand if fewer than one in this many simulated people would choose the
 # other item.
 FOREGONE = 50
 MOST_NAMED = 5

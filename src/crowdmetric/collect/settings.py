@@ -1,8 +1,8 @@
 """`study.toml`: what a study is, read with `tomllib`, every key checked.
 
 Each section of the file is a frozen dataclass below, and each of its fields carries the rule that its value must
-follow. A wrong or unknown key is one sentence that names it; all of them are collected, so one look at the list
-is enough to mend the file.
+follow. For each wrong or unknown key there is one sentence that names it. All sentences are shown together, so one look
+is enough to correct the file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from crowdmetric.collect.words import STUDY_WORDS, WORDS
-from crowdmetric.errors import DataError
 
 __all__ = [
     "CheckQuestion",
@@ -23,7 +22,6 @@ __all__ = [
     "Settings",
     "parse_settings",
     "problems_of_settings",
-    "read_settings",
 ]
 
 Section = TypeVar("Section")
@@ -251,14 +249,6 @@ SECTIONS: dict[str, type[Any]] = {
     "careless": Careless, "privacy": Privacy, "server": Server,
 }  # fmt: skip
 LISTS: dict[str, type[Any]] = {"survey": FormField, "screening": Screening, "checks": CheckQuestion}
-
-
-def read_settings(path: Path) -> Settings:
-    """Return the settings of a file; a DataError lists everything that is wrong with it."""
-    settings, wrong = problems_of_settings(path)
-    if wrong:
-        raise DataError(" ".join(wrong))
-    return settings
 
 
 def problems_of_settings(path: Path) -> tuple[Settings, list[str]]:

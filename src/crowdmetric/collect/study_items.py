@@ -1,4 +1,4 @@
-"""The items as people see them: text, image, audio and video beside the features."""
+"""The items as people see them: text, image, audio and video, in addition to the features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from crowdmetric.errors import DataError
 from crowdmetric.tables import Column, Items, read_columns, read_items
 
-__all__ = ["MEDIA", "Shown", "StudyItems", "problems_of_items", "read_study_items"]
+__all__ = ["MEDIA", "Shown", "StudyItems", "problems_of_items"]
 
 MEDIA = ("image", "audio", "video")
 SEEN = ("text", *MEDIA)
@@ -78,14 +78,6 @@ class StudyItems:
     def whole_ids(self) -> bool:
         """Whether ids are whole numbers, which tables of answers then hold too."""
         return self.items.ids.dtype.kind in "iu"
-
-
-def read_study_items(folder: Path, table: str, subspace_column: str = "") -> StudyItems:
-    """Return the items of a study; a DataError names everything that is missing."""
-    found, wrong = problems_of_items(folder, table, subspace_column)
-    if wrong or found is None:
-        raise DataError(" ".join(wrong))
-    return found
 
 
 def problems_of_items(folder: Path, table: str, subspace_column: str = "") -> tuple[StudyItems | None, list[str]]:

@@ -2,8 +2,8 @@
 
 A flush takes milliseconds and a statement takes microseconds. So operations wait in a queue; the writer takes all that
 are there, runs them in one transaction, commits, and only then tells everyone. Meanwhile the next ones gather. SQLite
-runs statements on the server's own thread and only the commit elsewhere: two threads that hand Python's lock to and
-fro for every statement would be slower than one.
+runs statements on the server's own thread and only the commit elsewhere: two threads that pass Python's lock back and
+forth for every statement would be slower than one.
 """
 
 from __future__ import annotations

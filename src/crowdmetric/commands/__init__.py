@@ -18,6 +18,21 @@ A command's file is imported when the command is called, so ``crowdmetric --help
     export.py      a saved model -> one matrix for other programs
     info.py        a saved model -> what is in it
     reproduce.py   the paper's experiments, run again
+
+What commands share::
+
+    reading.py              tables that are given: columns, categories, standard input, answers left on disk
+    item_tables.py          tables about the items: subspaces, names, pictures
+    preparing.py            what is done to items first: --standardize, --pca, --whiten
+    ids.py                  ids of a table and of a model made the same type
+    writing.py              tables that are written
+    engines.py              --engine: where sums over people are taken
+    similarity_commands.py  commands that are given similarity judgements
+    fit_options.py          fit: its options
+    fit_choice.py           fit: the model, where the options leave it open
+    fit_findings.py         fit: what answers can teach, and how well they are predicted
+    fit_ending.py           fit: what is printed at the end
+    streamed.py             fit --memory
 """
 
 from __future__ import annotations
@@ -72,7 +87,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         name="evaluate",
         module="evaluate",
-        help="compare models by how well they predict hidden answers, beside simple baselines",
+        help="compare models, and simple baselines, by how well they predict hidden answers",
         example="crowdmetric evaluate crowd/items.csv crowd/comparisons.csv --split pairs --repeats 1",
     ),
     Command(
@@ -108,7 +123,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         name="reproduce",
         module="reproduce",
-        help="run the paper's experiments again, beside what a user without an oracle gets",
+        help="run the paper's experiments again, and show what a user without an oracle gets",
         example="crowdmetric reproduce --quick --out reproduction\ncrowdmetric reproduce exp1-logistic-beta1 --runs 30",
     ),
 )

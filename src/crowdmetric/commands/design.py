@@ -69,20 +69,20 @@ def design_arguments(options: Namespace, kinds: list[str]) -> tuple[Items | None
     if (options.items is None) == (options.dimension is None):
         raise UsageError("give either ITEMS, to ask about them, or --dimension, to make items for the purpose")
     items = None if options.items is None else items_of(options)
-    told: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         name: getattr(options, name)
         for name in ("dimension", "doubt", "rank", "criterion", "covariance", "tolerance", "reach", "beta", "seed")
         if getattr(options, name) is not None
     }
     if options.guess is not None:
-        told["metric"] = _guess(options, items)
+        arguments["metric"] = _guess(options, items)
     if options.labels is not None:
         if items is None or "within" not in kinds:
             raise UsageError("--labels says which subspace an item lies in; it is only used with --kind within")
-        told["subspaces"] = read_labels(options, items)
+        arguments["subspaces"] = read_labels(options, items)
     elif "within" in kinds:
-        told["subspaces"] = "discover"
-    return items, told
+        arguments["subspaces"] = "discover"
+    return items, arguments
 
 
 def _guess(options: Namespace, items: Items | None) -> Any:
@@ -107,11 +107,11 @@ def run(options: Namespace) -> None:
         return
     if options.random_share is not None:
         raise UsageError("--random-share is for a next wave; use it together with --from")
-    items, told = design_arguments(options, [options.kind])
+    items, arguments = design_arguments(options, [options.kind])
     with show_progress("Choosing questions", quiet=options.quiet):
         ask = design(
             None if items is None else items.features, people=options.people, answers=options.answers,
-            kind=options.kind, item_ids=None if items is None else items.ids, **told,
+            kind=options.kind, item_ids=None if items is None else items.ids, **arguments,
         )  # fmt: skip
     _finish(options, ask)
 

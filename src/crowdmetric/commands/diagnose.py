@@ -7,8 +7,15 @@ from argparse import ArgumentParser, Namespace
 
 from crowdmetric.commands.command import note
 from crowdmetric.commands.preparing import add_preparation, check_preparation, prepared
-from crowdmetric.commands.reading import TABLE, add_categories, add_columns, answers_of, holds_judgements, items_of
-from crowdmetric.commands.scans import scan_answers
+from crowdmetric.commands.reading import (
+    TABLE,
+    add_categories,
+    add_columns,
+    answers_of,
+    holds_judgements,
+    items_of,
+    scan_answers,
+)
 from crowdmetric.commands.similarity_commands import diagnose_similarity
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.identifiability import diagnose, plan_diagnosis

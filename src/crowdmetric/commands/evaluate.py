@@ -10,8 +10,15 @@ from typing import Any
 from crowdmetric.commands.command import UsageError, add_time_limit, note
 from crowdmetric.commands.item_tables import read_labels
 from crowdmetric.commands.preparing import add_preparation, check_preparation, prepared
-from crowdmetric.commands.reading import TABLE, add_categories, add_columns, answers_of, holds_judgements, items_of
-from crowdmetric.commands.scans import scan_answers
+from crowdmetric.commands.reading import (
+    TABLE,
+    add_categories,
+    add_columns,
+    answers_of,
+    holds_judgements,
+    items_of,
+    scan_answers,
+)
 from crowdmetric.commands.similarity_commands import evaluate_judgements
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import MissingExtraError

@@ -48,11 +48,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> None:
     """Run the command."""
     _check(options)
-    told = {} if options.name == INCLUDED else _loader_arguments(options)
+    arguments = {} if options.name == INCLUDED else _loader_arguments(options)
     check_folder(options.out, options.overwrite)
     with show_progress("Reading", quiet=options.quiet):
         included = options.name == INCLUDED
-        found = load_travel(seed=options.seed) if included else LOADERS[options.name](options.path, **told)
+        found = load_travel(seed=options.seed) if included else LOADERS[options.name](options.path, **arguments)
     found = found if options.numbers else found.named()
     found.write(options.out, format=options.format, overwrite=options.overwrite)
     print(found.summary())
@@ -76,18 +76,18 @@ def _check(options: Namespace) -> None:
 
 def _loader_arguments(options: Namespace) -> dict[str, Any]:
     """Return the arguments of the loader; an option of another data set is a usage error."""
-    told: dict[str, Any] = {"people": options.people, "gap": options.gap or 0.0, "seed": options.seed}
+    arguments: dict[str, Any] = {"people": options.people, "gap": options.gap or 0.0, "seed": options.seed}
     pairs = "20" if options.pairs is None else options.pairs
     try:
-        told["pairs"] = None if pairs == "all" else int(pairs)
+        arguments["pairs"] = None if pairs == "all" else int(pairs)
     except ValueError:
         raise UsageError(f"--pairs {options.pairs} is neither a number nor 'all'") from None
     if options.features is not None:
-        told["features"] = options.features
+        arguments["features"] = options.features
     for option, name in OWN.items():
         if getattr(options, option) is None:
             continue
         if options.name != name:
             raise UsageError(f"--{option} has no effect with {options.name}, only with {name}; leave it out")
-        told[option] = getattr(options, option)
-    return told
+        arguments[option] = getattr(options, option)
+    return arguments

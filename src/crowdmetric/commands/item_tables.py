@@ -1,4 +1,4 @@
-"""Tables that say something of every item, beside the table of items itself."""
+"""Tables about the items, in addition to the table of items itself: their subspaces, names and pictures."""
 
 from __future__ import annotations
 

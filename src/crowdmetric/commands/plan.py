@@ -29,11 +29,11 @@ def run(options: Namespace) -> None:
         plan_similarity(options)
         return
     kinds = options.kind or ["optimal", "random"]
-    items, told = design_arguments(options, kinds)
+    items, arguments = design_arguments(options, kinds)
     with show_progress("Planning", quiet=options.quiet):
         found = plan(
             None if items is None else items.features, target=options.error, answers=options.answers,
-            kinds=tuple(dict.fromkeys(kinds)), shape=options.shape, **told,
+            kinds=tuple(dict.fromkeys(kinds)), shape=options.shape, **arguments,
         )  # fmt: skip
     if options.json:
         print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))

@@ -11,8 +11,10 @@ from crowdmetric.commands.command import UsageError
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.judgements import Judgements
+from crowdmetric.progress import show_progress
 from crowdmetric.tables import (
     Columns,
+    ComparisonScan,
     Items,
     Stored,
     column_names,
@@ -33,6 +35,7 @@ __all__ = [
     "judgements_of",
     "names_of_answers",
     "names_of_files",
+    "scan_answers",
 ]
 
 TABLE = "CSV, TSV, Excel, JSON lines or Parquet, - for standard input"
@@ -89,6 +92,24 @@ def columns_of(options: Namespace) -> Columns:
 def answers_of(options: Namespace, items: Items) -> Comparisons:
     """Return the comparisons that the options name."""
     return Comparisons.from_table(columns_of(options), items=items)
+
+
+def scan_answers(options: Namespace, items: Items) -> ComparisonScan:
+    """Return the answers that the options name, grouped by person and left on disk (--memory)."""
+    path = options.comparisons
+    if path == "-":
+        raise UsageError("--memory leaves answers on disk, but standard input is not a file on disk; name a file")
+    names = names_of_answers(options)
+    other = [name for name in names if name not in ("user", "left", "right")]
+    if other:
+        raise UsageError(
+            f"--columns {other[0]}= has no effect with --memory, only user, left and right; rename the column"
+        )
+    is_text = path.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt"))
+    with show_progress("Grouping the answers by person", quiet=options.quiet):
+        scan = (Comparisons.scan_csv if is_text else Comparisons.scan_parquet)(path, items=items, **names)
+        scan.read()
+    return scan
 
 
 def judgements_of(options: Namespace, items: Items) -> Judgements:

@@ -1,4 +1,4 @@
-"""The commands for similarity judgements, which their columns tell from comparisons."""
+"""Commands for similarity judgements; the columns of a table show whether it holds judgements or comparisons."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def fit_similarity(options: Namespace) -> None:
 def _found(
     options: Namespace, features: Any, names: Any, judgements: Judgements, parameters: dict[str, Any]
 ) -> tuple[JudgementDiagnosis | None, SimilarityEvaluation | None]:
-    """Return what the report says beside the metric: what judgements can teach, and what models predict."""
+    """Return what the report says besides the metric: what judgements can teach, and what models predict."""
     if options.no_report:
         return None, None
     small = degrees_of_freedom(features.shape[1]) <= MOST_DIAGNOSED
@@ -224,13 +224,13 @@ def _predictions(estimator: SimilarityMetric, questions: Judgements) -> Columns:
 
 def design_similarity(options: Namespace) -> None:
     """Write which judgements to ask for, and print the error to expect."""
-    told, ids = _judgement_arguments(options)
+    arguments, ids = _judgement_arguments(options)
     if options.kind not in WAYS:
         raise UsageError(f"--kind {options.kind} has no effect with --judgements; choose {' or '.join(WAYS)}")
     check_not_input(options.out, options.items)
     with show_progress("Choosing questions", quiet=options.quiet):
         ask = design_judgements(
-            answers=options.people * options.answers, people=options.people, way=options.kind, item_ids=ids, **told
+            answers=options.people * options.answers, people=options.people, way=options.kind, item_ids=ids, **arguments
         )
     ask.write(options.out)
     written = ask.to_dict() | {"written": [options.out]}
@@ -242,7 +242,7 @@ def plan_similarity(options: Namespace) -> None:
     """Print how many answers to judgements give the metric with an error."""
     if options.shape:
         raise UsageError("--shape has no effect with --judgements; leave it out")
-    told, _ = _judgement_arguments(options)
+    arguments, _ = _judgement_arguments(options)
     ways = options.kind or list(WAYS)
     for way in ways:
         if way not in WAYS:
@@ -250,7 +250,7 @@ def plan_similarity(options: Namespace) -> None:
     found: dict[str, JudgementPlan] = {}
     with show_progress("Planning", quiet=options.quiet):
         for way in ways:
-            found[way] = answers_needed(error=options.error, way=way, **told)
+            found[way] = answers_needed(error=options.error, way=way, **arguments)
     if options.json:
         rows = {way: {"answers": round(plan.answers), "error": plan.error} for way, plan in found.items()}
         print(json.dumps({"judgements": options.judgements, "plans": rows}, ensure_ascii=False, allow_nan=False))
@@ -273,8 +273,8 @@ def _judgement_arguments(options: Namespace) -> tuple[dict[str, Any], Any]:
             f"the metric of {options.guess} has {len(metric)} features, but items have {items.features.shape[1]}; "
             "use one space"
         )
-    told = {
+    arguments = {
         "items": items.features, "metric": metric, "kind": options.judgements, "beta": options.beta,
         "seed": options.seed,
     }  # fmt: skip
-    return told, items.ids
+    return arguments, items.ids

@@ -8,7 +8,7 @@ from typing import Any
 
 from crowdmetric.commands.command import note
 from crowdmetric.commands.fit_ending import print_ending
-from crowdmetric.commands.scans import scan_answers
+from crowdmetric.commands.reading import scan_answers
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric
 from crowdmetric.persist import save_model
 from crowdmetric.preprocess import ItemMap

@@ -19,6 +19,9 @@
     stopping.py         when enough is known, and how long it will still take
     live.py             `LiveDesign`: ask, learn, and ask better
     live_file.py        a live design as one file
+    adaptive.py         the next question for a person who has already answered some
+    kinds.py            the kinds of questions that a live design asks
+    judgement_plan.py   the same for similarity judgements: `design` and `plan`
     next_questionnaire.py   the next wave as a questionnaire, for studies run in waves
 """
 

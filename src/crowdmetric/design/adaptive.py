@@ -8,9 +8,9 @@ next question q is worth is the mean over its two answers, under metrics b that 
 with s the score of everything that the person will then have said. It rests on the Gaussian law of people: where that
 is wrong, questions are chosen for somebody else. The search looks at pairs near those that the queue has planned.
 
-It does not gain what could be gained. Everybody's next question is the one that tells most beside what the *fixed*
-questions of the wave tell, so all move at once to the same side. `benchmarks.live_plans` compares it with whole plans
-(a first question, and a second for each answer to it) whose shares are chosen together.
+This is not the best possible rule. Everybody's next question is the one that adds most to what the *fixed* questions of
+the wave tell, so all people move to similar questions at once. `benchmarks.live_plans` compares it with whole plans (a
+first question, and a second for each answer to it) whose shares are chosen together.
 """
 
 from __future__ import annotations

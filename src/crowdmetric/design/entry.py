@@ -141,9 +141,9 @@ class Planned:
     people
         How many are needed; None if no number of people would do.
     expected_error, expected_shape_error
-        With that many; where none would do, with as many as were tried.
+        With that many people; if no number is enough, with the largest number that was tried.
     note
-        Why not, or what else there is to know.
+        Why no number is enough, or another remark.
 
     Examples
     --------
@@ -230,8 +230,8 @@ def plan(
     """Return how many people it takes to learn the metric to a relative error.
 
     Errors are ``√(a²/people + bias²)`` to first order, with a from the Fisher information of a design and the bias from
-    its mismatch; so a design for some number of people says how many are needed, and the design for that many says how
-    true it was, as people come in whole numbers.
+    its mismatch; so a design for some number of people says how many are needed. The design for that many checks this
+    number, because people come in whole numbers.
 
     Parameters
     ----------

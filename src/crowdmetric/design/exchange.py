@@ -1,19 +1,19 @@
 """The best use of people: how many are asked which bundle of questions.
 
 Bundle i has information ``I_i = Σ_k x_k x_kᵀ`` under each of B metrics that are thought possible. Shares w of people
-give ``I_b(w) = Σ_i w_i I_bi`` and the metric's covariance ``C_b = [I_b⁻¹]_MM``. What is made small is Kiefer's
+give ``I_b(w) = Σ_i w_i I_bi`` and the metric's covariance ``C_b = [I_b⁻¹]_MM``. The criterion to minimize is Kiefer's
 
     Φ = mean_b log (tr C_b^κ / p)^(1/κ)     κ = 1: A, mean variance;  κ → 0: D, log det C / p;  κ → ∞: E, the largest
 
-the mean over metrics *outside* the logarithm, so no single metric, under which everything is easy or hopeless,
-decides. The sensitivity of Φ to bundle i,
+The mean over metrics is *outside* the logarithm, so a single metric under which everything is easy, or hopeless, does
+not decide. The sensitivity of Φ to bundle i,
 
     d_i = mean_b tr(I_bi K_b C_b^(κ−1) K_bᵀ) / tr C_b^κ,       K = I⁻¹[:, M]
 
 averages to one over the people asked, and no design is better than w by more than max_i d_i allows: at the optimum no
 bundle has d_i > 1 (the equivalence theorem). So d says how shares must move, which new bundles are worth trying, and
-when to stop. Where answers are already there, their information is added to I_b(w), and d averages to less than one:
-the rest is the part of the answers that are there.
+when to stop. If there are answers already, their information is added to I_b(w), and d averages to less than one: the
+rest is what these answers contribute.
 
 Other algorithms that were tried for shares (d = 10, 1,500 bundles, eight metrics, on one core): the multiplicative
 algorithm with its proven step takes 3.2 s; with longer steps on the bundles that are left 0.5 s, to a Φ that is lower;
@@ -192,10 +192,10 @@ def _square(rows: Array) -> Array:
 
 
 def _inverse(information: Array) -> Array:
-    """Return the inverse of an information (n, n), parameters in units of their own."""
-    told = np.diag(information)
+    """Return the inverse of an information (n, n), computed with every parameter in its own unit."""
+    diagonal = np.diag(information)
     # a parameter that no bundle measures is almost unknown, but its variance must stay finite
-    unit = np.sqrt(np.maximum(told, NEXT_TO_NOTHING * max(float(told.max()), 1.0)))
+    unit = np.sqrt(np.maximum(diagonal, NEXT_TO_NOTHING * max(float(diagonal.max()), 1.0)))
     scaled = information / np.outer(unit, unit)
     scaled.flat[:: len(unit) + 1] += KNOWN
     inverse: Array = np.linalg.inv(scaled) / np.outer(unit, unit)

@@ -91,7 +91,7 @@ def guess_about_items(
     ideal_points: ArrayLike | None,
     rng: np.random.Generator,
 ) -> Guess:
-    """Return a guess where there is a catalogue: people scattered like items, answers neither random nor foregone."""
+    """Return a guess where there is a catalogue: people scattered like items, answers neither random nor certain."""
     d = items.shape[1]
     crowd = _crowd(ideal_points, d, rng, lambda: _like(items, SAMPLE, rng))
     metrics, said = _metrics(metric, d, beta, _ordinary_size(items, crowd, rng), doubt, rng)

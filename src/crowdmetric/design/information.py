@@ -98,9 +98,9 @@ def errors_of(covariance: Array, metric: Array) -> tuple[float, float]:
     """
     m = svec(metric) / np.linalg.norm(metric)
     total = float(np.trace(covariance))
-    beside = max(total - float(m @ covariance @ m), 0.0)
+    across = max(total - float(m @ covariance @ m), 0.0)
     size = float(np.linalg.norm(metric))
-    return float(np.sqrt(total)) / size, float(np.sqrt(beside)) / size
+    return float(np.sqrt(total)) / size, float(np.sqrt(across)) / size
 
 
 def reached(rows: Array) -> int:

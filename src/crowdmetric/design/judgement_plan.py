@@ -285,8 +285,8 @@ def _best_shares(
     for _ in range(ROUNDS):
         A = flat.T @ (np.repeat(w, k)[:, None] * flat)
         A[np.diag_indices(p)] += 1e-9 * np.trace(A) / p
-        told = np.einsum("qkp,qkp->q", *(2 * [(flat @ np.linalg.inv(A)).reshape(Q, k, p)]))
-        w = w * np.sqrt(told)
+        worth = np.einsum("qkp,qkp->q", *(2 * [(flat @ np.linalg.inv(A)).reshape(Q, k, p)]))
+        w = w * np.sqrt(worth)
         w /= w.sum()
     return w
 

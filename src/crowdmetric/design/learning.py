@@ -33,7 +33,8 @@ Indices = NDArray[np.intp]
 # Tolerance of a fit, in nats: far below what changes a question.
 TOLERANCE, ITERATIONS = 1e-2, 200
 
-# Where the metric has eigenvalues below this part of their mean, the mean ideal point is drawn to the origin.
+# In directions in which the metric's eigenvalue is below this share of their mean, the mean ideal point is moved toward
+# the origin.
 FLAT = 0.1
 
 

@@ -35,9 +35,9 @@ class LiveState:
     asked
         By person: pairs (m, 2) as shown, whether at random, the wave, and the propensity.
     told
-        By person: rows (left, right, y, weight).
+        The answers by person: rows (left, right, y, weight).
     fresh
-        Who was told of since the last re-design began.
+        People whose answers came in since the last re-design began.
     queue, served
         Bundles of the wave in the order of asking, and how many were taken.
     forecasts

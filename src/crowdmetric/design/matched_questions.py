@@ -1,9 +1,9 @@
 """Matched questions: two parallel comparisons per person, so nothing need be known of people.
 
 The information in one parallelogram is ``Pr[y₁ ≠ y₂] σ'(η) β² D Dᵀ`` with ``η = β⟨D, M⟩ = 2β(a − a')ᵀMδ``. Small
-parallelograms say little (D is small), large ones too (answers are foregone); which are best depends on the metric, of
-which only a guess is known. So metrics are drawn around the guess; from a pool of candidates of many sizes and
-directions, people are given to those that make ``tr I⁻¹`` smallest (`information.optimal_weights`) with I a
+parallelograms say little (D is small), and so do large ones (answers are nearly certain). Which are best depends on the
+metric, of which only a guess is known. So metrics are drawn around the guess; from a pool of candidates of many sizes
+and directions, people are given to those that make ``tr I⁻¹`` smallest (`information.optimal_weights`) with I a
 geometric mean over the metrics, and the error promised is the root mean square over them.
 """
 

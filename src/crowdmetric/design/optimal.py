@@ -74,7 +74,7 @@ def random_questions(
     guess
         The prior guess of the metric and of people.
     covariance
-        'isotropic' or 'free', as PopulationMetric will be told.
+        'isotropic' or 'free', the ``covariance`` of the PopulationMetric that will be fitted.
     seed
         Random seed.
     """

@@ -1,10 +1,10 @@
 """Near-parallelograms among the items of a catalogue: pairs of pairs with nearly the same difference.
 
-``x_i − x_j ≈ x_k − x_l`` is a question of neighbors among differences. Of the N(N−1)/2 differences a random million is
-taken, turned so that their first principal coordinate is positive, and hashed: on the leading principal axes, randomly
-rotated and shifted, space is cut into cells a few tolerances wide, and differences that share a cell are compared. A
-few rounds with new rotations find most neighbors (locality-sensitive hashing). That sifts half a million million
-quadruples in memory that does not grow with their number.
+Items with ``x_i − x_j ≈ x_k − x_l`` are neighbors among the differences of items. Of the N(N−1)/2 differences a random
+million is taken, turned so that their first principal coordinate is positive, and hashed: on the leading principal
+axes, randomly rotated and shifted, space is cut into cells a few tolerances wide, and differences that share a cell are
+compared. A few rounds with new rotations find most neighbors (locality-sensitive hashing). So half a million million
+quadruples are searched with memory that does not grow with their number.
 """
 
 from __future__ import annotations

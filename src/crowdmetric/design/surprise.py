@@ -6,8 +6,8 @@ chance of a person's set of answers, ``log P(y) − E log P`` has mean zero if t
     z = Σ_k (log P_k(y_k) − E_k) / √(Σ_k V_k)       E = Σ_y P(y) log P(y),   V = Σ_y P(y) log² P(y) − E²
 
 is standard normal over many people: the answers of each are predicted before they are used. A law is doubted if z is
-far below zero *and* the answers are worse predicted by an amount that matters, before they are used and after the law
-was fitted again with them, also from scratch.
+far below zero *and* the answers are predicted worse by an amount that matters. Both must hold before the answers are
+used and after the law was fitted again with them, also from scratch.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ that
 
     S_W = Σ_k Δ_kᵀ (W_k − W_k δ_k (δ_kᵀ W_k δ_k)⁻¹ δ_kᵀ W_k) Δ_k,     W_k = diag β² σ'(βψ)
 
-is well conditioned in the sense that ``tr S_W⁻¹`` is small: S with answers weighted by what a yes or no can tell, as a
-foregone answer tells nothing.
+is well conditioned in the sense that ``tr S_W⁻¹`` is small: S with answers weighted by what they can tell, because an
+answer that is certain tells nothing.
 """
 
 from __future__ import annotations

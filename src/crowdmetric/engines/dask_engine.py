@@ -120,7 +120,7 @@ class DaskEngine:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Say so if the scheduler is gone, or if it has nobody to work for it."""
+        """Raise an error if the scheduler is gone, or if it has no workers."""
         try:
             if not self.client.scheduler_info(n_workers=-1)["workers"]:
                 self.client.wait_for_workers(1, timeout=30)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["one_thread_each", "product", "threads_beside", "threads_for"]
+__all__ = ["one_thread_each", "shared_product", "threads_beside", "threads_for"]
 
 # Below this many rows of a matrix, threads of BLAS spend more time waiting for each other than they save.
 MOST_ROWS_ALONE = 800
@@ -44,7 +44,7 @@ def threads_for(rows: int) -> AbstractContextManager[Any]:
     return one_thread_each() if rows < MOST_ROWS_ALONE else nullcontext()
 
 
-def product(A: NDArray[Any], B: NDArray[Any]) -> NDArray[Any]:
+def shared_product(A: NDArray[Any], B: NDArray[Any]) -> NDArray[Any]:
     """Return ``A @ B``; under `one_thread_each`, the rows of a large product are shared among threads.
 
     The threads of NumPy's and of SciPy's BLAS keep processors busy while they wait for the other library. These do not.

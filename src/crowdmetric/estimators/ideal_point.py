@@ -21,9 +21,9 @@ from crowdmetric.fits.passes import Passes
 from crowdmetric.inputs import (
     Rows,
     check_items,
-    check_nothing_beside_scan,
     check_options,
     check_scan,
+    check_scan_alone,
     read_rows,
 )
 from crowdmetric.losses import Loss
@@ -82,7 +82,7 @@ class IdealPointMetric(CrowdMetric):
         Called after every pass over the people of a scan with its speed and the expected time left.
     engine : optional
         Where sums over the people of a scan are taken, as for `PopulationMetric`: this machine, or a Dask cluster.
-        Answers in memory are solved by one interior point, which no engine can share out.
+        Answers in memory are solved by one interior point, which cannot be split among workers.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class IdealPointMetric(CrowdMetric):
             read_memory(self.memory)
         check_options(self.tol, self.max_iter, self.cv, self.random_state)
         if isinstance(pairs, ComparisonScan):
-            check_nothing_beside_scan(y, users, sample_weight)
+            check_scan_alone(y, users, sample_weight)
             self._fit_scan(pairs, loss)
             return self
         if self.engine is not None:

@@ -22,7 +22,7 @@ from crowdmetric.fits.matched_people import (
     matched_on_disk,
 )
 from crowdmetric.fits.memory import MemoryPlan, bytes_to_lay_out, read_memory
-from crowdmetric.inputs import CONSTRAINTS, check_items, check_nothing_beside_scan, check_options, check_scan, read_rows
+from crowdmetric.inputs import CONSTRAINTS, check_items, check_options, check_scan, check_scan_alone, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.logistic import LogisticResult, solve_logistic
 from crowdmetric.solvers.posterior import number_of_draws
@@ -106,7 +106,7 @@ class MatchedMetric(CrowdMetric):
     mismatch_ : float
         Mean mismatch of the sets used.
     ridge_ : float
-        τ as used; never quite zero, which settles directions that the answers do not reach.
+        τ as used. It is never exactly zero, so directions that the answers do not reach are determined, too.
 
     Examples
     --------
@@ -217,7 +217,7 @@ class MatchedMetric(CrowdMetric):
         options, loss = MatchedOptions(self._max_mismatch(), self.largest_set, float(self.beta)), self._loss()
         engine = summing_engine(self.engine, "MatchedMetric")
         if isinstance(pairs, ComparisonScan):
-            check_nothing_beside_scan(y, users, sample_weight)
+            check_scan_alone(y, users, sample_weight)
             items = check_scan(pairs, self.items, loss)
             cache = ChunkCache(self.memory_plan(pairs).room)
             return matched_on_disk(pairs, items, options, self._center(items.shape[1]), cache, engine)
@@ -313,14 +313,14 @@ class MatchedMetric(CrowdMetric):
         )
 
     def _solution(self, result: LogisticResult, crowd: MatchedCrowd) -> Solution:
-        """Return how the fit ended, with warnings where that is not well."""
+        """Return how the fit ended, with a warning for every problem."""
         status = [
             f"{self.n_used_people_:,} of {crowd.n_users:,} people were used: {self.n_matched_people_:,} were asked "
             f"matched questions, and {self.n_used_sets_:,} of their {self.n_sets_:,} sets of answers are informative."
         ]
         unsearched = crowd.found.unsearched
         if unsearched and self.largest_set > 2:
-            status.append(f"{unsearched:,} people answered too much to be searched for all sets of more than two.")
+            status.append(f"{unsearched:,} people answered too many questions to search for all sets of more than two.")
         if len(result.unseen):
             status.append(
                 f"{len(result.unseen)} of the {result.information.shape[0]} degrees of freedom of the metric are not "

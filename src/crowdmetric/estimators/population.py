@@ -40,6 +40,7 @@ from crowdmetric.fits.many_features import (
     DEFAULT_RANK,
     LARGEST_SCORING,
     USUAL_GRADIENTS,
+    LowRankFit,
     announce_points,
     coordinates_of_people,
     expected_seconds,
@@ -53,7 +54,7 @@ from crowdmetric.fits.question_stream import NUMBERS, QuestionStream, asked_in_m
 from crowdmetric.fits.scoring_fit import ScoringFit, fit_by_scoring, scoring_plan
 from crowdmetric.fits.starts import Start, start_from
 from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns
-from crowdmetric.inputs import CONSTRAINTS, Rows, check_items, check_nothing_beside_scan, check_scan, read_rows
+from crowdmetric.inputs import CONSTRAINTS, Rows, check_items, check_scan, check_scan_alone, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.similarity.judgement_term import JudgementsBeside
 from crowdmetric.similarity.likelihood import AnswerModel
@@ -299,7 +300,7 @@ class PopulationMetric(CrowdMetric):
         loss, device = self._loss(), device_of(self._engine)
         reduced = self.rank is None and judgements is None  # judged items may differ in other dimensions
         if isinstance(pairs, ComparisonScan):
-            check_nothing_beside_scan(y, users, sample_weight)
+            check_scan_alone(y, users, sample_weight)
             cache, items = ChunkCache(self.memory_plan(pairs).room), check_scan(pairs, self.items, loss)
             if self.by_gradients_alone(items.shape[1]):
                 refuse_judgements(judgements)
@@ -531,22 +532,13 @@ class PopulationMetric(CrowdMetric):
                 asked, rank, loss, engine=device, ridge=self.ridge, free=free, item_effects=item_effects,
                 max_iterations=self.max_iter, after_step=None if progress is None else progress.after_step,
             )  # fmt: skip
-        result, size = fit.result, asked.units.size
+        result = fit.result
         self._forget()
-        self._describe_law(fit.law_outside, fit.spread)
-        if fit.law.effects is not None:
-            self.item_effects_, self.item_effect_spread_ = fit.law.effects, float(result.prior.items**-0.5)
-            self.item_effects_determined_, self.item_effect_variances_ = fit.items_determined, fit.item_variances
-        self.log_likelihood_, self.starts_ = result.value, np.array([result.value])
-        self.ridge_, self.size_ridge_, self.people_ridge_ = result.prior.shape, 0.0, 0.0
-        self.factor_, self.pseudo_ideal_covariances_ = result.at.factor / size, None
+        self._describe_low_rank_fit(fit)
         if not no_errors:
-            self.factor_draws_ = factor_draws(asked, result.at, result.prior, loss, device) / size
+            self.factor_draws_ = factor_draws(asked, result.at, result.prior, loss, device) / asked.units.size
             self.standard_errors_ = factor_errors(self.factor_, self.factor_draws_)
-        self.people_coordinates_, self.people_axes_ = (
-            coordinates_of_people(asked, fit, loss, device),
-            fit.axes_of_people,
-        )
+        self.people_coordinates_ = coordinates_of_people(asked, fit, loss, device)
         if not result.converged:
             warnings.warn(NOT_CONVERGED, ConvergenceWarning, stacklevel=3)
         status = (
@@ -557,6 +549,18 @@ class PopulationMetric(CrowdMetric):
         solution = Solution(status, result.converged, objective, float("nan"), result.passes, seconds)
         self._finish(self.scale_ * self.shape_, asked.users, None, solution)
         return self
+
+    def _describe_low_rank_fit(self, fit: LowRankFit) -> None:
+        """Set what a fit by gradients finds, in the items' own units."""
+        self._describe_law(fit.law_outside, fit.spread)
+        result = fit.result
+        if fit.law.effects is not None:
+            self.item_effects_, self.item_effect_spread_ = fit.law.effects, float(result.prior.items**-0.5)
+            self.item_effects_determined_, self.item_effect_variances_ = fit.items_determined, fit.item_variances
+        self.log_likelihood_, self.starts_ = result.value, np.array([result.value])
+        self.ridge_, self.size_ridge_, self.people_ridge_ = result.prior.shape, 0.0, 0.0
+        self.factor_, self.pseudo_ideal_covariances_ = result.at.factor / fit.units.size, None
+        self.people_axes_ = fit.axes_of_people
 
     def _announce(self, asked: QuestionStream, rank: int, loss: Loss, device: DeviceEngine | None) -> None:
         """Say that there is no GPU, or what its precision costs: as progress, or as a warning without `progress=`."""
@@ -611,7 +615,7 @@ class PopulationMetric(CrowdMetric):
         this person thinks of items new to them; see `crowdmetric.fits.unknowns`.
         """
         psi, asked = self.decision_function(pairs, users), self._read(pairs, users)
-        variance = self._variance(*asked) + self._variance_beside(*asked, by_row=_is_by_row(pairs))
+        variance = self._variance(*asked) + self._variance_of_unknowns(*asked, by_row=_is_by_row(pairs))
         right = mean_probability(psi, variance, self._loss())
         return np.column_stack([1.0 - right, right])
 
@@ -625,7 +629,9 @@ class PopulationMetric(CrowdMetric):
             found.get("item_effect_variances_"),
         )
 
-    def _variance_beside(self, items: Array, numbers: Indices, people: NDArray[Any] | None, *, by_row: bool) -> Array:
+    def _variance_of_unknowns(
+        self, items: Array, numbers: Indices, people: NDArray[Any] | None, *, by_row: bool
+    ) -> Array:
         """Return the variance of ψ (T,) from everything unknown except where the person stands."""
         unknowns = self.unknowns()
         variance = unknowns.variance(items[numbers[:, 0]], items[numbers[:, 1]], numbers if by_row else None)

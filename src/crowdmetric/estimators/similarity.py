@@ -1,8 +1,6 @@
 """`SimilarityMetric`: a metric from judgements of similarity, "which is more like this?".
 
-The class holds the steps of a fit; `crowdmetric.similarity` has the mathematics: the layout (`questions`), how answers
-scatter (`likelihood`), what a metric may look like (`structures`), the fit (`newton`), the choice of a structure
-(`choice`), the fit by gradients alone (`factored`) and people who differ (`people`).
+The class holds the steps of a fit. The mathematics is in `crowdmetric.similarity`, whose docstring lists the modules.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ LARGEST_NEWTON = 1_000
 LAPSE_ROUNDS, LAPSE_SETTLED = 8, 1e-3
 LARGEST_LAPSE = 0.5
 PEOPLE = ("shared", "own")
-# Below this spread, relative to their size, the features of all items are the same but for rounding.
+# If features differ by less than this share of their size, all items count as equal.
 SAME_FEATURES = 1e-14
 # Attributes that only some fits set; removed before the next fit.
 NOT_ALWAYS_FOUND = (
@@ -74,21 +72,22 @@ class SimilarityMetric(CrowdMetric):
         Item vectors; shared, not copied. Features in different units should be standardized first
         (`crowdmetric.preprocess.ItemMap`).
     structure : {'auto', 'full', 'diagonal', 'identity'}, default 'auto'
-        Auto: whichever predicts judgements about items left out best, with off-diagonal entries drawn to zero as hard
-        as helps there; by evidence where there are too few items to leave some out.
+        Auto: the structure that best predicts judgements about items left out. Off-diagonal entries are shrunk toward
+        zero by as much as improves these predictions. If there are too few items to leave some out, the evidence
+        decides.
     left_out : {'items', 'questions'}, default 'items'
-        With structure='auto': what is left out to choose it. Questions are right where nobody will ask about other
-        items than these: a full metric may then learn what is particular to them.
+        With structure='auto': what is left out to choose it. Use 'questions' if nobody will ask about other items than
+        these: a full metric may then learn what is particular to them.
     rank : int or 'auto', optional
-        Largest rank of the metric, or the one that predicts judgements about items left out best. The fit is then by
-        gradients alone, without standard errors.
+        Largest rank of the metric; 'auto' finds the one that best predicts judgements about items left out. The fit
+        then uses gradients alone and has no standard errors.
     link : {'squared', 'distance', 'auto'}, default 'squared'
         Whether people compare squared distances or distances. The latter often predicts probabilities better, but the
         problem is then no longer convex: there is no certificate. Auto: by evidence.
     lapse : None, float, 'estimate' or 'checks', default None
         Share of careless answers: none, a given number, estimated (not convex), or from check questions.
     people : {'shared', 'own'}, default 'shared'
-        One metric for all, or everybody's own, shrunk to the crowd's as hard as the evidence asks for.
+        One metric for all, or a metric per person, shrunk toward the crowd's by as much as the evidence requires.
     beta : float, default 1.0
         Sharpness of the answers. Only βM is identified: a larger β gives a smaller metric of the same shape.
     uncertainty : bool, default True
@@ -117,16 +116,16 @@ class SimilarityMetric(CrowdMetric):
         Strength τ of the ridge ``½τ‖M/c − I‖²``, c = tr M / d, on the metric's diagonal (its off-diagonal entries
         have a strength of their own); zero if there is none.
     determined_ : float
-        How many shape parameters the answers determine; not where the fit is by gradients alone.
+        How many shape parameters the answers determine; absent if the fit uses gradients alone.
     rank_ : int
-        The largest rank that a fit by gradients alone allowed.
+        The largest rank that was allowed; only if the fit uses gradients alone.
     metric_draws_, standard_errors_, metric_covariance_ : (n, p), (d, d), (p, p) arrays
         svec of metrics drawn from the posterior, from which intervals are made; standard deviations of the entries and
-        covariance of svec over them. With people='own' they count that people differ.
+        covariance of svec over them. With people='own' they include how much people differ.
     symmetric_metric_, symmetric_covariance_ : (d, d), (p, p) arrays
         The fit without the cone, and the covariance of its svec.
     symmetric_log_likelihood_ : float
-        Of all answers at that fit; NaN if a ridge had to hold it.
+        Log-likelihood of all answers at that fit; NaN if it needed a ridge.
     person_metrics_ : (K, d, d) array
         With people='own': everybody's metric.
     people_spread_, people_spread_interval_, people_differ_ : float, (2,) array, bool
@@ -332,7 +331,7 @@ class SimilarityMetric(CrowdMetric):
     def _describe_uncertainty(self, choice: StructureChoice, own: OwnMetrics | None, size: float) -> None:
         """Set the symmetric fit and its covariance, in the items' own units.
 
-        A structure that was chosen rather than given is not known to be true: the full metric is fitted then.
+        If the structure was chosen and not given, it may be wrong, so the full metric is fitted.
         """
         objective: SimilarityObjective = choice.objective
         if self.structure == "auto" and objective.structure.name != "full" and own is None:

@@ -45,8 +45,8 @@ __all__ = ["MOST_SHOWN", "TasteMetric"]
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
-# Items up to which people share the crowd's utilities of each, the work growing with their cube; and through how many
-# of them they share those of more.
+# Up to this many items the crowd's utility of each item is a parameter (the work grows with the cube of their number).
+# If there are more, the crowd's utilities are computed from those of this many items (`crowdmetric.smooth.inducing`).
 MOST_SHOWN, INDUCING = 2_000, 500
 # Features up to which 'auto' tries a full metric: it has d(d+1)/2 parameters, and a fit takes that much longer.
 MOST_FEATURES_IF_FULL = 8
@@ -57,7 +57,7 @@ PAIRS_AT_ONCE = 500
 SEARCH_WORK, SEARCH_TOLERANCE, CURVATURE_WORK = 2e6, 0.2, 6e6
 # Draws of a parameter (mostly logarithms) are kept within this distance of the estimate.
 LONGEST_DRAW = 4.0
-# Smallest precision in a direction of θ, whatever rounding does.
+# Smallest precision in a direction of θ: rounding can make it smaller, or negative.
 LEAST_CURVATURE = 1e-3
 # Smallest probability of a shape, given the answers, that counts in standard errors and draws.
 LEAST_PROBABLE = 0.01
@@ -71,12 +71,12 @@ class TasteMetric(CrowdMetric):
 
     Person k finds item x as good as ``u_k(x) = b_x + μ(x) + g_k(x)`` and prefers x' to x with the probability
     ``σ(u_k(x') − u_k(x))``. The effects b of items, the crowd's taste μ and everybody's own taste g_k are Gaussian;
-    the covariance of ``g_k(x)`` and ``g_k(x')`` falls with the distance ``‖x − x'‖_M``, beside a linear part and an
-    effect for each person and item (`crowdmetric.smooth.covariances`). Two items are close if the same people like
-    them. M and all scales are those under which the answers are most likely.
+    the covariance of ``g_k(x)`` and ``g_k(x')`` falls with the distance ``‖x − x'‖_M``. A linear part and an effect for
+    each person and item are added (`crowdmetric.smooth.covariances`). Two items are close if the same people like them.
+    M and all scales are those under which the answers are most likely.
 
     There is no ``engine=``: everybody's Gaussian factors are renewed together, in memory and on one thread, because a
-    pass over people takes milliseconds to seconds. Fits of one evaluation run beside each other (``evaluate(jobs=…)``).
+    pass over people takes milliseconds to seconds. The fits of one evaluation run in parallel (``evaluate(jobs=…)``).
 
     Parameters
     ----------
@@ -84,9 +84,9 @@ class TasteMetric(CrowdMetric):
         Shared, not copied, by `clone`. May be None if pairs are given as vectors. Where more than 2,000 are compared,
         people share the crowd's utilities through 500 of them (`crowdmetric.smooth.inducing`).
     structure : {"auto", "isotropic", "diagonal", "shrunk", "full", "rank-1", "rank-2", …}
-        What M may be, for standardized features; "shrunk" is any matrix, but held close to the isotropic one, and
-        "rank-r" one of rank r, any number up to d. "auto": by the evidence among the first four, with "shrunk" and
-        "full" for at most 8 features.
+        What M may be, for standardized features. "shrunk" is any matrix, shrunk toward the isotropic one. "rank-r" is a
+        matrix of rank r, any number up to d. "auto": by the evidence among the first four, with "shrunk" and "full" for
+        at most 8 features.
     shape : {"auto", "matern52", "matern32", "squared-exponential"}
         How covariances fall with distance, that is, how smooth tastes are. "auto": by the evidence.
     tol : float
@@ -105,8 +105,8 @@ class TasteMetric(CrowdMetric):
         Of the entries of M, from the curvature of the evidence; zero if the structure leaves no freedom. The law of
         an entry is skewed: intervals of its logarithm, with the error ``standard_errors_ / metric_``, hold better.
     metric_draws_ : (n, p) array
-        svec of metrics drawn from the posterior, from which intervals are made (`crowdmetric.intervals`). A length
-        means another distance under another shape, so both go over all shapes that the answers leave possible.
+        svec of metrics drawn from the posterior, from which intervals are made (`crowdmetric.intervals`). The same
+        length is another distance under another shape, so draws and errors cover all shapes that the answers allow.
     structure_, shape_ : str
     evidence_, shape_evidence_ : dict
         Log evidence of every structure that was tried, and of every shape with the structure chosen.
@@ -115,17 +115,17 @@ class TasteMetric(CrowdMetric):
     scales_ : dict
         Standard deviations of the parts of a utility, in units of the answers' noise, and the crowd's sharpness.
     sharpness_ : (3,) array
-        How much surer predictions are than the model alone would have it, for questions to known people about known
-        items, to new people, and about new items: 1 for a model that is right (`crowdmetric.smooth.calibration`).
+        Factor on the log-odds of predictions, for questions to known people about known items, to new people, and about
+        new items. It is 1 if the model alone is as sure as it should be (`crowdmetric.smooth.calibration`).
     utilities_, utility_errors_ : (N,) array
         How good the crowd finds each item, ``b + μ``, and how sure that is; only differences matter.
     shown_, shown_items_ : (n,), (n, d) array
         Rows and features of the items that were compared.
     inducing_ : (m,) array
-        Numbers, among the items shown, of those through which people share the crowd's utilities: all up to 2,000.
+        Numbers, among the items shown, of those that determine the crowd's utilities: all of them up to 2,000 items.
     not_shared_ : float
-        Share of the variance of the crowd's utilities that this leaves out, items counted as often as they were shown;
-        0 up to 2,000 items.
+        Share of the variance of the crowd's utilities that is lost by this, with items counted as often as they were
+        shown; 0 up to 2,000 items.
     theta_, answers_, factors_ : (p,), (T, 5), (T, 2) array
         Logarithms of the scales and the metric's parameters; distinct answers and their Gaussian factors. A saved model
         predicts from these.
@@ -266,7 +266,7 @@ class TasteMetric(CrowdMetric):
     def _search(self, Z: Array, answers: DistinctAnswers) -> tuple[SmoothFit, _Shapes]:
         """Return the fit to everybody, of the structure of the highest evidence among some people, and their shapes.
 
-        Each fit goes on from that to a quarter of its people.
+        Each fit begins where the fit to a quarter of its people ended.
         """
         n_people = np.unique(answers.person).size
         fit, size, work, shapes = self._earlier_end(Z), n_people, SEARCH_WORK, _Shapes({}, 1.0)
@@ -352,7 +352,8 @@ class TasteMetric(CrowdMetric):
     def _laws(self, fit: SmoothFit, answers: DistinctAnswers, shapes: _Shapes) -> list[tuple[float, Array, Array]]:
         """Return probability, mean and precision of θ under every shape that the answers leave possible.
 
-        Under another shape θ differs from the fit by as much as among the people with whom shapes were compared.
+        Shapes were compared on some of the people. Under another shape θ differs from the fit by as much as it did
+        there.
         """
         laws = [(1.0, fit.theta, self._curvature(fit, answers))]
         for shape, other in shapes.fits.items():
@@ -454,7 +455,7 @@ class TasteMetric(CrowdMetric):
     def mean_utilities(self) -> Array:
         """Return the expected utilities of the items (K, N) of everybody in `users_`; only differences matter."""
         tastes = self._learned()
-        found = np.tile(tastes.field.mean[tastes.number], (len(self.users_), 1))  # of whom no answer is known
+        found = np.tile(tastes.field.mean[tastes.number], (len(self.users_), 1))  # no answer of these people is known
         for who, mean in tastes.field.means():
             found[who] = mean[:, tastes.number]
         return found
@@ -466,7 +467,7 @@ class TasteMetric(CrowdMetric):
         for who, mean, covariance in tastes.field.utilities():
             met[who] = True
             yield who, mean[:, tastes.number], covariance[:, tastes.number[:, None], tastes.number]
-        for person in np.flatnonzero(~met):  # of whom no answer is known
+        for person in np.flatnonzero(~met):  # no answer of these people is known
             both = np.asarray(tastes.field.person) + np.asarray(tastes.field.crowd)
             anybody = both[tastes.number[:, None], tastes.number]
             yield np.array([person]), tastes.field.mean[tastes.number][None], anybody[None]

@@ -153,20 +153,12 @@ class StitchedMetric(CrowdMetric):
         problems = _divide(rows, subspaces)
         self.n_across_ = int(rows.response.size - sum(p.answers.response.size for p in problems))
         _report_across(self.n_across_, rows.response.size)
-        self.labels_, self.bases_, self.offsets_ = subspaces.labels, list(subspaces.bases), subspaces.offsets
-
-        n = len(subspaces.bases)
-        self.subspace_metrics_: list[Array] = [np.full((r, r), np.nan) for r in subspaces.ranks]
-        self.used_ = np.zeros(n, dtype=bool)
-        self.information_: list[Array] = [np.zeros((0, 0)) for _ in range(n)]
-        self.bound_is_active_ = np.zeros(n, dtype=bool)
-        self.metric_bound_, self.ideal_bound_ = np.full((2, n), np.nan)
-        self.radii_: Radii | None = None
+        self._begin(subspaces)
         exact = loss.name == "squared" and self.metric_bound is None and self.ideal_bound is None
         if exact:
             stage1 = self._learn_exactly(problems, subspaces.names)
         else:
-            self._set_bounds(problems, n, loss)
+            self._set_bounds(problems, len(subspaces.bases), loss)
             stage1 = self._learn_bounded(problems, loss)
         used = np.flatnonzero(self.used_)
         stitched = stitch_details(
@@ -189,6 +181,17 @@ class StitchedMetric(CrowdMetric):
             warnings.warn(solution.status, ConvergenceWarning, stacklevel=2)
         self._finish(stitched.metric, rows.users, points, solution)
         return self
+
+    def _begin(self, subspaces: Subspaces) -> None:
+        """Set the attributes of the subspaces, empty where a stage fills them in."""
+        n = len(subspaces.bases)
+        self.labels_, self.bases_, self.offsets_ = subspaces.labels, list(subspaces.bases), subspaces.offsets
+        self.subspace_metrics_: list[Array] = [np.full((r, r), np.nan) for r in subspaces.ranks]
+        self.used_ = np.zeros(n, dtype=bool)
+        self.information_: list[Array] = [np.zeros((0, 0)) for _ in range(n)]
+        self.bound_is_active_ = np.zeros(n, dtype=bool)
+        self.metric_bound_, self.ideal_bound_ = np.full((2, n), np.nan)
+        self.radii_: Radii | None = None
 
     def _find_subspaces(self, rows: Rows) -> Subspaces:
         self.__dict__.pop("discovery_", None)  # of an earlier fit

@@ -10,10 +10,12 @@
     quadratic.py    of features and their products
     crowds.py       people integrated out, under no metric, the identity, a metric, or any symmetric matrix
     estimated.py    the library's estimators
+    taste_model.py  smooth tastes
     models.py       all of them by name
     verdict.py      sentences that follow, and the rules behind them
     evaluation.py   the table, differences and their errors
     run.py          fit and score
+    rankings.py     do answers look as if they were cut from rankings?
     similarity_evaluation.py  the same for similarity judgements
 """
 

@@ -86,7 +86,7 @@ def evaluate(
     both_new : bool, default False
         Items split: predict questions about two unseen items only, not one and a known one.
     jobs : int, optional
-        Processes; None: one a core. Results do not depend on it.
+        Processes; None: one per core. Results do not depend on it.
     after_fit : function of a sentence, optional
         Called when a fit is done.
     people : int, optional

@@ -1,4 +1,4 @@
-"""The paper's panels, with what a user without an oracle gets beside them."""
+"""The paper's panels, and what a user without an oracle gets."""
 
 from __future__ import annotations
 

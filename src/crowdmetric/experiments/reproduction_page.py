@@ -61,9 +61,9 @@ def _runs(summary: Sequence[Row]) -> str:
     by_learner: dict[str, set[int]] = {}
     for row in summary:
         by_learner.setdefault(row["learner"], set()).add(row["runs"])
-    told = {learner: _range(counts) for learner, counts in by_learner.items()}
-    usual = told.get("oracle", next(iter(told.values()), "0"))
-    others = ", ".join(f"{many} of {learner}" for learner, many in told.items() if many != usual)
+    runs = {learner: _range(counts) for learner, counts in by_learner.items()}
+    usual = runs.get("oracle", next(iter(runs.values()), "0"))
+    others = ", ".join(f"{many} of {learner}" for learner, many in runs.items() if many != usual)
     return f"{usual} run{'' if usual == '1' else 's'} per cell" + (f" ({others})" if others else "")
 
 

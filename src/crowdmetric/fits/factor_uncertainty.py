@@ -21,7 +21,7 @@ from crowdmetric.engines.contract import DeviceEngine
 from crowdmetric.fits.question_stream import QuestionStream
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.low_rank_prior import LowRankPrior
-from crowdmetric.symmetric import as_array, as_numpy, degrees_of_freedom
+from crowdmetric.symmetric import as_like, as_numpy, degrees_of_freedom
 from crowdmetric.users.first_order import EqualQuestions, LowRank, scores_of_people
 
 __all__ = ["factor_draws", "factor_errors", "why_no_errors"]
@@ -84,7 +84,7 @@ def factor_draws(
     turns = np.zeros((n, k * (k - 1) // 2))
     turns[: d * k] = np.linalg.qr(_turns(at.factor))[0]
     stiff = STIFF * float(xp.max(xp.linalg.diagonal(G)))
-    turned = xp.astype(as_array(turns, items), xp.float64)
+    turned = xp.astype(as_like(turns, items), xp.float64)
     G += stiff * (turned @ turned.T)
     noise = xp.asarray(np.random.default_rng(seed).standard_normal((n, DRAWS)), dtype=xp.float64, device=items.device)
     # with G = RRᵀ, R⁻ᵀ z has the covariance G⁻¹

@@ -139,9 +139,9 @@ class ItemSpan:
         values, vectors = np.linalg.eigh(M * (d / np.where(c > 0, c, 1.0)))
         R = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
         Z, G = rng.standard_normal((count, others, self.d)), rng.standard_normal((count, others, others))
-        # the factor (R; Z) and G beside it: a sum of d squares
-        beside = self.basis @ R + Q @ Z
-        W = beside @ beside.transpose(0, 2, 1) + (Q @ G) @ (Q @ G).transpose(0, 2, 1)
+        # the factor (R; Z), and G next to it: a sum of d squares
+        factor = self.basis @ R + Q @ Z
+        W = factor @ factor.transpose(0, 2, 1) + (Q @ G) @ (Q @ G).transpose(0, 2, 1)
         return svec(c / d * W)
 
     def _matrices(self, M: Array, rng: np.random.Generator) -> Array:

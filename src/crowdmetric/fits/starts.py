@@ -4,8 +4,8 @@ The first start is where the nearest simpler model ends: a multiple of the ident
 symmetric matrix. Under the same ridges a fit that begins there can only be better. If the simpler model has no metric,
 the fit begins at an ordinary one instead: a metric of zero has no shape, so rounding would decide where the fit goes.
 The evidence may ask for stronger ridges, and a fit that is then worse than the simpler model is repeated under the
-ridges of that one. The likelihood has more than one maximum now and then; other starts are drawn at random, and where
-all end as high as each other, it has not.
+ridges of that one. Sometimes the likelihood has more than one maximum. So there are other starts, drawn at random. If
+all end equally high, there is probably only one maximum.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Array = NDArray[Any]
 LIFT = 0.05
 # Tolerance, in nats, to which a later start is fitted before it is compared with the others.
 AGREEMENT_KNOWN = 0.005
-# Ridges may hold a model below one that is nested in it by this many nats. Two may do more: the ridge on the size, by
-# which the evidence takes a metric that the answers do not support, and the one on item effects, of which a better
-# metric needs less.
+# Because of its ridges, a model may end this many nats below a model that is nested in it. Two ridges may cost more:
+# the one on the size, with which the evidence removes a metric that the answers do not support, and the one on item
+# effects, because a better metric needs smaller effects.
 HELD_BACK = 0.1
 
 
@@ -56,7 +56,7 @@ def start_from(chart: Parametrization, law: Law, log_spread: float) -> Array:
 
 
 def _lifted(A: Array) -> Array:
-    """Return A (d, d) drawn to the identity: a direction that a factor has lost has no gradient and would stay lost."""
+    """Return A (d, d) moved toward the identity: where A is zero the gradient is zero, so it would stay zero."""
     return (1.0 - LIFT) * A + LIFT * np.trace(A) / len(A) * np.eye(len(A))
 
 
@@ -271,7 +271,7 @@ def _objective(fit: PopulationFit, ridges: Ridges) -> float:
 
 
 def finished(problem: PopulationProblem, chart: Parametrization, end: PopulationFit, **stopping: Any) -> PopulationFit:
-    """Return a fit that has converged, if any can be had: one that has not goes on by the other kind of information."""
+    """Return a converged fit if possible: a fit that has not converged goes on with the other kind of information."""
     if end.result.converged:
         return end
     other = replace(problem, by_outer_products=problem.has_few_people)
@@ -286,7 +286,7 @@ def _another_end(
     ends: list[PopulationFit],
     stopping: dict[str, Any],
 ) -> PopulationFit:
-    """Return where a later start ends: as closely as it takes to say whether it agrees, all the way if it wins."""
+    """Return where a later start ends: roughly, to see whether it agrees; to the full tolerance if it is the best."""
     loosely = stopping | {"tolerance": max(stopping["tolerance"], AGREEMENT_KNOWN)}
     stage, ridges = f"start {len(ends)}", ends[0].ridges
     end = problem.fit(stage, chart, start, ridges=ridges, **loosely)

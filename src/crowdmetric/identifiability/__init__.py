@@ -19,8 +19,7 @@ summed over blocks of people; nothing of size n · d² is ever formed.
     catalogue.py     what no questionnaire about these items could reveal
     examples.py      what is out of reach, by entries of M and by pairs of items
     assignment.py    do questions depend on who is asked?
-    remedies.py      what would help, and the least it takes
-    diagnosis.py     all of it as values and in words
+    diagnosis.py     all of it as values and in words, and what would help
     diagnosing.py    from questions to the verdict: `diagnose`
     judgement_diagnosis.py  the same for similarity judgements
 """

@@ -21,6 +21,7 @@ subspace each) but not in location, it rejects somewhat too often.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any
@@ -29,6 +30,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from crowdmetric.identifiability.examples import percent
 from crowdmetric.identifiability.questions import Questions, QuestionSource
 
 __all__ = ["Assignment", "Dependence", "check_assignment", "disjoint_questions"]
@@ -36,6 +38,8 @@ __all__ = ["Assignment", "Dependence", "check_assignment", "disjoint_questions"]
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
 
+# A correlation of questions with ideal points is called safe up to here; 0.6 is known to harm.
+SAFE = 0.25
 DEALS = 199
 SIGNIFICANT = 0.05
 NEGLIGIBLE = 0.01  # ρ: a correlation of 0.1 with people at most
@@ -103,6 +107,38 @@ class Assignment:
     def suspicious(self) -> bool:
         """Whether the questions depend on who is asked."""
         return any(found is not None and found.found for found in (self.midpoints, self.differences))
+
+    def sentence(self, name: Callable[[int], str]) -> str:
+        """Return whether questions look chosen for the people who were asked; `name` gives the name of a feature."""
+        if self.midpoints is None:
+            return (
+                "Whether people were asked about what they like cannot be checked here, which needs at least five "
+                "people with two questions that share no item. They were not if questions were assigned at random."
+            )
+        if not self.suspicious:
+            bound = self.midpoints.bound
+            seen = f"as much within people as between them ({self.people:,} people, {self.questions:,} questions)"
+            if bound > SAFE:
+                return (
+                    f"There is no sign that people were asked about what they like: questions differ {seen}. But these "
+                    f"are few, and a correlation of up to {bound:.2f} with what people like could go unnoticed."
+                )
+            return (
+                f"To assume that people were not asked about what they like looks safe: questions differ {seen}, so "
+                f"the correlation of where a question lies with what people like is below {bound:.2f}."
+            )
+        both = (("where questions lie", self.midpoints), ("how far apart their items are", self.differences))
+        noticed = [(what, part) for what, part in both if part is not None and part.found]
+        parts = [
+            f"{percent(part.correlation)} of the variation in {what} is between people (in {name(part.feature)}; "
+            f"p = {part.p_value:.2g})"
+            for what, part in noticed
+        ]
+        return (
+            f"Take care: questions depend on who was asked. {' and '.join(parts)}. This is harmless if chance decided "
+            "who got which questions (one subspace per person, for example), and misleading if people were shown what "
+            f"they like: the correlation with it can be up to {max(part.bound for _, part in noticed):.2f}."
+        )
 
 
 def check_assignment(asked: QuestionSource, seed: int = 0) -> Assignment:

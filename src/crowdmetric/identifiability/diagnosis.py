@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,12 @@ from numpy.typing import NDArray
 from crowdmetric.identifiability.assignment import Assignment, Dependence
 from crowdmetric.identifiability.examples import ItemPair, percent
 from crowdmetric.identifiability.person_spans import REASONS
-from crowdmetric.identifiability.remedies import Situation, remedies
 from crowdmetric.symmetric import degrees_of_freedom
 
 __all__ = ["Diagnosis"]
 
 Array = NDArray[Any]
 
-# The population assumption is called safe up to this correlation of questions with ideal points; 0.6 is known to harm.
-SAFE = 0.25
 # Fewer people than this do not count as a population.
 FEWEST_PEOPLE = 5
 # Below this share of a distance, its unknown part is not mentioned.
@@ -137,16 +135,7 @@ class Diagnosis:
 
     def remedies(self) -> tuple[str, ...]:
         """Return what would reveal more, cheapest first; nothing if everything is revealed."""
-        return remedies(
-            Situation(
-                d=self.d, dimensions=self.dimensions, rank=self.rank_bounds[0], span=self.span, items=self.items,
-                people=self.people, is_population=self.people >= FEWEST_PEOPLE, silent=self.silent, spare=self.spare,
-                most_answers=self.most_answers,
-                out_of_reach=self.out_of_reach,
-                population_rank=self.population_bounds[0], covariance=self.covariance, ceiling=self.ceiling,
-                suspicious=self.assignment.suspicious, two_valued=[self._feature(j) for j in self.two_valued],
-            )
-        )  # fmt: skip
+        return _remedies(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the matrices, ready for JSON."""
@@ -280,7 +269,7 @@ class Diagnosis:
     def _population(self) -> list[str]:
         if self.people == 1:
             return []
-        safe = _assignment_sentence(self.assignment, self._feature)
+        safe = self.assignment.sentence(self._feature)
         if self.identified:
             return [
                 "This needs no assumption about people. To take them as one population (PopulationMetric) can still "
@@ -291,7 +280,7 @@ class Diagnosis:
         return [*self._law(), *self._free(), *(few if self.people < FEWEST_PEOPLE else []), safe]
 
     def _law(self) -> list[str]:
-        """Return what a population with the law asked for reveals."""
+        """Return what a population with the law `covariance` reveals."""
         round_people = "" if self.covariance == "free" else ", scatter equally in all directions"
         start = (
             f"If people come from one population{round_people} and were not asked about what they like "
@@ -326,38 +315,159 @@ class Diagnosis:
         return [f"{start} {self._some(self.free_rank, self.free_rank)}{named}."]
 
 
-def _assignment_sentence(found: Assignment, name: Callable[[int], str]) -> str:
-    """Return whether questions look chosen for the people who were asked."""
-    if found.midpoints is None:
-        return (
-            "Whether people were asked about what they like cannot be checked here, which needs at least five people "
-            "with two questions that share no item. They were not if questions were assigned at random."
+def _times(ratio: float) -> str:
+    return f"{ratio:.3g}" if ratio < 1000 or ratio >= 1e9 else f"{float(f'{ratio:.3g}'):,.0f}"
+
+
+def _remedies(found: Diagnosis) -> tuple[str, ...]:
+    """Return what would reveal more, with the least it takes, as sentences; what costs least comes first.
+
+    Counts are the fewest people and answers with which S *can* reach full rank, by counting degrees of freedom:
+
+        general position        a person with m > d answers adds at most m − d
+        a subspace, dimension r a person with m > r answers adds at most m − r, a subspace at most r(r + 1)/2
+        two parallel questions  a person adds at most 1
+
+    Answers are noisy, so an accurate metric takes many times as many people.
+    """
+    rank = found.rank_bounds[0]  # what is certain
+    if rank >= found.dimensions:
+        return ()
+    sentences: list[str] = []
+    population_rank = found.population_bounds[0]
+    if found.people >= FEWEST_PEOPLE and population_rank > rank:
+        sentences.append(
+            "Ask nothing more, if people may be taken as one population: PopulationMetric (covariance "
+            f"'{found.covariance}') can then learn {population_rank:,} of {found.dimensions:,} degrees of "
+            f"freedom instead of {rank:,}."
+            + (" First make sure that chance decided who was asked what." if found.assignment.suspicious else "")
         )
-    if not found.suspicious:
-        bound = found.midpoints.bound
-        seen = f"as much within people as between them ({found.people:,} people, {found.questions:,} questions)"
-        if bound > SAFE:
-            return (
-                f"There is no sign that people were asked about what they like: questions differ {seen}. But these are "
-                f"few, and a correlation of up to {bound:.2f} with what people like could go unnoticed."
-            )
-        return (
-            f"To assume that people were not asked about what they like looks safe: questions differ {seen}, so the "
-            f"correlation of where a question lies with what people like is below {bound:.2f}."
+    sentences += _judgements(found)
+    sentences += _items(found)
+    reachable = found.dimensions if found.ceiling is None else found.ceiling
+    if found.span == found.d and rank < reachable:
+        sentences += [sentence for _, sentence in sorted(_questions(found, reachable - rank))]
+        sentences.append(
+            "These are the fewest people with whom it is possible at all; real answers are noisy, and "
+            "`crowdmetric plan` says how many make it accurate."
         )
-    both = (("where questions lie", found.midpoints), ("how far apart their items are", found.differences))
-    noticed = [(what, part) for what, part in both if part is not None and part.found]
-    parts = [
-        f"{percent(part.correlation)} of the variation in {what} is between people (in {name(part.feature)}; "
-        f"p = {part.p_value:.2g})"
-        for what, part in noticed
+    return tuple(sentences)
+
+
+def _judgements(found: Diagnosis) -> list[str]:
+    """Return what judgements of similarity would reveal: with a known anchor nobody has to be placed.
+
+    They compare squared distances, one degree of freedom per pair of items, except for their common scale.
+    """
+    reach = min(degrees_of_freedom(found.span), found.items * (found.items - 1) // 2 - 1)
+    if reach <= found.rank_bounds[0]:
+        return []
+    return [
+        "Ask for judgements of similarity (which is more like this?), which do not depend on where people stand: "
+        f"about these {found.items:,} items they can reveal up to {reach:,} of {found.dimensions:,} degrees of "
+        "freedom; `crowdmetric design --judgements triplet` chooses them, SimilarityMetric learns from them."
     ]
-    return (
-        f"Take care: questions depend on who was asked. {' and '.join(parts)}. This is harmless if chance decided who "
-        "got which questions (one subspace per person, for example), and misleading if people were shown what they "
-        f"like: the correlation with it can be up to {max(part.bound for _, part in noticed):.2f}."
+
+
+def _items(found: Diagnosis) -> list[str]:
+    """Return what is wrong with the items themselves."""
+    sentences = []
+    needed = 1 + found.d + found.dimensions
+    if found.span < found.d:
+        sentences.append(
+            f"Compared items differ in {found.span} of {found.d} dimensions only: compare items that differ in the "
+            f"others, or {_in_fewer(found.span)}."
+        )
+    if found.items < needed:
+        fewer = max(k for k in range(found.d) if 1 + k + degrees_of_freedom(k) <= found.items)
+        less = f", or describe items by at most {fewer} feature{'s' if fewer > 1 else ''}" if fewer else ""
+        sentences.append(
+            f"Ask about more items: {found.items:,} cannot pin down a metric in {found.d} dimensions unless people "
+            f"scatter equally in all directions; it takes {needed:,} at least{less}."
+        )
+    if found.ceiling is None or found.ceiling == found.dimensions:
+        return sentences
+    if found.two_valued:
+        names = [found._feature(j) for j in found.two_valued]
+        each = "each of them counts" if len(names) > 1 else "it counts"
+        sentences.append(
+            f"Use items with more than two values of {_listed(names)}: with two, how much {each} by itself "
+            "cannot be distinguished from where people stand, unless people scatter equally in all directions."
+        )
+    return sentences or [
+        "Ask about items that do not all satisfy one equation, as items of equal length do (normalized embeddings), or "
+        "parts that add up to a whole: describe them without it (leave one of the parts out, or keep one direction "
+        "fewer: crowdmetric fit --pca), or add other items."
+    ]
+
+
+def _questions(found: Diagnosis, missing: int) -> list[tuple[int, str]]:
+    """Return ways to ask for what is missing, each with the fewest new answers it takes."""
+    d, p, m = found.d, found.dimensions, max(2, found.most_answers)
+    ways = [
+        (
+            2 * missing,
+            "Ask pairs of parallel questions, two per person with the same difference between the items: at least "
+            f"{_people(missing)} more ({2 * missing:,} answers); `crowdmetric design` finds them, MatchedMetric "
+            "learns from them.",
+        )
+    ]
+    if m <= d:
+        r = m - 1
+        subspaces, each = ceil(p / degrees_of_freedom(r)), degrees_of_freedom(r)  # everybody adds m − r = 1
+        kind = "a line" if r == 1 else f"a subspace of {r} dimensions"
+        ways.append(
+            (
+                subspaces * each * m,
+                f"With {m} answers per person, ask each about items in {kind} (items that differ in {r} independent "
+                f"way{'s' if r > 1 else ''}): at least {subspaces:,} such subspaces with {_people(each)} each "
+                f"({subspaces * each * m:,} answers).",
+            )
+        )
+        several = ceil(missing / d)
+        ways.append(
+            (
+                2 * d * several,
+                f"Ask more of each person: the most that anybody answers is {found.most_answers}, and items in general "
+                f"position need more than {d}; for instance {2 * d} answers from at least {_people(several)} "
+                f"({2 * d * several:,} answers).",
+            )
+        )
+    elif found.spare >= 2 * p:
+        ways.append(
+            (
+                0,
+                f"There are enough answers ({found.spare:,} to spare), but not about everything: ask people about "
+                f"items that {_differ_in(found.out_of_reach)}.",
+            )
+        )
+    elif found.people > found.silent:
+        each_adds = found.spare / (found.people - found.silent)
+        more = ceil(missing / each_adds)
+        ways.append(
+            (
+                more * m,
+                f"Ask more people, or the same people about other items: one who adds something now adds "
+                f"{each_adds:.3g} degrees of freedom at most, so at least {_people(more)} more like them.",
+            )
+        )
+    return ways
+
+
+def _in_fewer(span: int) -> str:
+    return {0: "use other items", 1: "describe items by 1 feature"}.get(
+        span, f"describe items by at most {span} features"
     )
 
 
-def _times(ratio: float) -> str:
-    return f"{ratio:.3g}" if ratio < 1000 or ratio >= 1e9 else f"{float(f'{ratio:.3g}'):,.0f}"
+def _differ_in(out_of_reach: str) -> str:
+    return f"bear on {out_of_reach}" if out_of_reach else "differ in other ways"
+
+
+def _people(count: int) -> str:
+    return "1 person" if count == 1 else f"{count:,} people"
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    shown = list(names[:most]) + ([f"{len(names) - most} more"] if len(names) > most else [])
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

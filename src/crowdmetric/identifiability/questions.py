@@ -160,7 +160,8 @@ class ScannedQuestions:
     def some(self, answers: int) -> Questions:
         """Return all questions, or those of some of the people who have two or more, drawn by a hash of their number.
 
-        The sample has four times as many answers as asked for, if there are as many, to be drawn from again.
+        If possible, the sample has four times as many answers as asked for, because a smaller sample is drawn from it
+        later.
         """
         step = max(1, self._counted[2] // (4 * answers))
         pairs, person = [], []

@@ -11,7 +11,10 @@
     pictures.py     inline SVG of matplotlib
     thumbnails.py   small pictures of items
     glossary.py     what the words mean
-    page.py         everything together, as HTML
+    style.py        how the page looks
+    page_parts.py   texts, lists, tables and pictures as HTML
+    shared_sections.py  sections that both reports have
+    page.py         the report on preferences: everything together
     similarity_page.py  the same for a metric from similarity judgements
 """
 

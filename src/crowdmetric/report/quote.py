@@ -45,12 +45,12 @@ def quotable(
         right = _of_100(evaluation, split, str(saved))
         others = [name for name in WITHOUT if name in evaluation.models and name != saved]
         best = best_model(evaluation, split, others)  # the one that all other sentences are about
-        beside = "a coin gets 50"
+        compared = "a coin gets 50"
         if best is not None:
-            beside = (
+            compared = (
                 f"the best prediction without a learned metric, {WITHOUT[best]}: {_of_100(evaluation, split, best)}"
             )
-        texts.append(f"Of 100 {HIDDEN[split]}, the model predicts {right} ({beside}).")
+        texts.append(f"Of 100 {HIDDEN[split]}, the model predicts {right} ({compared}).")
     return texts
 
 

@@ -15,18 +15,16 @@ from crowdmetric.identifiability.judgement_diagnosis import JudgementDiagnosis
 from crowdmetric.judgements import Judgements
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.directions import find_directions
-from crowdmetric.report.page import (
-    SHOWN_ITEMS,
+from crowdmetric.report.page_parts import list_of, table_of, whole_page
+from crowdmetric.report.shared_sections import (
     called,
     choices_section,
     details_section,
     directions_section,
     identifiability_section,
     items_sections,
-    list_of,
+    most_asked,
     summary_section,
-    table_of,
-    whole_page,
 )
 
 __all__ = ["similarity_page", "worth_of_similarity"]
@@ -75,8 +73,7 @@ def similarity_page(
     """
     if model.items is None:
         raise DataError("the model was fitted to vectors and has no items; a report needs SimilarityMetric(items=…)")
-    asked = np.bincount(judgements.items.ravel(), minlength=len(model.item_ids))
-    shown = np.argsort(-asked, kind="stable")[:SHOWN_ITEMS].astype(np.intp)
+    shown = most_asked(judgements.items.ravel(), len(model.item_ids))
     worth = worth_of_similarity(model, evaluation)
     if evaluation is not None:
         worth += evaluation.findings()

@@ -80,7 +80,7 @@ class Tastes:
     map: TasteMap | None
 
     def words(self, place: int) -> str:
-        """Return what the crowd likes along a feature: more, less, a middle, ends, or nothing that can be told."""
+        """Return what the crowd likes along a feature: more, less, a middle, ends, or nothing clear."""
         effect = self.effects[place]
         mean, error = effect.mean, effect.error
         top, bottom = int(np.argmax(mean)), int(np.argmin(mean))

@@ -4,8 +4,8 @@ Rules, for a population or a matched fit (S its symmetric fit, C the covariance 
 
 no ideal points
     Let W (d, k) span the directions in which S is negative, x = svec(WᵀSW). A crowd with ideal points has x = 0 at most
-    by chance: ``xᵀ Cov(x)⁻¹ x`` is compared with χ² of k(k+1)/2 + k(d − k) degrees of freedom, which also pays for
-    choosing W (that many parameters has a symmetric matrix of rank k). Said below a p-value of 0.01. Where hidden
+    by chance: ``xᵀ Cov(x)⁻¹ x`` is compared with χ² of k(k+1)/2 + k(d − k) degrees of freedom, which accounts for the
+    choice of W (a symmetric matrix of rank k has that many parameters). Said below a p-value of 0.01. Where hidden
     answers were predicted with and without the constraint, they decide how grave it is.
 another shape than the identity
     With e the part of S/c, c = tr S/d, that is no multiple of the identity: ``eᵀ Cov(e)⁻¹ e`` against χ² of p − 1
@@ -106,8 +106,6 @@ def warnings_of(
     comparisons: Comparisons | None = None,
 ) -> list[str]:
     """Return sentences, the gravest first; `comparisons` are the answers that the model was fitted to."""
-    fitted = model.fitted
-    is_population = "pseudo_ideal_mean_" in fitted
     texts = []
     if evaluation is not None:
         texts += [text.removeprefix("Warning: ") for text in evaluation.findings() if text.startswith("Warning: ")]
@@ -115,36 +113,54 @@ def warnings_of(
     texts += _no_ideal_points(model, evaluation)
     if evaluation is not None and "pairs" in evaluation.splits and comparisons is not None:
         texts += [RANKED] if comparisons_look_ranked(comparisons) else []
-    if abs(fitted.get("question_bias_", 0.0)) > BIASED:
-        texts.append(
-            f"Questions look chosen for the people who answered them (z = {fitted['question_bias_']:.1f}), which "
-            "biases the metric. Ask at random, or ask parallel questions and use --estimator matched."
-        )
-    elif diagnosis is not None and diagnosis.assignment.suspicious and is_population:
-        texts.append(
+    texts += _chosen_questions(model, diagnosis)
+    texts += _out_of_reach(model, diagnosis)
+    texts += _undetermined(model, comparisons)
+    if model.fitted.get("scale_error_", 0.0) > LOOSE_SCALE and not _is_near_zero(model, comparisons):
+        texts.append(_unknown_scale(model))
+    return texts + _of_the_fit(model)
+
+
+def _chosen_questions(model: SavedModel, diagnosis: Diagnosis | None) -> list[str]:
+    bias = model.fitted.get("question_bias_", 0.0)
+    if abs(bias) > BIASED:
+        return [
+            f"Questions look chosen for the people who answered them (z = {bias:.1f}), which biases the metric. Ask at "
+            "random, or ask parallel questions and use --estimator matched."
+        ]
+    if diagnosis is not None and diagnosis.assignment.suspicious and _is_population(model):
+        return [
             "Questions depend on who was asked. That is harmless if chance decided who got which, and misleading if "
             "people were shown what they like."
-        )
+        ]
+    return []
+
+
+def _out_of_reach(model: SavedModel, diagnosis: Diagnosis | None) -> list[str]:
     # of ideal points under a learned metric: tastes have another law, and a metric that was given has no unknowns
-    learned = is_population and model.description["parameters"].get("constraint", "psd") not in ("identity", "zero")
-    if learned and diagnosis is not None and diagnosis.population_bounds[0] < diagnosis.dimensions:
-        missing = diagnosis.dimensions - diagnosis.population_bounds[0]
-        out = f", such as {diagnosis.population_out_of_reach}" if diagnosis.population_out_of_reach else ""
-        texts.append(
-            f"Under this law of people these answers say nothing about {missing:,} of the {diagnosis.dimensions:,} "
-            f"degrees of freedom of the metric{out}; what is shown there is a convention."
-        )
-    texts += _undetermined(model, comparisons)
-    if fitted.get("scale_error_", 0.0) > LOOSE_SCALE and not _is_near_zero(model, comparisons):
-        most = degrees_of_freedom(len(model.metric)) - 1
-        texts.append(
-            "The scale of the metric is hardly known: answers look free of noise, or say too little about it."
-            + (
-                " Compare distances with each other, and do not rely on how large they are."
-                if float(fitted.get("determined_", most)) >= 0.5 * most
-                else ""
-            )
-        )
+    given = model.description["parameters"].get("constraint", "psd") in ("identity", "zero")
+    if diagnosis is None or given or not _is_population(model):
+        return []
+    missing = diagnosis.dimensions - diagnosis.population_bounds[0]
+    if missing <= 0:
+        return []
+    out = f", such as {diagnosis.population_out_of_reach}" if diagnosis.population_out_of_reach else ""
+    return [
+        f"Under this law of people these answers say nothing about {missing:,} of the {diagnosis.dimensions:,} degrees "
+        f"of freedom of the metric{out}; what is shown there is a convention."
+    ]
+
+
+def _unknown_scale(model: SavedModel) -> str:
+    most = degrees_of_freedom(len(model.metric)) - 1
+    known_shape = float(model.fitted.get("determined_", most)) >= 0.5 * most
+    advice = " Compare distances with each other, and do not rely on how large they are." if known_shape else ""
+    return f"The scale of the metric is hardly known: answers look free of noise, or say too little about it.{advice}"
+
+
+def _of_the_fit(model: SavedModel) -> list[str]:
+    """Return what the fit itself could not do."""
+    fitted, texts = model.fitted, []
     if fitted.get("approximation_error_", 0.0) > NOTICEABLE:
         texts.append(
             "People were integrated out approximately, and an exact integral could move an entry of the metric by "
@@ -160,6 +176,10 @@ def warnings_of(
     if not fitted["solution_"].converged:
         texts.append("The fit stopped before it had converged; raise --max-iter.")
     return texts
+
+
+def _is_population(model: SavedModel) -> bool:
+    return "pseudo_ideal_mean_" in model.fitted
 
 
 def _negative_by_more_than_chance(model: SavedModel) -> bool:
@@ -204,10 +224,10 @@ def _undetermined(model: SavedModel, comparisons: Comparisons | None) -> list[st
         why = f" One reason is that {' and that '.join(causes)}." if causes else ""
         return [
             f"The metric's shape is only partly known: the answers determine about {determined:.1f} of its {p - 1:,} "
-            f"parameters. For the rest the fit leans toward plain Euclidean distance.{why}"
+            f"parameters. The rest is shrunk toward plain Euclidean distance.{why}"
         ]
     rank = model.description["parameters"].get("rank")
-    if rank is not None and "pseudo_ideal_mean_" in model.fitted:  # in other estimators `rank` is the rank of subspaces
+    if rank is not None and _is_population(model):  # in other estimators `rank` is the rank of subspaces
         p = rank * d - rank * (rank - 1) // 2
     if determined is None and answers is not None and answers < FEW_ANSWERS * p:
         return [f"Too few answers: {answers:,} for a metric of {p:,} parameters."]
@@ -221,7 +241,7 @@ def _shown(model: SavedModel, comparisons: Comparisons | None) -> NDArray[np.int
 
 def _is_near_zero(model: SavedModel, comparisons: Comparisons | None) -> bool:
     """Return whether a metric of a population counts as none, in units in which items have size one."""
-    if model.items is None or "pseudo_ideal_mean_" not in model.fitted:
+    if model.items is None or not _is_population(model):
         return False
     size = Units.of(model.items, _shown(model, comparisons)).size
     return bool(np.trace(model.metric) * size**2 < NO_METRIC * len(model.metric))

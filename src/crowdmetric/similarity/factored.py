@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import minimize
 
-from crowdmetric.engines.threads import product
+from crowdmetric.engines.threads import shared_product
 from crowdmetric.similarity.likelihood import AnswerModel
 from crowdmetric.similarity.pair_choices import PairChoices
 
@@ -113,7 +113,7 @@ class FactoredObjective:
         if not self.is_dense:
             step = Z[i] - Z[j]
             return np.einsum("pr,pr->p", step, step)
-        gram = product(Z, Z.T)
+        gram = shared_product(Z, Z.T)
         norms = np.diag(gram).copy()
         D: Array = np.maximum(norms[i] + norms[j] - 2.0 * gram.take(self._places), 0.0)
         return D
@@ -134,7 +134,7 @@ class FactoredObjective:
             G = np.zeros((N, N), dtype=kind)
             G.ravel()[self._places] = g
             G += G.T
-            pulled = product(G, Z.astype(kind))
+            pulled = shared_product(G, Z.astype(kind))
         else:
             S = sparse.csr_matrix((g, (i, j)), shape=(N, N))
             pulled = S @ Z + S.T @ Z
@@ -142,14 +142,14 @@ class FactoredObjective:
 
     def slope(self, L: Array) -> tuple[float, Array]:
         """Return minus the log-likelihood and its gradient (d, r) in L."""
-        Z = product(self.items, L)
+        Z = shared_product(self.items, L)
         value, g = self.likelihood.slope(self.questions, self.distances(Z))
-        return value, 2.0 * product(self.items.T, self.laplacian_times(g, Z))
+        return value, 2.0 * shared_product(self.items.T, self.laplacian_times(g, Z))
 
     def metric_slope(self, L: Array) -> Array:
         """Return the gradient (d, d) in M."""
         g = self.likelihood.slope(self.questions, self.distances(self.items @ L))[1]
-        return product(self.items.T, self.laplacian_times(g, self.items))
+        return shared_product(self.items.T, self.laplacian_times(g, self.items))
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def _tried(
 
 def _score(hidden: FactoredObjective, A: Array, deviations: Array) -> float:
     """Return the mean log-likelihood of the answers left out."""
-    D = hidden.distances(product(hidden.items, A / deviations[:, None]))
+    D = hidden.distances(shared_product(hidden.items, A / deviations[:, None]))
     return -hidden.likelihood.value(hidden.questions, D) / hidden.questions.n_answers
 
 
@@ -338,11 +338,11 @@ def _descend(
         L = flat.reshape(A.shape) / deviations[:, None]
         value, slope = turned.slope(L)
         if strength > 0.0:
-            M = product(L, L.T)
+            M = shared_product(L, L.T)
             if L.shape[1] == len(M):
                 M[np.diag_indices_from(M)] -= np.trace(M) / len(M)
             value += 0.5 * strength * float(np.vdot(M, M))
-            slope += 2.0 * strength * product(M, L)
+            slope += 2.0 * strength * shared_product(M, L)
         return value / answers, (slope / deviations[:, None]).ravel() / answers
 
     options = {"maxcor": MEMORY, "ftol": accuracy, "gtol": 1e-9, "maxiter": steps}

@@ -1,4 +1,4 @@
-"""Judgements beside preferences: their log-likelihood as a function of a metric's shape.
+"""Judgements in a fit to preferences: their log-likelihood as a function of a metric's shape.
 
 People who judge similarity and people who choose may share one metric, but each kind of answer has a noise of its own:
 judgements see ``s M`` with a scale s > 0 that is fitted to every M, ::

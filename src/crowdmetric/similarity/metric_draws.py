@@ -9,7 +9,7 @@ when the size is taken out, exactly in the size along the center's own shape::
 
 v and g are splines through values and gradients at several sizes, H is the curvature at the center, and κ is the rate
 at which curvature grows with the size: 2 would be a Gaussian in M, and sharp answers have about 1. r is the size that
-the answers see. The trace is none: entries that no answer sees may be most of it.
+the answers determine. The trace would be the wrong size: entries on which no answer depends may be most of it.
 
 The first center is the mode. Draws lie around it at a distance, and where answers are few their mean is far from it. So
 a few are drawn first; the second center is their mean, H the mean of the curvature over some of them, and v and g are

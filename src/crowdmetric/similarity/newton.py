@@ -4,11 +4,12 @@
 
     minimize   f(θ) = −ℓ(θ) + ½ Σ_r λ_r ‖P_r θ‖² + ½ t ‖θ‖²      over the cone of a structure
 
-P_r are the structure's ridges: one draws the diagonal entries of the metric toward each other, one the off-diagonal
-entries to zero. Together they draw the metric's *shape* toward the identity, as in `crowdmetric.solvers.law_fit`,
+P_r are the structure's ridges: one shrinks the diagonal entries of the metric toward their mean, one the off-diagonal
+entries toward zero. Together they shrink the metric's *shape* toward the identity, as in `crowdmetric.solvers.law_fit`,
 where ``τ = λ c²`` with ``c = tr M / d``; with λ rather than τ held fixed the penalty is convex. The strengths are
 MacKay's: at the optimum ``γ_r = rank P_r − λ_r tr(A⁻¹ P_r)`` parameters are determined by the answers, with A the
-curvature of f, and ``λ_r ← γ_r / ‖P_r θ‖²``. t is a share of 1e-8 of the curvature: what no answer sees stays at zero.
+curvature of f, and ``λ_r ← γ_r / ‖P_r θ‖²``. t is 1e-8 times the curvature, so parameters on which no answer depends
+stay at zero.
 
 **Certificate.** Where −ℓ is convex, its tangent is below it. With G the gradient of f without the last term, ::
 
@@ -243,7 +244,7 @@ def _local(
 ) -> tuple[float, Array, Array, float]:
     """Return f, its gradient and curvature, and t; `curvature` is that of the likelihood, if it is known."""
     H = objective.curvature(theta) if curvature is None else curvature
-    if floor is None:  # of the answers alone: beside a strong ridge it would hold the size, which has none
+    if floor is None:  # from the answers alone: a share of a strong ridge would shrink the size, which has no ridge
         floor = FLOOR * float(np.max(np.diag(H), initial=1e-300))
     H = H + penalty
     H[np.diag_indices_from(H)] += floor

@@ -1,7 +1,7 @@
 """Judgements as choices among pairs: the one layout that every kind of judgement shares.
 
 A question offers k pairs of items, and the chosen one is the closest. Distances are needed of *distinct pairs* only,
-so that a pass over T answers to questions about P pairs costs ``O(T + P)`` beside the distances themselves.
+so that a pass over T answers to questions about P pairs costs ``O(T + P)`` besides the distances themselves.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Evidence counts every answer as independent given the metric. Where few items were asked about very often, that is
 wrong: a rich metric then learns what is particular to those items, and does harm on others. So the structure, and how
-hard off-diagonal entries are drawn to zero, are chosen by *items left out*: items are dealt into groups, and the
-questions about none of a group predict those about at least one. Where only the same items will ever be asked about,
-questions are left out instead: there a metric may learn what is particular to them.
+strongly off-diagonal entries are shrunk toward zero, are chosen by *items left out*: items are dealt into groups, and
+the questions about none of a group predict those about at least one. Where only the same items will ever be asked
+about, questions are left out instead: there a metric may learn what is particular to them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ QUESTIONS_PER_GROUP = 2
 ENOUGH = 1e-5
 # A richer structure must predict answers that were left out better by this much per answer, in nats.
 BETTER = 1e-4
-# Holding off-diagonal entries harder than predicts best may cost this much per answer, in nats. Where answers are few a
-# standard error is large, and would excuse a metric that is far from the best.
+# A stronger ridge on off-diagonal entries is preferred if it predicts at most this much worse than the best, in nats
+# per answer. (A standard error would not do as a limit: if answers are few it is large, and would allow a metric that
+# is far from the best.)
 CLOSE = 1e-3
 
 
@@ -67,8 +68,8 @@ class Candidate:
 
     def summary(self) -> str:
         """Return it in a few words."""
-        harder = "" if self.factor == 1.0 else f", off-diagonal entries held {self.factor:g} times as hard"
-        return f"{self.structure}{harder}"
+        stronger = "" if self.factor == 1.0 else f", ridge on off-diagonal entries {self.factor:g} times as strong"
+        return f"{self.structure}{stronger}"
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def choose_structure(
     tolerance: float,
     max_iterations: int,
 ) -> StructureChoice:
-    """Return the best of identity, diagonal and full, the last with off-diagonal entries held as hard as helps."""
+    """Return the best of identity, diagonal and full, the last with the best ridge on off-diagonal entries."""
     d = items.shape[1]
     splits = _splits(items, questions, left_out, folds, seed)
     best: tuple[Candidate, SimilarityObjective, SimilarityFit] | None = None
@@ -170,7 +171,7 @@ def _splits(
 def _candidates(
     objective: SimilarityObjective, fit: SimilarityFit, splits: list[tuple[PairChoices, PairChoices]], step: ConeStep
 ) -> list[tuple[Candidate, tuple[float, ...]]]:
-    """Return one structure with its strengths, off-diagonal entries held harder and harder while that helps."""
+    """Return one structure with its strengths; the ridge on off-diagonal entries is raised while that helps."""
     found: list[tuple[Candidate, tuple[float, ...]]] = []
     starts = [fit.theta for _ in splits]
     for factor in FACTORS if splits and len(fit.strengths) > 1 else (1.0,):
@@ -186,7 +187,7 @@ def _candidates(
 def _hardest_of_the_best(
     found: list[tuple[Candidate, tuple[float, ...]]],
 ) -> tuple[Candidate, tuple[float, ...]]:
-    """Return the candidate held hardest of those that are within one standard error of the best, and close to it."""
+    """Return the candidate with the strongest ridge of those within one standard error of the best, and close to it."""
     best = max(found, key=lambda pair: _merit(pair[0]))
     for candidate, strengths in reversed(found):
         behind = np.subtract(best[0].scores, candidate.scores)

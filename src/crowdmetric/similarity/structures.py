@@ -1,7 +1,7 @@
 """What a metric may look like: every structure is a cone of parameters θ in which squared distances are linear.
 
 =========  =====================  ========================  ===========================  =============================
-structure  θ                      squared distance          cone                         ridges draw to zero
+structure  θ                      squared distance          cone                         ridges shrink to zero
 =========  =====================  ========================  ===========================  =============================
 full       svec M, d(d+1)/2       ``⟨svec δδᵀ, θ⟩``         M positive semi-definite     what diagonal entries differ
                                                                                          by; off-diagonal entries
@@ -41,7 +41,7 @@ class MetricStructure(Protocol):
 
     @property
     def ridges(self) -> tuple[Array, ...]:
-        """Projectors (size, size) on what each ridge draws to zero; they add up to what is not the scale."""
+        """Projectors (size, size) on what each ridge shrinks to zero; they add up to everything but the scale."""
         ...
 
     def rows(self, delta: Array) -> Array:

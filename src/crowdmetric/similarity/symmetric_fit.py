@@ -1,7 +1,7 @@
 """How sure a similarity fit is of its metric: a fit over all symmetric matrices, and its information.
 
-Neither the boundary of the cone nor shrinkage then bends intervals (`crowdmetric.intervals` builds them). Where the
-answers leave some direction undetermined, or would be explained without any doubt, the ridges of the fit are kept.
+So intervals (`crowdmetric.intervals`) are not distorted by the boundary of the cone or by shrinkage. If the answers
+leave some direction undetermined, or the fit would explain all of them with certainty, the ridges of the fit are kept.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def symmetric_fit(
 ) -> tuple[Array, Array, float]:
     """Return the symmetric fit (d, d), the covariance (p, p) of its svec, and its log-likelihood.
 
-    With everybody's own metric the crowd's estimate is kept, with the information that counts how people differ. The
-    log-likelihood is NaN there, and where ridges had to hold the fit.
+    If everybody has a metric, the crowd's estimate is kept, with the information that includes how people differ. The
+    log-likelihood is then NaN, and also if the fit needed ridges.
     """
     structure = objective.structure
     value = float("nan")

@@ -1,1 +1,42 @@
-"""Optimizers; each returns a Solution with a status sentence."""
+"""Optimizers and samplers, one algorithm per file; each optimizer returns a result that says how accurate it is.
+
+Results::
+
+    solution.py               what a solver returns: a value, how good it is, and a status in words
+
+Bounded people::
+
+    barrier.py                primal–dual interior point, with a certified gap
+    cone.py                   the metrics' side of its step
+    bounds.py                 the set of metrics: positive semi-definite, of bounded size
+    line_subspaces.py         subspaces that are lines; `solve_bounded` chooses between this and `barrier`
+    placing.py                people under a known metric
+
+Populations::
+
+    law_fit.py                penalized maximum likelihood over a metric and a law of people
+    parametrization.py        coordinates in which a metric is of some kind by construction
+    priors.py                 ridges, and a limit of noise
+    scoring.py                Levenberg-damped scoring
+    quasi_newton.py           for a metric of low rank, by gradients alone
+    low_rank_prior.py         its prior
+    low_rank_ridges.py        how strong that prior is, found from the answers
+
+Metrics without people::
+
+    logistic.py               logistic regression over matrices, with a certified gap
+    spectral.py               spectral projected gradient over a set, with a certified gap
+    least_squares.py          least squares of least norm
+    linear_maps.py            linear maps that are applied and not stored
+    huber.py                  Huber regression with its scale
+    huber_problem.py          its primal and dual values
+    huber_interior.py         by an interior point
+    huber_splitting.py        by operator splitting
+
+Draws from a posterior::
+
+    posterior.py              metrics near the estimate of a population fit
+    draws.py                  vectors from a density close to a Gaussian
+    shape_draws.py            metrics under a likelihood of size and shape
+    hamiltonian.py            Hamiltonian Monte Carlo
+"""

@@ -123,7 +123,7 @@ def _start(problem: Problem) -> _Iterate:
 def _advance(problem: Problem, point: _Iterate) -> tuple[_Iterate, Mask]:
     """Return the next points, and which of them are valid: False where rounding prevents a further step."""
     newton = _Newton(problem, point)
-    sound = newton.factorise()
+    sound = newton.factorize()
     # The predictor aims at the optimum itself. The length of its step determines how much centering is needed.
     plain = newton.step(_Target(0.0, 0.0, 0.0))
     reached = _Newton(problem, point.moved(plain, newton.longest(plain))).mu
@@ -161,7 +161,7 @@ class _Newton:
         # The gap of a feasible point, divided among the 4n + 1 products whose sum it is.
         self.mu = (2.0 * products + point.sigma * self.room) / (4.0 * point.u.shape[1] + 1.0)
 
-    def factorise(self) -> Mask:
+    def factorize(self) -> Mask:
         """Factorize the systems; False if one is not positive definite to working precision."""
         problem, point, rows = self.problem, self.point, self.problem.rows
         B, p = point.a.shape

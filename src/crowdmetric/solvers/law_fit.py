@@ -11,9 +11,9 @@ being the projector off the identity; then ``shape ← γ / ‖M/c − I‖²``.
 people's covariance and on the items' utilities, ``γ_b = N − items · tr(A⁻¹)_b`` and ``items ← γ_b / ‖b‖²``.
 
 The ridge on the size is about one number, ``t = ‖cI‖ = √d c``, and only where people's covariance is free: with M = 0
-the model is then linear utilities with a crowd prior, a model in its own right, and the one to fall back on where the
-answers do not support a metric. With J the information about t, everything else being fitted, and ``z = t̂ √J`` the
-estimate without the ridge in units of its error, the evidence is largest at ::
+the model is then linear utilities with a crowd prior, which is a model of its own. It is what remains if the answers do
+not support a metric. With J the information about t, everything else being fitted, and ``z = t̂ √J`` the estimate
+without the ridge in units of its error, the evidence is largest at ::
 
     size = J / (z² − 1),      which takes the share 1 / z² off the size;      z ≤ 1: all of it
 
@@ -62,7 +62,7 @@ SETTLED, LEAST_EVIDENCE = 0.05, 0.01
 # only if they do not grow by more than GROWTH, and if the last change was at least TRUSTED times the next step: short
 # changes tell the slope no better than the tolerance of the fits allows.
 FURTHEST, GROWTH, TRUSTED = 8.0, 1.2, 0.5
-# The evidence about one number cannot pay for a larger loss of likelihood, in nats, than this.
+# The ridge on the size may cost at most this much likelihood, in nats: the evidence for one number is not worth more.
 MOST_PAID = 10.0
 # Below this size ‖cI‖ / √d, for items of size one, a metric counts as zero. A ridge on the size need not go further.
 NO_SIZE = 0.01
@@ -161,7 +161,7 @@ def fit_law(
     max_iterations: int = 200,
     after_step: Callable[[ScoringState, float], None] | None = None,
 ) -> PopulationFit:
-    """Maximize the penalized likelihood from `start`, a θ or the state of an iteration to take up again."""
+    """Maximize the penalized likelihood from `start`, a θ or the state of an iteration to resume."""
     ridges, layout = ridges or Ridges(), chart.layout
     last: dict[bytes, Sums] = {}
 
@@ -208,7 +208,7 @@ def _pulled(chart: Parametrization, theta: Array, gradient: Array, curvature: Ar
 
 
 def remembering(total: Total) -> Total:
-    """Return the same sums, without asking twice in a row for those at one point: a refit begins where one ended."""
+    """Return the same sums with the last result cached, because a refit begins where the fit before it ended."""
     last: dict[bytes, Sums] = {}
 
     def remembered(natural: Array, *, information: bool = True) -> Sums:
@@ -295,7 +295,7 @@ def _secant(x0: float, g0: float, x: float, g: float) -> float:
 
 
 def first_ridges(chart: Parametrization) -> Ridges:
-    """Return the strengths to begin with, zero if a chart has nothing for a ridge to hold."""
+    """Return the strengths to begin with, zero for ridges on parameters that a chart does not have."""
     return Ridges(
         shape=SHAPE_RIDGE if _has_shape(chart) else 0.0,
         people=SHAPE_RIDGE if chart.free and chart.d > 1 else 0.0,
@@ -392,7 +392,7 @@ def items_determined(fit: PopulationFit) -> float:
 def _covariance(A: Array, chart: Parametrization) -> Array:
     """Return the inverse of an information A (n, n) among the parameters that a chart can move, and zero beyond.
 
-    What is fixed (M where there is none, all of M but its size where it is a multiple of the identity) is known.
+    Fixed parameters count as known: M if there is no metric, the shape of M if it is a multiple of the identity.
     """
     metric = chart.layout.metric
     tangent = chart.metric_directions()

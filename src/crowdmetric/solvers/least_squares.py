@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator, lsmr
 
 from crowdmetric.solvers.linear_maps import DENSE_UNKNOWNS, LinearMap, gram
 
-__all__ = ["LSMR_STEPS", "Normal", "RegressionFit", "as_operator", "factorise", "least_squares", "probe"]
+__all__ = ["LSMR_STEPS", "Normal", "RegressionFit", "as_operator", "factorize", "least_squares", "probe"]
 
 Array = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ def least_squares(rows: LinearMap, target: Array, dense: bool | None, max_iterat
 
 
 def _by_factorisation(rows: LinearMap, target: Array) -> RegressionFit:
-    normal = factorise(rows)
+    normal = factorize(rows)
     a = normal.solve(rows.adjoint(target))
     for _ in range(2):  # forming XᵀX squares the condition number; refinement recovers the digits
         a = a + normal.solve(rows.adjoint(target - rows.forward(a)))
@@ -72,7 +72,7 @@ def _by_factorisation(rows: LinearMap, target: Array) -> RegressionFit:
     )
 
 
-def factorise(rows: LinearMap) -> Normal:
+def factorize(rows: LinearMap) -> Normal:
     """Factorize XᵀX by Cholesky if it is well conditioned, otherwise by eigenvalues."""
     p, G = rows.shape[1], gram(rows)
     if rows.shape[0] >= p:

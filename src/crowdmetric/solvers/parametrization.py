@@ -16,14 +16,14 @@ With ``M = LLᵀ`` ::
 
     dM = dL Lᵀ + L dLᵀ,      gradient 2 G L,      curvature Jᵀ I J + 2 G₊ ⊗ 1
 
-where G = ∂f/∂M and I is the information in svec M. The second term is the bending of the chart itself: at a metric that
-has lost a direction G is not zero but positive semi-definite there, and without its part G₊ a step would not know how
-hard the boundary pushes back. A multiple of the identity has ``log a`` instead, whose bending is ``a ⟨G, I⟩₊``: without
-it, steps toward a metric of zero would be the longer, the closer it is.
+where G = ∂f/∂M and I is the information in svec M. The second term is the curvature of the chart itself. If M is zero
+in some directions, G is not zero but positive semi-definite there; without G₊ a step would ignore how strongly the
+boundary pushes back. A multiple of the identity has ``log a`` instead, and the term ``a ⟨G, I⟩₊``: without it, steps
+toward a metric of zero would become longer and longer.
 
 For isotropic people the coordinates are those of ``A = 2sM``, which is the root of people's covariance Σ = A², and
-``log κ`` with ``M = κA``, ``s = 1/(2κ)``. Where answers support no metric, κ falls to nothing and A stays: in
-coordinates of M and s both would run away together.
+``log κ`` with ``M = κA``, ``s = 1/(2κ)``. If the answers support no metric, κ goes to zero and A converges. In the
+coordinates M and s, s would diverge.
 """
 
 from __future__ import annotations
@@ -152,9 +152,10 @@ class Parametrization:
         return svec(A) if self.kind == "symmetric" else _factor(A, self.columns).ravel()
 
     def shorten(self, theta: Array, step: Array) -> float:
-        """Return the share of a step that neither more than doubles the metric's size nor its people's spread.
+        """Return the largest share of a step that at most doubles the metric's size and people's spread.
 
-        Far from the optimum the likelihood is flat where both grow together, and a bold step does not come back.
+        Far from the optimum the likelihood is flat where both grow together, and the fit would not return from a long
+        step.
         """
         metric, _, spread, _ = self._parts(theta)
         dmetric, _, dspread, _ = self._parts(step)

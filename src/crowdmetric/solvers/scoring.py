@@ -2,15 +2,15 @@
 
 At θ the caller gives value f, gradient g and a positive semi-definite curvature H (outer products of scores, plus
 whatever else is convex). A step solves ``(H + κ diag(H)) step = −g``; the damping κ falls when the quadratic model
-predicted the decrease well, and grows when it did not (Marquardt; Nielsen's update); H itself is scaled by how much
-of it earlier steps found to be true. The iteration stops when a full
-step would lower f by less than the tolerance, or when no damping lowers it any more.
+predicted the decrease well, and grows when it did not (Marquardt; Nielsen's update); H itself is scaled by the ratio of
+true to estimated curvature in earlier steps. The iteration stops when a full step would lower f by less than the
+tolerance, or when no damping lowers it any more.
 
 Outer products of scores differ from the true curvature by noise that does not vanish at the optimum, so the last
 digits come slowly. With `secants`, what the last steps saw of the gradient corrects H along them (BFGS, begun anew from
-each H, with Powell's damping). Coordinates of which several mean the same, as factors of a metric, let steps wander,
-and what they saw is then not about the function: there the caller gives f in coordinates without that freedom, too
-(`Underlying`), in which secants are taken.
+each H, with Powell's damping). If many θ stand for the same point, as with factors of a metric, steps also move along
+directions that change nothing, and secants would be misleading. Then the caller also gives f in coordinates without
+that freedom (`Underlying`), and secants are taken there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NEAR = 2.0
 
 @dataclass(frozen=True)
 class Underlying:
-    """The same function in coordinates x (k,) that mean one thing each.
+    """The same function in coordinates x (k,) of which no two stand for the same point.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Quadratic:
 
 @dataclass(frozen=True)
 class ScoringState:
-    """All that an iteration knows, so it can be taken up again as if it had not been interrupted.
+    """All that an iteration knows, so it can be resumed as if it had not been interrupted.
 
     Attributes
     ----------
@@ -148,10 +148,10 @@ def minimize_by_scoring(
 ) -> ScoringResult:
     """Minimize `function` from `start` until a step would gain less than `tolerance`.
 
-    Nothing is said to have converged without a step that would gain `first_tolerance`, where that is given.
-    `secants` is how many of the last steps correct the curvature.
-    `shorten(point, step)` returns the share of a step that may be taken at once; `after_step` is called after every
-    step that is accepted: the state after it, from which the iteration can be taken up again, and the value.
+    For the first step, `first_tolerance` takes the place of `tolerance`, if it is given. `secants` is how many of the
+    last steps correct the curvature. `shorten(point, step)` returns the share of a step that may be taken at once;
+    `after_step` is called after every step that is accepted: the state after it, from which the iteration can be
+    resumed, and the value.
     """
     state = start if isinstance(start, ScoringState) else ScoringState(start)
     point, damping, growth, trust = state.point, state.damping, state.growth, state.trust
@@ -160,7 +160,7 @@ def minimize_by_scoring(
     seen = state.secants if state.secants is not None else np.empty((0, 2, width))
     if not np.isfinite(at.value):
         raise DataError("the likelihood has no finite value at the start; check the items for extreme values")
-    # an iteration that is taken up again has its first step behind it
+    # an iteration that is resumed has made its first step already
     enough = tolerance if first_tolerance is None or state.iteration else first_tolerance
     decrease = np.inf
     for iteration in range(state.iteration + 1, max_iterations + 1):
@@ -192,7 +192,7 @@ def minimize_by_scoring(
 
 
 def _foretold(at: Quadratic, believed: Array, step: Array) -> float:
-    """Return the decrease of the value that a step has by the curvature that is believed."""
+    """Return the decrease of the value that is predicted for a step, by the trusted curvature."""
     return -float(at.gradient @ step) - 0.5 * float(step @ believed @ step)
 
 

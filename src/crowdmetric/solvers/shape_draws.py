@@ -118,7 +118,7 @@ class ShapedDensity:
     def curvature(self, x: Array) -> Array:
         """Return about minus the second derivative at one point, positive definite.
 
-        S is quadratic in L: where the answers draw S against the edge of the cone, by a slope G there, most of the
+        S is quadratic in L: where the answers push S against the edge of the cone, with a slope G there, most of the
         curvature in L is that of S, ``−(2d/‖L‖²) ⟨G, dL dLᵀ⟩``. Directions in which it is negative are left out.
         """
         entries, pivots = x[1:], self._pivots

@@ -6,17 +6,15 @@
     stored.py             a file or a pipe -> bytes with a name
     text.py               text tables: encoding, separator, cells
     spreadsheet.py        .xls and .xlsx -> rows; the one place for xlrd and openpyxl
-    writable.py           tables that can be written, or converted to a data frame
+    frozen_table.py       what tables of answers have in common: written, converted, pickled, cut
     files.py              all kinds of files, pandas, Polars and Arrow <-> columns
-    categories.py         columns of categories -> features of 0 and 1
-    items.py              columns -> items with ids and features
+    items.py              columns -> items with ids and features; categories -> features of 0 and 1
     choices.py            the coding of a column of choices
     answers.py            columns -> coded answers, and a count of rejected rows
     judgement_columns.py  columns -> coded similarity judgements
     sources.py            files larger than memory -> batches of columns
     spool.py              coded answers grouped by person, on disk
-    scan.py               sources and spool together: answers that stay on disk
-    sampling.py           a random sample of people, always the same one
+    scan.py               sources and spool together: answers that stay on disk; a sample of their people
 """
 
 from __future__ import annotations
@@ -35,6 +33,7 @@ from crowdmetric.tables.files import (
     write_columns,
     write_csv,
 )
+from crowdmetric.tables.frozen_table import FrozenTable
 from crowdmetric.tables.items import Items, index_of, known_items, read_items
 from crowdmetric.tables.judgement_columns import (
     CodedJudgements,
@@ -43,12 +42,10 @@ from crowdmetric.tables.judgement_columns import (
     judgement_kind,
     name_judgements,
 )
-from crowdmetric.tables.sampling import is_drawn
-from crowdmetric.tables.scan import ComparisonScan
+from crowdmetric.tables.scan import ComparisonScan, is_drawn
 from crowdmetric.tables.sources import CsvSource, DatasetSource, ParquetSource, RowSource, matching_files
 from crowdmetric.tables.spool import SpoolChunk
 from crowdmetric.tables.stored import Stored
-from crowdmetric.tables.writable import WritableTable
 
 __all__ = [
     "CodedAnswers",
@@ -58,13 +55,13 @@ __all__ = [
     "ComparisonScan",
     "CsvSource",
     "DatasetSource",
+    "FrozenTable",
     "Items",
     "OnBad",
     "ParquetSource",
     "RowSource",
     "SpoolChunk",
     "Stored",
-    "WritableTable",
     "as_ids",
     "canonical_columns",
     "code_answers",

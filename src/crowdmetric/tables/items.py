@@ -8,6 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from math import isnan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,10 +16,10 @@ from numpy.typing import NDArray
 
 from crowdmetric.checks import as_array, whole_number
 from crowdmetric.errors import DataError, TableWarning, option
-from crowdmetric.tables.categories import is_categorical, is_mostly_numbers, is_number, one_hot
 from crowdmetric.tables.columns import Column, Columns, as_column, listed, plain, unique_ids
 from crowdmetric.tables.files import READERS, format_of, is_frame, named_columns, read_columns
 from crowdmetric.tables.stored import Stored, check_zip, stored
+from crowdmetric.tables.text import NUMBER
 
 __all__ = ["Items", "index_of", "known_items", "read_items"]
 
@@ -27,6 +28,8 @@ ID_COLUMNS = ("item_id", "item", "id")
 NAME_COLUMNS = ("name", "title")
 # The column that holds files with pictures of items, as in a study of `crowdmetric collect`.
 IMAGE_COLUMN = "image"
+# A column with more categories than this is taken for names: each would become a feature.
+MOST_CATEGORIES = 50
 
 
 class Items(NamedTuple):
@@ -39,7 +42,7 @@ class Items(NamedTuple):
         All finite.
     feature_names : list of d str
     names : (N,) object of str, or None
-        What people call the items, None for one without a name; None altogether where nothing says.
+        What people call the items, None for one without a name; None altogether if the table has no names.
     images : (N,) object of str, or None
         Files with pictures of the items, relative to the table, None for an item without one.
 
@@ -98,7 +101,7 @@ def read_items(source: Any, id_column: str | None = None, *, categorical: Collec
         ids, names = names, None
     columns = _features_of(columns, categorical)
     if not columns:
-        raise DataError("the items have no features: columns of numbers were expected beside the ids")
+        raise DataError("the items have no features: columns of numbers were expected besides the ids")
     features = np.column_stack([_numbers(column, name) for name, column in columns.items()])
     if not len(features):
         raise DataError("the table of items has no rows; at least one item was expected")
@@ -202,7 +205,7 @@ def _id_column(names: Sequence[str], asked: str | None) -> str | None:
 
 def _features_of(columns: Columns, categorical: Collection[str] | str | None) -> Columns:
     """Return columns of numbers: categories become 0 and 1; other text and dates are dropped with a warning."""
-    asked = [name for name in columns if is_categorical(columns[name])] if categorical == "all" else categorical
+    asked = [name for name in columns if _is_categorical(columns[name])] if categorical == "all" else categorical
     wanted = [asked] if isinstance(asked, str) else list(asked or [])
     unknown = [name for name in wanted if name not in columns]
     if unknown:
@@ -211,7 +214,7 @@ def _features_of(columns: Columns, categorical: Collection[str] | str | None) ->
     left_out = []
     for name, column in columns.items():
         if name in wanted:
-            features |= one_hot(column, name)
+            features |= _one_hot(column, name)
         elif column.dtype.kind in "bif":
             features[name] = column
         elif column.dtype.kind == "M" or _is_left_out(column, name):
@@ -230,14 +233,14 @@ def _features_of(columns: Columns, categorical: Collection[str] | str | None) ->
 
 def _is_left_out(column: Column, name: str) -> bool:
     """Return whether a column may be left out: not where it looks like numbers with a mistake among them."""
-    if is_mostly_numbers(column):
+    if _is_mostly_numbers(column):
         _numbers(column, name)
     return column.dtype.kind in "OUS"
 
 
 def _numbers(column: Column, name: str) -> NDArray[np.float64]:
     if column.dtype.kind not in "bif":
-        example = next((value for value in column.tolist() if isinstance(value, str) and not is_number(value)), None)
+        example = next((value for value in column.tolist() if isinstance(value, str) and not _is_number(value)), None)
         example = next((value for value in column.tolist() if value is not None), None) if example is None else example
         raise DataError(
             f"feature {name!r} holds {plain(example)!r}, but features must be numbers; encode that column "
@@ -265,3 +268,42 @@ def _reject_gaps(ids: Column, features: NDArray[np.float64], names: Sequence[str
             f"{gaps.any(axis=1).sum()} items have missing or infinite features, first item "
             f"{plain(ids[row])!r} in column {names[column]!r}; fill them in or leave those items out"
         )
+
+
+# ------------------------------------------------------------------------------------------ columns of categories
+
+
+def _is_categorical(column: Column) -> bool:
+    """Return whether a column holds text of few kinds."""
+    return column.dtype.kind in "OU" and len(set(column.tolist())) <= min(MOST_CATEGORIES, max(2, len(column) // 2))
+
+
+def _is_number(cell: object) -> bool:
+    """Return whether a cell is a number, or text that reads as one."""
+    return isinstance(cell, int | float) or (isinstance(cell, str) and NUMBER.fullmatch(cell.strip()) is not None)
+
+
+def _is_mostly_numbers(column: Column) -> bool:
+    """Return whether more than half of the cells of a column of text are numbers: a mistake is among them, or two."""
+    cells = [cell for cell in column.tolist() if cell is not None]
+    return 2 * sum(map(_is_number, cells)) > len(cells)
+
+
+def _one_hot(column: Column, name: str) -> Columns:
+    """Return a feature of 0 and 1 for every category but the first, sorted: ``color=red``.
+
+    The first needs none: items of it have 0 in all others, so a metric still knows every distance.
+    """
+    cells = column.tolist()
+    missing = sum(cell is None or (isinstance(cell, float) and isnan(cell)) for cell in cells)
+    if missing:
+        raise DataError(
+            f"column {name!r} has {missing} items without a category; fill them in or leave those items out"
+        )
+    kinds = sorted(set(cells), key=lambda kind: (str(type(kind)), kind))
+    if not 2 <= len(kinds) <= MOST_CATEGORIES:
+        raise DataError(
+            f"column {name!r} holds {len(kinds)} categories, such as {plain(kinds[0])!r}; from 2 to {MOST_CATEGORIES} "
+            "can be used: merge rare ones, or leave the column out"
+        )
+    return {f"{name}={kind}": np.array([float(cell == kind) for cell in cells]) for kind in kinds[1:]}

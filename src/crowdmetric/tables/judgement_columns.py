@@ -289,7 +289,7 @@ def _read_flag(column: Column, sieve: Sieve) -> Floats:
 def _read_pair_of_counts(columns: Columns, sieve: Sieve) -> Floats:
     left = numbers_of(columns["n_left"], "n_left", "counts are numbers")
     if ("n_right" in columns) == ("n" in columns):
-        raise DataError("n_left needs n (all answers) or n_right beside it, and exactly one of the two")
+        raise DataError("n_left also needs n (all answers) or n_right, and exactly one of the two")
     if "n_right" in columns:
         return np.column_stack([left, numbers_of(columns["n_right"], "n_right", "counts are numbers")])
     total = numbers_of(columns["n"], "n", "counts are numbers")

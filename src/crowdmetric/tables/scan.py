@@ -22,13 +22,15 @@ from crowdmetric.tables.answers import (
 )
 from crowdmetric.tables.choices import ChoiceSurvey
 from crowdmetric.tables.columns import Column, as_ids
-from crowdmetric.tables.sampling import is_drawn
 from crowdmetric.tables.sources import RowSource
 from crowdmetric.tables.spool import RECORD, Spool, SpoolChunk, Survey, write_spool
 
-__all__ = ["ComparisonScan"]
+__all__ = ["ComparisonScan", "is_drawn"]
 
 Array = NDArray[Any]
+
+# Knuth's multiplicative hash: people are sampled by their number, but not periodically.
+GOLDEN = np.uint64(2654435761)
 
 
 class ComparisonScan:
@@ -145,7 +147,7 @@ class ComparisonScan:
     def collect(self, people: int | None = None) -> CodedAnswers:
         """Return answers in memory, about 60 bytes each, sorted by person: of all people, or of about this many.
 
-        Who is drawn depends on their number alone (`tables.sampling`); one chunk more than what is drawn is held.
+        Who is drawn depends on their number alone (`is_drawn`); one chunk more than what is drawn is held.
         """
         step = 1 if people is None else max(1, self.n_users // people)
         users, pieces, ids, count = [], [], [], 0
@@ -225,3 +227,9 @@ def _storable(ids: Column) -> Array:
     if ids.dtype.kind == "i":
         return ids.astype(np.int64, copy=False)
     return np.char.encode(ids.astype(str), "utf-8") if ids.size else np.empty(0, "S1")
+
+
+def is_drawn(person: NDArray[Any], step: int) -> NDArray[np.bool_]:
+    """Return which of these people, by number, belong to a random sample of one in `step`: always the same people."""
+    drawn: NDArray[np.bool_] = (person.astype(np.uint64) * GOLDEN) % np.uint64(1 << 32) < np.uint64((1 << 32) // step)
+    return drawn

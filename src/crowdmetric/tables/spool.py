@@ -6,10 +6,10 @@ any pass reads back at the speed of the disk, and a chunk of which is found by i
     answers.bin     person (within its chunk), left, right, response, weight: 28 bytes per answer
     people.bin      the id of every person, in order
 
-Answers that come sorted by person are written straight through. Others are first parted by ranges of people (quantiles
+Answers that come sorted by person are written straight through. Others are first split by ranges of people (quantiles
 of a sample), and each part, which fits in memory, is then sorted: two passes over the disk in bounded memory, however
 many answers there are. Polars' streaming sort keeps all rows in memory (measured, version 2.1: 0.4 GB for 5 million
-rows, 0.9 GB for 20 million), and grouping needs less than a database: so Arrow reads, and this module parts.
+rows, 0.9 GB for 20 million), and grouping needs less than a database. So Arrow reads, and this module groups.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Survey:
 
     @property
     def bytes_needed(self) -> int:
-        """Disk that grouping takes: the answers, and once more with ids if they have to be parted."""
+        """Disk that grouping takes: the answers, and once more with ids if they have to be split."""
         once = self.rows * RECORD.itemsize + self.rows * self.id_type.itemsize
         return once if self.is_sorted else 2 * once
 

@@ -11,6 +11,16 @@ enters every statement as ``Δ ⊕ δ = (xxᵀ − x'x'ᵀ) ⊕ (x − x')``, a 
     what to ask?                             constructive_design, random_design, design_matrix
 
 Ranks are decided in floating point: a singular value below 1e−10 of the largest counts as zero.
+
+::
+
+    position.py               items in general position
+    spanning.py               quadratic spanning
+    clusters.py               subspaces that can teach the whole metric
+    recovery_bounds.py        how well a metric is recovered
+    designs.py                designs with r + 1 answers per person
+    pair_rows.py              the vectors Δ ⊕ δ of pairs of items
+    arguments.py              checks of arguments
 """
 
 from __future__ import annotations

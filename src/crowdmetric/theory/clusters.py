@@ -14,7 +14,7 @@ from crowdmetric.solvers.linear_maps import DENSE_UNKNOWNS
 from crowdmetric.subspace_map import Matrices, SubspaceMap
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.theory.arguments import check_labels, distance
-from crowdmetric.theory.rows import singular_values
+from crowdmetric.theory.pair_rows import singular_values
 from crowdmetric.theory.spanning import quadratically_spans
 from crowdmetric.users.projected import RANK_TOLERANCE
 

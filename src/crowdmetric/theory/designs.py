@@ -11,7 +11,7 @@ from crowdmetric.errors import DataError, NotIdentifiedError
 from crowdmetric.inputs import check_items
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.theory.arguments import check_pairs, coordinates
-from crowdmetric.theory.rows import design_rows, pair_rows, singular_values, whitened
+from crowdmetric.theory.pair_rows import design_rows, pair_rows, singular_values, whitened
 from crowdmetric.theory.spanning import span_rank
 from crowdmetric.users.projected import RANK_TOLERANCE
 

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.theory.arguments import coordinates
-from crowdmetric.theory.rows import design_rows, singular_values, whitened
+from crowdmetric.theory.pair_rows import design_rows, singular_values, whitened
 from crowdmetric.users.projected import RANK_TOLERANCE
 
 __all__ = ["quadratic_span_rank", "quadratically_spans", "span_rank"]

@@ -18,7 +18,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from crowdmetric.symmetric import as_array, degrees_of_freedom
+from crowdmetric.symmetric import as_like, degrees_of_freedom
 
 __all__ = [
     "SPARE",
@@ -30,8 +30,8 @@ __all__ = [
     "contract",
     "join",
     "padded_rows",
-    "product",
     "rows_by_length",
+    "small_products",
     "sum_over_problems",
 ]
 
@@ -239,7 +239,7 @@ def rows_by_length(
         return
     padded = _padded(np.arange(int(xp.max(counts)) + 1))
     padded[0] = 0
-    lengths = as_array(padded, counts)[counts]
+    lengths = as_like(padded, counts)[counts]
     people = {int(m): int(xp.count_nonzero(lengths == int(m))) for m in np.unique(padded[1:])}
     sizes = [m for m, count in people.items() if count]
     for shorter, longer in pairwise(sizes):
@@ -309,7 +309,7 @@ def contract(X: Array, Y: Array) -> Array:
     return out
 
 
-def product(X: Array, Y: Array) -> Array:
+def small_products(X: Array, Y: Array) -> Array:
     """Return ``X Y`` person by person, (P, i, k) × (P, k, j) → (P, i, j); see `contract` for why small k is special."""
     k = X.shape[-1]
     if k > 3:
@@ -324,7 +324,7 @@ def bilinear(delta: Array, A: Array, total: Array) -> Array:
     """Return ``δᵀ A s = ⟨Δ, A⟩`` (P, m) of every answer, with a matrix A each (P, r, r) or one for all (r, r)."""
     if A.ndim == 2:
         return np.einsum("pmi,pmi->pm", (delta.reshape(-1, A.shape[0]) @ A).reshape(delta.shape), total)
-    return np.einsum("pmi,pmi->pm", product(delta, A), total)
+    return np.einsum("pmi,pmi->pm", small_products(delta, A), total)
 
 
 def sum_over_problems(block: Block, values: Array, into: Array) -> None:

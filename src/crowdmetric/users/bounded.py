@@ -28,7 +28,7 @@ from crowdmetric.losses import Loss
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference
 from crowdmetric.users.answer_terms import terms_for
 from crowdmetric.users.ball import Balls, dot
-from crowdmetric.users.blocks import Block, bilinear, contract, product, sum_over_problems
+from crowdmetric.users.blocks import Block, bilinear, contract, small_products, sum_over_problems
 
 __all__ = ["SHARE", "BarrierSums", "BoundedBlock", "own_axes", "turned", "turned_back"]
 
@@ -139,8 +139,8 @@ class BoundedBlock:
         b = self.block
         Delta = outer_difference(b.delta, b.total)
         h_delta = self.h[:, :, None] * self.own
-        X = product(self.inverse, contract(h_delta, Delta))
-        residual = self.h[:, :, None] * Delta - product(h_delta, X)
+        X = small_products(self.inverse, contract(h_delta, Delta))
+        residual = self.h[:, :, None] * Delta - small_products(h_delta, X)
         p = Delta.shape[2]
         ends = np.append(b.starts[1:], b.person.size)
         for problem, start, end in zip(b.problems, b.starts, ends, strict=True):
@@ -148,7 +148,7 @@ class BoundedBlock:
             sums.schur[problem] += residual[start:end].reshape(-1, p).T @ rows
             sums.gradient[problem] += self.tangent[start:end].reshape(-1) @ rows
             sums.reduced[problem] -= self.g[start:end].reshape(-1) @ rows
-        sum_over_problems(b, -product(self.rhs[:, None, :], X)[:, 0], sums.reduced)
+        sum_over_problems(b, -small_products(self.rhs[:, None, :], X)[:, 0], sums.reduced)
 
     def direction(self, dA: Array | None) -> tuple[Array, Array]:
         """Compute this block's step for a metric step dA (n, r, r); None if the metric is known.
@@ -166,7 +166,7 @@ class BoundedBlock:
         if dA is not None:
             self.along = bilinear(b.delta, self._metric(dA), b.total)
             rhs = rhs - contract(self.own, (self.h * self.along)[:, :, None])[:, :, 0]
-        dw = product(self.inverse, rhs[:, :, None])[:, :, 0]
+        dw = small_products(self.inverse, rhs[:, :, None])[:, :, 0]
         slope, primal, dual = self.balls.direction(dw)
         slope = slope + self.terms.direction(self.along + _along(self.own, dw)).sum(axis=1)
         own_primal, own_dual = self.terms.longest()
@@ -216,4 +216,4 @@ def turned_back(w: Array, axes: Array | None) -> Array:
 
 def _along(delta: Array, w: Array) -> Array:
     """Return ``⟨δ, w⟩`` (P, m)."""
-    return product(delta, w[:, :, None])[:, :, 0]
+    return small_products(delta, w[:, :, None])[:, :, 0]

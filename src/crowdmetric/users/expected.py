@@ -61,14 +61,14 @@ class Information(FieldSums):
         About natural parameters, (n, n): the first line of the module's formula.
     spreads
         About svec Σ, (p, p): the second line.
-    seen, foretold
+    seen, predicted
         Squares of people's scores about the size of S and about all of S, (2,), and what Gaussians would have.
     """
 
     offsets: Array
     spreads: Array
     seen: Array
-    foretold: Array
+    predicted: Array
 
     def total(self, jacobian: Array, covariance: Array) -> Array:
         """Return the (n, n) information about natural parameters.
@@ -84,15 +84,15 @@ class Information(FieldSums):
         """
         about = jacobian.T @ self.spreads
         along, size = about @ covariance, float(covariance @ self.spreads @ covariance)
-        of_size = _share(self.seen[0], self.foretold[0])
-        shape_seen, shape_foretold = self.seen[1] - self.seen[0], self.foretold[1] - self.foretold[0]
-        of_shape = _share(shape_seen, shape_foretold) if shape_foretold > 1e-9 * self.foretold[1] else of_size
+        of_size = _share(self.seen[0], self.predicted[0])
+        shape_seen, shape_predicted = self.seen[1] - self.seen[0], self.predicted[1] - self.predicted[0]
+        of_shape = _share(shape_seen, shape_predicted) if shape_predicted > 1e-9 * self.predicted[1] else of_size
         more = np.outer(along, along) / size if size > 0 else 0.0
         return np.asarray(self.offsets + of_shape * (about @ jacobian) + (of_size - of_shape) * more)
 
 
-def _share(seen: float, foretold: float) -> float:
-    return float(min(max(seen / foretold, LEAST_SHARE), 1.0)) if foretold > 0 else 1.0
+def _share(seen: float, predicted: float) -> float:
+    return float(min(max(seen / predicted, LEAST_SHARE), 1.0)) if predicted > 0 else 1.0
 
 
 def expected_information(
@@ -138,12 +138,12 @@ def expected_information(
     spanned = across @ E
     N = N - spanned.transpose(0, 2, 1) @ spanned
     rank = np.count_nonzero(np.any(B != 0.0, axis=2), axis=1)
-    seen, foretold = _spread_squares(as_numpy(integral.bend), N, S, rank)
-    return Information(information, _about_covariance(B.transpose(0, 2, 1) @ N @ B), seen, foretold)
+    seen, predicted = _spread_squares(as_numpy(integral.bend), N, S, rank)
+    return Information(information, _about_covariance(B.transpose(0, 2, 1) @ N @ B), seen, predicted)
 
 
 def _spread_squares(bend: Array, N: Array, S: Array, rank: Array) -> tuple[Array, Array]:
-    """Return squares of people's scores about the size of S and about all of S, (2,), seen and foretold.
+    """Return squares of people's scores about the size of S and about all of S, (2,), seen and predicted.
 
     `rank` (P,) is q, without rows of zeros.
     """
@@ -154,8 +154,8 @@ def _spread_squares(bend: Array, N: Array, S: Array, rank: Array) -> tuple[Array
 
     (size, all_), (trace, square) = traces(T), traces(A)
     seen = np.array([np.sum(size / rank), np.sum(all_)])
-    foretold = np.array([0.5 * np.sum(square / rank), 0.25 * np.sum(trace + square)])
-    return seen, foretold
+    predicted = np.array([0.5 * np.sum(square / rank), 0.25 * np.sum(trace + square)])
+    return seen, predicted
 
 
 def _feature_derivatives(block: PopulationBlock) -> Array:

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
 from crowdmetric.losses import Loss
-from crowdmetric.symmetric import as_array, as_numpy
-from crowdmetric.users.integrals import Integral, fused_kernels, product
+from crowdmetric.symmetric import as_like, as_numpy
+from crowdmetric.users.integrals import Integral, fused_kernels, products_by_person
 from crowdmetric.users.integration import integrate_people
 
 __all__ = [
@@ -91,7 +91,7 @@ class IsotropicPeople:
     def pull_back(self, K: NDArray[np.float64], C_bar: Array) -> tuple[Array, Array]:
         xp = array_namespace(C_bar)
         K_bar = self._scale * C_bar
-        return K_bar, 2.0 * xp.sum(K_bar * as_array(K, C_bar), axis=(-2, -1))[..., None]
+        return K_bar, 2.0 * xp.sum(K_bar * as_like(K, C_bar), axis=(-2, -1))[..., None]
 
     @property
     def _scale(self) -> float:
@@ -124,7 +124,7 @@ class FreePeople:
     def pull_back(self, K: NDArray[np.float64], C_bar: Array) -> tuple[Array, Array]:
         xp = array_namespace(C_bar)
         rows, columns = np.tril_indices(len(self.root))
-        return xp.zeros_like(C_bar), 2.0 * (C_bar @ as_array(self.root, C_bar))[..., rows, columns]
+        return xp.zeros_like(C_bar), 2.0 * (C_bar @ as_like(self.root, C_bar))[..., rows, columns]
 
 
 def _no_effects() -> NDArray[np.float64]:
@@ -200,8 +200,8 @@ def value_and_gradient(
         Z, W, ZC, integral = _integrate(chunk, seen, loss)
         value += float(xp.sum(integral.value, dtype=xp.float64))
         slope, bend = integral.slope[:, :, None], integral.bend
-        C_bar += as_numpy(xp.matrix_transpose(_flat(Z)) @ _flat(product(bend, Z)))
-        Z_bar, W_bar = slope * W + 2.0 * product(bend, ZC), slope * Z
+        C_bar += as_numpy(xp.matrix_transpose(_flat(Z)) @ _flat(products_by_person(bend, Z)))
+        Z_bar, W_bar = slope * W + 2.0 * products_by_person(bend, ZC), slope * Z
         Y_bar = add_rows(add_rows(Y_bar, left, Z_bar + W_bar), right, W_bar - Z_bar)
         offset_bar = add_rows(add_rows(offset_bar, left, integral.slope), right, -integral.slope)
     K_bar, people_bar = at.people.pull_back(K, C_bar)
@@ -220,10 +220,10 @@ class _Seen:
 
     @staticmethod
     def of(items: Array, at: LowRank) -> _Seen:
-        offset = items @ as_array(at.mean, items)
+        offset = items @ as_like(at.mean, items)
         if at.effects.size:
-            offset = offset - as_array(at.effects, items)
-        return _Seen(items @ as_array(at.factor, items), offset, as_array(at.covariance, items))
+            offset = offset - as_like(at.effects, items)
+        return _Seen(items @ as_like(at.factor, items), offset, as_like(at.covariance, items))
 
 
 def _integrate(chunk: EqualQuestions, seen: _Seen, loss: Loss) -> tuple[Array, Array, Array, Integral]:
@@ -234,9 +234,9 @@ def _integrate(chunk: EqualQuestions, seen: _Seen, loss: Loss) -> tuple[Array, A
     Z, W = left - right, left + right
     ZC = xp.reshape(_flat(Z) @ seen.C, Z.shape)
     a = xp.sum(Z * W, axis=2) + offset[chunk.left] - offset[chunk.right]
-    S = product(ZC, xp.matrix_transpose(Z))
-    E = xp.broadcast_to(as_array(np.eye(S.shape[1]), Y), S.shape)
-    return Z, W, ZC, integrate_people(a, E, S, chunk.response, chunk.weight, loss, 1)
+    S = products_by_person(ZC, xp.matrix_transpose(Z))
+    E = xp.broadcast_to(as_like(np.eye(S.shape[1]), Y), S.shape)
+    return Z, W, ZC, integrate_people(a, E, S, chunk.response, chunk.weight, loss, 1)[0]
 
 
 def pull_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Loss) -> Array:
@@ -259,11 +259,11 @@ def scores_of_people(items: Array, chunk: EqualQuestions, at: LowRank, loss: Los
     P = chunk.left.shape[0]
     Z, W, ZC, integral = _integrate(chunk, _Seen.of(items, at), loss)
     slope, bend = integral.slope[:, :, None], integral.bend
-    Z_bar, W_bar = slope * W + 2.0 * product(bend, ZC), slope * Z
+    Z_bar, W_bar = slope * W + 2.0 * products_by_person(bend, ZC), slope * Z
     left, right = items[chunk.left], items[chunk.right]
     factor_bar = xp.matrix_transpose(left) @ (Z_bar + W_bar) + xp.matrix_transpose(right) @ (W_bar - Z_bar)
-    K_bar, people_bar = at.people.pull_back(at.gram, xp.matrix_transpose(Z) @ product(bend, Z))
-    factor_bar = factor_bar + 2.0 * as_array(at.factor, items) @ K_bar
+    K_bar, people_bar = at.people.pull_back(at.gram, xp.matrix_transpose(Z) @ products_by_person(bend, Z))
+    factor_bar = factor_bar + 2.0 * as_like(at.factor, items) @ K_bar
     mean_bar = xp.sum(slope * (left - right), axis=1)
     scores = [xp.reshape(factor_bar, (P, -1)), mean_bar, people_bar]
     if at.effects.size:

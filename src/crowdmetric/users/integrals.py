@@ -13,7 +13,7 @@ where E is the mean over the person given their answers. Learning needs only the
 `on_grid`
     The trapezoidal rule on an equally spaced grid of prior quantiles, for q ≤ 3. For analytic integrands that
     decay at both ends its error falls exponentially with the spacing.
-`crowdmetric.users.propagation.by_propagation`
+`crowdmetric.users.propagation.propagated`
     Expectation propagation, for any q.
 
 Arrays may be NumPy's or any other library's of the array API standard.
@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from scipy.special import entr
 
 from crowdmetric.losses import Logistic, Loss
-from crowdmetric.symmetric import as_array
+from crowdmetric.symmetric import as_like
 
 __all__ = [
     "Grid",
@@ -53,7 +53,7 @@ __all__ = [
     "on_grid",
     "pieces",
     "posterior_of",
-    "product",
+    "products_by_person",
     "root_of",
 ]
 
@@ -166,10 +166,10 @@ def root_of(S: Array) -> Array:
 
 def loadings_of(E: Array, S: Array) -> Array:
     """Return ``E C`` (P, m, q): how each answer's ψ moves with the person's standard normal coordinates."""
-    return product(E, root_of(S))
+    return products_by_person(E, root_of(S))
 
 
-def product(X: Array, Y: Array) -> Array:
+def products_by_person(X: Array, Y: Array) -> Array:
     """Return ``X Y`` person by person, (P, i, k) × (P, k, j), with single numbers multiplied as whole arrays."""
     if X.shape[-1] == 1:
         return X * Y
@@ -216,7 +216,7 @@ def lengths_of_lines(level: Array, sizes: Sequence[int], like: Array) -> tuple[A
     sums = np.array([-grid_of(1, size).log_weights.max() for size in sizes])
     # the highest weight is that of the node nearest to zero
     nearest = np.array([np.abs(grid_of(1, size).line).min() for size in sizes])
-    return nodes[level], as_array(sums - 0.5 * nearest**2, like)[level]
+    return nodes[level], as_like(sums - 0.5 * nearest**2, like)[level]
 
 
 @lru_cache
@@ -293,7 +293,7 @@ def pieces(chosen: Array, grid: Grid, people: int) -> Iterator[Array]:
 def _level(steepness: Array, sizes: Sequence[int], q: int) -> Array:
     """Return the place (P,) among sizes of the first grid that is fine enough, or the last."""
     xp = array_namespace(steepness)
-    places = as_array(np.array(sizes[:-1], dtype=np.float64), steepness)
+    places = as_like(np.array(sizes[:-1], dtype=np.float64), steepness)
     return xp.searchsorted(places, 2.0 * REACH / FINENESS[q] * steepness + 1.0)
 
 
@@ -308,8 +308,8 @@ def _integrate(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss
 def evaluate_nodes(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss, grid: Grid) -> Integral:
     """Return the trapezoidal rule with any array library and any loss: all nodes of all people at once."""
     xp = array_namespace(a)
-    nodes, log_weights = as_array(grid.nodes, a), as_array(grid.log_weights, a)
-    psi = a[:, :, None] + product(H, nodes.T[None])  # (P, m, Q)
+    nodes, log_weights = as_like(grid.nodes, a), as_like(grid.log_weights, a)
+    psi = a[:, :, None] + products_by_person(H, nodes.T[None])  # (P, m, Q)
     value, slope, curvature = loss.value_slope_curvature(psi, y[:, :, None])
     cost = weight[:, :, None] * value
     log_joint = log_weights - (cost[:, 0] if cost.shape[1] == 1 else xp.sum(cost, axis=1))
@@ -318,11 +318,11 @@ def evaluate_nodes(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: 
     total = xp.sum(joint, axis=1, keepdims=True)
     share = joint / total  # the posterior of the node, (P, Q)
     h = -weight[:, :, None] * slope
-    u = product(xp.matrix_transpose(E), h)  # (P, q, Q)
+    u = products_by_person(xp.matrix_transpose(E), h)  # (P, q, Q)
     mean_curvature = weight * xp.sum(share[:, None, :] * curvature, axis=2)
     bend = 0.5 * (
-        product(u * share[:, None, :], xp.matrix_transpose(u))
-        - product(xp.matrix_transpose(E), mean_curvature[:, :, None] * E)
+        products_by_person(u * share[:, None, :], xp.matrix_transpose(u))
+        - products_by_person(xp.matrix_transpose(E), mean_curvature[:, :, None] * E)
     )
     return Integral(
         value=highest[:, 0] + xp.log(total[:, 0]),

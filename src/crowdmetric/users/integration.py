@@ -23,12 +23,21 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from crowdmetric.losses import Logistic, Loss
-from crowdmetric.symmetric import as_array, as_numpy
+from crowdmetric.symmetric import as_like, as_numpy
 from crowdmetric.users.adaptive_quadrature import along_line, around_modes
-from crowdmetric.users.integrals import REACH, SIZES, Integral, grid_of, is_identity, loadings_of, on_grid, product
+from crowdmetric.users.integrals import (
+    REACH,
+    SIZES,
+    Integral,
+    grid_of,
+    is_identity,
+    loadings_of,
+    on_grid,
+    products_by_person,
+)
 from crowdmetric.users.propagation import TOLERANCE, propagated
 
-__all__ = ["LARGEST_GRID", "Way", "checked", "integrate_people", "is_possible"]
+__all__ = ["LARGEST_GRID", "Way", "integrate_people", "is_possible"]
 
 Array = Any
 
@@ -52,20 +61,6 @@ class Way(IntEnum):
 
 
 def integrate_people(
-    a: Array,
-    E: Array,
-    S: Array,
-    y: Array,
-    weight: Array,
-    loss: Loss,
-    largest_grid: int = LARGEST_GRID,
-    tolerance: float = TOLERANCE,
-) -> Integral:
-    """Return the integrals of `checked`."""
-    return checked(a, E, S, y, weight, loss, largest_grid, tolerance)[0]
-
-
-def checked(
     a: Array,
     E: Array,
     S: Array,
@@ -124,7 +119,7 @@ def _is_likely_enough(integral: Integral, a: Array, E: Array, S: Array, y: Array
     """
     xp = array_namespace(a)
     beta = loss.beta
-    variance = xp.linalg.diagonal(S) if is_identity(E) else xp.sum(product(E, S) * E, axis=2)
+    variance = xp.linalg.diagonal(S) if is_identity(E) else xp.sum(products_by_person(E, S) * E, axis=2)
     square = beta**2 * xp.clip(variance, 0.0, None)
     more = 0.4 * xp.sqrt(square) if isinstance(loss, Logistic) else 0.5 * square
     least = -xp.sum(weight * (loss.value_slope_curvature(a, y)[0] + more), axis=1)
@@ -168,7 +163,7 @@ def _place(integral: Integral, fine: Array, arguments: tuple[Array, ...], loss: 
         placed = around_modes(a, E, H, y, weight, loss, grid_of(q, PLACED_NODES[q]) if q in PLACED_NODES else None)
     for field in fields(Integral):
         part = getattr(integral, field.name)
-        part[others] = as_array(getattr(placed, field.name), part)
+        part[others] = as_like(getattr(placed, field.name), part)
     ways[_numbers(others)] = Way.PLACED
 
 

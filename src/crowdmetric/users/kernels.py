@@ -99,7 +99,7 @@ class CompiledBlock:
     def linearize(self, A: Array | None, mu: Array) -> tuple[Array, Array]:
         """Return merit and gap (P,); see `bounded.BoundedBlock.linearize`.
 
-        After `advance`, A must be where the step led that the metric took with it.
+        After `advance`, A must be the metrics that this step has led to.
         """
         b = self.block
         self.mu = mu

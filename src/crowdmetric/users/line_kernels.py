@@ -325,7 +325,7 @@ def _log_joint(M: float, K: float, omega: float, t: float) -> float:
 
 @compiled
 def _moved(M: float, K: float, omega: float, t: float) -> float:
-    """Return how far an answer would move somebody t standard deviations from the cavity's mean, in those."""
+    """Return by how many standard deviations of the cavity an answer would move somebody who is t from its mean."""
     z = M + K * t
     small = exp(-abs(z))
     return omega * K * (1.0 if z < 0.0 else small) / (1.0 + small)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.engines.folding import FieldSums
 from crowdmetric.losses import Loss
-from crowdmetric.symmetric import as_array, as_numpy
+from crowdmetric.symmetric import as_like, as_numpy
 from crowdmetric.users.integrals import posterior_of
 from crowdmetric.users.population_sums import Law, PopulationBlock, Structure, integrate, pull_of
 
@@ -84,6 +84,6 @@ def bias_sums(
     scores = structure.scores(block, integral, law, natural)
     xp = array_namespace(block.weight)
     middle = 0.5 * xp.sum(block.weight[:, :, None] * block.total, axis=1) / xp.sum(block.weight, axis=1)[:, None]
-    kappa = -2.0 * xp.sum((pull_of(block, integral) @ as_array(law.metric, middle)) * middle, axis=1)
+    kappa = -2.0 * xp.sum((pull_of(block, integral) @ as_like(law.metric, middle)) * middle, axis=1)
     others, cross, information = map(as_numpy, (scores.sum(axis=0), scores.T @ kappa, scores.T @ scores))
     return BiasSums(float(kappa.sum()), float(kappa @ kappa), others, cross, information)

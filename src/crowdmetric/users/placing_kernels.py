@@ -31,8 +31,8 @@ def logistic_on_a_line(
 
     Newton's method on the slope, which grows with x, in a bracket (`crowdmetric.solvers.line_subspaces`).
 
-    Returns gaps (P,); what becomes of people's least losses as offsets move `along` (P, m) a common number: slope (P,),
-    curvature (P,), and how fast x follows (P,), not at all at the end of the ball; and the most steps anybody took.
+    Returns gaps (P,); the first two derivatives (P,) of everybody's least loss as offsets move by a multiple of `along`
+    (P, m), and that of x (P,), zero at the boundary of the ball; and the largest number of steps.
     """
     P, m = delta.shape
     gap, pull, stiffness, sensitivity, most = np.zeros(P), np.zeros(P), np.zeros(P), np.zeros(P), 0
@@ -116,7 +116,7 @@ def hinge_on_a_line(offset: Array, delta: Array, y: Array, weight: Array, radius
 def _hinge_gap(offset: Array, delta: Array, y: Array, weight: Array, radius: float, x: float) -> float:
     """Return the gap at x: for all 0 ≤ a ≤ c, ``Σ a (1 − yψ)`` is a lower bound of f.
 
-    a is 0 or c on either side of a kink; answers at theirs take up the slope that the others leave.
+    a is 0 or c on either side of a kink; answers at their kink balance the slope of the others.
     """
     slope, gap = 0.0, 0.0
     for turn in range(2):

@@ -1,4 +1,4 @@
-"""Compiled twins of the hot loops of `integrals` and `population`, for logistic answers.
+"""Compiled twins of the hot loops of `integrals` and `population_sums`, for logistic answers.
 
 NumPy spends a pass over people on temporaries with one number per node and answer. The same sums person by person, with
 ``exp`` of a node's coordinates taken from small tables, are several times faster; `tests/test_population.py`

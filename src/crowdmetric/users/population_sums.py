@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.losses import Loss
 from crowdmetric.symmetric import (
-    as_array,
+    as_like,
     as_numpy,
     degrees_of_freedom,
     outer_difference,
@@ -45,7 +45,7 @@ from crowdmetric.symmetric import (
 )
 from crowdmetric.users.adaptive_quadrature import by_sampling
 from crowdmetric.users.blocks import SPARE, Block
-from crowdmetric.users.integrals import Integral, kernels, loadings_of, product
+from crowdmetric.users.integrals import Integral, kernels, loadings_of, products_by_person
 from crowdmetric.users.integration import LARGEST_GRID, integrate_people
 from crowdmetric.users.layout import Layout
 from crowdmetric.users.propagation import TOLERANCE
@@ -82,7 +82,7 @@ class Law:
 
     def like(self, array: Any) -> Law:
         """Return the law in arrays of the library of another."""
-        metric, mean, covariance = (as_array(part, array) for part in (self.metric, self.mean, self.covariance))
+        metric, mean, covariance = (as_like(part, array) for part in (self.metric, self.mean, self.covariance))
         return Law(metric, mean, covariance, self.effects)
 
 
@@ -209,7 +209,7 @@ def integrate(
 ) -> Integral:
     """Return the integral of every person: on a grid up to `largest_grid` dimensions, by propagation beyond."""
     a, S = _offsets(block, law)
-    return integrate_people(a, block.loadings, S, block.response, block.weight, loss, largest_grid, tolerance)
+    return integrate_people(a, block.loadings, S, block.response, block.weight, loss, largest_grid, tolerance)[0]
 
 
 def integrate_slowly(block: PopulationBlock, law: Law, loss: Loss, guess: Integral) -> Integral:
@@ -217,7 +217,7 @@ def integrate_slowly(block: PopulationBlock, law: Law, loss: Loss, guess: Integr
     a, S = _offsets(block, law)
     E, y, weight = block.loadings, block.response, block.weight
     if block.span.shape[1] <= 2:
-        return integrate_people(a, E, S, y, weight, loss)
+        return integrate_people(a, E, S, y, weight, loss)[0]
     return by_sampling(a, E, loadings_of(E, S), y, weight, loss, guess)
 
 
@@ -234,7 +234,7 @@ def _offsets(block: PopulationBlock, law: Law) -> tuple[Array, Array]:
         a = xp.sum(block.loadings * (block.total @ xp.matrix_transpose(tilt) + shift[:, None, :]), axis=2)
     if law.effects is not None:
         a -= law.effects[block.shown[:, :, 0]] - law.effects[block.shown[:, :, 1]]
-    return a, product(_rows_times(B, law.covariance), xp.matrix_transpose(B))
+    return a, products_by_person(_rows_times(B, law.covariance), xp.matrix_transpose(B))
 
 
 def _rows_times(B: Array, X: Array) -> Array:
@@ -346,11 +346,13 @@ class Isotropic:
         spread = 8.0 * float(np.exp(2.0 * natural[at.spread][0]))
         tilt = _rows_times(B, law.metric)
         beside = _beside(block, integral)
-        beside += product(spread * bend, tilt)
+        beside += products_by_person(spread * bend, tilt)
         _outer_sums(B, beside, scores, at.metric.start)
         scores[:, at.mean] = pull_of(block, integral)
         # S = 4s² B M² Bᵀ
-        scores[:, at.spread.start] = spread * xp.sum(bend * product(tilt, xp.matrix_transpose(tilt)), axis=(1, 2))
+        scores[:, at.spread.start] = spread * xp.sum(
+            bend * products_by_person(tilt, xp.matrix_transpose(tilt)), axis=(1, 2)
+        )
         return scores
 
 
@@ -379,7 +381,7 @@ class Free:
         scores: Array = array_namespace(B).empty((B.shape[0], at.size), dtype=B.dtype, device=B.device)
         _outer_sums(B, _beside(block, integral), scores, at.metric.start)
         scores[:, at.mean] = pull_of(block, integral)
-        _outer_sums(B, product(integral.bend, B), scores, at.spread.start)
+        _outer_sums(B, products_by_person(integral.bend, B), scores, at.spread.start)
         return scores
 
 
@@ -390,7 +392,7 @@ def pull_of(block: PopulationBlock, integral: Integral) -> Array:
     """Return ``Bᵀλ = Σ_i slope_i δ_i`` (P, d), λ = Eᵀ slope: the direction in which answers move people."""
     xp = array_namespace(block.span)
     along = xp.sum(block.loadings * integral.slope[:, :, None], axis=1)
-    pull: Array = product(along[:, None, :], block.span)[:, 0]
+    pull: Array = products_by_person(along[:, None, :], block.span)[:, 0]
     return pull
 
 
@@ -442,4 +444,4 @@ def sums_of(
 def _spread_score(block: PopulationBlock, integral: Integral) -> Array:
     """Return ``∂ℓ/∂Σ = Σ_k B_kᵀ bend_k B_k`` (d, d), as one product of all rows."""
     d = block.span.shape[2]
-    return block.span.reshape(-1, d).T @ product(integral.bend, block.span).reshape(-1, d)
+    return block.span.reshape(-1, d).T @ products_by_person(integral.bend, block.span).reshape(-1, d)

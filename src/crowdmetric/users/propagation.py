@@ -31,7 +31,7 @@ import scipy.special
 from array_api_compat import array_namespace
 
 from crowdmetric.losses import Logistic, Loss
-from crowdmetric.symmetric import as_array
+from crowdmetric.symmetric import as_like
 from crowdmetric.users.integrals import (
     REACH,
     SIZES,
@@ -46,7 +46,7 @@ from crowdmetric.users.integrals import (
     pieces,
 )
 
-__all__ = ["by_propagation", "propagate", "propagated"]
+__all__ = ["propagate", "propagated"]
 
 Array = Any
 # Each grid with the people who are integrated on it; None for people who are integrated over the noise instead.
@@ -86,14 +86,6 @@ TOLERANCE, ROUGHLY, NEARLY_SETTLED = 1e-9, 3e-6, 1e-5
 USUAL_FALL = 30.0
 
 
-def by_propagation(a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss) -> Integral:
-    """Integrate by expectation propagation; arguments as for `crowdmetric.users.integrals.on_grid`.
-
-    Compiled where arrays are NumPy's and answers logistic.
-    """
-    return propagated(a, E, S, y, weight, loss)[0]
-
-
 def propagated(
     a: Array,
     E: Array,
@@ -105,9 +97,10 @@ def propagated(
     damped: bool = False,
     tolerance: float = TOLERANCE,
 ) -> tuple[Integral, Array]:
-    """Return the integrals of `by_propagation`, and whether each person's sweeps have settled (P,).
+    """Integrate by expectation propagation; also return whether each person's sweeps have settled (P,).
 
-    Damped sweeps are slower, and settle where others go round in circles.
+    Arguments are those of `crowdmetric.users.integrals.on_grid`. Damped sweeps are slower, and settle where others go
+    round in circles. Compiled where arrays are NumPy's and answers logistic.
     """
     how = (DAMPED, DAMPED_ROUNDS) if damped else (1.0, ROUNDS)
     fused = fused_kernels(a) if isinstance(loss, Logistic) else None
@@ -141,7 +134,7 @@ def _fused(
     level = _level_of(xp.linalg.diagonal(C), loss)
     line = xp.astype(xp.clip(level, None, len(CAVITY_SIZES) - 1), xp.int32)
     sizes = xp.asarray(np.array(CAVITY_SIZES, dtype=np.int32), device=a.device)
-    priors = as_array(lines()[1][: len(CAVITY_SIZES), : CAVITY_SIZES[-1]], a)
+    priors = as_like(lines()[1][: len(CAVITY_SIZES), : CAVITY_SIZES[-1]], a)
     damping, rounds = how
     value, slope, precision, R, settled = fused.propagated(
         a, C, y, weight, line, sizes, priors, loss.beta, damping, _reachable(tolerance, a), rounds
@@ -178,7 +171,7 @@ def _level_of(variance: Array, loss: Loss) -> Array:
     xp = array_namespace(variance)
     steepness = loss.beta * xp.sqrt(variance)
     needed = xp.clip(2.0 * REACH / CAVITY_FINENESS * steepness + 1.0, float(FEWEST_NODES), None)
-    return xp.searchsorted(as_array(np.array(CAVITY_SIZES, dtype=np.float64), variance), needed)
+    return xp.searchsorted(as_like(np.array(CAVITY_SIZES, dtype=np.float64), variance), needed)
 
 
 def propagate(
@@ -194,9 +187,10 @@ def propagate(
 ) -> tuple[Integral, Array]:
     """Sweep over the answers of all people at once, until the slowest person has settled.
 
-    Answer after answer, each in the company of the others as they are by then: a sweep leaves a thirtieth of the
-    error, where one of all answers at once would leave an eighth. A factor is kept as its precision τ_i and its slope
-    b_i at some ψ_i (`anchor`): νs and their products with offsets would be differences of large numbers.
+    Answers are updated one after the other, each with the current factors of the others. Such a sweep leaves a
+    thirtieth of the error; an update of all answers at once would leave an eighth. A factor is kept as its precision
+    τ_i and its slope b_i at some ψ_i (`anchor`): νs and their products with offsets would be differences of large
+    numbers.
     """
     xp, tolerance = array_namespace(a), _reachable(tolerance, a)
     lines_of = [_sharing(level) for level in xp.matrix_transpose(_level(H, loss))]
@@ -321,7 +315,7 @@ def _moments(log_joint: Array, psi: Array, y: Array, omega: Array, loss: Loss) -
 
 def _on_line(mean: Array, spread: Array, y: Array, weight: Array, loss: Loss, grid: Grid) -> tuple[Array, Array, Array]:
     """Return `_tilted` along a line that is laid over the cavity."""
-    line, log_weights = as_array(grid.line, mean), as_array(grid.log_weights, mean)
+    line, log_weights = as_like(grid.line, mean), as_like(grid.log_weights, mean)
     y, omega = y[:, None], weight[:, None]
     psi = mean[:, None] + spread[:, None] * line
     return _moments(log_weights - omega * loss.value_slope_curvature(psi, y)[0], psi, y, omega, loss)
@@ -335,7 +329,7 @@ def _over_noise(mean: Array, spread: Array, y: Array, weight: Array, loss: Loss)
         E[f^ω] = ∫ Φ(z) g(x) dx        d/dm = ± ∫ φ(z) g(x) dx / spread       d²/dm² = −∫ z φ(z) g(x) dx / spread²
 
     whose integrands are the smoother the wider the cavity is. By the trapezoidal rule in u, with
-    ``βx = u − exp(−STRETCH u)``, since g falls but exponentially on the left, at the rate ωβ.
+    ``βx = u − exp(−STRETCH u)``, because g falls only exponentially on the left, at the rate ωβ.
     """
     xp = array_namespace(mean)
     beta = loss.beta
@@ -346,7 +340,7 @@ def _over_noise(mean: Array, spread: Array, y: Array, weight: Array, loss: Loss)
     first = np.log(min(lightest, 1.0) / NOISE_REACH) / STRETCH
     u = np.arange(first, NOISE_REACH + max(np.log(heaviest), 0.0), NOISE_STEP)
     bent = np.exp(-STRETCH * u)
-    x, log_step = as_array((u - bent)[None, :] / beta, mean), as_array(np.log1p(STRETCH * bent)[None, :], mean)
+    x, log_step = as_like((u - bent)[None, :] / beta, mean), as_like(np.log1p(STRETCH * bent)[None, :], mean)
     omega = xp.where(weight > 0.0, weight, xp.ones_like(weight))[:, None]
     value, slope, _ = loss.value_slope_curvature(x, xp.ones_like(x))
     log_density = log_step + xp.log(-slope) - omega * value
@@ -396,7 +390,7 @@ def _over_peak(mean: Array, spread: Array, y: Array, weight: Array, loss: Loss) 
     reach = xp.full_like(mean, float(np.sqrt(2.0 * DEPTH)))
     right = _halved(lambda t: log_joint(peak + t) > highest - DEPTH, zero, reach, EDGE_HALVINGS)
     left = _halved(lambda t: log_joint(peak - t) > highest - DEPTH, zero, reach, EDGE_HALVINGS)
-    along = as_array(np.linspace(0.0, 1.0, MOST_PEAK_NODES), mean)
+    along = as_like(np.linspace(0.0, 1.0, MOST_PEAK_NODES), mean)
     t = peak[:, None] - left[:, None] + (left + right)[:, None] * along
     psi = mean[:, None] + (y * spread)[:, None] * t
     omega = weight[:, None]
