@@ -13,7 +13,7 @@ from scipy.special import expit, logsumexp, ndtr
 from scipy.stats import multivariate_normal, norm
 
 from crowdmetric.losses import Logistic, Loss, Probit
-from crowdmetric.users import propagation
+from crowdmetric.users import line_kernels, propagation
 from crowdmetric.users.adaptive_quadrature import by_sampling
 from crowdmetric.users.integrals import (
     REACH,
@@ -440,10 +440,10 @@ def test_posterior_against_brute_force(name: str) -> None:
 @each_loss
 def test_mean_probability_as_scipy_has_it(name: str) -> None:
     rng = np.random.default_rng(0)
-    psi, variance = 2.0 * rng.standard_normal(6), np.array([0.0, 0.1, 1.0, 4.0, 25.0, 400.0])
+    psi, variance = 2.0 * rng.standard_normal(7), np.array([0.0, 0.1, 1.0, 4.0, 25.0, 400.0, 4000.0])
     ours = mean_probability(psi, variance, LOSSES[name])
     assert ours[0] == pytest.approx(LOSSES[name].probability(psi[:1])[0])
-    for k in range(1, 6):
+    for k in range(1, 7):
         s = np.sqrt(variance[k])
         exact, _ = quad(
             lambda z, k=k, s=s: float(LINKS[name](LOSSES[name].beta * (psi[k] + s * z))) * norm.pdf(z),
@@ -476,3 +476,15 @@ def test_people_taken_in_pieces_are_the_same(name: str, monkeypatch: pytest.Monk
     split = [on_grid(a, E, S, y, weight, loss, refine=2), propagate(a, E, loadings_of(E, S), y, weight, loss)[0]]
     for one, other in zip(whole, split, strict=True):
         assert_same(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_the_series_of_a_wide_cavity_is_the_integral_over_the_noise() -> None:
+    room, line = np.empty(8), np.ones(8)
+    nodes, masses = line_kernels._noise_rule(60)
+    for K in (line_kernels.VERY_WIDE, 60.0):
+        for z0 in np.linspace(-K, K, 9) / line_kernels.SHARE:
+            z = z0 - nodes / K
+            below, density = masses @ norm.cdf(z), masses @ norm.pdf(z)
+            first, second = density / below / K, -(masses @ (z * norm.pdf(z))) / below / K**2
+            ours = np.array(line_kernels.tilted(z0 * K, K * K, 1.0, 1.0, 0, line, room))
+            np.testing.assert_allclose(ours, [np.log(below), first, second - first**2], rtol=1e-10, atol=1e-15)

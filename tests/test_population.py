@@ -498,17 +498,21 @@ def test_people_of_several_ranks_in_one_block_say_the_same(structure: str) -> No
 def test_information_about_the_size_and_the_shape_of_people_has_a_share_each() -> None:
     """Answers all but free of noise say all of a shape and little of a size."""
     rng = np.random.default_rng(4)
-    F, x = rng.standard_normal((4, 4)), rng.standard_normal(4)
-    spreads, offsets = F @ F.T, np.eye(4)
+    G, x, offsets = rng.standard_normal((8, 3, 3)), rng.standard_normal(6), np.eye(6)
+    entries = (G @ G.transpose(0, 2, 1))[:, *np.triu_indices(3)]
+    found = Information(offsets, entries.T @ entries, np.array([0.1, 8.1]), np.array([1.0, 11.0]))
+    spreads = found.about_spreads()
+    np.testing.assert_allclose(
+        float(x @ spreads @ x), 0.5 * sum(np.sum((g @ g.T @ smat(x)).T * (g @ g.T @ smat(x))) for g in G)
+    )
     along = spreads @ x
-    found = Information(offsets, spreads, np.array([0.1, 8.1]), np.array([1.0, 11.0]))
-    total = found.total(np.eye(4), x) - offsets
+    total = found.total(np.eye(6), x) - offsets
     assert float(x @ total @ x) == pytest.approx(0.1 * float(x @ along))  # 0.1 of 1
-    other = rng.standard_normal(4)
+    other = rng.standard_normal(6)
     other -= float(other @ along) / float(x @ along) * x  # without anything of the size
     np.testing.assert_allclose(total @ other, 0.8 * spreads @ other, atol=1e-12)  # 8 of 10
     assert np.linalg.eigvalsh(total)[0] > 0
-    np.testing.assert_allclose((found + found).total(np.eye(4), x), 2.0 * found.total(np.eye(4), x))
+    np.testing.assert_allclose((found + found).total(np.eye(6), x), 2.0 * found.total(np.eye(6), x))
 
 
 def test_the_bending_of_isotropic_people_is_a_curvature() -> None:

@@ -17,8 +17,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.decomposition import PCA
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from crowdmetric.errors import DataError
@@ -107,6 +105,9 @@ class ItemMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find T and μ from items (N, d)."""
+        from sklearn.decomposition import PCA  # noqa: PLC0415 - takes a while to load
+        from sklearn.preprocessing import StandardScaler  # noqa: PLC0415 - takes a while to load
+
         items: Array = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         d = items.shape[1]
         components = _check_components(self.components, items.shape)

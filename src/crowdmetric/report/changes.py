@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata, spearmanr
-from sklearn.neighbors import NearestNeighbors
 
 __all__ = ["Moves", "Neighbors", "moved_pairs", "neighbors"]
 
@@ -80,6 +79,8 @@ def neighbors(items: Array, components: Array, shown: Indices, k: int = 5) -> Ne
 
 def _nearest(X: Array, rows: Indices, k: int) -> Indices:
     """Return the `k` nearest other rows (n, k) of each of the rows (n,)."""
+    from sklearn.neighbors import NearestNeighbors  # noqa: PLC0415 - takes a while to load
+
     near = NearestNeighbors(n_neighbors=k + 1, algorithm="brute").fit(X).kneighbors(X[rows], return_distance=False)
     # the item itself comes first, except in ties with equal items: move it to the end, whatever its place
     order = np.argsort(near == rows[:, None], axis=1, kind="stable")

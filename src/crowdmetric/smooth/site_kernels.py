@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.users.compiled import compiled
-from crowdmetric.users.line_kernels import is_far, tilted
+from crowdmetric.users.line_kernels import grid_for, is_far, tilted
 
 __all__ = ["identity_and_product", "judge_answers", "sweep_answers", "times_differences"]
 
@@ -17,16 +17,33 @@ Array = NDArray[Any]
 
 # A factor leaves at least this share of a cavity's variance; below this variance a difference is known.
 SMALLEST_SHARE, KNOWN = 1e-10, 1e-14
+# As in `propagation`.
+OWN_FINENESS = 0.6
 
 
 @compiled
 def _matched(
-    psi: float, spread: float, b: float, tau: float, sign: float, weight: float, n: int, line: Array, room: Array
+    psi: float,
+    spread: float,
+    b: float,
+    tau: float,
+    sign: float,
+    weight: float,
+    level: int,
+    sizes: Array,
+    lines: Array,
+    room: Array,
 ) -> tuple[float, float, float, float, float]:
-    """Return share and variance of the cavity, then log mass, slope and bend of the exact answer in it."""
+    """Return share and variance of the cavity, then log mass, slope and bend of the exact answer in it.
+
+    On the shortest line that is fine enough for the cavity, which other answers have made narrower than the line
+    number `level` allows for.
+    """
     keep = max(1.0 - tau * spread, SMALLEST_SHARE)
     cavity = spread / keep
     mean = psi - cavity * b
+    number = grid_for(sqrt(cavity), OWN_FINENESS, sizes, level)
+    n, line = sizes[number], lines[min(number, lines.shape[0] - 1)]
     if n > 0 and is_far(mean, cavity, sign, weight):
         n = -1
     mass, slope, bend = tilted(mean, cavity, sign, weight, n, line, room)
@@ -64,7 +81,6 @@ def sweep_answers(
     """
     P, m = low.shape
     n = mean.shape[1]
-    kept = lines.shape[0] - 1
     room, reach = np.empty(lines.shape[1]), np.empty(n)
     for p in range(P):
         for _ in range(rounds):
@@ -80,9 +96,8 @@ def sweep_answers(
                     continue
                 psi = mean[p, high_one] - mean[p, low_one]
                 b = nu[p, i] - tau[p, i] * psi
-                line = lines[min(level[p, i], kept)]
                 _, cavity, _, slope, bend = _matched(
-                    psi, spread, b, tau[p, i], sign[p, i], weight[p, i], sizes[level[p, i]], line, room
+                    psi, spread, b, tau[p, i], sign[p, i], weight[p, i], level[p, i], sizes, lines, room
                 )
                 new = _renewed(bend, cavity)
                 stronger = damping * (new - tau[p, i])
@@ -150,7 +165,6 @@ def judge_answers(
     That is the largest of the changes that would renew a factor, in units of an answer's own spread.
     """
     P, m = psi.shape
-    kept = lines.shape[0] - 1
     room = np.empty(lines.shape[1])
     total, largest = 0.0, 0.0
     for p in range(P):
@@ -158,9 +172,8 @@ def judge_answers(
             if weight[p, i] == 0.0:
                 continue
             b = nu[p, i] - tau[p, i] * psi[p, i]
-            line = lines[min(level[p, i], kept)]
             keep, cavity, mass, slope, bend = _matched(
-                psi[p, i], spread[p, i], b, tau[p, i], sign[p, i], weight[p, i], sizes[level[p, i]], line, room
+                psi[p, i], spread[p, i], b, tau[p, i], sign[p, i], weight[p, i], level[p, i], sizes, lines, room
             )
             total += mass - 0.5 * log(keep) + 0.5 * cavity * b * b - 0.5 * b * psi[p, i]
             if spread[p, i] > KNOWN:

@@ -37,7 +37,7 @@ LEAST_DAMPING = 1e-4
 # the model is still far from the answers.
 LEAST_TRUST = 0.25
 # A step that gains more nats than this counts as far from the optimum, where curvature changes between steps.
-NEAR = 2.0
+NEAR = 10.0
 
 
 @dataclass(frozen=True)

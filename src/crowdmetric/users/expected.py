@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 from crowdmetric.engines.folding import FieldSums
-from crowdmetric.symmetric import as_numpy, degrees_of_freedom, svec_indices
+from crowdmetric.symmetric import as_numpy, degrees_of_freedom, dimension, svec_indices
 from crowdmetric.users.integrals import Integral, kernels, loadings_of
 from crowdmetric.users.population_sums import Law, PopulationBlock, Structure
 
@@ -59,14 +59,15 @@ class Information(FieldSums):
     ----------
     offsets
         About natural parameters, (n, n): the first line of the module's formula.
-    spreads
-        About svec Σ, (p, p): the second line.
+    products
+        Sums over people of products of two entries of ``A = BᵀNB``, (p, p): `about_spreads` makes the second line of
+        them.
     seen, predicted
         Squares of people's scores about the size of S and about all of S, (2,), and what Gaussians would have.
     """
 
     offsets: Array
-    spreads: Array
+    products: Array
     seen: Array
     predicted: Array
 
@@ -82,13 +83,27 @@ class Information(FieldSums):
         covariance : (p,)
             svec Σ.
         """
-        about = jacobian.T @ self.spreads
-        along, size = about @ covariance, float(covariance @ self.spreads @ covariance)
+        spreads = self.about_spreads()
+        about = jacobian.T @ spreads
+        along, size = about @ covariance, float(covariance @ spreads @ covariance)
         of_size = _share(self.seen[0], self.predicted[0])
         shape_seen, shape_predicted = self.seen[1] - self.seen[0], self.predicted[1] - self.predicted[0]
         of_shape = _share(shape_seen, shape_predicted) if shape_predicted > 1e-9 * self.predicted[1] else of_size
         more = np.outer(along, along) / size if size > 0 else 0.0
         return np.asarray(self.offsets + of_shape * (about @ jacobian) + (of_size - of_shape) * more)
+
+    def about_spreads(self) -> Array:
+        """Return ``½ Σ_k tr(A_k dΣ A_k dΣ)`` as a (p, p) matrix of svec Σ.
+
+        Entry (ij, kl) is ``¼ Σ (A_ik A_jl + A_il A_jk)`` times both scales of svec, as in `symmetric_kronecker`.
+        """
+        d = dimension(len(self.products))
+        rows, columns, scale = svec_indices(d)
+        place = np.empty((d, d), dtype=np.intp)
+        place[rows, columns] = place[columns, rows] = np.arange(rows.size)
+        i, j, k, l = rows[:, None], columns[:, None], rows[None, :], columns[None, :]  # noqa: E741 - as in the formula
+        total = self.products[place[i, k], place[j, l]] + self.products[place[i, l], place[j, k]]
+        return np.asarray(0.25 * scale[:, None] * scale[None, :] * total)
 
 
 def _share(seen: float, predicted: float) -> float:
@@ -139,7 +154,9 @@ def expected_information(
     N = N - spanned.transpose(0, 2, 1) @ spanned
     rank = np.count_nonzero(np.any(B != 0.0, axis=2), axis=1)
     seen, predicted = _spread_squares(as_numpy(integral.bend), N, S, rank)
-    return Information(information, _about_covariance(B.transpose(0, 2, 1) @ N @ B), seen, predicted)
+    rows, columns, _ = svec_indices(layout.d)
+    entries = (B.transpose(0, 2, 1) @ N @ B)[:, rows, columns]
+    return Information(information, entries.T @ entries, seen, predicted)
 
 
 def _spread_squares(bend: Array, N: Array, S: Array, rank: Array) -> tuple[Array, Array]:
@@ -171,17 +188,3 @@ def _gram(J: Array, precision: Array, less: Array) -> Array:
     n = J.shape[2]
     weighted, flat = (np.sqrt(precision)[:, :, None] * J).reshape(-1, n), less.reshape(-1, n)
     return weighted.T @ weighted - flat.T @ flat
-
-
-def _about_covariance(A: Array) -> Array:
-    """Return ``½ Σ_k tr(A_k dΣ A_k dΣ)`` as a (p, p) matrix of svec Σ, for A (P, d, d).
-
-    Entry (ij, kl) is ``¼ Σ (A_ik A_jl + A_il A_jk)`` times both scales of svec, as in `symmetric_kronecker`.
-    """
-    d = A.shape[1]
-    flat = A.reshape(-1, d * d)
-    products = (flat.T @ flat).reshape(d, d, d, d)  # Σ A_ik A_jl at [i, k, j, l]
-    rows, columns, scale = svec_indices(d)
-    i, j, k, l = rows[:, None], columns[:, None], rows[None, :], columns[None, :]  # noqa: E741 - letters of the formula
-    total = products[i, k, j, l] + products[i, l, j, k]
-    return 0.25 * scale[:, None] * scale[None, :] * total

@@ -12,10 +12,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
+from scipy.special import zeta
 
 from crowdmetric.users.compiled import compiled, compiled_sums
 
-__all__ = ["LARGEST_EXPONENT", "REACH", "is_far", "logistic_along_line", "logistic_on_line", "tilted"]
+__all__ = [
+    "LANES",
+    "LARGEST_EXPONENT",
+    "REACH",
+    "geometric",
+    "grid_for",
+    "is_far",
+    "is_wide",
+    "logistic_along_line",
+    "logistic_on_line",
+    "tilted",
+    "wide_tilted",
+]
 
 Array = NDArray[Any]
 
@@ -54,12 +67,26 @@ def _noise_rule(n: int) -> tuple[Array, Array]:
     return nodes, vectors[0] ** 2
 
 
-GAUSS_NODES = 16
-NODES, MASSES = _noise_rule(GAUSS_NODES)
+NODES, MASSES = _noise_rule(16)
+
+
+def _noise_moments(n: int) -> Array:
+    """Return the first n even moments of the logistic density over the factorials of their orders.
+
+    ``2 (1 − 2^(1−2j)) ζ(2j)``, and one for j = 0: the coefficients of ``πt / sin πt``.
+    """
+    orders = 2.0 * np.arange(1, n)
+    return np.append(1.0, 2.0 * (1.0 - 2.0 ** (1.0 - orders)) * zeta(orders))
+
+
+# For a cavity at least VERY_WIDE times wider than the noise, and an answer at most its SHARE-th part away from the
+# middle, this many moments of the noise are exact to rounding.
+VERY_WIDE, SHARE = 25.0, 8.0
+MOMENTS = _noise_moments(9)
 
 
 @compiled_sums
-def _geometric(out: Array, n: int, first: float, ratio: float) -> None:
+def geometric(out: Array, n: int, first: float, ratio: float) -> None:
     """Write the first n terms of a geometric sequence."""
     out[0] = first
     for k in range(1, LANES):
@@ -139,7 +166,7 @@ def logistic_on_line(
                 continue
             height = max(offset[i] + abs(along[i]) * REACH, 0.0) + 0.7
             if abs(offset[i]) + abs(along[i]) * REACH < LARGEST_EXPONENT:
-                _geometric(r, n, exp(offset[i] - along[i] * left), exp(-along[i] * step))
+                geometric(r, n, exp(offset[i] - along[i] * left), exp(-along[i] * step))
             else:
                 for k in range(n):
                     z = offset[i] - along[i] * (left + k * step)
@@ -339,6 +366,21 @@ def is_far(mean: float, variance: float, sharpness: float, omega: float) -> bool
 
 
 @compiled
+def grid_for(steepness: float, fineness: float, sizes: Array, most: int) -> int:
+    """Return the number of the shortest grid that is fine enough for a cavity of this steepness, at most `most`."""
+    needed, number = 2.0 * REACH / fineness * steepness + 1.0, 0
+    while number < most and sizes[number] < needed:
+        number += 1
+    return number
+
+
+@compiled
+def is_wide(M: float, K: float, omega: float) -> bool:
+    """Return whether `wide_tilted` is exact: a cavity is wide, and falls no faster than the tail of the noise."""
+    return K >= WIDE and UNLIKELY * min(omega, 1.0) * K * K >= -M
+
+
+@compiled
 def _far_tilted(mean: float, spread: float, sharpness: float, omega: float) -> tuple[float, float, float]:
     """Return `tilted` along a line around the peak of cavity and answer together.
 
@@ -404,39 +446,61 @@ def _mills(z: float) -> float:
 
 
 @compiled
-def _noise_sums(z0: float, shift: float, g: float, sums: Array) -> None:
-    """Add a node of the noise, of weight g, to the sums of Φ(z), φ(z) and zφ(z), z = z0 − shift.
+def _noise_terms(z0: float, shift: float) -> tuple[float, float, float]:
+    """Return Φ(z), φ(z) and zφ(z) of a node of the noise, z = z0 − shift.
 
     Beyond `TAIL` all relative to φ(z0), which may underflow.
     """
     z = z0 - shift
     if z0 > TAIL:
         density = exp(-0.5 * z * z) * ROOT_TWO_PI_INVERSE
-        sums[0] += g * 0.5 * erfc(-z * ROOT_HALF)
-    else:
-        density = exp(shift * (z0 - 0.5 * shift))
-        if z < TAIL:
-            sums[0] += g * density * _mills(z)
-        else:
-            sums[0] += g * 0.5 * erfc(-z * ROOT_HALF) * exp(0.5 * z0 * z0) / ROOT_TWO_PI_INVERSE
-    sums[1] += g * density
-    sums[2] += g * z * density
+        return 0.5 * erfc(-z * ROOT_HALF), density, z * density
+    density = exp(shift * (z0 - 0.5 * shift))
+    if z < TAIL:
+        return density * _mills(z), density, z * density
+    return 0.5 * erfc(-z * ROOT_HALF) * exp(0.5 * z0 * z0) / ROOT_TWO_PI_INVERSE, density, z * density
 
 
 @compiled
-def _wide_tilted(mean: float, spread: float, sharpness: float, omega: float) -> tuple[float, float, float]:
+def _noise_series(z0: float, K: float) -> tuple[float, float, float]:
+    """Return the means over the noise x of Φ(z), φ(z) and zφ(z), z = z0 − x/K, by their series in 1/K².
+
+    ``E f(z0 − x/K) = Σ_j MOMENTS_j f^(2j)(z0) / K^2j``, and the derivatives of φ are Hermite polynomials times φ.
+    """
+    density = exp(-0.5 * z0 * z0) * ROOT_TWO_PI_INVERSE
+    odd, even = 0.0, 1.0  # He_{2j−1}, He_2j
+    total, s1, s2, power = 0.0, 0.0, 0.0, 1.0
+    for j in range(MOMENTS.size):
+        share = MOMENTS[j] * power
+        total -= share * odd
+        s1 += share * even
+        odd = z0 * even - 2.0 * j * odd
+        s2 += share * odd
+        even = z0 * odd - (2.0 * j + 1.0) * even
+        power /= K * K
+    return 0.5 * erfc(-z0 * ROOT_HALF) + density * total, density * s1, density * s2
+
+
+@compiled
+def wide_tilted(mean: float, spread: float, sharpness: float, omega: float) -> tuple[float, float, float]:
     """Return `tilted` where the cavity is much wider than the noise, by an integral over the noise.
 
     σ(x)^ω is the distribution function of a noise with density ``g(x) = ω σ(x)^ω σ(−x)``. With ``M = sharpness·mean``
     and ``K = |sharpness| spread``, `tilted` is hence the logarithm of ``∫ Φ((M − x)/K) g(x) dx``, whose integrand is
-    the smoother the wider the cavity is. By Gauss's rule for ω = 1, by the trapezoidal rule else:
+    the smoother the wider the cavity is. For ω = 1 by its series or by Gauss's rule, else by the trapezoidal rule
     along ``x = u − exp(−STRETCH u)``, since the density falls like exp(ωx) on the left.
     """
     K = abs(sharpness) * spread
-    z0, sums, mass = sharpness * mean / K, np.zeros(3), 0.0
-    if omega == 1.0:
-        for k in range(GAUSS_NODES):
-            _noise_sums(z0, NODES[k] / K, MASSES[k], sums)
+    z0, total, s1, s2, mass = sharpness * mean / K, 0.0, 0.0, 0.0, 0.0
+    if omega == 1.0 and K >= VERY_WIDE and SHARE * abs(z0) <= K and z0 > TAIL:
+        total, s1, s2 = _noise_series(z0, K)
+        mass = 1.0
+    elif omega == 1.0:
+        for k in range(NODES.size):
+            below, density, slope = _noise_terms(z0, NODES[k] / K)
+            total += MASSES[k] * below
+            s1 += MASSES[k] * density
+            s2 += MASSES[k] * slope
             mass += MASSES[k]
     else:
         u = log(min(omega, 1.0) / NOISE_REACH) / STRETCH
@@ -448,14 +512,17 @@ def _wide_tilted(mean: float, spread: float, sharpness: float, omega: float) -> 
             log_probability = -(max(-x, 0.0) + log(1.0 + small))
             r = (1.0 if x < 0.0 else small) / (1.0 + small)
             g = omega * exp(omega * log_probability) * r * (1.0 + STRETCH * bent)
-            _noise_sums(z0, x / K, g, sums)
+            below, density, slope = _noise_terms(z0, x / K)
+            total += g * below
+            s1 += g * density
+            s2 += g * slope
             mass += g
             u += NOISE_STEP
-    value = min(log(sums[0] / mass), 0.0)
+    value = min(log(total / mass), 0.0)
     if z0 <= TAIL:
         value -= 0.5 * z0 * z0 + HALF_LOG_TWO_PI
-    first = sums[1] / sums[0] / spread
-    second = -sums[2] / sums[0] / (spread * spread) - first * first
+    first = s1 / total / spread
+    second = -s2 / total / (spread * spread) - first * first
     return value, first if sharpness > 0.0 else -first, second
 
 
@@ -470,13 +537,12 @@ def tilted(
     """
     spread = sqrt(variance)
     M, K = sharpness * mean, abs(sharpness) * spread
-    steepest = UNLIKELY * min(omega, 1.0) * K * K
-    if n <= 0 and K >= WIDE and steepest >= -M:
-        return _wide_tilted(mean, spread, sharpness, omega)
+    if n <= 0 and is_wide(M, K, omega):
+        return wide_tilted(mean, spread, sharpness, omega)
     if n <= 0 or max(omega, 1.0) * (abs(M) + K * REACH + 0.7) > 2.0 * LARGEST_EXPONENT:
         return _far_tilted(mean, spread, sharpness, omega)
     offset, along = -M, sharpness * spread
-    _geometric(room, n, exp(offset + along * REACH), exp(-along * 2.0 * REACH / (n - 1)))
+    geometric(room, n, exp(offset + along * REACH), exp(-along * 2.0 * REACH / (n - 1)))
     total, s1, s2 = 0.0, 0.0, 0.0
     if omega == 1.0:
         for k in range(n):

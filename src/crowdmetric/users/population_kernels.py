@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.users.compiled import compiled
-from crowdmetric.users.line_kernels import LARGEST_EXPONENT
+from crowdmetric.users.compiled import compiled, compiled_sums
+from crowdmetric.users.line_kernels import LANES, LARGEST_EXPONENT, geometric, is_wide, wide_tilted
 
 __all__ = [
     "add_item_terms",
@@ -270,27 +270,40 @@ def add_item_terms(
             of_items[one] = 0.0
 
 
-@compiled
+@compiled_sums
 def logistic_means(psi: Array, spread: Array, beta: float, reach: float, fineness: float, most: int) -> Array:
-    """Return ``E[σ(βψ)]`` (T,) over Gaussian ψ, on an equally spaced grid as fine as each spread asks for."""
+    """Return ``E[σ(βψ)]`` (T,) over Gaussian ψ: over the noise if ψ is much wider, else on an equally spaced grid.
+
+    The grid is as fine as each spread asks for.
+    """
     out = np.empty(psi.size)
-    usual = np.empty(FEWEST_HALF + 1)  # most spreads ask for no more nodes than these
-    for k in range(FEWEST_HALF + 1):
-        usual[k] = exp(-0.5 * (k * reach / FEWEST_HALF) ** 2)
+    nodes = 2 * most + 1
+    weights, room = np.empty(most + 1), np.empty(nodes + LANES)
+    filled, weight = 0, 1.0  # the grid whose weights are stored, and their sum
     for t in range(psi.size):
         width = beta * spread[t]
+        if is_wide(beta * psi[t], width, 1.0):
+            out[t] = exp(wide_tilted(psi[t], spread[t], beta, 1.0)[0])
+            continue
         half = max(FEWEST_HALF, min(int(reach * width / fineness), most))
-        step = reach / half
-        total = weights = 0.0
-        for k in range(-half, half + 1):
-            node = k * step
-            weight = usual[abs(k)] if half == FEWEST_HALF else exp(-0.5 * node * node)
-            z = beta * psi[t] + width * node
-            if z >= 0.0:
-                total += weight / (1.0 + exp(-z))
-            else:
-                e = exp(z)
-                total += weight * e / (1.0 + e)
-            weights += weight
-        out[t] = total / weights
+        if half != filled:
+            weight = 1.0
+            for k in range(1, half + 1):
+                weights[k] = exp(-0.5 * (k * reach / half) ** 2)
+                weight += 2.0 * weights[k]
+            filled, weights[0] = half, 1.0
+        z0, step, total = beta * psi[t], width * reach / half, 0.0
+        if abs(z0) + width * reach < LARGEST_EXPONENT:
+            nodes = 2 * half + 1
+            geometric(room, nodes + -nodes % LANES, exp(-z0 - width * reach), exp(step))
+            for k in range(half + 1):
+                total += weights[k] / (1.0 + room[half + k])
+            for k in range(1, half + 1):
+                total += weights[k] / (1.0 + room[half - k])
+        else:
+            for k in range(-half, half + 1):
+                z = z0 + k * step
+                small = exp(-abs(z))
+                total += weights[abs(k)] * (1.0 if z >= 0.0 else small) / (1.0 + small)
+        out[t] = min(total / weight, 1.0)  # rounding must not make a probability of more than one
     return out

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.users.compiled import compiled
-from crowdmetric.users.line_kernels import REACH, is_far, tilted
+from crowdmetric.users.line_kernels import grid_for, is_far, tilted
 
 __all__ = ["logistic_by_propagation"]
 
@@ -25,15 +25,6 @@ USUAL_FALL = 30.0
 # In the first CHOOSING sweeps, while cavities shrink, each cavity gets a new grid. Later a grid is only replaced by a
 # longer one, so sweeps can converge.
 CHOOSING = 3
-
-
-@compiled
-def _grid_for(steepness: float, fineness: float, sizes: Array, most: int) -> int:
-    """Return the number of the shortest grid that is fine enough for a cavity of this steepness, at most `most`."""
-    needed, number = 2.0 * REACH / fineness * steepness + 1.0, 0
-    while number < most and sizes[number] < needed:
-        number += 1
-    return number
 
 
 @compiled
@@ -184,7 +175,7 @@ def logistic_by_propagation(
                 b = pull[i] - precision[i] * (psi - anchor[i])
                 # the others' factors alone; a variance that rounding made negative would poison the sweep
                 cavity = spread / max(1.0 - precision[i] * spread, SMALLEST_SHARE)
-                own = _grid_for(beta * sqrt(cavity), fineness, sizes, level[p, i])
+                own = grid_for(beta * sqrt(cavity), fineness, sizes, level[p, i])
                 grid[i] = own if turn < CHOOSING else max(own, grid[i])
                 n, prior = sizes[grid[i]], weights[min(grid[i], kept)]
                 far[i] = far[i] or is_far(psi - cavity * b, cavity, beta * y[p, i], weight[p, i])
