@@ -27,10 +27,20 @@ from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.stopping import Forecast, always_valid, errors_ahead, log_ratios, people_for
 from crowdmetric.design.surprise import surprise, why_doubted
 from crowdmetric.design.waves import next_wave, number_of_draws, size_in_units, thought_possible
+from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import CrowdmetricError, DataError, NotIdentifiedWarning
 from crowdmetric.estimators import MatchedMetric, PopulationMetric
+from crowdmetric.fits.crowd import crowd_in_memory
+from crowdmetric.fits.exact_draws import DRAWS, LawDensity
+from crowdmetric.fits.problem import PopulationProblem
+from crowdmetric.fits.starts import evidence_fit
+from crowdmetric.fits.uncertainty import posterior_draws
+from crowdmetric.inputs import read_rows
+from crowdmetric.losses import Logistic
+from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.symmetric import shape_error, svec
 from crowdmetric.tables import read_columns, write_columns
+from crowdmetric.users.population_sums import STRUCTURES
 
 RNG = np.random.default_rng
 D = 2
@@ -455,6 +465,46 @@ def test_a_warm_fit_ends_where_a_cold_one_does() -> None:
     warm = learn(ITEMS, table(300), "isotropic", 1.0, learn(ITEMS, table(150, seed=1), "isotropic", 1.0))
     assert shape_error(warm.metric, cold.metric) < 0.02
     assert warm.population.natural(warm.metric).size == cold.parameters
+
+
+def law_density(people: int) -> tuple[LawDensity, np.ndarray]:
+    """Return the posterior of a law, and draws of its expansion, with items in their own units."""
+    answers = table(people)
+    crowd = crowd_in_memory(read_rows(answers.pairs, answers.y, answers.person, answers.weight, ITEMS, Logistic(1.0)))
+    problem = PopulationProblem.of(crowd, STRUCTURES["isotropic"], Logistic(1.0), LocalEngine(1), largest_grid=2)
+    fit = evidence_fit(problem, Parametrization(D, "psd", False, 0, None), tolerance=1e-2)
+    return LawDensity(problem, 0.0), posterior_draws(problem, fit, free=False)
+
+
+def test_the_slope_of_the_posterior_of_a_law_is_that_of_differences() -> None:
+    density, draws = law_density(60)
+    x = density.points(draws[:3], np.array([0.2, -0.1, -0.3]))
+    _, slope = density(x)
+    for j, step in enumerate(1e-5 * np.eye(x.shape[1])):
+        np.testing.assert_allclose((density(x + step)[0] - density(x - step)[0]) / 2e-5, slope[:, j], atol=1e-4)
+
+
+def test_a_trajectory_that_runs_away_has_no_density() -> None:
+    density, draws = law_density(60)
+    x = density.points(draws[:2], np.array([0.2, -0.1, -0.3]))
+    x[1, 0] = np.inf
+    value, slope = density(x)
+    assert np.isfinite(value[0])
+    assert value[1] == -np.inf
+    assert np.all(np.isfinite(slope[0]))
+
+
+def test_draws_are_from_the_likelihood_itself_once_the_size_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (learn(ITEMS, table(people), "isotropic", 1.0) for people in (20, 400))
+    with monkeypatch.context() as patch:
+        patch.setattr("crowdmetric.design.learning.is_worth_exact_draws", lambda problem: False)
+        expanded = [learn(ITEMS, table(people), "isotropic", 1.0) for people in (20, 400)]
+    assert np.array_equal(few.draws, expanded[0].draws)
+    assert len(many.draws) == DRAWS
+    # with many answers both are the same but for chance
+    spread = expanded[1].draws.std(axis=0)
+    assert np.all(np.abs(many.draws.mean(axis=0) - expanded[1].draws.mean(axis=0)) < 0.4 * spread)
+    np.testing.assert_allclose(many.draws.std(axis=0), spread, rtol=0.3)
 
 
 def test_a_law_is_doubted_if_and_only_if_answers_are_not_its_own() -> None:

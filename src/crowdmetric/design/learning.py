@@ -15,6 +15,7 @@ from scipy.stats import norm, t
 from crowdmetric.design.bundles import Population
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.fits.crowd import crowd_in_memory
+from crowdmetric.fits.exact_draws import draws_of_law, is_size_known, is_worth_exact_draws
 from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.starts import Start, evidence_fit
 from crowdmetric.fits.uncertainty import posterior_draws
@@ -65,7 +66,8 @@ class Learned:
     metric
         M (d, d), in the items' own units.
     draws
-        (n, p) svec of metrics drawn from the posterior.
+        (n, p) svec of metrics drawn from the posterior: from the likelihood itself where answers determine the size of
+        the metric, people are isotropic and neither they nor features are many, else from an expansion.
     mean, covariance
         μ and Σ of people's v = −2Mu, the law that the likelihood sees.
     ideal_mean, ideal_covariance
@@ -147,6 +149,8 @@ def learn(
         begin = Start(crowd.law_inside(before), start.ridges)
     fit = evidence_fit(problem, chart, begin, tolerance=TOLERANCE, max_iterations=ITERATIONS)
     draws = posterior_draws(problem, fit, free=free) if draw else np.zeros((0, degrees_of_freedom(problem.d)))
+    if draw and not free and is_worth_exact_draws(problem) and is_size_known(draws):
+        draws = draws_of_law(problem, fit, draws)
     draws = crowd.span.draws_outside(draws / crowd.units.size**2, psd=True)
     law = crowd.law_outside(problem.structure.law(fit.natural, problem.d), free=free)
     inverse = _soft_inverse(law.metric)

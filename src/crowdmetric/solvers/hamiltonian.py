@@ -34,23 +34,34 @@ ACCEPTED, FOLLOWS = 0.75, 0.5
 NARROWER, WIDER = 0.2, 5.0
 
 
-def draw_along(density: SlopedDensity, start: Array, covariance: Array, count: int, seed: int = 0) -> Array:
+def draw_along(
+    density: SlopedDensity,
+    start: Array,
+    covariance: Array,
+    count: int,
+    seed: int = 0,
+    *,
+    rounds: int = ROUNDS,
+    thin: int = THIN,
+) -> Array:
     """Return draws (count, n), nearly independent, the same for the same seed.
 
     Parameters
     ----------
     density
         Log density and gradient; where the former is not finite there is no density.
-    start : (n,)
-        A point of positive density, where all chains begin.
+    start : (n,) or (C, n)
+        A point of positive density, where all chains begin, or one for each of C chains.
     covariance : (n, n)
         A guess of the density's.
+    rounds, thin
+        Warm-up rounds, and trajectories per draw that is kept: fewer if the chains begin in the right place.
     """
     rng = np.random.default_rng(seed)
     root = np.linalg.cholesky(covariance)
-    chains = _Chains(density, np.tile(start, (CHAINS, 1)), rng)
+    chains = _Chains(density, np.tile(start, (CHAINS, 1)) if start.ndim == 1 else start, rng)
     step = FIRST_STEP
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         seen = []
         for _ in range(TRAJECTORIES):
             accepted = chains.move(root, step)
@@ -58,8 +69,8 @@ def draw_along(density: SlopedDensity, start: Array, covariance: Array, count: i
             seen.append(chains.x)
         root = _wider(root, np.concatenate(seen[TRAJECTORIES // 2 :]))
     draws = []
-    for _ in range(-(-count // CHAINS)):
-        for _ in range(THIN):
+    for _ in range(-(-count // len(chains.x))):
+        for _ in range(thin):
             chains.move(root, step)
         draws.append(chains.x)
     return np.concatenate(draws)[:count]
