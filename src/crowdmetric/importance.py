@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -397,6 +398,13 @@ class _Asked:
         """The mean item c (d,)."""
         return 0.5 * self.weight @ self.total
 
+    @cached_property
+    def moments(self) -> list[tuple[float, Array, Array]]:
+        """The means of δ_j², δ_j² z (d,) and δ_j² zzᵀ (d, d) of every feature (`parts`)."""
+        z = self.total - 2.0 * self.center
+        weights = (self.weight * column**2 for column in self.delta.T)
+        return [(float(weight.sum()), weight @ z, (z.T * weight) @ z) for weight in weights]
+
     def parts(self, slopes: Array, metrics: Array, covariances: Array) -> Array:
         """Return the shares (n, 3, f + 1) under n laws: steady, bent and own of every feature, last of item effects.
 
@@ -404,14 +412,14 @@ class _Asked:
         ``z = s − 2c`` has the utilities δ_j g, steady, and δ_j zᵀb, bent. Their mean squares over pairs are quadratic
         forms in g and b, whose coefficients, means of δ_j², δ_j² z and δ_j² zzᵀ, are the same for all laws.
         """
-        z, f = self.total - 2.0 * self.center, self.delta.shape[1]
+        f = self.delta.shape[1]
         out = np.zeros((len(slopes), 3, f + 1))
-        for j, T in enumerate(self.back.T):
-            weight, b, g = self.weight * self.delta[:, j] ** 2, metrics @ T, slopes @ T
-            alone, curved = g**2 * weight.sum(), np.sum((b @ ((z.T * weight) @ z)) * b, axis=1)
-            shared = alone + curved + 2.0 * g * (b @ (weight @ z))
+        for j, (T, (size, first, second)) in enumerate(zip(self.back.T, self.moments, strict=True)):
+            b, g = metrics @ T, slopes @ T
+            alone, curved = g**2 * size, np.sum((b @ second) * b, axis=1)
+            shared = alone + curved + 2.0 * g * (b @ first)
             part = alone / np.maximum(alone + curved, 1e-300)
-            own = (covariances @ T) @ T * weight.sum()
+            own = (covariances @ T) @ T * size
             out[:, :, j] = np.stack([part * shared, (1.0 - part) * shared, own], axis=1)
         out[:, 0, -1] = self.weight @ self.effect**2
         all_of_it = out.sum(axis=(1, 2), keepdims=True)
