@@ -80,6 +80,8 @@ class Learned:
         Number of parameters of the law.
     structure
         'isotropic' or 'free'.
+    will_widen
+        Whether draws come from an expansion now, and will come from the likelihood itself once the size is known.
     """
 
     metric: Array
@@ -93,6 +95,7 @@ class Learned:
     answers: int
     parameters: int
     structure: str
+    will_widen: bool = False
 
     @property
     def population(self) -> Population:
@@ -149,7 +152,9 @@ def learn(
         begin = Start(crowd.law_inside(before), start.ridges)
     fit = evidence_fit(problem, chart, begin, tolerance=TOLERANCE, max_iterations=ITERATIONS)
     draws = posterior_draws(problem, fit, free=free) if draw else np.zeros((0, degrees_of_freedom(problem.d)))
-    if draw and not free and is_worth_exact_draws(problem) and is_size_known(draws):
+    will_be_exact = draw and not free and is_worth_exact_draws(problem)
+    is_exact = will_be_exact and is_size_known(draws)
+    if is_exact:
         draws = draws_of_law(problem, fit, draws)
     draws = crowd.span.draws_outside(draws / crowd.units.size**2, psd=True)
     law = crowd.law_outside(problem.structure.law(fit.natural, problem.d), free=free)
@@ -163,6 +168,7 @@ def learn(
         metric=law.metric, draws=draws, mean=law.mean, covariance=law.covariance,
         ideal_mean=-0.5 * inverse @ law.mean, ideal_covariance=scatter, ridges=fit.ridges, people=answers.people,
         answers=len(answers), parameters=fit.natural.size, structure=structure,
+        will_widen=will_be_exact and not is_exact,
     )  # fmt: skip
 
 

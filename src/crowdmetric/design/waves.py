@@ -75,6 +75,9 @@ STANDING = 2000
 SIZE_COUNTS = 0.2
 # Random bundles from which the information of random questions is computed.
 RANDOM = 300
+# By how much errors are larger under draws from the likelihood itself than under its expansion: 0.158 over 0.144 in 20
+# studies at d = 5. Forecasts made before the former are used allow for it.
+EXACT_WIDER = 1.1
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,8 @@ class Wave:
         assert self.learned is not None
         radius = self.learned.radius(shape=shape)
         tail = radius / float(np.sqrt(np.mean(self.learned.errors(shape=shape) ** 2)))
+        if self.learned.will_widen:
+            tail *= EXACT_WIDER
         return errors_ahead(radius, tail, np.stack([self._expected_errors(n, self.later, shape) for n in more], axis=1))
 
     def _expected_errors(self, more: float, gained: Array, shape: bool) -> Array:
