@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,9 +26,14 @@ from crowdmetric.datasets import load_travel
 from crowdmetric.estimators import __all__ as ESTIMATORS
 from crowdmetric.estimators.summary import InMemory
 from crowdmetric.evaluate import evaluate
+from crowdmetric.fits.starts import PLAUSIBLE, Start
 from crowdmetric.importance import feature_importance
 from crowdmetric.persist import load_model, save_model
+from crowdmetric.report.warnings import warnings_of
 from crowdmetric.simulate import simulate_crowd
+from crowdmetric.solvers.priors import Ridges
+from crowdmetric.symmetric import degrees_of_freedom, smat
+from crowdmetric.users.population_sums import Law
 
 RNG = np.random.default_rng(5)
 ITEMS = RNG.normal(size=(12, 2))
@@ -126,12 +133,56 @@ def test_standard_errors_do_not_depend_on_how_singular_the_law_of_people_is() ->
     found, smallest = [], []
     with warnings.catch_warnings():  # the fit says that the scale is not known, and that questions look chosen
         warnings.simplefilter("ignore")
-        for tol in (1e-3, 1e-6):
-            model = PopulationMetric(items, covariance="free", uncertainty=False, tol=tol).fit(travel.comparisons)
+        for tol in (1e-4, 1e-6):
+            model = PopulationMetric(items, covariance="free", uncertainty=False, tol=tol, starts=1)
+            model.fit(travel.comparisons)
             found.append(feature_importance(InMemory.of(model)).slope_errors)
             smallest.append(np.linalg.eigvalsh(model.pseudo_ideal_covariance_)[0])
     assert smallest[1] < 1e-4 * smallest[0]
     np.testing.assert_allclose(found[1], found[0], rtol=0.01)
+
+
+def test_intervals_include_other_laws_that_explain_the_answers_about_as_well(tmp_path: Path) -> None:
+    """Three answers per traveler do not tell whether people differ about the cost or the time at the terminal."""
+    travel = load_travel()
+    items = travel.items.features / travel.items.features.std(axis=0)
+    with warnings.catch_warnings(record=True) as caught:  # the scale is not known either, and questions look chosen
+        warnings.simplefilter("always")
+        model = PopulationMetric(items, covariance="free", uncertainty=False).fit(travel.comparisons)
+    assert any("different law of people" in str(warning.message) for warning in caught)
+    behind, d = model.alternatives_[:, 0], items.shape[1]
+    assert np.all(behind >= 0.0)
+    assert np.all(behind < PLAUSIBLE)
+    saved = save_model(tmp_path / "model", model)
+    found = feature_importance(saved)
+    assert "fit about as well" in found.covers
+    assert any("different law of people" in text for text in warnings_of(saved, None))
+    one = feature_importance(replace(saved, fitted={**saved.fitted, "alternatives_": model.alternatives_[:0]}))
+    for row in model.alternatives_:
+        law = {"metric_": smat(row[1:7]), "pseudo_ideal_mean_": row[7:10], "pseudo_ideal_covariance_": smat(row[10:])}
+        other = feature_importance(replace(saved, fitted={**saved.fitted, **law}))
+        assert np.max(np.abs(other.shares - one.shares)) > 0.1  # it matters
+        assert np.all(found.low - 0.02 <= other.shares)
+        assert np.all(found.high + 0.02 >= other.shares)
+    assert np.all(found.slope_errors >= one.slope_errors)
+    assert (one.shares == found.shares).all()
+    assert row.size == 1 + d + 2 * degrees_of_freedom(d)
+
+
+def test_a_fit_that_begins_at_one_of_two_ends_finds_the_other() -> None:
+    """As in `crowdmetric fit`, whose last fit begins where that of its evaluation ended."""
+    travel = load_travel()
+    items = travel.items.features / travel.items.features.std(axis=0)
+    model = PopulationMetric(items, covariance="free", uncertainty=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        other = model.fit(travel.comparisons).alternatives_[0]
+        law = Law(smat(other[1:7]), other[7:10], smat(other[10:]))
+        model._begin = Start(law, Ridges(shape=1.7, size=0.006, people=1.4))
+        model.fit(travel.comparisons)
+    assert np.linalg.norm(model.metric_ - law.metric) < 0.2 * np.linalg.norm(law.metric)
+    assert model.alternatives_.size > 0
+    assert "starts agree" not in model.solution_.status
 
 
 def test_intervals_are_only_mentioned_where_there_are_some() -> None:

@@ -30,13 +30,15 @@ person's scores in ℓ and in ε, ``Σ → E Σ E`` with ``E = diag exp(ε/2)``,
     g_k = Σ⁻¹(v̂_k − μ)      h_kj = ½ [((v̂_k − μ)(v̂_k − μ)ᵀ + C_k − Σ) Σ⁻¹]_jj         (K, 2d) together
 
 and the inverse of the sum of their outer products is the covariance of the average taste ℓ and of how much people
-differ along each feature. The metric is drawn as well where the model brings draws of it (``metric_draws_``).
+differ along each feature. The metric is drawn as well where the model brings draws of it (``metric_draws_``). If other
+laws explain the answers about as well (``alternatives_``), draws are around each of them in turn, as often as it is
+likely: exp(−nats behind the best). Standard errors of slopes then include the differences between laws.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -47,7 +49,7 @@ from scipy.stats import norm
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.preprocess import ItemMap
-from crowdmetric.symmetric import invertible, project_psd, smat
+from crowdmetric.symmetric import degrees_of_freedom, invertible, project_psd, smat
 
 __all__ = [
     "FeatureImportance",
@@ -467,23 +469,43 @@ def _uncertainty(
     # C is positive semi-definite, up to the rounding of entries that are much smaller than others
     steps = rng.multivariate_normal(np.zeros(2 * d), C, size=draws, method="eigh", check_valid="ignore")
     sizes = np.exp(0.5 * np.clip(steps[:, d:], -4.0, 4.0))
+    laws, likely = _explanations(model, law)
+    which = rng.choice(len(laws), size=draws, p=likely)
+    slopes = np.stack([each.mean + 2.0 * each.metric @ asked.center for each in laws])
     parts = []
     for some in np.array_split(np.arange(draws), -(-draws * d * d // MOST_NUMBERS)):
-        metric, covariance = law.metric[None], law.covariance
+        metric = np.stack([laws[i].metric for i in which[some]])
+        covariance = np.stack([laws[i].covariance for i in which[some]])
         if metrics is not None:
-            metric = np.stack([smat(np.asarray(metrics[n % len(metrics)], dtype=np.float64)) for n in some])
-            covariance = 4.0 * stretch * metric @ metric if isotropic else covariance
+            best = which[some] == 0
+            metric[best] = [smat(np.asarray(metrics[n % len(metrics)], dtype=np.float64)) for n in some[best]]
+            covariance[best] = 4.0 * stretch * metric[best] @ metric[best] if isotropic else covariance[best]
         covariance = covariance * sizes[some, :, None] * sizes[some, None, :]
-        parts.append(asked.parts(slope + steps[some, :d], metric, covariance))
+        parts.append(asked.parts(slopes[which[some]] + steps[some, :d], metric, covariance))
     found = np.concatenate(parts).sum(axis=1)[:, :-1]
     low, high = np.quantile(found, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2], axis=0)
-    error = np.sqrt(np.maximum(np.einsum("df,de,ef->f", asked.back, C[:d, :d], asked.back), 0.0))
+    between = (slopes - slope).T * likely @ (slopes - slope)
+    variance = np.einsum("df,de,ef->f", asked.back, C[:d, :d] + between, asked.back)
     what = "and of the metric" if metrics is not None else "and take the metric as it is"
+    more = ", and other laws of people that fit about as well" if len(laws) > 1 else ""
     covers = (
         "Intervals (90 %) cover the uncertainty of the average taste, of how much people differ along each feature, "
-        f"{what}; not whether the model is right."
+        f"{what}{more}; not whether the model is right."
     )
+    error = np.sqrt(np.maximum(variance, 0.0))
     return np.minimum(low, shares), np.maximum(high, shares), error, covers
+
+
+def _explanations(model: LearnedModel, law: _Law) -> tuple[list[_Law], Array]:
+    """Return the saved law and others that explain the answers about as well, and how likely (k,) each of them is."""
+    laws, behind = [law], [0.0]
+    p = degrees_of_freedom(law.mean.size)
+    for row in np.asarray(model.fitted.get("alternatives_", np.empty((0, 0))), dtype=np.float64):
+        metric, mean, covariance = smat(row[1 : 1 + p]), row[1 + p : -p], smat(row[-p:])
+        laws.append(replace(law, metric=metric, mean=mean, covariance=covariance))
+        behind.append(float(row[0]))
+    likely = np.exp(-np.array(behind))
+    return laws, likely / likely.sum()
 
 
 def _people_covariance(law: _Law, points: Array) -> Array:

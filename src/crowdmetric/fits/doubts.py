@@ -73,19 +73,26 @@ def has_no_metric(fit: PopulationFit) -> bool:
 
 
 def doubts_about(
-    *, converged: bool, starts: Array, scale_error: float, spread: float, question_bias: float, no_metric: bool = False,
-    knows_shape: bool = True,
+    *, converged: bool, starts: Array, alternatives: Array, scale_error: float, spread: float, question_bias: float,
+    no_metric: bool = False, knows_shape: bool = True,
 ) -> list[Doubt]:  # fmt: skip
     """Return a warning for each attribute of `PopulationMetric` that is too large; NaN is never too large.
 
-    `starts` are the values at which the starts ended. If the answers do not support a metric (`no_metric`), its scale
-    is not doubted. The shape is only recommended instead if the answers determine it (`knows_shape`).
+    `starts` are the values at which the starts ended, `alternatives` by how many nats other explanations are worse. If
+    the answers do not support a metric (`no_metric`), its scale is not doubted. The shape is only recommended instead
+    if the answers determine it (`knows_shape`).
     """
     doubts = []
     if not converged:
         doubts.append(Doubt(ConvergenceWarning, NOT_CONVERGED))
     apart = float(np.ptp(starts))
-    if apart >= AGREEMENT:
+    if alternatives.size:
+        text = (
+            "from another start the fit ended at a different law of people, which explains the answers about as well "
+            f"(worse by {np.min(alternatives):.2g} nats); the best is kept, and more people would tell them apart"
+        )
+        doubts.append(Doubt(NotIdentifiedWarning, text))
+    elif apart >= AGREEMENT:
         text = f"{starts.size} starts ended up to {apart:.2g} nats apart, and the best is kept; raise starts"
         doubts.append(Doubt(ConvergenceWarning, text))
     if not no_metric and (scale_error > LOOSE_SCALE or spread > NOISELESS):
@@ -104,8 +111,8 @@ def doubts_about(
 
 
 def status_of(
-    fit: PopulationFit, d: int, doubts: list[Doubt], *, starts: Array, integration: str, approximation_error: float,
-    unfinished: str, constraint: str = "psd",
+    fit: PopulationFit, d: int, doubts: list[Doubt], *, starts: Array, alternatives: Array, integration: str,
+    approximation_error: float, unfinished: str, constraint: str = "psd",
 ) -> str:  # fmt: skip
     """Return the status of a fit: convergence, how people were integrated out, what answers determine, and all doubts.
 
@@ -113,7 +120,7 @@ def status_of(
     integrated out, and `unfinished` the clause for a fit that did not converge.
     """
     ended = "Solved" if fit.result.converged else unfinished
-    agree = starts.size > 1 and float(np.ptp(starts)) < AGREEMENT
+    agree = starts.size > 1 and not alternatives.size and float(np.ptp(starts)) < AGREEMENT
     sentences = [f"{ended}; {starts.size} starts agree." if agree else f"{ended}."]
     moves = f", which moves no entry of the metric by more than {approximation_error:.2g} standard errors"
     sentences.append(f"{integration.capitalize()}{moves if approximation_error > 0 else ''}.")

@@ -20,7 +20,7 @@ from crowdmetric.fits.unknowns import unknowns_of
 from crowdmetric.inputs import Rows
 from crowdmetric.solvers.law_fit import PopulationFit
 from crowdmetric.solvers.parametrization import Parametrization
-from crowdmetric.symmetric import invertible
+from crowdmetric.symmetric import degrees_of_freedom, invertible, svec
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.layout import Layout
 from crowdmetric.users.population_sums import Law
@@ -46,11 +46,14 @@ class ScoringFit:
         The fit, the problem that it solves, and how people were integrated out.
     starts : (n,)
         Penalized log-likelihoods at which the starts ended.
+    others : (k, 1 + q)
+        Other explanations (`crowdmetric.fits.starts.BestOfStarts`).
     """
 
     crowd: Crowd
     integrated: Integrated
     starts: Array
+    others: Array
 
     @property
     def problem(self) -> PopulationProblem:
@@ -71,6 +74,17 @@ class ScoringFit:
     def law_outside(self) -> Law:
         """The law of people for all features, in the items' own units."""
         return self.crowd.law_outside(self.law, free=self.fit.layout.free)
+
+    @property
+    def alternatives(self) -> Array:
+        """Other explanations (k, 1 + p + d + p): nats behind, svec M, μ and svec Σ, in the items' own units."""
+        rows = []
+        for behind, *natural in self.others:
+            law = self.problem.structure.law(np.array(natural), self.problem.d)
+            law = self.crowd.law_outside(law, free=self.fit.layout.free)
+            rows.append(np.concatenate([[behind], svec(law.metric), law.mean, svec(law.covariance)]))
+        d = self.crowd.span.features
+        return np.array(rows).reshape(len(rows), 1 + 2 * degrees_of_freedom(d) + d)
 
     @property
     def spread(self) -> float | None:
@@ -153,4 +167,5 @@ def fit_by_scoring(
     best = best_of_starts(
         problem, chart, earlier_end, starts=starts, ridge=ridge, random_state=random_state, begin=begin, **stopping
     )
-    return ScoringFit(crowd, check_integration(problem, best.fit, chart, integration, **stopping), best.values)
+    integrated = check_integration(problem, best.fit, chart, integration, **stopping)
+    return ScoringFit(crowd, integrated, best.values, best.others)

@@ -4,8 +4,9 @@ The first start is where the nearest simpler model ends: a multiple of the ident
 symmetric matrix. Under the same ridges a fit that begins there can only be better. If the simpler model has no metric,
 the fit begins at an ordinary one instead: a metric of zero has no shape, so rounding would decide where the fit goes.
 The evidence may ask for stronger ridges, and a fit that is then worse than the simpler model is repeated under the
-ridges of that one. Sometimes the likelihood has more than one maximum. So there are other starts, drawn at random. If
-all end equally high, there is probably only one maximum.
+ridges of that one. Sometimes the likelihood has more than one maximum. So there are other starts, drawn at random, with
+a metric and a covariance of people as large as those of the first end. If all end equally high, there is probably only
+one maximum. An end that is different and almost as high is another explanation of the answers, and is kept as such.
 """
 
 from __future__ import annotations
@@ -14,17 +15,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from crowdmetric.fits.doubts import has_no_metric
 from crowdmetric.fits.problem import PopulationProblem
-from crowdmetric.solvers.law_fit import MOST_PAID, ROUGH, SHAPE_RIDGE, PopulationFit, first_ridges, fit_with_evidence
+from crowdmetric.solvers.law_fit import (
+    MOST_PAID,
+    ROUGH,
+    SHAPE_RIDGE,
+    PopulationFit,
+    first_ridges,
+    fit_with_evidence,
+    with_ridges,
+)
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges, penalty
 from crowdmetric.solvers.scoring import ScoringState
 from crowdmetric.users.population_sums import Law
 
-__all__ = ["BestOfStarts", "Start", "a_start", "best_of_starts", "evidence_fit", "finished", "start_from"]
+__all__ = ["PLAUSIBLE", "BestOfStarts", "Start", "a_start", "best_of_starts", "evidence_fit", "finished", "start_from"]
 
 Array = NDArray[Any]
 
@@ -36,23 +46,49 @@ AGREEMENT_KNOWN = 0.005
 # the one on the size, with which the evidence removes a metric that the answers do not support, and the one on item
 # effects, because a better metric needs smaller effects.
 HELD_BACK = 0.1
+# An end at most this many nats below the best one explains the answers about as well. It is another explanation if it
+# is at least APART nats away from the best one by the information there; otherwise it is the same maximum.
+PLAUSIBLE, APART = 3.0, 1.0
 
 
-def a_start(chart: Parametrization, rng: np.random.Generator | None = None) -> Array:
-    """Return θ for items of size one: twice the identity and people as far out as items; with `rng`, at random."""
+def a_start(chart: Parametrization) -> Array:
+    """Return θ for items of size one: twice the identity, and people as far out as items."""
     d = chart.d
     metric, spread = 2.0 * np.eye(d), 1.0 / np.sqrt(d)
-    if rng is not None:
-        G = rng.standard_normal((d, d))
-        metric, spread = 2.0 * d * (G @ G.T) / np.sum(G * G), spread * float(np.exp(0.25 * rng.standard_normal()))
     covariance = 4.0 * spread**2 * metric @ metric
     return chart.theta(metric, np.zeros(d), covariance if chart.free else np.array([np.log(spread)]))
+
+
+def _random_start(problem: PopulationProblem, chart: Parametrization, end: PopulationFit, rng: Generator) -> Array:
+    """Return θ with a metric and people drawn at random, as large as those of another start's end.
+
+    From a start that is much smaller, fits go to the same end as the first one, also if there are others.
+    """
+    law = problem.structure.law(end.natural, chart.d)
+    ordinary = problem.structure.law(chart.natural(a_start(chart)), chart.d)
+    metric = _random_like(ordinary.metric if has_no_metric(end) else law.metric, rng)
+    if chart.free:
+        return chart.theta(metric, np.zeros(chart.d), _random_like(law.covariance, rng))
+    log_spread = float(end.natural[end.layout.spread][0]) + 0.25 * rng.standard_normal()
+    return chart.theta(metric, np.zeros(chart.d), np.array([log_spread]))
+
+
+def _random_like(A: Array, rng: Generator) -> Array:
+    """Return a random positive semi-definite matrix with the trace of A (d, d)."""
+    G = rng.standard_normal(A.shape)
+    return float(np.trace(A)) * (G @ G.T) / float(np.sum(G * G))
 
 
 def start_from(chart: Parametrization, law: Law, log_spread: float) -> Array:
     """Return θ where another fit ended: its law, and log s if the chart is of isotropic people."""
     metric, covariance = _lifted(law.metric), _lifted(law.covariance)
     return chart.theta(metric, law.mean, covariance if chart.free else np.array([log_spread]), law.effects)
+
+
+def _start_at(problem: PopulationProblem, chart: Parametrization, nested: PopulationFit) -> Array:
+    """Return θ where the fit of a nested model ended."""
+    law = problem.structure.law(nested.natural, chart.d)
+    return start_from(chart, law, float(nested.natural[nested.layout.spread][0]))
 
 
 def _lifted(A: Array) -> Array:
@@ -62,10 +98,22 @@ def _lifted(A: Array) -> Array:
 
 @dataclass(frozen=True)
 class BestOfStarts:
-    """The best fit, and the penalized log-likelihoods (n,) at which all starts ended."""
+    """Where the starts of a fit ended.
+
+    Attributes
+    ----------
+    fit
+        The best end.
+    values : (n,)
+        The penalized log-likelihoods at which all starts ended.
+    others : (k, 1 + q)
+        Ends that explain the answers about as well: by how many nats they are worse, and their natural parameters.
+        With many people, on some of whom starts are compared, there are none.
+    """
 
     fit: PopulationFit
     values: Array
+    others: Array
 
 
 def best_of_starts(
@@ -83,7 +131,7 @@ def best_of_starts(
 
     With many people the starts are compared, and the ridges are found, on some of them; the fit to all then begins
     where those ended. A warm start, `previous`, is the only one. `begin`, where a similar fit ended, is the first of
-    several.
+    several; the second is then where the nested model ends, because that may lead elsewhere.
     """
     problem = problem.along(chart)
     saved, some = problem.checkpoint, problem.thinned()
@@ -92,17 +140,31 @@ def best_of_starts(
         ends = _ends(some, chart, previous, begin, starts, ridge, random_state, stopping)
         values = np.array([end.objective for end in ends])
         best = ends[int(np.argmax(values))]
+        others = _other_explanations(best, ends if some is problem else [])
         state, ridges = best.result.state, best.ridges
         if saved is not None:
-            saved.save("starts", state, values=values, **vars(ridges))
+            saved.save("starts", state, values=values, others=others, **vars(ridges))
         if some is problem:
-            return BestOfStarts(best, values)
+            return BestOfStarts(best, values, others)
     else:
-        values = saved.value("values")
+        values, others = saved.value("values"), saved.value("others")
         ridges = Ridges(**{name: float(saved.value(name)) for name in vars(Ridges())})
     start = state if some is problem else state.point
     end = problem.fit("fit", chart, start, ridges=ridges, **stopping)
-    return BestOfStarts(finished(problem, chart, end, **stopping), values)
+    return BestOfStarts(finished(problem, chart, end, **stopping), values, others)
+
+
+def _other_explanations(best: PopulationFit, ends: list[PopulationFit]) -> Array:
+    """Return the ends (k, 1 + q) that are almost as high as the best one and elsewhere, no two alike."""
+    information = with_ridges(best.information, best)
+    found: list[PopulationFit] = [best]
+    for end in sorted(ends, key=lambda end: -end.objective):
+        moves = [end.natural - other.natural for other in found]
+        apart = min(0.5 * float(move @ information @ move) for move in moves)
+        if best.objective - end.objective < PLAUSIBLE and apart > APART:
+            found.append(end)
+    rows = [np.append(best.objective - end.objective, end.natural) for end in found[1:]]
+    return np.array(rows).reshape(len(rows), 1 + best.natural.size)
 
 
 @dataclass(frozen=True)
@@ -141,14 +203,19 @@ def _ends(
     stopping: dict[str, Any],
 ) -> list[PopulationFit]:
     """Return where starts end: the first under ridges that are given or found, the others under the same."""
+    rng = np.random.default_rng(random_state)
     if begin is not None and previous is None and ridge == "evidence":
         ends = [evidence_fit(problem, chart, begin, **stopping)]
+        if starts > 1 and chart.kind == "psd":
+            nested = _nested_end(problem, chart, starts, ridge, random_state, stopping)
+            if nested is not None and not has_no_metric(nested):
+                start = _start_at(problem, chart, nested)
+                ends.append(_another_end(problem, chart, start, ends, stopping))
     else:
         nested = None if previous is not None else _nested_end(problem, chart, starts, ridge, random_state, stopping)
         ends = [_first_end(problem, chart, previous, nested, ridge, stopping)]
-    rng = np.random.default_rng(random_state)
-    for _ in range(starts - 1 if previous is None else 0):
-        ends.append(_another_end(problem, chart, a_start(chart, rng), ends, stopping))
+    for _ in range(starts - len(ends) if previous is None else 0):
+        ends.append(_another_end(problem, chart, _random_start(problem, chart, ends[0], rng), ends, stopping))
     return ends
 
 
@@ -164,8 +231,7 @@ def _first_end(
     start = a_start(chart) if previous is None else previous
     at_nested = start
     if nested is not None:
-        law = problem.structure.law(nested.natural, chart.d)
-        at_nested = start_from(chart, law, float(nested.natural[nested.layout.spread][0]))
+        at_nested = _start_at(problem, chart, nested)
         if not has_no_metric(nested):
             start = at_nested
     if ridge == "evidence":

@@ -166,7 +166,13 @@ def _of_the_fit(model: SavedModel) -> list[str]:
             "People were integrated out approximately, and an exact integral could move an entry of the metric by "
             f"{fitted['approximation_error_']:.2g} of its standard errors."
         )
-    if np.ptp(fitted.get("starts_", np.zeros(1))) > AGREEMENT:
+    if len(fitted.get("alternatives_", ())):
+        texts.append(
+            "From another start the fit ended at a different law of people, which explains these answers about as "
+            "well. Intervals of what moves choices include it; the metric and its intervals are those of the best law. "
+            "More people would tell them apart."
+        )
+    elif np.ptp(fitted.get("starts_", np.zeros(1))) > AGREEMENT:
         texts.append("The fit ended elsewhere from another start; the best end is shown. Raise --starts.")
     active = fitted.get("bound_is_active_")
     if active is not None and np.any(active):
