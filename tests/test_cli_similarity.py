@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 from pathlib import Path
@@ -119,6 +120,24 @@ def test_fit_writes_a_report_on_judgements(tables) -> None:
     ):
         assert said in page
     assert "what moves choices" not in page  # that is about preferences
+    assert "check questions" not in page  # there are none
+
+
+def test_the_end_and_the_report_warn_of_the_same_and_count_no_people_where_nobody_is_named(tmp_path, capsys) -> None:
+    study = simulate_judgements(6, 6, 400, people=1, seed=2)
+    features = {f"f{j}": column for j, column in enumerate(study.items.T)}
+    write_columns({"item_id": np.arange(6), **features}, tmp_path / "items.csv")
+    table = study.judgements.columns()
+    write_columns({name: column for name, column in table.items() if name != "person"}, tmp_path / "judgements.csv")
+    files = [str(tmp_path / "items.csv"), str(tmp_path / "judgements.csv"), "--out", str(tmp_path / "model")]
+    assert main(["fit", *files, "--json"]) == 0
+    out, err = capsys.readouterr()
+    page = html.unescape((tmp_path / "model" / "report.html").read_text())
+    cautions = json.loads(out)["cautions"]
+    assert any("say nothing about" in text for text in cautions)
+    assert any("shape is only partly known" in text for text in cautions)
+    assert all(text in page for text in cautions)
+    assert "1 person" not in page + err
 
 
 @pytest.mark.parametrize("kind", ["triplet", "odd_one_out", "quadruplet"])

@@ -18,7 +18,7 @@ from crowdmetric.evaluate import SIMILARITY_MODELS
 from crowdmetric.evaluate.models import MODELS
 from crowdmetric.evaluate.verdict import Difference, findings
 from crowdmetric.identifiability import diagnose
-from crowdmetric.importance import feature_importance
+from crowdmetric.importance import as_percent, feature_importance
 from crowdmetric.persist import SavedModel, is_model, load_model, save_model
 from crowdmetric.plots import new_figure
 from crowdmetric.preprocess import ItemMap
@@ -26,6 +26,7 @@ from crowdmetric.report import report_page
 from crowdmetric.report.changes import moved_pairs, neighbors
 from crowdmetric.report.directions import find_directions
 from crowdmetric.report.glossary import WORDS
+from crowdmetric.report.shared_sections import AT_AN_END, directions_section
 from crowdmetric.report.warnings import not_ideal_points, shape_test, warnings_of, worth_using
 from crowdmetric.simulate import answer, simulate_crowd
 from crowdmetric.symmetric import smat, svec
@@ -137,6 +138,31 @@ def test_units_do_not_matter(model) -> None:
         one, other = (getattr(found, f"{name}_intervals") for found in (plain, scaled))
         np.testing.assert_allclose([one.low, one.high], [other.low, other.high], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(np.abs(scaled.loadings), np.abs(plain.loadings), atol=1e-6)
+
+
+def test_tables_count_what_they_leave_out(tmp_path) -> None:
+    crowd = simulate_crowd(14, None, None, users=40, comparisons=3, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few answers do not tell the scale
+        fitted = PopulationMetric(crowd.items, starts=1, uncertainty=False).fit(of_crowd(crowd))
+    saved = save_model(tmp_path / "m", fitted)
+    found = find_directions(saved, saved.items)
+    section = directions_section(found, saved.feature_names, saved.items, "")
+    shares, weights = found.shares[6:].sum(), np.sort(found.weights)[:2].sum()
+    for what, empty, share in (
+        ("8 other directions", '<td class="number"></td>', shares),
+        ("2 other features", "", weights),
+    ):
+        assert f'<td>{what}</td>{empty}<td class="number">{as_percent(share)}</td>' in section
+
+
+def test_numbers_at_the_end_of_their_intervals_are_explained(model) -> None:
+    found = find_directions(model, model.items)
+    draws = model.fitted["metric_draws_"]
+    assert AT_AN_END not in directions_section(found, model.feature_names, model.items, "")
+    rounder = smat(draws.mean(axis=0)) + 50.0 * np.trace(model.metric) * np.eye(3)
+    shrunk = find_directions(replace(model, fitted={**model.fitted, "metric_": rounder}), model.items)
+    assert AT_AN_END in directions_section(shrunk, model.feature_names, model.items, "")
 
 
 def test_a_model_without_draws_has_directions_without_intervals(model) -> None:
@@ -350,6 +376,8 @@ def test_steady_tastes_move_choices_though_a_metric_does_not_show_them(rng, tmp_
     assert found.taste(0).startswith("less, for ")
     assert found.taste(1).startswith("more, for ")
     assert found.sentence().startswith("What moves choices most is price")
+    assert found.first_chance == 1.0
+    assert replace(found, first_chance=0.6).sentence().startswith("What moves choices most seems to be price")
     unsure = replace(found, low=np.zeros_like(found.low), high=np.ones_like(found.high)).sentence()
     assert unsure.startswith("These answers hardly tell what moves choices: price seems to come first")
     assert unsure.endswith("but anything from 0 % to 100 % is possible.")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from crowdmetric import PopulationMetric
+import numpy as np
+
+from crowdmetric import Comparisons, PopulationMetric
 from crowdmetric.persist import SavedModel, save_model
 from crowdmetric.report.quote import quotable, quote_section
 from crowdmetric.simulate import simulate_crowd
@@ -28,6 +30,11 @@ class Evaluated(SimpleNamespace):
         return {"population": -0.55, "linear": -0.61, "bradley-terry": -0.62}[model]
 
 
+class Measured(SimpleNamespace):
+    def mean(self, split, model, measure="log_likelihood"):
+        return 0.7 if measure == "accuracy" else -0.6
+
+
 def test_it_says_who_what_and_how_well(tmp_path) -> None:
     model = saved(tmp_path)
     texts = quotable(model, Evaluated())
@@ -40,6 +47,24 @@ def test_it_says_who_what_and_how_well(tmp_path) -> None:
     page = quote_section(model, Evaluated(), None)
     assert "&lt;sweet&gt;" in page
     assert "<sweet>" not in page
+
+
+def test_answers_that_follow_from_each_other_are_no_feat_to_quote(tmp_path) -> None:
+    left, right = np.triu_indices(6, 1)
+    pairs, users = np.tile(np.column_stack([left, right]), (9, 1)), np.repeat(np.arange(9), left.size)
+    worth = np.random.default_rng(0).standard_normal((9, 6))
+    y = np.where(worth[users, pairs[:, 1]] > worth[users, pairs[:, 0]], 1, -1)
+    evaluated = Measured(splits=("pairs", "people", "items"), models=("linear", "population"), saved="population")
+
+    model = saved(tmp_path)
+
+    def predicted(y: np.ndarray) -> list[str]:
+        answers = Comparisons.from_arrays(users, pairs, y, n_items=6)
+        return [text.split(",")[0] for text in quotable(model, evaluated, answers) if text.startswith("Of 100 ")]
+
+    assert predicted(y) == ["Of 100 choices of new people", "Of 100 choices about new items"]
+    y[::4] *= -1
+    assert predicted(y) == ["Of 100 new choices of the same people"]
 
 
 def test_without_an_evaluation_nothing_is_claimed(tmp_path) -> None:

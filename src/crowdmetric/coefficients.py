@@ -181,14 +181,15 @@ def _of_distance(model: LearnedModel) -> Coefficients:
     weights = feature_weights(model.metric[None], raw, spread)[0]
     columns = {"weight": weights}
     draws = model.fitted.get("metric_draws_")
-    if draws is not None and len(draws) > 1:
-        sure = intervals_from(feature_weights(smat(np.asarray(draws, dtype=np.float64)), raw, spread), weights, LEVEL)
-        columns |= {"[5 %": sure.low, "95 %]": sure.high}
     order = np.argsort(-weights, kind="stable")
-    first = order[0]
-    headline = (
-        f"What counts most in the learned distance is {model.feature_names[first]} ({as_percent(weights[first])})."
-    )
+    first, verb = order[0], "is"
+    if draws is not None and len(draws) > 1:
+        drawn = feature_weights(smat(np.asarray(draws, dtype=np.float64)), raw, spread)
+        sure = intervals_from(drawn, weights, LEVEL)
+        columns |= {"[5 %": sure.low, "95 %]": sure.high}
+        verb = "is" if np.mean(np.argmax(drawn, axis=1) == first) >= LEVEL else "seems to be"
+    name, weight = model.feature_names[first], as_percent(weights[first])
+    headline = f"What counts most in the learned distance {verb} {name} ({weight})."
     if len(weights) > 1 and np.ptp(weights) < ALIKE * weights[first]:
         headline = "All features count alike in the learned distance."
     return Coefficients(

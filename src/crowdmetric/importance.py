@@ -152,6 +152,8 @@ class FeatureImportance:
         Share of people who prefer more of it, to the mean item.
     covers : str
         A sentence on what the intervals cover.
+    first_chance : float
+        The probability that the feature of the largest share is the most important one; 1 without intervals.
     """
 
     names: tuple[str, ...]
@@ -167,6 +169,7 @@ class FeatureImportance:
     slope_spreads: Array
     prefer_more: Array
     covers: str
+    first_chance: float = 1.0
 
     @property
     def order(self) -> NDArray[np.intp]:
@@ -177,6 +180,11 @@ class FeatureImportance:
     def has_intervals(self) -> bool:
         """Whether there are intervals."""
         return bool(np.isfinite(self.low).all())
+
+    @property
+    def first_is(self) -> str:
+        """Say that the first feature 'is' the most important one, or 'seems to be'."""
+        return "is" if self.first_chance >= LEVEL else "seems to be"
 
     def taste(self, feature: int) -> str:
         """Return which way people want a feature to go, in words."""
@@ -199,7 +207,7 @@ class FeatureImportance:
                 f"{as_percent(self.high[first])} is possible."
             )
         taste = self.taste(first)
-        text = f"What moves choices most is {self.names[first]} ({as_percent(self.shares[first])})"
+        text = f"What moves choices most {self.first_is} {self.names[first]} ({as_percent(self.shares[first])})"
         if taste != "no common direction":
             which, _, whom = taste.partition(", for ")
             whom = "nearly everybody prefers" if whom == "nearly everybody" else f"{whom} prefer"
@@ -274,7 +282,7 @@ def feature_importance(
     slope = law.mean + 2.0 * law.metric @ center
     found = asked.parts(slope[None], law.metric[None], law.covariance[None])[0]
     shares = found.sum(axis=0)
-    low, high, error, covers = _uncertainty(model, law, asked, slope, shares[:-1], draws, seed)
+    low, high, error, covers, first_chance = _uncertainty(model, law, asked, slope, shares[:-1], draws, seed)
     slopes, spreads = -law.beta * (slope @ asked.back), asked.spreads
     own_spread = np.sqrt(np.maximum(np.einsum("df,de,ef->f", asked.back, law.covariance, asked.back), 1e-300))
     return FeatureImportance(
@@ -291,6 +299,7 @@ def feature_importance(
         slope_spreads=law.beta * own_spread * spreads,
         prefer_more=norm.cdf(-(slope @ asked.back) / own_spread),
         covers=covers,
+        first_chance=first_chance,
     )
 
 
@@ -455,12 +464,12 @@ def _any_pairs(n_items: int, seed: int) -> NDArray[np.intp]:
 
 def _uncertainty(
     model: LearnedModel, law: _Law, asked: _Asked, slope: Array, shares: Array, draws: int, seed: int
-) -> tuple[Array, Array, Array, str]:
-    """Return the ends of intervals (f,), standard errors of slopes (f,), and what they cover."""
+) -> tuple[Array, Array, Array, str, float]:
+    """Return the ends of intervals (f,), standard errors of slopes (f,), what they cover, and `first_chance`."""
     d = slope.size
     if law.points is None or len(law.points) <= 2 * d:
         nothing = np.full(shares.size, np.nan)
-        return nothing, nothing, nothing, "There are no intervals: too little is known about each person."
+        return nothing, nothing, nothing, "There are no intervals: too little is known about each person.", 1.0
     C = _people_covariance(law, law.points)
     rng = np.random.default_rng(seed)
     metrics = model.fitted.get("metric_draws_")
@@ -493,7 +502,8 @@ def _uncertainty(
         f"{what}{more}; not whether the model is right."
     )
     error = np.sqrt(np.maximum(variance, 0.0))
-    return np.minimum(low, shares), np.maximum(high, shares), error, covers
+    first = float(np.mean(np.argmax(found, axis=1) == np.argmax(shares)))
+    return np.minimum(low, shares), np.maximum(high, shares), error, covers, first
 
 
 def _explanations(model: LearnedModel, law: _Law) -> tuple[list[_Law], Array]:

@@ -352,15 +352,15 @@ class Judgements(FrozenTable):
         used, rows = len(np.unique(self.items)), np.bincount(self.person, self.counts.sum(axis=1), self.n_people)
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items())
         assert self.checks is not None
-        lines = {
-            "answers per person": f"min {rows.min():,g}, median {np.median(rows):,g}, max {rows.max():,g}",
+        each = f"min {rows.min():,g}, median {np.median(rows):,g}, max {rows.max():,g}"
+        lines = ({"answers per person": each} if self.n_people > 1 else {}) | {
             "items used": f"{used:,} of {self.n_items:,}",
             "checks": self.checks.summary(),
             "dropped": f"{sum(self.dropped.values()):,}" + (f" ({dropped})" if dropped else ""),
         }
         kind = {"triplet": "triplets", "odd_one_out": "odd-one-outs", "quadruplet": "quadruplets"}[self.kind]
-        people = "1 person" if self.n_people == 1 else f"{self.n_people:,} people"
-        title = f"{self.n_answers:,g} answers to {len(self):,} {kind} by {people}"
+        people = f" by {self.n_people:,} people" if self.n_people > 1 else ""  # one, or nobody is named
+        title = f"{self.n_answers:,g} answers to {len(self):,} {kind}{people}"
         return "\n".join([title, *(f"  {name:<20}{text}" for name, text in lines.items())])
 
     # ----------------------------------------------------------------------------------------- writing

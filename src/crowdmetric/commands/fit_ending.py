@@ -42,6 +42,7 @@ def print_ending(
     diagnosis: Diagnosis | None = None,
     evaluation: Evaluation | None = None,
     worth: Sequence[str] | None = None,
+    careful: Sequence[str] | None = None,
 ) -> None:
     """Print what matters about a model that was just saved, as text or as one JSON object.
 
@@ -55,10 +56,12 @@ def print_ending(
         What the model was fitted to, what that can teach, and how well hidden answers are predicted.
     worth : sequence of str, optional
         Whether the metric is worth using; None: what follows from the evaluation.
+    careful : sequence of str, optional
+        What to be careful about; None: what follows from all of these.
     """
     table = None if model.items is None else _table(model, comparisons)
     gains = [] if evaluation is None else gains_of(evaluation, getattr(options, "for", None))
-    careful = warnings_of(model, diagnosis, evaluation, comparisons)
+    careful = warnings_of(model, diagnosis, evaluation, comparisons) if careful is None else careful
     page = Path(options.out) / REPORT
     report = page if page.is_file() else None
     if options.json:

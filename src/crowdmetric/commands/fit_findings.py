@@ -135,7 +135,7 @@ def evaluated(
         return None
     given_up = [name for name in LAWS if name in names and name not in found.models]
     if given_up and may_give_up and not found.unfinished:
-        text = "Compared for new questions to known people only, where others predict better or as well"
+        text = "Compared for new questions to known people only, because others predict those as well or better"
         found = replace(found, unfinished=f"{text}: {', '.join(given_up)}.")
     if step > 1:
         found = replace(found, drawn=(np.unique(some.user).size, np.unique(answers.user).size))

@@ -33,7 +33,7 @@ from crowdmetric.judgements import KINDS, Judgements
 from crowdmetric.persist import SavedModel, is_model, load_model, save_model
 from crowdmetric.progress import show_progress
 from crowdmetric.report import similarity_page
-from crowdmetric.report.similarity_page import worth_of_similarity
+from crowdmetric.report.similarity_page import cautions_of_similarity, worth_of_similarity
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import (
     Columns,
@@ -108,7 +108,8 @@ def fit_similarity(options: Namespace) -> None:
         options.out, estimator, item_ids=items.ids, feature_names=items.feature_names, comparisons=counted,
         preprocessing=preprocessing, report=None if options.no_report else page, overwrite=options.overwrite,
     )  # fmt: skip
-    print_ending(options, model, worth=None if evaluation is None else worth_of_similarity(model, evaluation))
+    worth = None if evaluation is None else worth_of_similarity(model, evaluation)
+    print_ending(options, model, worth=worth, careful=cautions_of_similarity(model, judgements, diagnosis))
 
 
 def _found(

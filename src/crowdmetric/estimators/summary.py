@@ -18,6 +18,9 @@ __all__ = ["InMemory", "counted", "fit_in_numbers", "fitted_attributes", "summar
 
 Array = NDArray[np.float64]
 
+# Eigenvalues below this share of the largest count as zero: an optimum at the edge is reached up to a tolerance only.
+AT_THE_EDGE = 1e-6
+
 
 @dataclass(frozen=True, eq=False)
 class InMemory:
@@ -83,11 +86,10 @@ def fit_in_numbers(model: LearnedModel) -> str:
 
 
 def counted(data: Mapping[str, Any]) -> str:
-    """Return how many answers, people and items there were, if known."""
+    """Return how many answers, people and items there were, if known; one person may be a table that names nobody."""
     singular = {"answers": "answer", "people": "person", "items": "item"}
-    return ", ".join(
-        f"{data[name]:,} {one if data[name] == 1 else name}" for name, one in singular.items() if name in data
-    )
+    known = {name: one for name, one in singular.items() if name in data and (name, data[name]) != ("people", 1)}
+    return ", ".join(f"{data[name]:,} {one if data[name] == 1 else name}" for name, one in known.items())
 
 
 def _item_effects(fitted: Mapping[str, Any]) -> str:
@@ -131,9 +133,9 @@ def _certificate(gap: float) -> str:
 
 
 def _leading(metric: Array, most: int = 5) -> str:
-    """Return the largest eigenvalues and the rank; eigenvalues below rounding are shown as zero."""
+    """Return the largest eigenvalues and the rank."""
     eigenvalues = np.linalg.eigvalsh(metric)[::-1]
-    positive = eigenvalues > 1e-8 * eigenvalues[0]
+    positive = eigenvalues > AT_THE_EDGE * eigenvalues[0]
     shown = [f"{value:.3g}" for value in np.where(positive, eigenvalues, 0.0)[:most]]
     more = ["…"] if len(eigenvalues) > most else []
     return f"{', '.join(shown + more)} (rank {positive.sum()} of {len(eigenvalues)})"

@@ -209,7 +209,7 @@ class Diagnosis:
             )
         low, high = self.rank_bounds
         many = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        named = f"; out of reach is, for example, {self.out_of_reach}" if self.out_of_reach else ""
+        named = _named(self.out_of_reach, ", for example,")
         return (
             f"These answers can teach {many} of {self.dimensions:,} degrees of freedom of the metric, "
             f"whoever the people are{sure}{named}."
@@ -259,7 +259,7 @@ class Diagnosis:
             many = "more than that" if self.ceiling else "anything"
             end = f"could ever teach {many}, however many people answer."
         else:
-            named = f"; out of reach is always {self.ceiling_out_of_reach}" if self.ceiling_out_of_reach else ""
+            named = _named(self.ceiling_out_of_reach, " always")
             end = (
                 f"could ever teach more than {self.ceiling:,} of {self.dimensions:,} degrees of freedom, however many "
                 f"people answer{named}."
@@ -292,7 +292,7 @@ class Diagnosis:
             return [f"{start} at most {self.population_bounds[1]:,} degrees of freedom ({self.population_confidence})."]
         sure = f" ({self.population_confidence})" if self.population_confidence else ""
         no_more = " and no more" if self.population_bounds == self.rank_bounds else ""
-        named = f"; out of reach is {self.population_out_of_reach}" if self.population_out_of_reach else ""
+        named = _named(self.population_out_of_reach)
         lines = [f"{start} {self._some(*self.population_bounds)}{no_more}{sure}{named}."]
         if self.population_rank > 1:
             which = f", {self.population_hardest}," if self.population_hardest else ""
@@ -311,8 +311,14 @@ class Diagnosis:
         start = "If people may scatter in any way (covariance 'free'), the answers can teach"
         if self.free_rank == self.rank_bounds[1]:
             return [f"{start} no more than if nothing is assumed about people."]
-        named = f"; out of reach is {self.free_out_of_reach}" if self.free_out_of_reach else ""
+        named = _named(self.free_out_of_reach)
         return [f"{start} {self._some(self.free_rank, self.free_rank)}{named}."]
+
+
+def _named(out_of_reach: str, how: str = "") -> str:
+    """Return a clause on entries of M that are out of reach, each followed by how unknown it is; empty if none are."""
+    several = out_of_reach.count(" unknown)") > 1
+    return f"; out of reach {'are' if several else 'is'}{how} {out_of_reach}" if out_of_reach else ""
 
 
 def _times(ratio: float) -> str:

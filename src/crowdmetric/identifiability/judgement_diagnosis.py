@@ -46,7 +46,7 @@ class JudgementDiagnosis:
     unidentified_directions : (q, p) array
         svec directions that no judgement sees.
     checks : str
-        What the check questions say.
+        What the check questions say; empty if there are none.
     features : tuple of str or None
     """
 
@@ -74,7 +74,7 @@ class JudgementDiagnosis:
                 "Remedy: judge more items (features that are sums of others stay unseen), leave out features that "
                 "others determine, or choose structure='diagonal'."
             )
-        return "\n".join([*lines, f"Checks: {self.checks}."])
+        return "\n".join([*lines, f"Checks: {self.checks}."] if self.checks else lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the directions as plain Python values, for JSON."""
@@ -108,5 +108,6 @@ def diagnose_judgements(
     assert judgements.checks is not None
     return JudgementDiagnosis(
         int(seen.sum()), p, float(values[seen][0] / values[-1]) if seen.any() else 0.0, vectors[:, ~seen].T,
-        judgements.checks.summary(), None if features is None else tuple(features),
+        judgements.checks.summary() if judgements.checks.asked.any() else "",
+        None if features is None else tuple(features),
     )  # fmt: skip

@@ -7,13 +7,15 @@ import html
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation
+from crowdmetric.evaluate.rankings import comparisons_look_ranked
 from crowdmetric.evaluate.verdict import best_model
 from crowdmetric.importance import feature_importance
 from crowdmetric.persist import SavedModel
 
 __all__ = ["quotable", "quote_section"]
 
-# Plain words for what was hidden; the first split that was measured is quoted.
+# Plain words for what was hidden; the first split that was measured is quoted. Of answers that follow from each other
+# all but the first are: there it is no feat to predict known people.
 HIDDEN = {
     "pairs": "new choices of the same people",
     "people": "choices of new people",
@@ -40,8 +42,11 @@ def quotable(
         texts.append(f"{data['people']:,} people gave {data['answers']:,} answers{about}.")
     texts += _what_counts(model, comparisons)
     saved = None if evaluation is None else evaluation.saved
-    split = None if evaluation is None else next((name for name in HIDDEN if name in evaluation.splits), None)
-    if evaluation is not None and saved in evaluation.models and split is not None:
+    if evaluation is None or saved not in evaluation.models:
+        return texts
+    splits = [name for name in HIDDEN if name in evaluation.splits]
+    ranked = "pairs" in splits and comparisons is not None and comparisons_look_ranked(comparisons)
+    for split in splits[1:] if ranked else splits[:1]:
         right = _of_100(evaluation, split, str(saved))
         others = [name for name in WITHOUT if name in evaluation.models and name != saved]
         best = best_model(evaluation, split, others)  # the one that all other sentences are about
@@ -68,7 +73,8 @@ def _what_counts(model: SavedModel, comparisons: Comparisons | None) -> list[str
         return []
     first, *others = found.order[:2].tolist()
     then = "".join(f", then {found.names[j]} ({100 * found.shares[j]:.0f} %)" for j in others if found.shares[j] > 0.01)
-    return [f"What moves their choices most is {found.names[first]} ({100 * found.shares[first]:.0f} % of it){then}."]
+    most = f"{found.first_is} {found.names[first]} ({100 * found.shares[first]:.0f} % of it)"
+    return [f"What moves their choices most {most}{then}."]
 
 
 def quote_section(model: SavedModel, evaluation: Evaluation | None, comparisons: Comparisons | None) -> str:

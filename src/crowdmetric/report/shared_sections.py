@@ -66,6 +66,12 @@ ASSUMED = {
     "weights and strengths are assumed, and were not measured.",
 }
 NO_INTERVALS = "There are no intervals: this fit gives no standard errors."
+# Share of numbers at an end of their interval from which the reader is told why.
+OFTEN_AT_AN_END = 0.25
+AT_AN_END = (
+    "Many numbers stand at an end of their interval: the metric shown is shrunk toward a simpler one, which predicts "
+    "better, and intervals are of all metrics that the answers allow."
+)
 
 
 def summary_section(
@@ -164,10 +170,16 @@ def directions_section(found: Directions, names: Sequence[str], items: Array, le
         else:
             row.append(as_percent(found.shares[i]))
         rows.append(row)
+    left = found.shares[len(rows) :]
+    if left.size:
+        share = [as_percent(left.sum())]
+        rows.append(["", _others(left.size, "direction"), *(["", "", "", *share, ""] if sure else ["", *share])])
     head = ["", "direction", "strength", "share of distance"]
     if sure is not None:
         head = [*head[:3], "90 % interval", "direction known to", "share of distance", "90 % interval"]
     doubt = ASSUMED[found.assumed] if sure is not None or found.assumed else NO_INTERVALS
+    if sure is not None and _is_often_at_an_end([sure, shares, found.weight_intervals]):
+        doubt += f" {AT_AN_END}"
     explained = (
         "A difference along a direction counts by its strength: 1 if all directions counted alike. Every feature is "
         "measured in its own spread over the items, so its units do not matter. Numbers next to features say how "
@@ -190,13 +202,27 @@ def directions_section(found: Directions, names: Sequence[str], items: Array, le
     )
 
 
+def _is_often_at_an_end(intervals: Sequence[Intervals | None]) -> bool:
+    """Return whether many estimates are an end of their interval; zero is where an interval may well end."""
+    at_end = [
+        ((one.estimate == one.low) | (one.estimate == one.high))[one.estimate > UNSEEN * one.estimate.max()]
+        for one in intervals
+        if one is not None
+    ]
+    return float(np.mean(np.concatenate(at_end))) >= OFTEN_AT_AN_END
+
+
 def _weights(found: Directions, names: Sequence[str]) -> str:
     """Return the table of features by weight."""
     sure = None if found.assumed == "isotropic" else found.weight_intervals
-    rows = []
-    for j in np.argsort(-found.weights, kind="stable")[:SHOWN_WEIGHTS]:
+    rows, order = [], np.argsort(-found.weights, kind="stable")
+    for j in order[:SHOWN_WEIGHTS]:
         row = [names[j], as_percent(found.weights[j])]
         rows.append(row if sure is None else [*row, _range(sure, int(j), as_percent)])
+    left = found.weights[order[SHOWN_WEIGHTS:]]
+    if left.size:
+        row = [_others(left.size, "feature"), as_percent(left.sum())]
+        rows.append(row if sure is None else [*row, ""])
     head = ["feature", "weight"] if sure is None else ["feature", "weight", "90 % interval"]
     explained = (
         "The weight of a feature is how much items that differ in this feature alone, by its spread, differ in the "
@@ -204,6 +230,11 @@ def _weights(found: Directions, names: Sequence[str]) -> str:
     )
     table = table_of(head, rows, range(1, len(head)))
     return f'<h3>Weight of each feature</h3>{table}<p class="small">{html.escape(explained)}</p>'
+
+
+def _others(count: int, what: str) -> str:
+    """Return '3 other features'."""
+    return f"{count} other {what}{'s' if count > 1 else ''}"
 
 
 def _range(sure: Intervals, i: int, number: Callable[[float], str]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.coefficients import coefficients_of
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate.similarity_evaluation import SIMILARITY_SPLITS, SimilarityEvaluation, looks_ranked
 from crowdmetric.identifiability.judgement_diagnosis import JudgementDiagnosis
@@ -26,8 +27,9 @@ from crowdmetric.report.shared_sections import (
     most_asked,
     summary_section,
 )
+from crowdmetric.report.warnings import warnings_of
 
-__all__ = ["similarity_page", "worth_of_similarity"]
+__all__ = ["cautions_of_similarity", "similarity_page", "worth_of_similarity"]
 
 # The reader is warned if the lapse rate, or the share of the metric by which people differ, is above this.
 CARELESS = 0.1
@@ -81,8 +83,8 @@ def similarity_page(
     models = [] if evaluation is None else list(dict.fromkeys(result.model for result in evaluation.results))
     return whole_page(
         [
-            summary_section(model, worth, _careful(model, judgements, diagnosis), files, date),
-            _quote(model, worth[0] if evaluation is not None else "", found.weights),
+            summary_section(model, worth, cautions_of_similarity(model, judgements, diagnosis), files, date),
+            _quote(model, worth[0] if evaluation is not None else ""),
             directions_section(found, model.feature_names, model.items, METRIC),
             _prediction(evaluation),
             *items_sections(model, shown, called(model, item_names), item_images),
@@ -117,19 +119,22 @@ def worth_of_similarity(model: SavedModel, evaluation: SimilarityEvaluation | No
     return [f"{verdict}: {counts}, plain Euclidean distance {100 * plain.accuracy:.0f}."]
 
 
-def _quote(model: SavedModel, worth: str, weights: NDArray[np.float64]) -> str:
+def _quote(model: SavedModel, worth: str) -> str:
     """Return sentences for somebody who has not read the page: who judged, what counts, what it is worth."""
-    data, first = model.description["data"], int(np.argmax(weights))
+    data = model.description["data"]
     texts = [
         f"{data['answers']:,} judgements of how similar items are were collected." if "answers" in data else "",
-        f"What counts most is {model.feature_names[first]} ({100 * weights[first]:.0f} % of the distance).",
+        coefficients_of(model).headline,
         worth,
     ]
     quoted = html.escape(" ".join(filter(None, texts)))
     return f"<section><h2>To quote</h2><blockquote>{quoted}</blockquote></section>"
 
 
-def _careful(model: SavedModel, judgements: Judgements, diagnosis: JudgementDiagnosis | None) -> list[str]:
+def cautions_of_similarity(
+    model: SavedModel, judgements: Judgements, diagnosis: JudgementDiagnosis | None
+) -> list[str]:
+    """Return what a reader should be careful about."""
     texts = []
     assert judgements.checks is not None
     lapse = max(float(model.fitted.get("lapse_", 0.0)), float(np.nan_to_num(judgements.checks.lapse_rate)))
@@ -144,7 +149,7 @@ def _careful(model: SavedModel, judgements: Judgements, diagnosis: JudgementDiag
         texts.append("The judgements look cut from rankings: they are not independent, so intervals are too narrow.")
     if "metric_draws_" not in model.fitted:
         texts.append("There are no intervals: no standard errors were computed.")
-    return texts
+    return texts + warnings_of(model, None)
 
 
 def _choices(model: SavedModel) -> list[str]:

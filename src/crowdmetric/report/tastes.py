@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from crowdmetric.coefficients import Coefficients
 from crowdmetric.errors import DataError
 from crowdmetric.estimators import TasteMetric
+from crowdmetric.importance import as_percent
 from crowdmetric.persist import SavedModel
 from crowdmetric.smooth.effects import Effect
 
@@ -99,15 +100,16 @@ class Tastes:
 
     def sentence(self) -> str:
         """Return what moves choices most, in plain words."""
-        first, taste = self.names[0], self.words(0)
-        likes = f" (the crowd likes {taste})" if taste != "no clear common taste" else ""
-        differ = "; people differ most on it, too" if int(np.argmax(self.people)) == 0 else ""
+        share, taste = self.crowd + self.people, self.words(0)
+        likes = f"; the crowd likes {taste}" if taste != "no clear common taste" else ""
+        rest = [f"{name} ({as_percent(part)})" for name, part in zip(self.names[1:3], share[1:3], strict=True)]
+        then = f"({as_percent(share[0])}{likes}){', then ' if rest else ''}{' and '.join(rest)}"
         if self.people_items > 0.5:
             return (
                 "Most of what moves choices is what people think of single items, which no feature explains: expect "
-                f"less accurate predictions for new items. Of the features, {first} moves choices most{likes}{differ}."
+                f"less accurate predictions for new items. Of the features, {self.names[0]} moves choices most {then}."
             )
-        return f"What moves choices most is {first}{likes}{differ}."
+        return f"What moves choices most is {self.names[0]} {then}."
 
     def table(self) -> Coefficients:
         """Return the table that a fit ends with."""
