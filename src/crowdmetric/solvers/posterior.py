@@ -1,13 +1,22 @@
 """Draws from the posterior of a metric, all of them metrics.
 
-A metric is its size times its shape, ``M = c (I + T)`` with ``c = tr M / d`` and T without trace. Before the answers,
-all orders of magnitude of the size are equally likely, and the shape is that of a Wishart matrix ``LLᵀ``, a sum of d
-squares in random directions. With L lower triangular (Bartlett), i = 1 … d::
+A metric is its size times its shape, ``M = c S`` with ``c = tr M / d`` and ``S = I + T``, T without trace. Before the
+answers, all orders of magnitude of the size are equally likely, and the shape is that of a Wishart matrix, a sum of ν
+squares in random directions::
 
-    log prior(L) = −½ ‖L‖² + Σ_i (d − i) log|L_ii|      I + T = d LLᵀ / tr LLᵀ
+    p(S | ν) ∝ Γ(νd/2) / (Γ_d(ν/2) d^{νd/2}) · det(S)^{(ν − d − 1)/2}          ν = d, 2d, 4d, … (`DOUBLINGS`)
 
-This prior of the shape is proper, allows metrics that are nearly singular, and has no strength that would have to be
-chosen. Where the answers are not informative, intervals are as wide as the prior.
+With ν = d metrics that are nearly singular are nothing unusual; the larger ν, the rounder they are. How round the
+metric is nobody knows, so ν has a prior of its own, d/ν being about uniform between 0 and 1: each ν is half as likely
+as the one before. The sum over ν needs no draws of ν, for it depends on S through its determinant alone. With L lower
+triangular (Bartlett), i = 1 … d, and c_ν the constant above::
+
+    log prior(L) = −½ ‖L‖² + Σ_i (d − i) log|L_ii| + r(log det S)      S = d LLᵀ / tr LLᵀ
+    r(v) = log Σ_ν P(ν) c_ν / c_d exp(½ (ν − d) v)
+
+This prior of the shape is proper, and has no strength that would have to be chosen: with a single ν = d, intervals of a
+round metric would be too narrow where answers are few. Where the answers are not informative, intervals are as wide as
+the prior.
 
 All parameters other than M are integrated out by Laplace's method. The log-likelihood is expanded in T at several sizes
 t_k = log c_k, and interpolated between them by cubic splines w_k(t)::
@@ -17,7 +26,7 @@ t_k = log c_k, and interpolated between them by cubic splines w_k(t)::
 so the size may be skewed, and the precision of the shape may grow with the size. Draws of (t, L) come from
 `crowdmetric.solvers.draws`; in these coordinates there is no boundary. If the answers determine a nearly singular
 metric well, the density is far from Gaussian in L but close to it in T. So every move in (t, L) is followed by one in
-(t, T), where the prior is ``−½ log det(I + T)`` inside the cone (`_shape_moves`).
+(t, T), where the prior is ``r(v) − ½ v`` with ``v = log det S`` inside the cone (`_shape_moves`).
 """
 
 from __future__ import annotations
@@ -30,6 +39,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
+from scipy.special import gammaln, multigammaln, softmax
 
 from crowdmetric.solvers.draws import EllipseReference, Move, draw_from, slice_step
 from crowdmetric.symmetric import degrees_of_freedom, dimension, factor_jacobian, smat, svec
@@ -54,6 +64,9 @@ FEW_CURVED, MOST_CURVED = 100, 300
 LIFT = 0.2
 # Pivots of a shape (of trace d) below this count as zero.
 SINGULAR = 1e-12
+# How many times ν, the number of squares that a shape is a sum of, is doubled, and the least log det S that is told
+# from a singular shape.
+DOUBLINGS, LEAST_VOLUME = 5, -1e4
 
 
 @dataclass(frozen=True)
@@ -111,11 +124,35 @@ class SizeAndShape:
 
     def log_prior(self, entries: Array) -> Array:
         """Return the log prior of factors (C, p)."""
+        free, squares = np.arange(self.d - 1, -1, -1), np.sum(entries**2, axis=1)
+        logs = self._log_pivots(entries)
+        round_or_not, _ = self.roundness(self.volume(entries))
+        return np.asarray(logs[:, free > 0] @ free[free > 0] - 0.5 * squares + round_or_not)
+
+    def volume(self, entries: Array) -> Array:
+        """Return log det S (C,) of the entries of factors (C, p)."""
+        squares = np.sum(entries**2, axis=1)
+        return np.asarray(2.0 * np.sum(self._log_pivots(entries), axis=1) + self.d * np.log(self.d / squares))
+
+    def roundness(self, volume: Array) -> tuple[Array, Array]:
+        """Return r of log det S (C,), and its derivative (C,)."""
+        more, weights = self._squares
+        terms = weights + np.maximum(volume, LEAST_VOLUME)[:, None] * more
+        return np.asarray(np.logaddexp.reduce(terms, axis=1)), np.asarray(softmax(terms, axis=1) @ more)
+
+    @cached_property
+    def _squares(self) -> tuple[Array, Array]:
+        """½ (ν − d) and log P(ν) c_ν / c_d, for every ν."""
+        times = 2.0 ** np.arange(DOUBLINGS + 1)
+        nu = self.d * times
+        c = gammaln(nu * self.d / 2) - nu * self.d / 2 * np.log(self.d) - [multigammaln(n / 2, self.d) for n in nu]
+        return 0.5 * (nu - self.d), c - c[0] - np.log(times * np.sum(1.0 / times))
+
+    def _log_pivots(self, entries: Array) -> Array:
+        """Return log|L_ii| (C, d)."""
         rows, columns = self.lower
-        diagonal = np.abs(entries[:, rows == columns])
-        free = np.arange(self.d - 1, -1, -1)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(diagonal[:, free > 0]) @ free[free > 0] - 0.5 * np.sum(entries**2, axis=1))
+            return np.asarray(np.log(np.abs(entries[:, rows == columns])))
 
 
 class LikelihoodExpander(Protocol):
@@ -208,8 +245,9 @@ def _shape_moves(
 
     def log_density(y: Array) -> Array:
         svecs = shapes(y)
-        prior = -0.5 * _log_determinants(smat(svecs))
-        inside = np.isfinite(prior)
+        volume = _log_determinants(smat(svecs))
+        inside = np.isfinite(volume)
+        prior = space.roundness(volume)[0] - 0.5 * volume
         prior[inside] += log_likelihood(y[inside, 0], svecs[inside])
         return np.where(inside, prior, -np.inf)
 

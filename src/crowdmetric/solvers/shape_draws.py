@@ -6,8 +6,9 @@ with ``S = I + T = d LLᵀ/‖L‖²``. With the likelihood's derivatives by t a
     log q = log likelihood(t, s) + log prior(L) − ½ (t − t₀)²/F²
     d/dt  = by_size − (t − t₀)/F²
     d/dL  = (2d/‖L‖²) smat(by_shape) L − 2 (by_shapeᵀs/‖L‖²) L − L + diag((d − i)/L_ii)
+            + 2r′ (diag(1/L_ii) − d L/‖L‖²)
 
-t₀ is the log size of the estimate, and F (`FARTHEST`) the standard deviation of a weak prior around it.
+r′ is the derivative of r there. t₀ is the log size of the estimate, and F (`FARTHEST`) the standard deviation of a weak prior around it.
 """
 
 from __future__ import annotations
@@ -99,9 +100,10 @@ class ShapedDensity:
         value = value + self.space.log_prior(entries) - 0.5 * away * (t - self.size)
         slope = np.empty_like(x)
         slope[:, 0] = by_size - away
-        radial = 2.0 * np.einsum("cp,cp->c", by_shape, shapes) / squares + 1.0
+        rounder = self.space.roundness(self.space.volume(entries))[1]
+        radial = 2.0 * (np.einsum("cp,cp->c", by_shape, shapes) + self.space.d * rounder) / squares + 1.0
         slope[:, 1:] = (smat(by_shape) @ L)[:, rows, columns] * (2.0 * d / squares)[:, None] - radial[:, None] * entries
-        slope[:, 1 + self._pivots] += self._pull(entries[:, self._pivots])
+        slope[:, 1 + self._pivots] += self._pull(entries[:, self._pivots], rounder)
         return value, slope
 
     @property
@@ -109,11 +111,11 @@ class ShapedDensity:
         rows, columns = self.space.lower
         return np.flatnonzero(rows == columns)
 
-    def _pull(self, pivots: Array) -> Array:
-        """Return ``(d − i)/L_ii``, which is zero for the last pivot."""
-        free = np.arange(self.space.d - 1.0, -1.0, -1.0)
+    def _pull(self, pivots: Array, rounder: Array) -> Array:
+        """Return ``(d − i + 2r′)/L_ii`` (C, d) for pivots (C, d) and r′ (C,), zero where there is no pull."""
+        pull = np.arange(self.space.d - 1.0, -1.0, -1.0) + 2.0 * rounder[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(free > 0.0, free / pivots, 0.0)
+            return np.where(pull > 0.0, pull / pivots, 0.0)
 
     def curvature(self, x: Array) -> Array:
         """Return about minus the second derivative at one point, positive definite.
@@ -132,9 +134,11 @@ class ShapedDensity:
         against = project_psd(float(by_shape @ shape[0]) / d * np.eye(d) - smat(by_shape))
         same_column = columns[:, None] == columns
         H[1:, 1:] += np.where(same_column, against[np.ix_(rows, rows)], 0.0) * (2.0 * d / float(entries @ entries))
-        bend = np.ones(x.size)
+        rounder = self.space.roundness(self.space.volume(entries[None]))[1]
+        bend = np.full(x.size, 1.0 + 2.0 * d * rounder[0] / float(entries @ entries))
         bend[0] = FARTHEST**-2
-        bend[1 + pivots] += self._pull(entries[pivots]) / np.where(entries[pivots] == 0.0, 1.0, entries[pivots])
+        diagonal = np.where(entries[pivots] == 0.0, 1.0, entries[pivots])
+        bend[1 + pivots] += self._pull(diagonal[None], rounder)[0] / diagonal
         H[np.diag_indices_from(H)] += bend
         return np.asarray(H)
 
