@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError, DroppedRowsWarning
 from crowdmetric.tables import write_columns
+from crowdmetric.tables.answers import PEOPLE
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 PEOPLE_AND_ROWS = {
@@ -148,7 +149,7 @@ def test_the_winner_becomes_left() -> None:
     assert table.response.tolist() == [-1, -1]
 
 
-@pytest.mark.parametrize("user", ["user", "user_id", "person", "rater", "annotator"])
+@pytest.mark.parametrize("user", PEOPLE)
 @pytest.mark.parametrize(("left", "right"), [("left", "right"), ("left_id", "right_id"), ("item_a", "item_b")])
 def test_columns_have_a_few_other_names(user: str, left: str, right: str) -> None:
     plain = answers()
@@ -268,9 +269,10 @@ def test_a_row_with_several_defects_counts_once() -> None:
 @pytest.mark.parametrize(
     ("changed", "options", "message"),
     [
-        ({"user": None}, {}, "no column 'user' or 'user_id' .*, but 'left', 'right', 'choice'; rename"),
-        ({}, {"left": "first"}, "no column 'first', but .* pass its name as left="),
+        ({"user": None}, {}, "no column 'user' .*, but 'left', 'right', 'choice'; rename the column or"),
+        ({}, {"left": "first"}, "no column 'first', but .* pass left="),
         ({"user": None, "person": [1, 1, 1], "rater": [1, 1, 1]}, {}, "'person', 'rater' could all be user"),
+        ({"user": None, "left": None}, {}, "no column 'user', 'left' .*; rename the columns or pass user=…, left=…"),
         ({"choice": None}, {}, "given by no column; exactly one of 'response', 'choice', 'probability'"),
         ({"response": [-1, 1, -1]}, {}, "given by 'response', 'choice'; exactly one"),
         (

@@ -375,8 +375,8 @@ def test_hints_name_the_option_of_the_interface_in_hand(tables: Any, capsys: pyt
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TableWarning)
         assert main(["diagnose", items, answers, "--columns", "item_id=sku"]) == 1
-    assert "--columns user=NAME" in capsys.readouterr().err
-    with pytest.raises(DataError, match="pass its name as user=…"):
+    assert "--columns left=NAME,right=NAME" in capsys.readouterr().err
+    with pytest.raises(DataError, match="pass left=…, right=…"):
         Comparisons.read(answers)
 
 

@@ -376,11 +376,14 @@ def test_steady_tastes_move_choices_though_a_metric_does_not_show_them(rng, tmp_
     assert found.taste(0).startswith("less, for ")
     assert found.taste(1).startswith("more, for ")
     assert found.sentence().startswith("What moves choices most is price")
-    assert found.first_chance == 1.0
-    assert replace(found, first_chance=0.6).sentence().startswith("What moves choices most seems to be price")
     unsure = replace(found, low=np.zeros_like(found.low), high=np.ones_like(found.high)).sentence()
     assert unsure.startswith("These answers hardly tell what moves choices: price seems to come first")
     assert unsure.endswith("but anything from 0 % to 100 % is possible.")
+    assert found.first_place.sum() == pytest.approx(1.0)
+    assert found.first_place[0] > 0.99
+    tied = replace(found, first_place=np.array([0.6, 0.4, 0.0])).sentence()
+    assert "most is probably price (" in tied
+    assert "; first with a probability of 60 %)" in tied
     assert "prefer" in found.sentence().split(".")[0]
     assert "price" in found.summary()
     page = report_page(saved, comparisons=answers)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 
 from crowdmetric import Comparisons, PopulationMetric
+from crowdmetric.datasets import load_travel
+from crowdmetric.importance import feature_importance
 from crowdmetric.persist import SavedModel, save_model
 from crowdmetric.report.quote import quotable, quote_section
 from crowdmetric.simulate import simulate_crowd
@@ -65,6 +70,26 @@ def test_answers_that_follow_from_each_other_are_no_feat_to_quote(tmp_path) -> N
     assert predicted(y) == ["Of 100 choices of new people", "Of 100 choices about new items"]
     y[::4] *= -1
     assert predicted(y) == ["Of 100 new choices of the same people"]
+
+
+def test_it_is_no_surer_than_the_answers(tmp_path) -> None:
+    """Three answers per traveler are explained about as well by two laws of people, under which other features lead."""
+    travel = load_travel()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the scale is not known, and questions look chosen
+        fitted = PopulationMetric(travel.items.features / travel.items.features.std(axis=0), covariance="free")
+        model = save_model(tmp_path / "model", fitted.fit(travel.comparisons), comparisons=travel.comparisons)
+    said = " ".join(quotable(model, None, travel.comparisons))
+    assert re.search(r"What moves their choices most is (probably|perhaps) \w+ \(\d+ %; first with a probability", said)
+
+
+def test_it_does_not_claim_what_the_answers_hardly_tell(tmp_path, monkeypatch) -> None:
+    model = saved(tmp_path)
+    unknown = replace(feature_importance(model), low=np.zeros(2))
+    monkeypatch.setattr("crowdmetric.report.quote.feature_importance", lambda *_: unknown)
+    texts = quotable(model)
+    assert "These answers hardly tell what moves their choices." in texts
+    assert not any("most" in text for text in texts)
 
 
 def test_without_an_evaluation_nothing_is_claimed(tmp_path) -> None:

@@ -150,7 +150,7 @@ def test_intervals_include_other_laws_that_explain_the_answers_about_as_well(tmp
         warnings.simplefilter("always")
         model = PopulationMetric(items, covariance="free", uncertainty=False).fit(travel.comparisons)
     assert any("different law of people" in str(warning.message) for warning in caught)
-    behind, d = model.alternatives_[:, 0], items.shape[1]
+    behind, d = model.alternatives_[:, 0, 0], items.shape[1]
     assert np.all(behind >= 0.0)
     assert np.all(behind < PLAUSIBLE)
     saved = save_model(tmp_path / "model", model)
@@ -158,7 +158,7 @@ def test_intervals_include_other_laws_that_explain_the_answers_about_as_well(tmp
     assert "fit about as well" in found.covers
     assert any("different law of people" in text for text in warnings_of(saved, None))
     one = feature_importance(replace(saved, fitted={**saved.fitted, "alternatives_": model.alternatives_[:0]}))
-    for row in model.alternatives_:
+    for row in model.alternatives_[:, 0]:
         law = {"metric_": smat(row[1:7]), "pseudo_ideal_mean_": row[7:10], "pseudo_ideal_covariance_": smat(row[10:])}
         other = feature_importance(replace(saved, fitted={**saved.fitted, **law}))
         assert np.max(np.abs(other.shares - one.shares)) > 0.1  # it matters
@@ -176,7 +176,7 @@ def test_a_fit_that_begins_at_one_of_two_ends_finds_the_other() -> None:
     model = PopulationMetric(items, covariance="free", uncertainty=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        other = model.fit(travel.comparisons).alternatives_[0]
+        other = model.fit(travel.comparisons).alternatives_[0, 0]
         law = Law(smat(other[1:7]), other[7:10], smat(other[10:]))
         model._begin = Start(law, Ridges(shape=1.7, size=0.006, people=1.4))
         model.fit(travel.comparisons)

@@ -35,6 +35,7 @@ from crowdmetric.importance import (
     check_saved,
     feature_importance,
     feature_weights,
+    leader_of,
     raw_features,
 )
 from crowdmetric.symmetric import smat
@@ -182,14 +183,14 @@ def _of_distance(model: LearnedModel) -> Coefficients:
     columns = {"weight": weights}
     draws = model.fitted.get("metric_draws_")
     order = np.argsort(-weights, kind="stable")
-    first, verb = order[0], "is"
+    first, chance = order[0], 1.0
     if draws is not None and len(draws) > 1:
         drawn = feature_weights(smat(np.asarray(draws, dtype=np.float64)), raw, spread)
         sure = intervals_from(drawn, weights, LEVEL)
         columns |= {"[5 %": sure.low, "95 %]": sure.high}
-        verb = "is" if np.mean(np.argmax(drawn, axis=1) == first) >= LEVEL else "seems to be"
-    name, weight = model.feature_names[first], as_percent(weights[first])
-    headline = f"What counts most in the learned distance {verb} {name} ({weight})."
+        chance = float(np.mean(np.argmax(drawn, axis=1) == first))
+    leader = leader_of(model.feature_names[first], float(weights[first]), chance)
+    headline = f"What counts most in the learned distance is {leader}."
     if len(weights) > 1 and np.ptp(weights) < ALIKE * weights[first]:
         headline = "All features count alike in the learned distance."
     return Coefficients(

@@ -31,8 +31,8 @@ person's scores in ℓ and in ε, ``Σ → E Σ E`` with ``E = diag exp(ε/2)``,
 
 and the inverse of the sum of their outer products is the covariance of the average taste ℓ and of how much people
 differ along each feature. The metric is drawn as well where the model brings draws of it (``metric_draws_``). If other
-laws explain the answers about as well (``alternatives_``), draws are around each of them in turn, as often as it is
-likely: exp(−nats behind the best). Standard errors of slopes then include the differences between laws.
+laws explain the answers about as well (``alternatives_``), some draws are around those: as many as they are likely,
+exp(−nats behind the best). Standard errors of slopes then include the differences between laws.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ __all__ = [
     "check_saved",
     "feature_importance",
     "feature_weights",
+    "leader_of",
     "raw_features",
 ]
 
@@ -68,8 +69,9 @@ DRAWS = 200
 # If no pair's squared difference along a direction exceeds this share of the largest, no pair shows that direction.
 # Features that sum to a constant up to rounding count as constant.
 UNSEEN = 1e-4
-# Where the share of the first feature may be below this, the answers hardly tell what moves choices.
-HARDLY = 0.05
+# Where the share of the first feature may be below this, the answers hardly tell what moves choices. Where it is the
+# largest with a lower probability than the second number, it is only probably so.
+HARDLY, SURE = 0.05, 0.90
 # Maximum number of pairs over which means are taken, and maximum size of matrices drawn at once, in numbers.
 MOST_PAIRS, MOST_NUMBERS = 10_000, 4_000_000
 
@@ -139,6 +141,8 @@ class FeatureImportance:
         Of the squared terms of ψ over pairs and people; with `item_share` they add up to 1.
     low, high : (f,)
         Ends of a 90 % interval, which includes the share; NaN where nothing is known about people one by one.
+    first_place : (f,)
+        With which probability the share is the largest; NaN where there are no intervals.
     steady, bent, own : (f,)
         The parts of a share: everybody wants more or less; everybody wants a middle; people differ.
     item_share : float
@@ -152,14 +156,13 @@ class FeatureImportance:
         Share of people who prefer more of it, to the mean item.
     covers : str
         A sentence on what the intervals cover.
-    first_chance : float
-        The probability that the feature of the largest share is the most important one; 1 without intervals.
     """
 
     names: tuple[str, ...]
     shares: Array
     low: Array
     high: Array
+    first_place: Array
     steady: Array
     bent: Array
     own: Array
@@ -169,7 +172,6 @@ class FeatureImportance:
     slope_spreads: Array
     prefer_more: Array
     covers: str
-    first_chance: float = 1.0
 
     @property
     def order(self) -> NDArray[np.intp]:
@@ -180,11 +182,6 @@ class FeatureImportance:
     def has_intervals(self) -> bool:
         """Whether there are intervals."""
         return bool(np.isfinite(self.low).all())
-
-    @property
-    def first_is(self) -> str:
-        """Say that the first feature 'is' the most important one, or 'seems to be'."""
-        return "is" if self.first_chance >= LEVEL else "seems to be"
 
     def taste(self, feature: int) -> str:
         """Return which way people want a feature to go, in words."""
@@ -197,17 +194,29 @@ class FeatureImportance:
         which, share = ("more", more) if slope > 0 else ("less", 1.0 - more)
         return f"{which}, for {'nearly everybody' if share > 0.99 else f'{100 * share:.0f} % of people'}"
 
+    @property
+    def hardly_tells(self) -> bool:
+        """Whether even the first feature may hardly matter."""
+        return self.has_intervals and bool(self.low[self.order[0]] < HARDLY)
+
+    @property
+    def leader(self) -> str:
+        """The first feature with its share, and the probability that it is the first unless that is high."""
+        first = int(self.order[0])
+        chance = float(self.first_place[first]) if self.has_intervals else 1.0
+        return leader_of(self.names[first], float(self.shares[first]), chance)
+
     def sentence(self) -> str:
         """Return what moves choices most, in plain words."""
         first, *others = self.order[:3].tolist()
-        if self.has_intervals and self.low[first] < HARDLY:
+        if self.hardly_tells:
             return (
                 f"These answers hardly tell what moves choices: {self.names[first]} seems to come first "
                 f"({as_percent(self.shares[first])}), but anything from {as_percent(self.low[first])} to "
                 f"{as_percent(self.high[first])} is possible."
             )
         taste = self.taste(first)
-        text = f"What moves choices most {self.first_is} {self.names[first]} ({as_percent(self.shares[first])})"
+        text = f"What moves choices most is {self.leader}"
         if taste != "no common direction":
             which, _, whom = taste.partition(", for ")
             whom = "nearly everybody prefers" if whom == "nearly everybody" else f"{whom} prefer"
@@ -235,6 +244,14 @@ class FeatureImportance:
 def as_percent(share: float) -> str:
     """Return a share in whole percent."""
     return f"{100 * share:.0f} %".replace("-0 %", "0 %").replace("-", "−")
+
+
+def leader_of(name: str, share: float, chance: float) -> str:
+    """Return the first feature with its share, and the probability that it is the first unless that is high."""
+    if chance >= SURE:
+        return f"{name} ({as_percent(share)})"
+    how = "probably" if chance > 0.5 else "perhaps"
+    return f"{how} {name} ({as_percent(share)}; first with a probability of {as_percent(chance)})"
 
 
 def check_saved(model: Any) -> None:
@@ -282,7 +299,7 @@ def feature_importance(
     slope = law.mean + 2.0 * law.metric @ center
     found = asked.parts(slope[None], law.metric[None], law.covariance[None])[0]
     shares = found.sum(axis=0)
-    low, high, error, covers, first_chance = _uncertainty(model, law, asked, slope, shares[:-1], draws, seed)
+    low, high, first_place, error, covers = _uncertainty(model, law, asked, slope, shares[:-1], draws, seed)
     slopes, spreads = -law.beta * (slope @ asked.back), asked.spreads
     own_spread = np.sqrt(np.maximum(np.einsum("df,de,ef->f", asked.back, law.covariance, asked.back), 1e-300))
     return FeatureImportance(
@@ -290,6 +307,7 @@ def feature_importance(
         shares=shares[:-1],
         low=low,
         high=high,
+        first_place=first_place,
         steady=found[0, :-1],
         bent=found[1, :-1],
         own=found[2, :-1],
@@ -299,7 +317,6 @@ def feature_importance(
         slope_spreads=law.beta * own_spread * spreads,
         prefer_more=norm.cdf(-(slope @ asked.back) / own_spread),
         covers=covers,
-        first_chance=first_chance,
     )
 
 
@@ -464,12 +481,12 @@ def _any_pairs(n_items: int, seed: int) -> NDArray[np.intp]:
 
 def _uncertainty(
     model: LearnedModel, law: _Law, asked: _Asked, slope: Array, shares: Array, draws: int, seed: int
-) -> tuple[Array, Array, Array, str, float]:
-    """Return the ends of intervals (f,), standard errors of slopes (f,), what they cover, and `first_chance`."""
+) -> tuple[Array, Array, Array, Array, str]:
+    """Return ends of intervals, probabilities of first place and standard errors of slopes (f,); what they cover."""
     d = slope.size
     if law.points is None or len(law.points) <= 2 * d:
         nothing = np.full(shares.size, np.nan)
-        return nothing, nothing, nothing, "There are no intervals: too little is known about each person.", 1.0
+        return nothing, nothing, nothing, nothing, "There are no intervals: too little is known about each person."
     C = _people_covariance(law, law.points)
     rng = np.random.default_rng(seed)
     metrics = model.fitted.get("metric_draws_")
@@ -481,6 +498,9 @@ def _uncertainty(
     laws, likely = _explanations(model, law)
     which = rng.choice(len(laws), size=draws, p=likely)
     slopes = np.stack([each.mean + 2.0 * each.metric @ asked.center for each in laws])
+    drawn = slopes[which]
+    drawn[which == 0] += steps[which == 0, :d]
+    sizes[which > 0] = 1.0
     parts = []
     for some in np.array_split(np.arange(draws), -(-draws * d * d // MOST_NUMBERS)):
         metric = np.stack([laws[i].metric for i in which[some]])
@@ -490,32 +510,32 @@ def _uncertainty(
             metric[best] = [smat(np.asarray(metrics[n % len(metrics)], dtype=np.float64)) for n in some[best]]
             covariance[best] = 4.0 * stretch * metric[best] @ metric[best] if isotropic else covariance[best]
         covariance = covariance * sizes[some, :, None] * sizes[some, None, :]
-        parts.append(asked.parts(slopes[which[some]] + steps[some, :d], metric, covariance))
+        parts.append(asked.parts(drawn[some], metric, covariance))
     found = np.concatenate(parts).sum(axis=1)[:, :-1]
     low, high = np.quantile(found, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2], axis=0)
     between = (slopes - slope).T * likely @ (slopes - slope)
-    variance = np.einsum("df,de,ef->f", asked.back, C[:d, :d] + between, asked.back)
-    what = "and of the metric" if metrics is not None else "and take the metric as it is"
+    variance = np.einsum("df,de,ef->f", asked.back, likely[0] * C[:d, :d] + between, asked.back)
+    what = ", and of the metric" if metrics is not None else ""
     more = ", and other laws of people that fit about as well" if len(laws) > 1 else ""
     covers = (
-        "Intervals (90 %) cover the uncertainty of the average taste, of how much people differ along each feature, "
-        f"{what}{more}; not whether the model is right."
+        "Intervals (90 %) cover the uncertainty of the average taste, of how much people differ along each feature"
+        f"{what}{more}; not {'' if metrics is not None else 'that of the metric, nor '}whether the model is right."
     )
     error = np.sqrt(np.maximum(variance, 0.0))
-    first = float(np.mean(np.argmax(found, axis=1) == np.argmax(shares)))
-    return np.minimum(low, shares), np.maximum(high, shares), error, covers, first
+    first_place = np.bincount(np.argmax(found, axis=1), minlength=shares.size) / draws
+    return np.minimum(low, shares), np.maximum(high, shares), first_place, error, covers
 
 
 def _explanations(model: LearnedModel, law: _Law) -> tuple[list[_Law], Array]:
-    """Return the saved law and others that explain the answers about as well, and how likely (k,) each of them is."""
-    laws, behind = [law], [0.0]
+    """Return the saved law, and draws around others that explain the answers about as well; how likely (n,) each is."""
+    laws, likely = [law], [1.0]
     p = degrees_of_freedom(law.mean.size)
-    for row in np.asarray(model.fitted.get("alternatives_", np.empty((0, 0))), dtype=np.float64):
-        metric, mean, covariance = smat(row[1 : 1 + p]), row[1 + p : -p], smat(row[-p:])
-        laws.append(replace(law, metric=metric, mean=mean, covariance=covariance))
-        behind.append(float(row[0]))
-    likely = np.exp(-np.array(behind))
-    return laws, likely / likely.sum()
+    for rows in model.fitted.get("alternatives_", ()):
+        for row in np.asarray(rows, dtype=np.float64):
+            metric, mean, covariance = smat(row[1 : 1 + p]), row[1 + p : -p], smat(row[-p:])
+            laws.append(replace(law, metric=metric, mean=mean, covariance=covariance))
+            likely.append(float(np.exp(-row[0])) / len(rows))
+    return laws, np.array(likely) / sum(likely)
 
 
 def _people_covariance(law: _Law, points: Array) -> Array:

@@ -61,7 +61,9 @@ def _in_different_units(options: Namespace, items: Items) -> bool:
     if ratio <= WORTH_A_WORD or len(items.features) < 2:
         return False
     names = items.feature_names
-    seen = f"{names[largest]} varies {ratio:,.3g} times as much as {names[smallest]}"
+    seen = (
+        f"{names[largest]} varies {ratio:{',.0f' if 100 <= ratio < 1e9 else ',.3g'}} times as much as {names[smallest]}"
+    )
     subspaces = getattr(options, "labels", None) is not None or getattr(options, "discover", False)
     if ratio <= DIFFERENT_UNITS:
         note(options, f"{seen}; if they are in different units, --standardize gives all features the same scale")

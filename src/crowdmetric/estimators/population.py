@@ -208,9 +208,10 @@ class PopulationMetric(CrowdMetric):
         has answered.
     log_likelihood_ : float
         Log-likelihood of all answers at the fit.
-    alternatives_ : (k, 1 + p + d + p) array
-        Other laws at which starts ended and that explain the answers about as well: by how many nats they are worse,
-        svec M, μ and svec Σ. A fit that has any warns; `crowdmetric.importance` covers them.
+    alternatives_ : (k, r, 1 + p + d + p) array
+        Other laws at which starts ended and that explain the answers about as well, each followed by draws around it:
+        by how many nats the law is worse, svec M, μ and svec Σ. A fit that has any warns; `crowdmetric.importance`
+        covers them.
     approximation_error_, integration_ : float, str
         How far an exact integral would move the metric, in standard errors (the worst entry); how people were
         integrated out.
@@ -498,14 +499,14 @@ class PopulationMetric(CrowdMetric):
         """Return how the fit ended, with a warning for every doubt."""
         fit, done = found.fit, found.fit.result.converged
         doubts = doubts_about(
-            converged=done, starts=self.starts_, alternatives=self.alternatives_[:, 0],
+            converged=done, starts=self.starts_, alternatives=self.alternatives_[:, 0, 0],
             scale_error=self.scale_error_, spread=self.spread_,
             question_bias=self.question_bias_, no_metric=has_no_metric(fit), knows_shape=knows_shape(fit),
         )  # fmt: skip
         for doubt in doubts:
             warnings.warn(doubt.text, doubt.kind, stacklevel=4)
         status = status_of(
-            fit, found.crowd.span.features, doubts, starts=self.starts_, alternatives=self.alternatives_[:, 0],
+            fit, found.crowd.span.features, doubts, starts=self.starts_, alternatives=self.alternatives_[:, 0, 0],
             integration=self.integration_,
             approximation_error=self.approximation_error_,
             unfinished=f"Stopped after {self.max_iter} iterations, short of tol={self.tol:g}",

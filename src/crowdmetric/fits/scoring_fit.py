@@ -20,7 +20,7 @@ from crowdmetric.fits.unknowns import unknowns_of
 from crowdmetric.inputs import Rows
 from crowdmetric.solvers.law_fit import PopulationFit
 from crowdmetric.solvers.parametrization import Parametrization
-from crowdmetric.symmetric import degrees_of_freedom, invertible, svec
+from crowdmetric.symmetric import degrees_of_freedom, invertible, project_psd, svec
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.layout import Layout
 from crowdmetric.users.population_sums import Law
@@ -46,7 +46,7 @@ class ScoringFit:
         The fit, the problem that it solves, and how people were integrated out.
     starts : (n,)
         Penalized log-likelihoods at which the starts ended.
-    others : (k, 1 + q)
+    others : (k, 1 + AROUND, 1 + q)
         Other explanations (`crowdmetric.fits.starts.BestOfStarts`).
     """
 
@@ -77,14 +77,17 @@ class ScoringFit:
 
     @property
     def alternatives(self) -> Array:
-        """Other explanations (k, 1 + p + d + p): nats behind, svec M, μ and svec Σ, in the items' own units."""
-        rows = []
-        for behind, *natural in self.others:
-            law = self.problem.structure.law(np.array(natural), self.problem.d)
-            law = self.crowd.law_outside(law, free=self.fit.layout.free)
-            rows.append(np.concatenate([[behind], svec(law.metric), law.mean, svec(law.covariance)]))
+        """Other explanations (k, r, 1 + p + d + p): nats behind, svec M, μ and svec Σ, in the items' own units."""
         d = self.crowd.span.features
-        return np.array(rows).reshape(len(rows), 1 + 2 * degrees_of_freedom(d) + d)
+        out = np.empty((*self.others.shape[:2], 1 + 2 * degrees_of_freedom(d) + d))
+        for row, (behind, *natural) in zip(
+            out.reshape(-1, out.shape[2]), self.others.reshape(-1, self.others.shape[2]), strict=True
+        ):
+            law = self.problem.structure.law(np.array(natural), self.problem.d)
+            law = replace(law, metric=project_psd(law.metric), covariance=project_psd(law.covariance))
+            law = self.crowd.law_outside(law, free=self.fit.layout.free)
+            row[:] = behind, *svec(law.metric), *law.mean, *svec(law.covariance)
+        return out
 
     @property
     def spread(self) -> float | None:

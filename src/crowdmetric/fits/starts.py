@@ -32,6 +32,7 @@ from crowdmetric.solvers.law_fit import (
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges, penalty
 from crowdmetric.solvers.scoring import ScoringState
+from crowdmetric.symmetric import project_psd
 from crowdmetric.users.population_sums import Law
 
 __all__ = ["PLAUSIBLE", "BestOfStarts", "Start", "a_start", "best_of_starts", "evidence_fit", "finished", "start_from"]
@@ -49,6 +50,8 @@ HELD_BACK = 0.1
 # An end at most this many nats below the best one explains the answers about as well. It is another explanation if it
 # is at least APART nats away from the best one by the information there; otherwise it is the same maximum.
 PLAUSIBLE, APART = 3.0, 1.0
+# Number of draws around another explanation, for intervals.
+AROUND = 40
 
 
 def a_start(chart: Parametrization) -> Array:
@@ -106,9 +109,10 @@ class BestOfStarts:
         The best end.
     values : (n,)
         The penalized log-likelihoods at which all starts ended.
-    others : (k, 1 + q)
-        Ends that explain the answers about as well: by how many nats they are worse, and their natural parameters.
-        With many people, on some of whom starts are compared, there are none.
+    others : (k, 1 + AROUND, 1 + q)
+        Ends that explain the answers about as well, each followed by draws around it from a Gaussian posterior: by how
+        many nats the end is worse, and natural parameters. With many people, on some of whom starts are compared, there
+        are none.
     """
 
     fit: PopulationFit
@@ -140,7 +144,7 @@ def best_of_starts(
         ends = _ends(some, chart, previous, begin, starts, ridge, random_state, stopping)
         values = np.array([end.objective for end in ends])
         best = ends[int(np.argmax(values))]
-        others = _other_explanations(best, ends if some is problem else [])
+        others = _other_explanations(best, ends if some is problem else [], np.random.default_rng(random_state))
         state, ridges = best.result.state, best.ridges
         if saved is not None:
             saved.save("starts", state, values=values, others=others, **vars(ridges))
@@ -154,8 +158,8 @@ def best_of_starts(
     return BestOfStarts(finished(problem, chart, end, **stopping), values, others)
 
 
-def _other_explanations(best: PopulationFit, ends: list[PopulationFit]) -> Array:
-    """Return the ends (k, 1 + q) that are almost as high as the best one and elsewhere, no two alike."""
+def _other_explanations(best: PopulationFit, ends: list[PopulationFit], rng: Generator) -> Array:
+    """Return the ends (k, 1 + AROUND, 1 + q) that are almost as high as the best one and elsewhere, no two alike."""
     information = with_ridges(best.information, best)
     found: list[PopulationFit] = [best]
     for end in sorted(ends, key=lambda end: -end.objective):
@@ -163,8 +167,13 @@ def _other_explanations(best: PopulationFit, ends: list[PopulationFit]) -> Array
         apart = min(0.5 * float(move @ information @ move) for move in moves)
         if best.objective - end.objective < PLAUSIBLE and apart > APART:
             found.append(end)
-    rows = [np.append(best.objective - end.objective, end.natural) for end in found[1:]]
-    return np.array(rows).reshape(len(rows), 1 + best.natural.size)
+    out = np.empty((len(found) - 1, 1 + AROUND, 1 + best.natural.size))
+    for rows, end in zip(out, found[1:], strict=True):
+        rows[:, 0] = best.objective - end.objective
+        rows[0, 1:] = end.natural
+        covariance = project_psd(np.linalg.pinv(with_ridges(end.information, end), hermitian=True))
+        rows[1:, 1:] = rng.multivariate_normal(end.natural, covariance, AROUND, method="eigh", check_valid="ignore")
+    return out
 
 
 @dataclass(frozen=True)

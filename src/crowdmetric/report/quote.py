@@ -9,7 +9,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation
 from crowdmetric.evaluate.rankings import comparisons_look_ranked
 from crowdmetric.evaluate.verdict import best_model
-from crowdmetric.importance import feature_importance
+from crowdmetric.importance import as_percent, feature_importance
 from crowdmetric.persist import SavedModel
 
 __all__ = ["quotable", "quote_section"]
@@ -71,10 +71,12 @@ def _what_counts(model: SavedModel, comparisons: Comparisons | None) -> list[str
         found = feature_importance(model, comparisons)
     except DataError:
         return []
-    first, *others = found.order[:2].tolist()
-    then = "".join(f", then {found.names[j]} ({100 * found.shares[j]:.0f} %)" for j in others if found.shares[j] > 0.01)
-    most = f"{found.first_is} {found.names[first]} ({100 * found.shares[first]:.0f} % of it)"
-    return [f"What moves their choices most {most}{then}."]
+    if found.hardly_tells:
+        return ["These answers hardly tell what moves their choices."]
+    then = "".join(
+        f", then {found.names[j]} ({as_percent(found.shares[j])})" for j in found.order[1:2] if found.shares[j] > 0.01
+    )
+    return [f"What moves their choices most is {found.leader}{then}."]
 
 
 def quote_section(model: SavedModel, evaluation: Evaluation | None, comparisons: Comparisons | None) -> str:

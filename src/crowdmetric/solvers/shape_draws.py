@@ -8,7 +8,8 @@ with ``S = I + T = d LLᵀ/‖L‖²``. With the likelihood's derivatives by t a
     d/dL  = (2d/‖L‖²) smat(by_shape) L − 2 (by_shapeᵀs/‖L‖²) L − L + diag((d − i)/L_ii)
             + 2r′ (diag(1/L_ii) − d L/‖L‖²)
 
-r′ is the derivative of r there. t₀ is the log size of the estimate, and F (`FARTHEST`) the standard deviation of a weak prior around it.
+r′ is the derivative of r there. t₀ is the log size of the estimate, and F (`FARTHEST`) the standard deviation of a weak
+prior around it.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from crowdmetric.tables.choices import EXPECTED, ChoiceSurvey, tokens
 from crowdmetric.tables.columns import Column, Columns, as_ids, listed, plain, unique_ids
 
 __all__ = [
+    "PEOPLE",
     "CodedAnswers",
     "OnBad",
     "Sieve",
@@ -54,11 +55,8 @@ Bools = NDArray[np.bool_]
 OnBad = Literal["drop", "raise"]
 
 # Other names of a column, used if its own name is absent.
-ALIASES = {
-    "user": ("user_id", "person", "rater", "annotator"),
-    "left": ("left_id", "item_a"),
-    "right": ("right_id", "item_b"),
-}
+PEOPLE = ("user", "user_id", "person", "person_id", "participant", "subject", "rater", "annotator", "worker")
+ALIASES = {"user": PEOPLE[1:], "left": ("left_id", "item_a"), "right": ("right_id", "item_b")}
 ANSWERS = ("response", "choice", "probability")
 MOST_UNNAMED_ITEMS = 10_000_000  # a larger integer is more likely an id than the row number of an item
 
@@ -94,14 +92,17 @@ def canonical_columns(columns: Columns, names: Mapping[str, str]) -> Columns:
         _check_winners(columns, [places["left"], places["right"], *(n for n in ANSWERS if n in columns)])
         places |= {"left": "winner", "right": "loser"}
         chosen["response"] = np.full(len(columns["winner"]), -1.0)
+    missing = [name for name, found in places.items() if found is None]
+    if missing:
+        flags = ",".join(f"{name}=NAME" for name in missing)
+        tried = " (nor under another usual name)" if any(names[name] == name for name in missing) else ""
+        raise DataError(
+            f"the table has no column {listed([names[name] for name in missing])}{tried}, but "
+            f"{listed(columns)}; rename {'the column' if len(missing) == 1 else 'the columns'} or pass "
+            f"{option(', '.join(f'{name}=…' for name in missing), f'--columns {flags}')}"
+        )
     for name, found in places.items():
-        if found is None:
-            tried = [names[name], *(ALIASES[name] if names[name] == name else ())]
-            raise DataError(
-                f"the table has no column {' or '.join(map(repr, tried))}, but {listed(columns)}; rename the "
-                f"column or pass its name as {option(f'{name}=…', f'--columns {name}=NAME')}"
-            )
-        chosen[name] = columns[found]
+        chosen[name] = columns[str(found)]
     return chosen
 
 

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
 from crowdmetric.tables.answers import (
+    PEOPLE,
     OnBad,
     Sieve,
     code_known,
@@ -66,7 +67,7 @@ ALTERNATIVES: dict[str, tuple[tuple[int, int], ...]] = {
 }
 # Other names of a column, used if its own name is absent.
 ALIASES = {
-    "person": ("user", "user_id", "person_id", "participant", "subject", "rater", "annotator", "worker"),
+    "person": tuple(name for name in PEOPLE if name != "person"),
     "anchor": ("reference", "target", "head", "probe"),
     "left": ("closer", "positive"),
     "right": ("farther", "negative"),
