@@ -442,8 +442,8 @@ def test_intervals_use_draws_of_the_metric_where_there_are_some(model, crowd, rn
     drawn = feature_importance(replace(model, fitted=model.fitted | {"metric_draws_": draws}), of_crowd(crowd))
     np.testing.assert_array_equal(drawn.shares, plain.shares)
     assert np.mean(drawn.high - drawn.low) > np.mean(plain.high - plain.low)
-    assert "of the metric" in drawn.covers
-    assert "as it is" in plain.covers
+    assert "and of the metric" in drawn.covers
+    assert "not that of the metric" in plain.covers
 
 
 def test_without_people_there_is_a_sentence_instead(model) -> None:

@@ -169,6 +169,23 @@ def test_intervals_include_other_laws_that_explain_the_answers_about_as_well(tmp
     assert row.size == 1 + d + 2 * degrees_of_freedom(d)
 
 
+def test_other_explanations_are_of_the_kind_of_the_fit() -> None:
+    """One that need not be a distance stays so, and item effects come with it."""
+    travel = load_travel()
+    items = travel.items.features / travel.items.features.std(axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = PopulationMetric(items, covariance="free", constraint="symmetric", uncertainty=False)
+        other = model.fit(travel.comparisons).alternatives_[0, 0]
+    assert np.linalg.eigvalsh(smat(other[1:7]))[0] < 0.0
+    saved = InMemory.of(model)
+    effects = np.linspace(-1e4, 1e4, len(items))
+    with_effects = np.append(model.alternatives_, np.broadcast_to(effects, (1, 41, effects.size)), axis=2)
+    found = feature_importance(replace(saved, fitted={**saved.fitted, "alternatives_": with_effects}))
+    assert np.all(found.low < 0.02)  # where the other law holds, items' effects drown the features
+    assert np.all(feature_importance(saved).low > 0.02)
+
+
 def test_a_fit_that_begins_at_one_of_two_ends_finds_the_other() -> None:
     """As in `crowdmetric fit`, whose last fit begins where that of its evaluation ended."""
     travel = load_travel()

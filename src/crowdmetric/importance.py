@@ -297,7 +297,7 @@ def feature_importance(
     asked = _Asked.of(model, comparisons, seed)
     center = asked.center
     slope = law.mean + 2.0 * law.metric @ center
-    found = asked.parts(slope[None], law.metric[None], law.covariance[None])[0]
+    found = asked.parts(slope[None], law.metric[None], law.covariance[None], asked.of_items([law]))[0]
     shares = found.sum(axis=0)
     low, high, first_place, error, covers = _uncertainty(model, law, asked, slope, shares[:-1], draws, seed)
     slopes, spreads = -law.beta * (slope @ asked.back), asked.spreads
@@ -372,8 +372,8 @@ class _Asked:
         Differences in the features as they came.
     total : (T, d)
         Sums s of the pairs, as the fit saw items.
-    effect : (T,)
-        −(b_x − b_x').
+    pairs : (T, 2)
+        Rows of the items.
     weight : (T,)
         Adds up to one.
     back : (d, f)
@@ -384,7 +384,7 @@ class _Asked:
 
     delta: Array
     total: Array
-    effect: Array
+    pairs: NDArray[np.intp]
     weight: Array
     back: Array
     spreads: Array
@@ -409,13 +409,11 @@ class _Asked:
         T = np.eye(items.shape[1]) if model.preprocessing is None else model.preprocessing.matrix_
         features = items @ np.linalg.pinv(T).T
         spreads = features[np.unique(pairs)].std(axis=0)
-        effects = model.fitted.get("item_effects_")
-        effects = np.zeros(len(items)) if effects is None else effects
         left, right = pairs.T
         return _Asked(
             features[left] - features[right],
             items[left] + items[right],
-            effects[right] - effects[left],
+            pairs,
             weight / weight.sum(),
             _seen(T, features[left] - features[right], spreads),
             spreads,
@@ -433,7 +431,14 @@ class _Asked:
         weights = (self.weight * column**2 for column in self.delta.T)
         return [(float(weight.sum()), weight @ z, (z.T * weight) @ z) for weight in weights]
 
-    def parts(self, slopes: Array, metrics: Array, covariances: Array) -> Array:
+    def of_items(self, laws: Sequence[_Law]) -> Array:
+        """Return the mean squares (n,) of what the items' effects add, b_x' − b_x, under n laws."""
+        left, right = self.pairs.T
+        none = np.zeros(1 + int(self.pairs.max()))
+        effects = [none if law.effects is None else law.effects for law in laws]
+        return np.array([self.weight @ (b[right] - b[left]) ** 2 for b in effects])
+
+    def parts(self, slopes: Array, metrics: Array, covariances: Array, of_items: Array) -> Array:
         """Return the shares (n, 3, f + 1) under n laws: steady, bent and own of every feature, last of item effects.
 
         Under a slope g = ℓᵀT_j along feature j and its column b = M T_j, a pair with the difference δ_j and the place
@@ -449,7 +454,7 @@ class _Asked:
             part = alone / np.maximum(alone + curved, 1e-300)
             own = (covariances @ T) @ T * size
             out[:, :, j] = np.stack([part * shared, (1.0 - part) * shared, own], axis=1)
-        out[:, 0, -1] = self.weight @ self.effect**2
+        out[:, 0, -1] = of_items
         all_of_it = out.sum(axis=(1, 2), keepdims=True)
         return out / np.where(all_of_it > 0, all_of_it, 1.0)
 
@@ -501,6 +506,7 @@ def _uncertainty(
     drawn = slopes[which]
     drawn[which == 0] += steps[which == 0, :d]
     sizes[which > 0] = 1.0
+    of_items = asked.of_items(laws)[which]
     parts = []
     for some in np.array_split(np.arange(draws), -(-draws * d * d // MOST_NUMBERS)):
         metric = np.stack([laws[i].metric for i in which[some]])
@@ -510,7 +516,7 @@ def _uncertainty(
             metric[best] = [smat(np.asarray(metrics[n % len(metrics)], dtype=np.float64)) for n in some[best]]
             covariance[best] = 4.0 * stretch * metric[best] @ metric[best] if isotropic else covariance[best]
         covariance = covariance * sizes[some, :, None] * sizes[some, None, :]
-        parts.append(asked.parts(drawn[some], metric, covariance))
+        parts.append(asked.parts(drawn[some], metric, covariance, of_items[some]))
     found = np.concatenate(parts).sum(axis=1)[:, :-1]
     low, high = np.quantile(found, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2], axis=0)
     between = (slopes - slope).T * likely @ (slopes - slope)
@@ -529,12 +535,14 @@ def _uncertainty(
 def _explanations(model: LearnedModel, law: _Law) -> tuple[list[_Law], Array]:
     """Return the saved law, and draws around others that explain the answers about as well; how likely (n,) each is."""
     laws, likely = [law], [1.0]
-    p = degrees_of_freedom(law.mean.size)
+    d = law.mean.size
+    ends = np.cumsum([1, degrees_of_freedom(d), d, degrees_of_freedom(d)])
     for rows in model.fitted.get("alternatives_", ()):
         for row in np.asarray(rows, dtype=np.float64):
-            metric, mean, covariance = smat(row[1 : 1 + p]), row[1 + p : -p], smat(row[-p:])
-            laws.append(replace(law, metric=metric, mean=mean, covariance=covariance))
-            likely.append(float(np.exp(-row[0])) / len(rows))
+            behind, metric, mean, covariance, effects = np.split(row, ends)
+            other = replace(law, metric=smat(metric), mean=mean, covariance=smat(covariance))
+            laws.append(replace(other, effects=effects) if effects.size else other)
+            likely.append(float(np.exp(-behind[0])) / len(rows))
     return laws, np.array(likely) / sum(likely)
 
 

@@ -208,10 +208,10 @@ class PopulationMetric(CrowdMetric):
         has answered.
     log_likelihood_ : float
         Log-likelihood of all answers at the fit.
-    alternatives_ : (k, r, 1 + p + d + p) array
+    alternatives_ : (k, r, 1 + p + d + p) array, or (k, r, 1 + p + d + p + N) with item effects
         Other laws at which starts ended and that explain the answers about as well, each followed by draws around it:
-        by how many nats the law is worse, svec M, μ and svec Σ. A fit that has any warns; `crowdmetric.importance`
-        covers them.
+        by how many nats the law is worse, svec M, μ, svec Σ, and the items' effects. A fit that has any warns;
+        `crowdmetric.importance` covers them.
     approximation_error_, integration_ : float, str
         How far an exact integral would move the metric, in standard errors (the worst entry); how people were
         integrated out.

@@ -77,16 +77,17 @@ class ScoringFit:
 
     @property
     def alternatives(self) -> Array:
-        """Other explanations (k, r, 1 + p + d + p): nats behind, svec M, μ and svec Σ, in the items' own units."""
-        d = self.crowd.span.features
-        out = np.empty((*self.others.shape[:2], 1 + 2 * degrees_of_freedom(d) + d))
+        """Other explanations (k, r, q): nats behind, svec M, μ, svec Σ and item effects, in the items' own units."""
+        d, at = self.crowd.span.features, self.fit.layout
+        out = np.empty((*self.others.shape[:2], 1 + 2 * degrees_of_freedom(d) + d + at.n_items))
         for row, (behind, *natural) in zip(
             out.reshape(-1, out.shape[2]), self.others.reshape(-1, self.others.shape[2]), strict=True
         ):
             law = self.problem.structure.law(np.array(natural), self.problem.d)
-            law = replace(law, metric=project_psd(law.metric), covariance=project_psd(law.covariance))
-            law = self.crowd.law_outside(law, free=self.fit.layout.free)
-            row[:] = behind, *svec(law.metric), *law.mean, *svec(law.covariance)
+            metric = law.metric if self.fit.chart.kind == "symmetric" else project_psd(law.metric)
+            law = replace(law, metric=metric, covariance=project_psd(law.covariance))
+            law = self.crowd.law_outside(law, free=at.free)
+            row[:] = behind, *svec(law.metric), *law.mean, *svec(law.covariance), *natural[at.own :]
         return out
 
     @property
