@@ -51,10 +51,10 @@ def is_worth_exact_draws(problem: PopulationProblem) -> bool:
     return problem.d > 1 and p <= MOST_PARAMETERS and problem.n_people <= MOST_PEOPLE
 
 
-def is_size_known(draws: Array) -> bool:
-    """Return whether draws svec M (n, p) agree about the size of the metric."""
+def is_size_known(draws: Array, error: float = SIZE_KNOWN) -> bool:
+    """Return whether draws svec M (n, p) agree about the size of the metric, up to an error of its logarithm."""
     size = np.linalg.norm(draws, axis=1)
-    return bool(np.all(size > 0.0) and np.std(np.log(size)) <= SIZE_KNOWN)
+    return bool(np.all(size > 0.0) and np.std(np.log(size)) <= error)
 
 
 @dataclass(frozen=True)

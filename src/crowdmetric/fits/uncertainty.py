@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.engines.local import LocalEngine
+from crowdmetric.fits.exact_draws import draws_of_law, is_size_known, is_worth_exact_draws
 from crowdmetric.fits.item_span import ItemSpan
 from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.solvers.law_fit import NO_METRIC, PopulationFit, observed_information, with_ridges
@@ -35,6 +37,9 @@ FAR, WORTH_MOVING, MOST_MOVES = 0.3, 0.1, 3
 # Number of times the likelihood of few people is expanded again at the mean of the draws, and the number of answers per
 # parameter from which that is not needed: a likelihood of many answers is quadratic as far as the posterior reaches.
 REFINED, ENOUGH_ANSWERS = 1, 100
+# With fewer answers per parameter the likelihood is far from quadratic: draws are from the likelihood itself, unless
+# the log of the size has a larger standard deviation than this.
+TOO_FEW_ANSWERS, LOOSE_SIZE = 10, 0.5
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,8 @@ def uncertainty_of(
     symmetric, covariance, value = _symmetric_fit(problem, fit, free=free, **stopping)
     if psd:
         draws = posterior_draws(problem, fit, free=free)
+        if not free and _is_too_rough(problem, fit) and is_size_known(draws, LOOSE_SIZE):
+            draws = draws_of_law(problem, fit, draws)
     else:
         rng, center = np.random.default_rng(0), fit.natural[fit.layout.metric]
         draws = rng.multivariate_normal(center, covariance, size=number_of_draws(problem.d), method="eigh")
@@ -111,6 +118,13 @@ def posterior_draws(problem: PopulationProblem, fit: PopulationFit, *, free: boo
     few_answers = problem.weight * problem.step < ENOUGH_ANSWERS * fit.natural.size
     refine = REFINED if problem.has_few_people and few_answers else 0
     return draw_metrics(likelihood, fit.natural[fit.layout.metric], likelihood.begin(), refine=refine)
+
+
+def _is_too_rough(problem: PopulationProblem, fit: PopulationFit) -> bool:
+    """Return whether an expansion leaves out too much, and draws from the likelihood itself take seconds."""
+    few_answers = problem.weight * problem.step < TOO_FEW_ANSWERS * fit.natural.size
+    plain = isinstance(problem.engine, LocalEngine) and not problem.n_items
+    return few_answers and plain and is_worth_exact_draws(problem)
 
 
 def _is_worth_differences(problem: PopulationProblem, fit: PopulationFit) -> bool:

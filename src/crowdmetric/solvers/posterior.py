@@ -6,10 +6,10 @@ squares in random directions::
 
     p(S | ν) ∝ Γ(νd/2) / (Γ_d(ν/2) d^{νd/2}) · det(S)^{(ν − d − 1)/2}          ν = d, 2d, 4d, … (`DOUBLINGS`)
 
-With ν = d metrics that are nearly singular are nothing unusual; the larger ν, the rounder they are. How round the
-metric is nobody knows, so ν has a prior of its own, d/ν being about uniform between 0 and 1: each ν is half as likely
-as the one before. The sum over ν needs no draws of ν, for it depends on S through its determinant alone. With L lower
-triangular (Bartlett), i = 1 … d, and c_ν the constant above::
+With ν = d metrics that are nearly singular are nothing unusual; the larger ν, the rounder they are. ν = d is thought to
+be the rule, and each further ν to be a tenth as likely as the one before (`RARER`): so few answers do not make a metric
+round, but many may. The sum over ν needs no draws of ν, for it depends on S through its determinant alone. With L
+lower triangular (Bartlett), i = 1 … d, and c_ν the constant above::
 
     log prior(L) = −½ ‖L‖² + Σ_i (d − i) log|L_ii| + r(log det S)      S = d LLᵀ / tr LLᵀ
     r(v) = log Σ_ν P(ν) c_ν / c_d exp(½ (ν − d) v)
@@ -64,9 +64,9 @@ FEW_CURVED, MOST_CURVED = 100, 300
 LIFT = 0.2
 # Pivots of a shape (of trace d) below this count as zero.
 SINGULAR = 1e-12
-# How many times ν, the number of squares that a shape is a sum of, is doubled, and the least log det S that is told
-# from a singular shape.
-DOUBLINGS, LEAST_VOLUME = 5, -1e4
+# How many times ν, the number of squares that a shape is a sum of, is doubled; by how much that makes it less likely;
+# and the least log det S that is told from a singular shape.
+DOUBLINGS, RARER, LEAST_VOLUME = 5, 10.0, -1e4
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,8 @@ class SizeAndShape:
         times = 2.0 ** np.arange(DOUBLINGS + 1)
         nu = self.d * times
         c = gammaln(nu * self.d / 2) - nu * self.d / 2 * np.log(self.d) - [multigammaln(n / 2, self.d) for n in nu]
-        return 0.5 * (nu - self.d), c - c[0] - np.log(times * np.sum(1.0 / times))
+        rare = RARER ** np.arange(DOUBLINGS + 1)
+        return 0.5 * (nu - self.d), c - c[0] - np.log(rare * np.sum(1.0 / rare))
 
     def _log_pivots(self, entries: Array) -> Array:
         """Return log|L_ii| (C, d)."""
