@@ -186,6 +186,17 @@ def test_other_explanations_are_of_the_kind_of_the_fit() -> None:
     assert np.all(feature_importance(saved).low > 0.02)
 
 
+def test_of_a_metric_of_low_rank_no_share_of_all_parameters_is_said_to_be_determined() -> None:
+    travel = load_travel()
+    items = travel.items.features / travel.items.features.std(axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        models = [PopulationMetric(items, rank=rank, uncertainty=False).fit(travel.comparisons) for rank in (None, 1)]
+    assert ["parameters of the metric's shape" in model.solution_.status for model in models] == [True, False]
+    said = [" ".join(warnings_of(InMemory.of(model), None, None, travel.comparisons)) for model in models]
+    assert ["shape is only partly known" in text for text in said] == [True, False]
+
+
 def test_a_fit_that_begins_at_one_of_two_ends_finds_the_other() -> None:
     """As in `crowdmetric fit`, whose last fit begins where that of its evaluation ended."""
     travel = load_travel()

@@ -129,7 +129,7 @@ def status_of(
         sentences.append(WITHOUT_LEARNED_METRIC[constraint])
     elif has_no_metric(fit):
         sentences.append("The answers do not support a metric: it was shrunk to zero; people have linear utilities.")
-    elif fit.determined < WELL_DETERMINED * most and round(fit.determined) < most:
+    elif fit.chart.rank is None and fit.determined < WELL_DETERMINED * most and round(fit.determined) < most:
         sentences.append(
             f"The answers determine {fit.determined:.0f} of the {most} parameters of the metric's shape; "
             "the rest comes from the prior, a multiple of the identity."

@@ -226,13 +226,13 @@ def _undetermined(model: SavedModel, comparisons: Comparisons | None) -> list[st
             "These answers support hardly any metric: it is close to zero, so its shape means little. Choices "
             f"follow tastes for more or less of a feature, not distances.{why}"
         ]
-    if determined is not None and determined < DETERMINED * (p - 1):
+    rank = model.description["parameters"].get("rank")
+    if rank is None and determined is not None and determined < DETERMINED * (p - 1):
         why = f" One reason is that {' and that '.join(causes)}." if causes else ""
         return [
             f"The metric's shape is only partly known: the answers determine about {determined:.1f} of its {p - 1:,} "
             f"parameters. The rest is shrunk toward plain Euclidean distance.{why}"
         ]
-    rank = model.description["parameters"].get("rank")
     if rank is not None and _is_population(model):  # in other estimators `rank` is the rank of subspaces
         p = rank * d - rank * (rank - 1) // 2
     if determined is None and answers is not None and answers < FEW_ANSWERS * p:
