@@ -135,16 +135,19 @@ def best_of_starts(
 
     With many people the starts are compared, and the ridges are found, on some of them; the fit to all then begins
     where those ended. A warm start, `previous`, is the only one. `begin`, where a similar fit ended, is the first of
-    several; the second is then where the nested model ends, because that may lead elsewhere.
+    several; the second is then where the nested model ends, because that may lead elsewhere. If there is another
+    explanation, the fit starts as without `begin`: which one is found must not depend on earlier fits.
     """
     problem = problem.along(chart)
     saved, some = problem.checkpoint, problem.thinned()
     state = None if saved is None else saved.state("starts")
     if saved is None or state is None:
         ends = _ends(some, chart, previous, begin, starts, ridge, random_state, stopping)
-        values = np.array([end.objective for end in ends])
-        best = ends[int(np.argmax(values))]
-        others = _other_explanations(best, ends if some is problem else [], np.random.default_rng(random_state))
+        others = _other_explanations(ends if some is problem else [], random_state)
+        if begin is not None and others.size:
+            ends = _ends(some, chart, previous, None, starts, ridge, random_state, stopping)
+            others = _other_explanations(ends, random_state)
+        values, best = np.array([end.objective for end in ends]), _best(ends)
         state, ridges = best.result.state, best.ridges
         if saved is not None:
             saved.save("starts", state, values=values, others=others, **vars(ridges))
@@ -158,8 +161,15 @@ def best_of_starts(
     return BestOfStarts(finished(problem, chart, end, **stopping), values, others)
 
 
-def _other_explanations(best: PopulationFit, ends: list[PopulationFit], rng: Generator) -> Array:
+def _best(ends: list[PopulationFit]) -> PopulationFit:
+    return max(ends, key=lambda end: end.objective)
+
+
+def _other_explanations(ends: list[PopulationFit], random_state: int) -> Array:
     """Return the ends (k, 1 + AROUND, 1 + q) that are almost as high as the best one and elsewhere, no two alike."""
+    if not ends:
+        return np.empty((0, 1 + AROUND, 1))
+    best, rng = _best(ends), np.random.default_rng(random_state)
     information = with_ridges(best.information, best)
     found: list[PopulationFit] = [best]
     for end in sorted(ends, key=lambda end: -end.objective):
@@ -327,7 +337,7 @@ def _nested_end(
     problem = problem.along(simpler)
     if simpler.kind == "psd":
         ends = _ends(replace(problem, checkpoint=None), simpler, None, None, starts, ridge, random_state, stopping)
-        return max(ends, key=lambda end: end.objective)
+        return _best(ends)
     roughly = stopping | {"tolerance": max(stopping["tolerance"], ROUGH)}
 
     def resume_stage(stage: str, start: Array) -> tuple[Array | ScoringState, dict[str, Any]]:

@@ -105,7 +105,7 @@ def uncertainty_of(
     if psd:
         draws = posterior_draws(problem, fit, free=free)
         if not free and _is_too_rough(problem, fit) and is_size_known(draws, LOOSE_SIZE):
-            draws = draws_of_law(problem, fit, draws)
+            draws = draws_of_law(problem.roughly(), fit, draws)
     else:
         rng, center = np.random.default_rng(0), fit.natural[fit.layout.metric]
         draws = rng.multivariate_normal(center, covariance, size=number_of_draws(problem.d), method="eigh")
