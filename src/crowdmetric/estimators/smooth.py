@@ -296,13 +296,14 @@ class TasteMetric(CrowdMetric):
 
         def fitted(structure: str, shape: str, before: SmoothFit | None) -> SmoothFit:
             family = self._family(structure, shape)
-            if before is None:
-                start = None
-            elif before.family.structure == family.structure:
-                start = before.theta
-            else:
+            start = inverse = None
+            if before is not None and before.family.structure == family.structure:
+                start, inverse = before.theta, before.inverse
+            elif before is not None:
                 start = family.like(before.family, before.theta)
-            return fit_evidence(family, Z, blocks, start=start, tolerance=tolerance, max_steps=self.max_iter)
+            return fit_evidence(
+                family, Z, blocks, start=start, inverse=inverse, tolerance=tolerance, max_steps=self.max_iter
+            )
 
         shapes = list(SHAPES) if self.shape == "auto" else [self.shape]
         structures: dict[str, SmoothFit] = {}
