@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from crowdmetric.cli import main
 from crowdmetric.commands import fit as fit_command
+from crowdmetric.commands.fit_options import PASSED, refused_by
 from crowdmetric.persist import load_model
 
 Run = Callable[..., tuple[int, str]]
@@ -97,6 +99,12 @@ def test_engines_that_make_no_sense_are_wrong_usage(options: list[str], sentence
     code, said = fit(*options)
     assert code == 2
     assert sentence in said
+
+
+def test_smooth_tastes_have_no_engine() -> None:
+    options = Namespace(**dict.fromkeys(PASSED) | {"engine": "local"})
+    assert refused_by(options, "taste") == ["--engine"]
+    assert refused_by(options, "population") == []
 
 
 @pytest.mark.parametrize("options", [[], ["--memory", "2GB"]])

@@ -186,6 +186,7 @@ def test_every_option_changes_something(model: TasteMetric) -> None:
         ({"shape": "flat"}, "shape='flat' is not known"),
         ({"tol": -1.0}, "tol=-1.0 is not a positive"),
         ({"max_iter": 0}, "max_iter=0 is not a whole number"),
+        ({"engine": "torch"}, "engine='torch' has no effect here.*leave engine out"),
     ],
 )
 def test_bad_options_are_named(options: dict, message: str) -> None:

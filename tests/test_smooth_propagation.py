@@ -75,10 +75,11 @@ def test_the_evidence_is_the_integral(name: str, size: float) -> None:
     assert value <= 0.0
 
 
+@pytest.mark.parametrize("people", [1, 6])
 @pytest.mark.parametrize("structure", ["isotropic", "diagonal", "full"])
 @pytest.mark.parametrize("size", [0.0, 2.5])
-def test_the_gradient_is_that_of_the_evidence(structure: str, size: float) -> None:
-    answers, family = crowd(1, 6, 5, 7), Covariances.of(structure, 2, "matern52")
+def test_the_gradient_is_that_of_the_evidence(structure: str, size: float, people: int) -> None:
+    answers, family = crowd(1, people, 5, 7), Covariances.of(structure, 2, "matern52")
     Z = np.random.default_rng(2).standard_normal((5, 2))
     theta = family.start + 0.2 * np.random.default_rng(3).standard_normal(family.start.size)
     theta[0] += size
@@ -114,6 +115,35 @@ def test_the_information_is_that_of_gaussian_answers() -> None:
             step = Q @ dK[np.ix_(own, own)]
             total += 0.5 * float(np.trace(step @ step))
     assert found[0, 0] == pytest.approx(total)
+
+
+@pytest.mark.parametrize("items", [4, 7])
+def test_one_person_is_told_from_the_crowd_as_among_others(items: int) -> None:
+    answers, (K, C) = crowd(4, 1, 4, 6), covariances(5, items)
+    alone, value = evidence_of(answers, K, C)
+    assert alone.alone
+    mean, covariance = alone.posterior[0]
+    dK, dC = covariances(6, items)
+    information = alone.information([(dK, None), (None, dC), (dK, dC)])
+    alone.tell_apart(K, C)
+    np.testing.assert_allclose(alone.posterior[0][0], mean, atol=1e-8)
+    np.testing.assert_allclose(alone.posterior[0][1], covariance, atol=1e-8)
+    W, P = alone.messages[0].W[0], alone.told()[0][0]
+    own = np.ix_(*[alone.blocks[0].items[0]] * 2)
+    np.testing.assert_allclose(P, W - W @ alone.covariance[own] @ W, atol=1e-8)
+    # the same person beside somebody who never answered anything of consequence
+    beside = merged(
+        np.append(answers.person, 1), np.column_stack([np.append(answers.low, 0), np.append(answers.high, 1)]),
+        np.append(answers.sign, 1.0), np.append(answers.weight, 1e-12),
+    )  # fmt: skip
+    both, of_both = evidence_of(beside, K, C)
+    assert not both.alone
+    assert value == pytest.approx(of_both, abs=1e-8)
+    np.testing.assert_allclose(both.mean, alone.mean, atol=1e-8)
+    np.testing.assert_allclose(both.covariance, alone.covariance, atol=1e-8)
+    # parameters of K and of C are not known beside each other
+    assert information[0, 1] != 0.0
+    assert information[2, 2] == pytest.approx(information[0, 0] + 2.0 * information[0, 1] + information[1, 1])
 
 
 def test_people_stand_beside_each_other() -> None:

@@ -157,7 +157,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def refused_by(options: Namespace, name: str) -> list[str]:
     """Return the given options that an estimator does not have."""
-    known = ESTIMATORS[name]().get_params()
+    known = set(ESTIMATORS[name]().get_params())
+    if name == "taste":
+        known.remove("engine")  # a parameter that only says why there is none
     given = {option: getattr(options, option) for option in PASSED if getattr(options, option) is not None}
     refused = [_flag(option, value) for option, value in given.items() if PASSED[option] not in known]
     if options.loss is not None and name in ("population", "matched"):

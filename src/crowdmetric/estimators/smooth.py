@@ -75,9 +75,6 @@ class TasteMetric(CrowdMetric):
     each person and item are added (`crowdmetric.smooth.covariances`). Two items are close if the same people like them.
     M and all scales are those under which the answers are most likely.
 
-    There is no ``engine=``: everybody's Gaussian factors are renewed together, in memory and on one thread, because a
-    pass over people takes milliseconds to seconds. The fits of one evaluation run in parallel (``evaluate(jobs=…)``).
-
     Parameters
     ----------
     items : (N, d) array
@@ -96,6 +93,10 @@ class TasteMetric(CrowdMetric):
         Whether to find standard errors of M, which takes about as long as the rest.
     warm_start : bool
         Whether a second `fit` begins where the first ended, with its structure and shape.
+    engine : None
+        Anything else is an error: everybody's Gaussian factors are renewed together, in memory and on one thread,
+        because a pass over people takes milliseconds to seconds. The fits of one evaluation run in parallel
+        (``evaluate(jobs=…)``).
 
     Attributes
     ----------
@@ -161,6 +162,7 @@ class TasteMetric(CrowdMetric):
         max_iter: int = 60,
         uncertainty: bool = True,
         warm_start: bool = False,
+        engine: None = None,
     ) -> None:
         self.items = items
         self.structure = structure
@@ -169,6 +171,7 @@ class TasteMetric(CrowdMetric):
         self.max_iter = max_iter
         self.uncertainty = uncertainty
         self.warm_start = warm_start
+        self.engine = engine
 
     def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
         """Learn the metric.
@@ -296,13 +299,14 @@ class TasteMetric(CrowdMetric):
 
         def fitted(structure: str, shape: str, before: SmoothFit | None) -> SmoothFit:
             family = self._family(structure, shape)
-            if before is None:
-                start = None
-            elif before.family.structure == family.structure:
-                start = before.theta
-            else:
+            start = inverse = None
+            if before is not None and before.family.structure == family.structure:
+                start, inverse = before.theta, before.inverse
+            elif before is not None:
                 start = family.like(before.family, before.theta)
-            return fit_evidence(family, Z, blocks, start=start, tolerance=tolerance, max_steps=self.max_iter)
+            return fit_evidence(
+                family, Z, blocks, start=start, inverse=inverse, tolerance=tolerance, max_steps=self.max_iter
+            )
 
         shapes = list(SHAPES) if self.shape == "auto" else [self.shape]
         structures: dict[str, SmoothFit] = {}
@@ -406,6 +410,11 @@ class TasteMetric(CrowdMetric):
         for name in ("uncertainty", "warm_start"):
             true_or_false(getattr(self, name), name)
         check_options(self.tol, self.max_iter, 2, 0)
+        if self.engine is not None:
+            raise DataError(
+                f"engine={self.engine!r} has no effect here: what people answered and what they share are found "
+                "together, on one thread of this machine; leave engine out, or fit a PopulationMetric on it"
+            )
 
     # ------------------------------------------------------------------------------------- what tastes look like
 

@@ -98,13 +98,17 @@ def fit_evidence(
     blocks: list[PeopleBlock],
     *,
     start: Array | None = None,
+    inverse: Array | None = None,
     tolerance: float = 0.05,
     max_steps: int = 60,
 ) -> SmoothFit:
-    """Return the fit; `tolerance` is in nats that the next step promises."""
+    """Return the fit; `tolerance` is in nats that the next step promises.
+
+    `inverse` (p, p) is a guess of the inverse curvature at the start, if there is one.
+    """
     propagation = Propagation(blocks, len(Z))
     begin = _sized(family, Z, propagation) if start is None else _within(family, start)
-    return _fit(family, Z, propagation, begin, None, tolerance, max_steps, QUIET)
+    return _fit(family, Z, propagation, begin, inverse, tolerance, max_steps, QUIET)
 
 
 def _within(family: Covariances, theta: Array) -> Array:
@@ -138,6 +142,8 @@ def _fit(
 ) -> SmoothFit:
     theta, inverse, steps, converged = _ascend(family, Z, propagation, begin, inverse, tolerance, max_steps, quiet)
     value, _ = _objective(family, Z, propagation, FINE)(theta)
+    grams = family.at(theta, Z)
+    propagation.tell_apart(grams.person, grams.crowd)
     prior, _ = family.log_prior(theta)
     return SmoothFit(family, theta, propagation, Z, value - prior, prior, inverse, steps, converged)
 
@@ -262,6 +268,8 @@ def curvature(fit: SmoothFit, more: float = 1.0) -> Array:
         columns.append((here - objective(fit.theta + step)[1]) / DIFFERENCE)
         propagation.put_back(kept)
     objective(fit.theta)  # the messages are those of θ again
+    grams = fit.family.at(fit.theta, fit.Z)
+    propagation.tell_apart(grams.person, grams.crowd)
     spread = fit.family.spread
     of_answers = (np.array(columns) - np.diag(spread**-2.0)) * np.outer(spread, spread)
     values, vectors = np.linalg.eigh(0.5 * (of_answers + of_answers.T))

@@ -18,6 +18,9 @@ other; then h is found anew. At the fixed point the gradient is explicit, as if 
     ∂ℓ/∂K = ½ Σ (b bᵀ − Q)        ∂ℓ/∂C = ½ (β βᵀ − ΣW + ΣW V ΣW),   β = Σ b
 
 The work is n³ per person and N³ per sweep, and linear in people.
+
+If there is one person only, they and the crowd cannot be told apart: ``x ~ N(h₀, S)`` with S = K + C, both gradients
+are equal, and ``cov x = (I + S P)⁻¹ S`` takes a third of the work.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lu_factor, lu_solve
 
 from crowdmetric.smooth.people_blocks import PeopleBlock
 from crowdmetric.smooth.shared import Parts, Shared, given, log_det, slopes, total
@@ -94,6 +98,8 @@ class Propagation:
         Mean and covariance of the utilities of every block's people.
     precision, pull : (N, N), (N,)
         Σ W and Σ c.
+    alone : bool
+        Whether there is one person only. Then `converge` finds the posterior, and `tell_apart` the rest.
 
     K and C may be arrays, or what `shared` has for many items.
     """
@@ -103,7 +109,8 @@ class Propagation:
         self.center = np.zeros(n_items) if center is None else center
         self.sites = [Sites(np.zeros(b.weight.shape), np.zeros(b.weight.shape)) for b in blocks]
         self._levels = [np.zeros(b.weight.shape, dtype=np.intp) for b in blocks]
-        self._log_masses = 0.0
+        self._log_masses, self._log_det = 0.0, 0.0
+        self.alone = sum(len(block.who) for block in blocks) == 1
         self.sweeps = 0
 
     def keep(self) -> list[Sites]:
@@ -131,9 +138,13 @@ class Propagation:
     def converge(self, K: Covariance, C: CrowdCovariance, tolerance: float) -> float:
         """Renew the factors until none would change by `tolerance` any more; return the largest change left."""
         self._set_levels(K, C)
+        both = K + C if self.alone and isinstance(K, np.ndarray) and isinstance(C, np.ndarray) else None
         damping, before = 1.0, np.inf
         for sweep in range(MOST_SWEEPS + 1):
-            self.look(K, C)
+            if both is None:
+                self.look(K, C)
+            else:
+                self._look_at_one(both)
             change = self._judge()
             if change < tolerance or not np.isfinite(change) or sweep == MOST_SWEEPS:
                 break
@@ -158,6 +169,23 @@ class Propagation:
             for block, told in zip(self.blocks, self.messages, strict=True)
         ]
 
+    def tell_apart(self, K: Covariance, C: CrowdCovariance) -> None:
+        """Find what one person, alone, tells the crowd; `converge` has found it where there are more."""
+        if self.alone:
+            self.look(K, C)
+
+    def _look_at_one(self, S: Array) -> None:
+        """Find the utilities of the one person there is, around the center with the covariance S (N, N)."""
+        self.sweeps += 1
+        (block,), (site,) = self.blocks, self.sites
+        own, center = block.take(S), block.take_vector(self.center)
+        factors = lu_factor(_kernels().identity_and_product(own, block.low, block.high, site.tau)[0])
+        self._log_det = float(np.sum(np.log(np.abs(np.diag(factors[0])))))
+        covariance = lu_solve(factors, own[0])
+        covariance = 0.5 * (covariance + covariance.T)[None]
+        told = block.pulls(site.nu - site.tau * block.differences(center))
+        self.posterior = [(center + np.einsum("pij,pj->pi", covariance, told), covariance)]
+
     @np.errstate(invalid="ignore")
     def evidence(self, C: CrowdCovariance) -> Evidence:
         """Return the log-likelihood and its gradients after `converge`; the prior mean of h must be zero.
@@ -165,13 +193,14 @@ class Propagation:
         NaN where factors are far from settled, which callers refuse.
         """
         value, in_person, beta = self._log_masses, [], np.zeros(self.n_items)
-        for block, site, told, (mean, covariance) in zip(
-            self.blocks, self.sites, self.messages, self.posterior, strict=True
-        ):
-            value += 0.5 * float(np.linalg.slogdet(told.B)[1].sum())
+        for block, site, (mean, covariance) in zip(self.blocks, self.sites, self.posterior, strict=True):
             b = block.pulls(site.nu - site.tau * block.differences(mean))
             beta += block.put_vector(b)
             in_person.append(0.5 * (b[:, :, None] * b[:, None, :] - _told(block, site, covariance)))
+        if self.alone and isinstance(C, np.ndarray):
+            both = self.blocks[0].put(in_person[0])
+            return Evidence(value - 0.5 * self._log_det, both, both)
+        value += 0.5 * sum(float(np.linalg.slogdet(told.B)[1].sum()) for told in self.messages)
         value -= 0.5 * log_det(C, self.precision)
         return Evidence(float(value), *slopes(C, self.blocks, in_person, beta, self.precision, self.covariance))
 
@@ -186,8 +215,13 @@ class Propagation:
         That of Gaussian answers as sharp as the factors, people beside each other, with ``Q = W − W V W``::
 
             ½ Σ tr(Q ∂ᵢK Q ∂ⱼK) + ½ tr(Q ∂ᵢC Q ∂ⱼC)          Q of a person, and of ΣW
+
+        That of one person alone is about K + C.
         """
         pairs = list(derivatives)
+        if self.alone:
+            (block,), (Q,) = self.blocks, self.told()
+            return traces(Q, [block.take(sum(part for part in pair if part is not None)) for pair in pairs])
         total = np.zeros((len(pairs), len(pairs)))
         W, V = self.precision, self.covariance
         crowd = np.array([number for number, (_, dC) in enumerate(pairs) if dC is not None], dtype=np.intp)

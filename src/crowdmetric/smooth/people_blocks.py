@@ -138,6 +138,11 @@ class PeopleBlock:
         """People's numbers in this block (P, 1), to pick from (P, n) arrays with."""
         return np.arange(len(self.who), dtype=np.intp)[:, None]
 
+    @property
+    def is_one_person_with_all_items(self) -> bool:
+        """Whether there is one person only, whose matrices are those of all items."""
+        return self.items.shape == (1, self.n_items) and bool(self.items[0, -1] < self.n_items)
+
     @cached_property
     def cells(self) -> Indices:
         """Where a person's n × n matrices stand in a flat (N + 1) × (N + 1) one, (P n n,)."""
@@ -149,10 +154,14 @@ class PeopleBlock:
         if not isinstance(matrix, np.ndarray):
             return np.asarray(matrix.of(self))
         P, n = self.items.shape
+        if self.is_one_person_with_all_items:
+            return np.ascontiguousarray(matrix)[None]
         return np.pad(matrix, (0, 1)).reshape(-1)[self.cells].reshape(P, n, n)
 
     def put(self, parts: Array) -> Array:
         """Return the sum (N, N) of everybody's matrices (P, n, n)."""
+        if self.is_one_person_with_all_items:
+            return np.asarray(parts[0])
         side = self.n_items + 1
         total = np.bincount(self.cells, weights=parts.reshape(-1), minlength=side * side).reshape(side, side)
         return np.asarray(total[:-1, :-1])

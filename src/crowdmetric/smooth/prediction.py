@@ -141,6 +141,7 @@ class UtilityField:
         blocks = arrange(answers, N)
         propagation = Propagation(blocks, N, self.mean)
         propagation.converge(K, nothing, FINE)
+        propagation.tell_apart(K, nothing)
         told = propagation.messages
         kept = tuple(blocks), tuple(t.W for t in told), tuple(t.c for t in told)
         return UtilityField(K, nothing, self.mean, self.error, *kept)

@@ -17,6 +17,8 @@ Array = NDArray[Any]
 
 # A factor leaves at least this share of a cavity's variance; below this variance a difference is known.
 SMALLEST_SHARE, KNOWN = 1e-10, 1e-14
+# A sweep leaves factors as they are that it would change by less than this share of the tolerance.
+SETTLED_SHARE = 0.1
 # As in `propagation`.
 OWN_FINENESS = 0.6
 
@@ -89,8 +91,9 @@ def sweep_answers(
                 if weight[p, i] == 0.0:
                     continue
                 low_one, high_one = low[p, i], high[p, i]
-                for j in range(n):
-                    reach[j] = covariance[p, high_one, j] - covariance[p, low_one, j]
+                for j in range(n):  # of a symmetric matrix, the lower half is enough
+                    reach[j] = covariance[p, max(high_one, j), min(high_one, j)]
+                    reach[j] -= covariance[p, max(low_one, j), min(low_one, j)]
                 spread = reach[high_one] - reach[low_one]
                 if spread <= KNOWN:
                     continue
@@ -102,14 +105,17 @@ def sweep_answers(
                 new = _renewed(bend, cavity)
                 stronger = damping * (new - tau[p, i])
                 further = damping * (slope - b) * (1.0 + new * cavity)
-                largest = max(largest, abs(further) * sqrt(spread))
+                change = abs(further) * sqrt(spread)
+                if change < SETTLED_SHARE * tolerance:
+                    continue
+                largest = max(largest, change)
                 growth = 1.0 + stronger * spread
                 tau[p, i] += stronger
                 nu[p, i] += further + stronger * psi
                 # the person with the new factor, by Sherman and Morrison
                 for j in range(n):
                     along = stronger / growth * reach[j]
-                    for k in range(n):
+                    for k in range(j + 1):
                         covariance[p, j, k] -= along * reach[k]
                     mean[p, j] += reach[j] * further / growth
             if largest < tolerance:
