@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.smooth.people_blocks import PeopleBlock
-from crowdmetric.smooth.shared import Parts, Shared, given, log_det, slopes, total
+from crowdmetric.smooth.shared import Parts, Shared, given, slopes, total
 from crowdmetric.users.integrals import REACH, lines
 from crowdmetric.users.propagation import CAVITY_FINENESS, CAVITY_SIZES, FEWEST_NODES
 
@@ -94,6 +94,8 @@ class Propagation:
         Mean and covariance of the utilities of every block's people.
     precision, pull : (N, N), (N,)
         Σ W and Σ c.
+    log_det : float
+        log det(I + C ΣW).
 
     K and C may be arrays, or what `shared` has for many items.
     """
@@ -151,7 +153,7 @@ class Propagation:
         self.pull = np.zeros(self.n_items)
         for block, told in zip(self.blocks, self.messages, strict=True):
             self.pull += block.put_vector(told.c)
-        self.covariance = given(C, self.precision)
+        self.covariance, self.log_det = given(C, self.precision)
         self.mean = self.center + self.covariance @ (self.pull - self.precision @ self.center)
         self.posterior = [
             _posterior(block, told, self.mean, self.covariance)
@@ -172,7 +174,7 @@ class Propagation:
             b = block.pulls(site.nu - site.tau * block.differences(mean))
             beta += block.put_vector(b)
             in_person.append(0.5 * (b[:, :, None] * b[:, None, :] - _told(block, site, covariance)))
-        value -= 0.5 * log_det(C, self.precision)
+        value -= 0.5 * self.log_det
         return Evidence(float(value), *slopes(C, self.blocks, in_person, beta, self.precision, self.covariance))
 
     def told(self) -> list[Array]:
