@@ -334,7 +334,7 @@ def _nested_end(
     simpler = chart.nested()
     if simpler is None:
         return None
-    problem = problem.along(simpler)
+    problem = problem.along(simpler).roughly()
     if simpler.kind == "psd":
         ends = _ends(replace(problem, checkpoint=None), simpler, None, None, starts, ridge, random_state, stopping)
         return _best(ends)
@@ -374,7 +374,7 @@ def _another_end(
     """Return where a later start ends: roughly, to see whether it agrees; to the full tolerance if it is the best."""
     loosely = stopping | {"tolerance": max(stopping["tolerance"], AGREEMENT_KNOWN)}
     stage, ridges = f"start {len(ends)}", ends[0].ridges
-    end = problem.fit(stage, chart, start, ridges=ridges, **loosely)
+    end = problem.roughly().fit(stage, chart, start, ridges=ridges, **loosely)
     if end.objective > max(other.objective for other in ends) + AGREEMENT_KNOWN:
         end = problem.fit(f"{stage}, closely", chart, end.theta, ridges=ridges, **stopping)
         end = finished(problem, chart, end, **stopping)

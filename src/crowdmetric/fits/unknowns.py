@@ -37,6 +37,7 @@ from crowdmetric.users.integrals import mean_probability
 from crowdmetric.users.item_effects import variance_of_differences
 from crowdmetric.users.people import posteriors
 from crowdmetric.users.population_sums import Law, blocks_of
+from crowdmetric.users.propagation import ROUGHLY
 
 __all__ = [
     "MOST_PEOPLE",
@@ -173,7 +174,7 @@ def moments_of(
     unknowns: Unknowns,
     largest_grid: int = 1,
 ) -> Moments:
-    """Return mean and variance of ψ for questions to people, given some of their answers.
+    """Return mean and variance of ψ for questions to people, given some of their answers: roughly, for averages.
 
     Parameters
     ----------
@@ -222,7 +223,7 @@ def _placed(known: Answers, people: Indices, law: Law, loss: Loss, largest_grid:
     person = np.searchsorted(people, theirs.person).astype(np.intp)
     theirs = replace(theirs, person=person, problem=np.zeros(people.size, dtype=np.intp)).merged()
     blocks = blocks_of(arrange(theirs, spare=SPARE), theirs.pairs, largest_grid)
-    return posteriors(blocks, law, loss, people.size, largest_grid)
+    return posteriors(blocks, law, loss, people.size, largest_grid, ROUGHLY)
 
 
 def personal_variance(

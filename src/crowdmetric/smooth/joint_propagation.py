@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lu_factor, lu_solve
 
 from crowdmetric.smooth.people_blocks import PeopleBlock
-from crowdmetric.smooth.shared import Parts, Shared, given, log_det, slopes, total
+from crowdmetric.smooth.shared import Parts, Shared, given, slopes, total
 from crowdmetric.users.integrals import REACH, lines
 from crowdmetric.users.propagation import CAVITY_FINENESS, CAVITY_SIZES, FEWEST_NODES
 
@@ -109,7 +109,7 @@ class Propagation:
         self.center = np.zeros(n_items) if center is None else center
         self.sites = [Sites(np.zeros(b.weight.shape), np.zeros(b.weight.shape)) for b in blocks]
         self._levels = [np.zeros(b.weight.shape, dtype=np.intp) for b in blocks]
-        self._log_masses, self._log_det = 0.0, 0.0
+        self._log_masses, self._log_det, self._log_det_of_one = 0.0, 0.0, 0.0
         self.alone = sum(len(block.who) for block in blocks) == 1
         self.sweeps = 0
 
@@ -162,7 +162,7 @@ class Propagation:
         self.pull = np.zeros(self.n_items)
         for block, told in zip(self.blocks, self.messages, strict=True):
             self.pull += block.put_vector(told.c)
-        self.covariance = given(C, self.precision)
+        self.covariance, self._log_det = given(C, self.precision)
         self.mean = self.center + self.covariance @ (self.pull - self.precision @ self.center)
         self.posterior = [
             _posterior(block, told, self.mean, self.covariance)
@@ -180,7 +180,7 @@ class Propagation:
         (block,), (site,) = self.blocks, self.sites
         own, center = block.take(S), block.take_vector(self.center)
         factors = lu_factor(_kernels().identity_and_product(own, block.low, block.high, site.tau)[0])
-        self._log_det = float(np.sum(np.log(np.abs(np.diag(factors[0])))))
+        self._log_det_of_one = float(np.sum(np.log(np.abs(np.diag(factors[0])))))
         covariance = lu_solve(factors, own[0])
         covariance = 0.5 * (covariance + covariance.T)[None]
         told = block.pulls(site.nu - site.tau * block.differences(center))
@@ -199,9 +199,9 @@ class Propagation:
             in_person.append(0.5 * (b[:, :, None] * b[:, None, :] - _told(block, site, covariance)))
         if self.alone and isinstance(C, np.ndarray):
             both = self.blocks[0].put(in_person[0])
-            return Evidence(value - 0.5 * self._log_det, both, both)
+            return Evidence(value - 0.5 * self._log_det_of_one, both, both)
         value += 0.5 * sum(float(np.linalg.slogdet(told.B)[1].sum()) for told in self.messages)
-        value -= 0.5 * log_det(C, self.precision)
+        value -= 0.5 * self._log_det
         return Evidence(float(value), *slopes(C, self.blocks, in_person, beta, self.precision, self.covariance))
 
     def told(self) -> list[Array]:

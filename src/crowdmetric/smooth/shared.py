@@ -16,12 +16,12 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg import lu_factor, lu_solve, solve_triangular
 from scipy.sparse import csr_array
 
 from crowdmetric.smooth.people_blocks import PeopleBlock
 
-__all__ = ["CrowdSlope", "Parts", "Shared", "given", "log_det", "slopes", "total"]
+__all__ = ["CrowdSlope", "Parts", "Shared", "given", "slopes", "total"]
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
@@ -91,23 +91,17 @@ def _nothing(C: Shared) -> csr_array:
     return csr_array((len(C.root), len(C.root)))
 
 
-def _inner(C: Shared, W: Any) -> Array:
-    return np.asarray(np.eye(C.root.shape[1]) + C.root.T @ (W @ C.root))
-
-
-def given(C: Array | Shared, W: Any) -> Any:
-    """Return ``(C⁻¹ + W)⁻¹``, of the same kind as C."""
+def given(C: Array | Shared, W: Any) -> tuple[Any, float]:
+    """Return ``(C⁻¹ + W)⁻¹``, of the same kind as C, and log det(I + C W)."""
     if isinstance(C, Shared):
-        if not C.root.shape[1]:  # SciPy 1.13 refuses systems without unknowns
-            return C
-        return Shared(solve_triangular(np.linalg.cholesky(_inner(C, W)), C.root.T, lower=True).T)
-    V = np.linalg.solve(np.eye(len(C)) + C @ W, C)
-    return 0.5 * (V + V.T)
-
-
-def log_det(C: Array | Shared, W: Any) -> float:
-    """Return log det(I + C W)."""
-    return float(np.linalg.slogdet(_inner(C, W) if isinstance(C, Shared) else np.eye(len(C)) + C @ W)[1])
+        Y = C.root
+        if not Y.shape[1]:  # SciPy 1.13 refuses systems without unknowns
+            return C, 0.0
+        L = np.linalg.cholesky(np.eye(Y.shape[1]) + Y.T @ (W @ Y))
+        return Shared(solve_triangular(L, Y.T, lower=True).T), 2.0 * float(np.sum(np.log(np.diag(L))))
+    factors, pivots = lu_factor(np.eye(len(C)) + C @ W, overwrite_a=True, check_finite=False)
+    V = lu_solve((factors, pivots), C, check_finite=False)
+    return 0.5 * (V + V.T), float(np.sum(np.log(np.abs(np.diag(factors)))))
 
 
 def slopes(

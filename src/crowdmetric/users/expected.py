@@ -141,9 +141,9 @@ def expected_information(
     def about_all(X: Array) -> Array:
         return X if some is None else X @ some.T
 
-    less = across @ J
-    information[:n, :n] = about_all(about_all(_gram(J, precision, less)).T)
+    information[:n, :n] = about_all(about_all(_gram(J, precision, across, S, E)).T)
     if layout.n_items:
+        less = across @ J
         own, mixed = np.zeros((layout.n_items, layout.n_items)), np.zeros((layout.n_items, J.shape[2]))
         kernels("population").add_item_terms(block.shown, J, precision, across, less, own, mixed)
         information[layout.items, layout.items] = own
@@ -183,8 +183,19 @@ def _feature_derivatives(block: PopulationBlock) -> Array:
     return J
 
 
-def _gram(J: Array, precision: Array, less: Array) -> Array:
-    """Return ``Σ_k JᵀRJ`` = Jᵀ diag(τ) J − lessᵀ less, summed over people; `less` is across J."""
-    n = J.shape[2]
-    weighted, flat = (np.sqrt(precision)[:, :, None] * J).reshape(-1, n), less.reshape(-1, n)
-    return weighted.T @ weighted - flat.T @ flat
+def _gram(J: Array, precision: Array, across: Array, S: Array, E: Array) -> Array:
+    """Return ``Σ_k JᵀRJ``, summed over people: Jᵀ diag(τ) J less the square of across J.
+
+    As one square instead of two where E is the identity, so ``R = (diag(τ)⁻¹ + S)⁻¹``.
+    """
+    half = np.sqrt(precision)
+    if E.strides[0] == 0:  # one identity that all share
+        inner = np.eye(S.shape[1]) + half[:, :, None] * S * half[:, None, :]
+        return _square((np.linalg.inv(np.linalg.cholesky(inner)) * half[:, None, :]) @ J)
+    return _square(half[:, :, None] * J) - _square(across @ J)
+
+
+def _square(X: Array) -> Array:
+    """Return ``Σ_k XᵀX`` (n, n) for X (P, m, n)."""
+    rows = X.reshape(-1, X.shape[2])
+    return rows.T @ rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from crowdmetric.losses import Loss
 from crowdmetric.symmetric import as_like, as_numpy
 from crowdmetric.users.integrals import posterior_of
 from crowdmetric.users.population_sums import Law, PopulationBlock, Structure, integrate, pull_of
+from crowdmetric.users.propagation import TOLERANCE
 
 __all__ = ["BiasSums", "Places", "bias_sums", "places_of", "posteriors"]
 
@@ -40,19 +42,33 @@ class Places(FieldSums):
         return mean, covariance
 
 
-def places_of(block: PopulationBlock, law: Law, loss: Loss, *, covariances: bool, largest_grid: int = 1) -> Places:
+def places_of(
+    block: PopulationBlock,
+    law: Law,
+    loss: Loss,
+    *,
+    covariances: bool,
+    largest_grid: int = 1,
+    tolerance: float = TOLERANCE,
+) -> Places:
     """Return where the people of a block stand; the mean alone is ``μ + Σ Bᵀ Eᵀ slope``."""
-    integral = integrate(block, law, loss, largest_grid)
+    integral = integrate(block, law, loss, largest_grid, tolerance)
     if not covariances:
         return Places([(block.person, law.mean + pull_of(block, integral) @ law.covariance, None)])
     return Places([(block.person, *posterior_of(integral, block.span, block.loadings, law.mean, law.covariance))])
 
 
 def posteriors(
-    blocks: Sequence[PopulationBlock], law: Law, loss: Loss, n_people: int, largest_grid: int = 1
+    blocks: Sequence[PopulationBlock],
+    law: Law,
+    loss: Loss,
+    n_people: int,
+    largest_grid: int = 1,
+    tolerance: float = TOLERANCE,
 ) -> tuple[Array, Array]:
     """Return mean (K, d) and covariance (K, d, d) of everybody's v; without answers, those of the population."""
-    places = (places_of(block, law, loss, covariances=True, largest_grid=largest_grid) for block in blocks)
+    place = partial(places_of, law=law, loss=loss, covariances=True, largest_grid=largest_grid, tolerance=tolerance)
+    places = map(place, blocks)
     parts = [part for some in places for part in some.parts]
     mean, covariance = Places(parts).everybody(law, n_people)
     assert covariance is not None

@@ -32,10 +32,17 @@ def _root(H: Array, precision: Array, root: Array) -> None:
     """Write the Cholesky factor of ``I + Hᵀ diag(τ) H``."""
     m, q = H.shape
     for j in range(q):
+        for k in range(j):
+            root[j, k] = 0.0
+        root[j, j] = 1.0
+    for i in range(m):
+        for j in range(q):
+            known = precision[i] * H[i, j]
+            for k in range(j + 1):
+                root[j, k] += known * H[i, k]
+    for j in range(q):
         for k in range(j + 1):
-            total = 1.0 if j == k else 0.0
-            for i in range(m):
-                total += precision[i] * H[i, j] * H[i, k]
+            total = root[j, k]
             for l in range(k):  # noqa: E741
                 total -= root[j, l] * root[k, l]
             root[j, k] = sqrt(total) if j == k else total / root[k, k]
@@ -91,21 +98,20 @@ def _inverse(root: Array, V: Array) -> None:
 def _bend(E: Array, b: Array, precision: Array, half: Array, inner: Array, pulled: Array, bend: Array) -> None:
     """Write ``½Eᵀ(b bᵀ − diag(τ) + diag(τ) H V Hᵀ diag(τ))E``; ``half[i]`` is the inverse of the root times H_i."""
     m, q = E.shape
-    for j in range(q):
-        pulled[j] = 0.0
-        for i in range(m):
-            pulled[j] += E[i, j] * b[i]
-    for j in range(q):
-        for k in range(q):
-            total = 0.0
-            for i in range(m):
-                total += precision[i] * E[i, j] * half[i, k]
-            inner[j, k] = total
+    pulled[:] = 0.0
+    inner[:] = 0.0
+    bend[:] = 0.0
+    for i in range(m):
+        for j in range(q):
+            pulled[j] += b[i] * E[i, j]
+            known = precision[i] * E[i, j]
+            for k in range(q):
+                inner[j, k] += known * half[i, k]
+            for k in range(j + 1):
+                bend[j, k] -= known * E[i, k]
     for j in range(q):
         for k in range(j + 1):
-            total = pulled[j] * pulled[k]
-            for i in range(m):
-                total -= precision[i] * E[i, j] * E[i, k]
+            total = bend[j, k] + pulled[j] * pulled[k]
             for l in range(q):  # noqa: E741
                 total += inner[j, l] * inner[k, l]
             bend[j, k] = 0.5 * total
@@ -165,11 +171,12 @@ def logistic_by_propagation(
                     continue
                 psi, spread = a[p, i], 0.0
                 for j in range(q):
-                    reach[j] = 0.0
+                    along = 0.0
                     for k in range(q):
-                        reach[j] += V[j, k] * H[p, i, k]
+                        along += V[j, k] * H[p, i, k]
+                    reach[j] = along
                     psi += H[p, i, j] * center[j]
-                    spread += reach[j] * H[p, i, j]
+                    spread += along * H[p, i, j]
                 if spread <= 0.0:
                     continue
                 b = pull[i] - precision[i] * (psi - anchor[i])
@@ -195,8 +202,9 @@ def logistic_by_propagation(
                 anchor[i] = psi + spread * step
                 pull[i] = b + further - precision[i] * spread * step
                 for j in range(q):
+                    shrunk = stronger / growth * reach[j]
                     for k in range(q):
-                        V[j, k] -= stronger / growth * reach[j] * reach[k]
+                        V[j, k] -= shrunk * reach[k]
                     center[j] += reach[j] * step
             # the changes still to come, if sweeps go on shrinking at this rate
             earlier = min(before, USUAL_FALL * largest)
