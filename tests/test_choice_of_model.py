@@ -70,6 +70,17 @@ def test_the_question_decides_and_a_caution_names_what_is_better_for_others() ->
     assert "population for new people" in found.caution
 
 
+def test_all_questions_decide_what_one_of_them_cannot() -> None:
+    gains = {"population": (0.0, 0.01, 0.0), "smooth": (0.1, 0.0, 0.1), "linear": (0.2, -0.4, 0.2)}
+    assert choose(gains, "new-people") == "population"
+    assert choose(gains, "new-people", noise=0.2) == "smooth"  # linear is clearly behind all the same
+    told = [
+        choose_by_hidden_answers(evaluation(gains, noise=noise), None, "new-people", tuple(CANDIDATES)).reason
+        for noise in (0.0, 0.2)
+    ]
+    assert ["cannot tell apart" in reason for reason in told] == [False, True]
+
+
 def test_what_may_be_chance_counts_little() -> None:
     gains = {"population": (0.05, 0.0, 0.05), "smooth": (0.06, -0.012, 0.06)}
     assert choose(gains) == "population"  # a sure loss on new people

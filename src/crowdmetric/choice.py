@@ -185,11 +185,14 @@ def choose_by_hidden_answers(
 ) -> Choice:
     """Return the model, a key of `CANDIDATES`, that predicts hidden answers best on the user's question.
 
-    A model's *regret* is how far it is behind the best candidate, in nats per answer, on the worst split of the
-    question. A gap g with a standard error e counts as ``g³ / (g² + e²)``, so that gaps that may be chance count
-    little. Among the laws of ideal points, the simplest one is chosen whose regret is within 0.001 of the smallest. A
-    model of another kind is chosen instead if its regret is smaller by more than 0.002. `given` are parameters that the
-    user has fixed; laws with other values are excluded. If one model remains, there is no choice and no reason.
+    A model's *regret* is how far it is behind the best candidate, in nats per answer, on the worst split. A gap g with
+    a standard error e counts as ``g³ / (g² + e²)``, so that gaps that may be chance count little. A single question
+    leaves out the models that are clearly behind on it, and those that it cannot tell apart are judged by all splits:
+    a few people who are hidden say less about which model is right than everybody's answers do.
+
+    Among the laws of ideal points, the simplest one is chosen whose regret is within 0.001 of the smallest. A model of
+    another kind is chosen instead if its regret is smaller by more than 0.002. `given` are parameters that the user has
+    fixed; laws with other values are excluded. If one model remains, there is no choice and no reason.
     """
     splits = [split for split in QUESTIONS[question] if split in evaluation.splits]
     settled = {name: value for name, value in (given or {}).items() if name in ("covariance", "item_effects")}
@@ -201,9 +204,10 @@ def choose_by_hidden_answers(
     ]
     if not splits or not laws:
         raise DataError(f"no law was evaluated for the question {question!r}; choose by the evidence")
-    regret = {law: max(_regret(evaluation, split, law, laws) for split in splits) for law in laws}
-    chosen = _least(regret, [law for law in laws if law in LAWS])
-    other = _least(regret, [law for law in laws if law not in LAWS])
+    left = laws if len(splits) > 1 else _not_clearly_behind(evaluation, splits[0], laws)
+    regret = {law: max(_regret(evaluation, split, law, left) for split in evaluation.splits) for law in left}
+    chosen = _least(regret, [law for law in left if law in LAWS])
+    other = _least(regret, [law for law in left if law not in LAWS])
     if chosen is None or (other is not None and regret[other] < regret[chosen] - WORTH_ANOTHER_KIND):
         chosen = other
     assert chosen is not None
@@ -215,6 +219,8 @@ def choose_by_hidden_answers(
         if len(laws) > 1
         else ""
     )
+    if how and len(left) > 1 and len(evaluation.splits) > len(splits):
+        how += ", and those that this cannot tell apart were compared on all questions"
     others = [
         f"{law} for {_asked(split)}"
         for split in splits
@@ -222,6 +228,12 @@ def choose_by_hidden_answers(
         if len(splits) > 1 and evaluation.difference(split, law, chosen).is_clear
     ]
     return Choice(chosen, how, f"clearly better would be {', '.join(others)}: see --for" if others else "")
+
+
+def _not_clearly_behind(evaluation: Evaluation, split: str, laws: Sequence[str]) -> list[str]:
+    """Return the laws that the best one is not clearly better than on a split."""
+    best = max(laws, key=lambda name: evaluation.mean(split, name))
+    return [law for law in laws if law == best or not evaluation.difference(split, best, law).is_clear]
 
 
 def _regret(evaluation: Evaluation, split: str, law: str, laws: Sequence[str]) -> float:
