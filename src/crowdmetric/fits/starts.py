@@ -43,6 +43,9 @@ Array = NDArray[Any]
 LIFT = 0.05
 # Tolerance, in nats, to which a later start is fitted before it is compared with the others.
 AGREEMENT_KNOWN = 0.005
+# Steps there that gain up to this many nats tell how the likelihood bends (`crowdmetric.solvers.scoring`): a few
+# hundredths of a nat matter less than a third of the passes.
+NEAR_ROUGHLY = 50.0
 # Because of its ridges, a model may end this many nats below a model that is nested in it. Two ridges may cost more:
 # the one on the size, with which the evidence removes a metric that the answers do not support, and the one on item
 # effects, because a better metric needs smaller effects.
@@ -372,7 +375,7 @@ def _another_end(
     stopping: dict[str, Any],
 ) -> PopulationFit:
     """Return where a later start ends: roughly, to see whether it agrees; to the full tolerance if it is the best."""
-    loosely = stopping | {"tolerance": max(stopping["tolerance"], AGREEMENT_KNOWN)}
+    loosely = stopping | {"tolerance": max(stopping["tolerance"], AGREEMENT_KNOWN), "near": NEAR_ROUGHLY}
     stage, ridges = f"start {len(ends)}", ends[0].ridges
     end = problem.roughly().fit(stage, chart, start, ridges=ridges, **loosely)
     if end.objective > max(other.objective for other in ends) + AGREEMENT_KNOWN:

@@ -33,7 +33,14 @@ from scipy.linalg.lapack import dpotrf, dpotri
 
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.priors import Ridges, penalty, shape_penalty, traceless
-from crowdmetric.solvers.scoring import Quadratic, ScoringResult, ScoringState, Underlying, minimize_by_scoring
+from crowdmetric.solvers.scoring import (
+    NEAR,
+    Quadratic,
+    ScoringResult,
+    ScoringState,
+    Underlying,
+    minimize_by_scoring,
+)
 from crowdmetric.symmetric import svec
 from crowdmetric.users.layout import Layout
 from crowdmetric.users.population_sums import Sums
@@ -159,6 +166,7 @@ def fit_law(
     tolerance: float = 1e-4,
     first_tolerance: float | None = None,
     max_iterations: int = 200,
+    near: float = NEAR,
     after_step: Callable[[ScoringState, float], None] | None = None,
 ) -> PopulationFit:
     """Maximize the penalized likelihood from `start`, a θ or the state of an iteration to resume."""
@@ -191,6 +199,7 @@ def fit_law(
         first_tolerance=first_tolerance,
         max_iterations=max_iterations,
         secants=SECANTS,
+        near=near,
         shorten=chart.shorten,
         after_step=after_step,
     )

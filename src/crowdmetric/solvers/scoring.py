@@ -25,7 +25,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from crowdmetric.errors import DataError
 
-__all__ = ["Quadratic", "ScoringResult", "ScoringState", "Underlying", "minimize_by_scoring"]
+__all__ = ["NEAR", "Quadratic", "ScoringResult", "ScoringState", "Underlying", "minimize_by_scoring"]
 
 Array = NDArray[Any]
 
@@ -36,8 +36,8 @@ LEAST_DAMPING = 1e-4
 # Smallest ratio of true to estimated curvature that is assumed. Outer products of scores overstate the curvature while
 # the model is still far from the answers.
 LEAST_TRUST = 0.25
-# A step that gains more nats than this counts as far from the optimum, where curvature changes between steps. With 10,
-# fits take up to a third fewer passes, but some then end a hundredth of a nat short of the optimum.
+# A step that gains more nats than this counts as far from the optimum, where curvature changes between steps. With 50,
+# fits take up to a third fewer passes, but some then end a few hundredths of a nat short of the optimum.
 NEAR = 2.0
 
 
@@ -144,15 +144,16 @@ def minimize_by_scoring(
     first_tolerance: float | None = None,
     max_iterations: int = 200,
     secants: int = 0,
+    near: float = NEAR,
     shorten: Callable[[Array, Array], float] | None = None,
     after_step: Callable[[ScoringState, float], None] | None = None,
 ) -> ScoringResult:
     """Minimize `function` from `start` until a step would gain less than `tolerance`.
 
     For the first step, `first_tolerance` takes the place of `tolerance`, if it is given. `secants` is how many of the
-    last steps correct the curvature. `shorten(point, step)` returns the share of a step that may be taken at once;
-    `after_step` is called after every step that is accepted: the state after it, from which the iteration can be
-    resumed, and the value.
+    last steps correct the curvature, of those that gained less than `near`. `shorten(point, step)` returns the share of
+    a step that may be taken at once; `after_step` is called after every step that is accepted: the state after it, from
+    which the iteration can be resumed, and the value.
     """
     state = start if isinstance(start, ScoringState) else ScoringState(start)
     point, damping, growth, trust = state.point, state.damping, state.growth, state.trust
@@ -176,7 +177,7 @@ def minimize_by_scoring(
         trial = function(point + step)
         gain = (at.value - trial.value) / foretold if foretold > 0 and np.isfinite(trial.value) else -1.0
         if gain > 1e-4:
-            if secants and foretold < NEAR:
+            if secants and foretold < near:
                 seen = np.concatenate([seen, [at.secant(step, trial)]])[-secants:]
             point, at, enough = point + step, trial, tolerance
             # a Newton step gains 2 − (true / estimated curvature), and scores overestimate it far from the optimum
