@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.design.bundles import Population, bundle_rows, metric_covariance, population_of
-from crowdmetric.design.exchange import CRITERIA, best_shares, sensitivity, weighted_information
+from crowdmetric.design.exchange import CRITERIA, best_shares, sensitivity, times, weighted_information
 from crowdmetric.design.guess import Guess, guess_about_items
 from crowdmetric.design.information import apportion, errors_of
 from crowdmetric.design.learning import AnswerTable, Learned, learn
@@ -217,7 +217,7 @@ def next_wave(order: WaveOrder) -> Wave:
     def rows_of(bundles: NDArray[Any], among: Indices | slice = ALL) -> Array:
         asked = source.vectors(bundles)
         each = zip(metrics[among], units[among], strict=True)
-        return np.stack([bundle_rows(asked, M, people, order.beta, rng) @ T for M, T in each])
+        return np.stack([times(bundle_rows(asked, M, people, order.beta, rng), T) for M, T in each])
 
     per_person = units @ known @ units / max(order.told.people, FEWEST_AHEAD)
     found, searched = _questions(order, rows_of, per_person, rng)
@@ -268,7 +268,7 @@ def _questions(
     pool, variations = size_of_search(order.answers, p)
     first, rounds = source.try_out(pool, order.answers, rng), FIRST_ROUNDS
     if before is not None:
-        first, rounds = np.concatenate([before.bundles, first[: max(pool // 3, 4 * p)]]), ROUNDS
+        first, rounds = np.concatenate([before.bundles[before.counts > 0], first[: pool // 3]]), ROUNDS
     found = search_bundles(
         source, rows_of, first, p, CRITERIA["A"], rng, variations=variations, rounds=rounds, known=known
     )
