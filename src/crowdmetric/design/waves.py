@@ -169,7 +169,9 @@ class Wave:
         return float(np.sqrt(np.mean(self._expected_errors(more, self.gained, shape) ** 2)))
 
     def radii_ahead(self, more: Array, *, shape: bool = True) -> Array:
-        """Return the errors (k,) that are not exceeded with 90 % probability after `more` (k,) people, from 0 on.
+        """Return errors (3, k) that are not exceeded with 90 % probability after `more` (k,) people, from 0 on.
+
+        The middle row is the forecast, the others are the ends of a 90 % interval around it (`errors_ahead`).
 
         Only metrics drawn from the posterior count. Those of the guess keep questions safe, but say nothing about what
         is known. Under each metric, later people are asked what is best for it, as later waves will know it better:
@@ -201,13 +203,10 @@ def next_wave(order: WaveOrder) -> Wave:
     guess, learned, doubt = _first_guess(order, rng), None, ""
     if len(order.told):
         earlier = order.before.learned if order.before is not None else None
-        learned = learn(order.items, order.told, order.covariance, order.beta, earlier)
+        learned = learn(order.items, order.told, order.covariance, order.beta)
         # early laws may be too sure of themselves; if the new answers have put that right, nothing is to be doubted
         if earlier is not None and why_doubted(order.items, order.told, order.new, earlier, order.beta):
             doubt = why_doubted(order.items, order.told, order.new, learned, order.beta)
-            if doubt:  # a warm fit may be stuck at a local optimum that few answers have led to
-                learned = learn(order.items, order.told, order.covariance, order.beta)
-                doubt = why_doubted(order.items, order.told, order.new, learned, order.beta)
     metrics, people = thought_possible(guess, order.covariance, learned, number_of_metrics(p))
     counts = SIZE_COUNTS if order.shape else 1.0
     known = information_of(order, metrics, people, rng)
