@@ -24,7 +24,7 @@ from crowdmetric.design.bundles import answered_scores
 from crowdmetric.design.guess import guess_about_items
 from crowdmetric.design.learning import AnswerTable, learn
 from crowdmetric.design.question_sources import Catalogue
-from crowdmetric.design.stopping import Forecast, always_valid, errors_ahead, log_ratios, people_for
+from crowdmetric.design.stopping import NOISE, SLIPS, Forecast, always_valid, errors_ahead, log_ratios, people_for
 from crowdmetric.design.surprise import surprise, why_doubted
 from crowdmetric.design.waves import next_wave, number_of_draws, size_in_units, thought_possible
 from crowdmetric.engines.local import LocalEngine
@@ -653,7 +653,9 @@ def test_intervals_of_forecasts_hold_what_a_metric_like_those_drawn_brings() -> 
         # what is learned per person differs by a factor between metrics, and the true one is one more of them
         per_person = np.exp(0.4 * rng.standard_normal(6))
         truth, expected = per_person[0], 0.7 / np.sqrt(np.multiply.outer(per_person[1:], [100.0, 1100.0]))
-        came = (0.1**-2.0 + truth * 1000.0 / (0.7 * 1.5) ** 2) ** -0.5 * np.exp(0.05 * rng.standard_normal())
+        fall = -0.5 * np.log1p(0.1**2 * truth * 1000.0 / (0.7 * 1.5) ** 2)
+        slip = np.hypot(NOISE, SLIPS * fall) * rng.standard_normal()
+        came = 0.1 * np.exp(fall + slip)
         low, middle, high = errors_ahead(0.1, 1.5, expected)
         assert low[0] == middle[0] == high[0] == 0.1
         assert low[1] < middle[1] < high[1] <= 0.1

@@ -29,8 +29,9 @@ Array = NDArray[np.float64]
 
 # Metrics drawn from the posterior below which nothing is said of how wrong a forecast may be.
 FEWEST_DRAWS = 3
-# Standard deviation of the log of an error for its being a quantile of a few hundred draws, now and at the end.
-NOISE = 0.05
+# Standard deviation of the log of an error for its being a quantile of a few hundred draws, now and at the end; and for
+# all that is not known but the metric, as a share of how far the log is to fall: by forecasts of 20 studies, d = 3 and 5.
+NOISE, SLIPS = 0.06, 0.1
 # Above this error a metric that was learned may be no more than noise, and nobody can say what it takes.
 TOO_LITTLE = 0.5
 
@@ -63,8 +64,7 @@ class Forecast:
     at_budget
         The error to expect when the budget is used up; None without one.
     more_people_interval, at_budget_interval
-        Between which they are, with 90 % probability as far as it is the metric that is not known yet; None where no
-        interval can be said, and None for an upper end that may not be reached.
+        Their 90 % intervals, None before enough metrics were drawn. An upper end of None: no number of people may do.
     """
 
     people: int
@@ -148,15 +148,16 @@ def errors_ahead(error: float, tail: float, expected: Array) -> Array:
     the prior too, and may not be taken to fall by the same factor: what the prior knows it will know no better.
 
     The metrics are draws from the posterior, and the true one is as good as one more. So the interval is that of the
-    next of B numbers, in logarithms: Student's, with standard deviation s times ``√(1 + 1/B)``, and `NOISE`. With fewer
-    than `FEWEST_DRAWS` metrics its ends are not a number.
+    next of B numbers, in logarithms: Student's, with standard deviation s times ``√(1 + 1/B)``, to which `NOISE` and
+    `SLIPS` are added. With fewer than `FEWEST_DRAWS` metrics its ends are not a number.
     """
     to_come = (expected**-2.0 - expected[:, :1] ** -2.0) / tail**2
     logs = -0.5 * np.log(error**-2.0 + np.maximum(to_come, 0.0))
     middle, half = np.median(logs, axis=0), np.full(logs.shape[1], np.nan)
     if len(logs) >= FEWEST_DRAWS:
         quantile = t.ppf(0.95, [len(logs) - 1, np.inf])
-        variance = np.array([(1.0 + 1.0 / len(logs)) * logs.var(axis=0, ddof=1), np.full_like(half, NOISE**2)])
+        others = NOISE**2 + (SLIPS * (middle - np.log(error))) ** 2
+        variance = np.array([(1.0 + 1.0 / len(logs)) * logs.var(axis=0, ddof=1), others])
         half = np.sqrt(quantile**2 @ variance)
     ahead = np.exp(np.stack([middle - half, middle, middle + half]))
     ahead[:, 0] = error
