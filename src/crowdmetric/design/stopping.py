@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 # Metrics drawn from the posterior below which nothing is said of how wrong a forecast may be.
 FEWEST_DRAWS = 3
 # Standard deviation of the log of an error for its being a quantile of a few hundred draws, now and at the end; and for
-# all that is not known but the metric, as a share of how far the log is to fall: by forecasts of 20 studies, d = 3 and 5.
+# all that is not known but the metric, as a share of how far the log is to fall (chosen on 20 studies, d = 3 and 5).
 NOISE, SLIPS = 0.06, 0.1
 # Above this error a metric that was learned may be no more than noise, and nobody can say what it takes.
 TOO_LITTLE = 0.5
