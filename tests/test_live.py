@@ -26,7 +26,7 @@ from crowdmetric.design.learning import AnswerTable, learn
 from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.stopping import NOISE, SLIPS, Forecast, always_valid, errors_ahead, log_ratios, people_for
 from crowdmetric.design.surprise import surprise, why_doubted
-from crowdmetric.design.waves import next_wave, number_of_draws, size_in_units, thought_possible
+from crowdmetric.design.waves import EXACT_WIDER, Wave, next_wave, number_of_draws, size_in_units, thought_possible
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import CrowdmetricError, DataError, NotIdentifiedWarning
 from crowdmetric.estimators import MatchedMetric, PopulationMetric
@@ -666,6 +666,27 @@ def test_intervals_of_forecasts_hold_what_a_metric_like_those_drawn_brings() -> 
     # two metrics say nothing about others
     assert np.isnan(errors_ahead(0.1, 1.5, expected[:2])[::2, 1]).all()
     assert errors_ahead(0.1, 1.5, expected[:2])[1, 1] < 0.1
+
+
+def test_a_forecast_counts_on_intervals_that_are_widened_less_with_more_people() -> None:
+    wave = _first_wave_with_a_law()
+    assert wave.learned is not None
+    widening = wave.learned.widening(more=np.array([0.0, 20.0, 1e6]))
+    assert widening[0] == wave.learned.widening() > widening[1] > widening[2] == pytest.approx(1.0, abs=1e-3)
+    now, ahead = wave.radii_ahead(np.array([0.0, 1e6])).T
+    assert now == pytest.approx(wave.learned.radius())
+    # with so many people only the answers to come count, and they are not widened
+    error = wave.learned.errors()
+    plain = wave.learned.radius() / wave.learned.widening() / np.sqrt(np.mean(error**2))
+    come = plain * np.median(wave._expected_errors(1e6, wave.later, True))
+    assert ahead[1] == pytest.approx(come * (EXACT_WIDER if wave.learned.will_widen else 1.0), rel=0.01)
+
+
+def _first_wave_with_a_law() -> Wave:
+    live = new(budget=45)
+    run(live, range(21))
+    assert live.wave is not None
+    return live.wave
 
 
 def test_a_forecast_counts_on_questions_for_the_metric_that_turns_out_to_be_true() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm, t
 
 from crowdmetric.design.bundles import Population
@@ -109,19 +109,20 @@ class Learned:
             draws = np.maximum(draws @ m / square, 0.0)[:, None] * draws
         return np.asarray(np.linalg.norm(draws - m, axis=1) / np.linalg.norm(m))
 
-    def widening(self, level: float = 0.90) -> float:
-        """Return by how much intervals are widened because their width decides when to stop.
+    def widening(self, level: float = 0.90, more: ArrayLike = 0.0) -> Array:
+        """Return by how much intervals are widened because their width decides when to stop, after `more` people.
 
         Student's quantile over the normal one, with as many degrees of freedom as there are more people than
         parameters: the correction of sequential fixed-width intervals (Stein; Chow and Robbins), whose width is found
         from the same answers as their center.
         """
         tail = 0.5 + 0.5 * level
-        return float(t.ppf(tail, max(self.people - self.parameters, 2)) / norm.ppf(tail))
+        freedom = np.maximum(self.people + np.asarray(more) - self.parameters, 2.0)
+        return np.asarray(t.ppf(tail, freedom) / norm.ppf(tail))
 
     def radius(self, level: float = 0.90, *, shape: bool = True) -> float:
         """Return the relative error that the metric does not exceed with probability `level`, `widening` included."""
-        return self.widening(level) * float(np.quantile(self.errors(shape=shape), level))
+        return float(self.widening(level)) * float(np.quantile(self.errors(shape=shape), level))
 
     def intervals(self, level: float = 0.90) -> tuple[Array, Array]:
         """Return the lower and upper ends (d, d) of intervals for the entries of the metric, `widening` included."""

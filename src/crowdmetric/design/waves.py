@@ -175,14 +175,17 @@ class Wave:
 
         Only metrics drawn from the posterior count. Those of the guess keep questions safe, but say nothing about what
         is known. Under each metric, later people are asked what is best for it, as later waves will know it better:
-        with the questions of this wave, forecasts early in a study were a fifth too large.
+        with the questions of this wave, forecasts early in a study were a fifth too large. Intervals will be widened
+        less by then: with the widening of now, forecasts from the first people were a fourth too large (d = 5).
         """
         assert self.learned is not None
-        radius = self.learned.radius(shape=shape)
-        tail = radius / float(np.sqrt(np.mean(self.learned.errors(shape=shape) ** 2)))
+        widening = self.learned.widening(more=more)
+        error = self.learned.radius(shape=shape) / float(self.learned.widening())
+        tail = error / float(np.sqrt(np.mean(self.learned.errors(shape=shape) ** 2)))
         if self.learned.will_widen:
             tail *= EXACT_WIDER
-        return errors_ahead(radius, tail, np.stack([self._expected_errors(n, self.later, shape) for n in more], axis=1))
+        expected = np.stack([self._expected_errors(n, self.later, shape) for n in more], axis=1)
+        return widening * errors_ahead(error, tail, expected)
 
     def _expected_errors(self, more: float, gained: Array, shape: bool) -> Array:
         """Return the error to expect under the first metrics (b,), with information `gained` (b, n, n) per person."""
