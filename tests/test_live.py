@@ -679,7 +679,7 @@ def test_a_forecast_counts_on_intervals_that_are_widened_less_with_more_people()
     error = wave.learned.errors()
     plain = wave.learned.radius() / wave.learned.widening() / np.sqrt(np.mean(error**2))
     come = plain * np.median(wave._expected_errors(1e6, wave.later, True))
-    assert ahead[1] == pytest.approx(come * (EXACT_WIDER if wave.learned.will_widen else 1.0), rel=0.01)
+    assert ahead[1] == pytest.approx(come * (EXACT_WIDER if wave.learned.will_be_exact else 1.0), rel=0.01)
 
 
 def _first_wave_with_a_law() -> Wave:

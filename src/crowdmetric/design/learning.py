@@ -77,8 +77,8 @@ class Learned:
         Number of parameters of the law.
     structure
         'isotropic' or 'free'.
-    will_widen
-        Whether draws come from an expansion now, and will come from the likelihood itself once the size is known.
+    will_be_exact
+        Whether draws come from the likelihood itself, now or once the size is known.
     """
 
     metric: Array
@@ -89,7 +89,7 @@ class Learned:
     answers: int
     parameters: int
     structure: str
-    will_widen: bool = False
+    will_be_exact: bool = False
 
     @property
     def population(self) -> Population:
@@ -142,8 +142,7 @@ def learn(items: Array, answers: AnswerTable, structure: str, beta: float, *, dr
     fit = evidence_fit(problem, chart, tolerance=TOLERANCE, max_iterations=ITERATIONS)
     draws = posterior_draws(problem, fit, free=free) if draw else np.zeros((0, degrees_of_freedom(problem.d)))
     will_be_exact = draw and not free and is_worth_exact_draws(problem)
-    is_exact = will_be_exact and is_size_known(draws)
-    if is_exact:
+    if will_be_exact and is_size_known(draws):
         draws = draws_of_law(problem, fit, draws)
     draws = crowd.span.draws_outside(draws / crowd.units.size**2, psd=True)
     law = crowd.law_outside(problem.structure.law(fit.natural, problem.d), free=free)
@@ -156,7 +155,7 @@ def learn(items: Array, answers: AnswerTable, structure: str, beta: float, *, dr
     return Learned(
         metric=law.metric, draws=draws, ideal_mean=-0.5 * inverse @ law.mean, ideal_covariance=scatter,
         people=answers.people, answers=len(answers), parameters=fit.natural.size, structure=structure,
-        will_widen=will_be_exact and not is_exact,
+        will_be_exact=will_be_exact,
     )  # fmt: skip
 
 

@@ -76,7 +76,8 @@ SIZE_COUNTS = 0.2
 # Random bundles from which the information of random questions is computed.
 RANDOM = 300
 # By how much errors are larger under draws from the likelihood itself than under its expansion: 0.158 over 0.144 in 20
-# studies at d = 5. Forecasts made before the former are used allow for it.
+# studies at d = 5. Forecasts add Fisher information to what is known and allow for as much: at the end of three studies
+# at d = 10 errors were 1.04 to 1.14 times what it says.
 EXACT_WIDER = 1.1
 
 
@@ -182,7 +183,7 @@ class Wave:
         widening = self.learned.widening(more=more)
         error = self.learned.radius(shape=shape) / float(self.learned.widening())
         tail = error / float(np.sqrt(np.mean(self.learned.errors(shape=shape) ** 2)))
-        if self.learned.will_widen:
+        if self.learned.will_be_exact:
             tail *= EXACT_WIDER
         expected = np.stack([self._expected_errors(n, self.later, shape) for n in more], axis=1)
         return widening * errors_ahead(error, tail, expected)
