@@ -167,7 +167,6 @@ def one_run(arm: str, d: int, m: int, kind: str, people: int, seed: int) -> dict
             seconds.append(round(wave.seconds, 2))
             doubted += [wave.people] if wave.doubt else []
         if told in marks:
-            # from scratch, as PopulationMetric fits: a warm fit can stay at a local optimum that few answers had led to
             learned = learn(crowd.items, live.answers_so_far(), "isotropic", 1.0, draw=False)
             points.append((told, shape_error(learned.metric, crowd.metric), expected_error(live, crowd)))
     return {
@@ -269,8 +268,9 @@ def stopped_run(d: int, m: int, within: float, seed: int) -> dict[str, Any]:
     assert last.learned is not None
     radius = last.learned.radius()
     more = np.concatenate([[0.0], np.geomspace(1.0, 1000.0 * early.people, 25)])
-    ahead = early.radii_ahead(np.array([0.0, last.people - early.people]))[1]
-    needed = people_for(radius, early.radii_ahead(more), more)
+    low, ahead, high = early.radii_ahead(np.array([0.0, last.people - early.people]))[:, 1]
+    fewest, needed, most = (people_for(radius, errors, more) for errors in early.radii_ahead(more))
+    people = [np.inf if n is None else (early.people + n) / last.people for n in (fewest, needed, most)]
 
     def held(wave: Wave) -> float:
         assert wave.learned is not None
@@ -280,8 +280,8 @@ def stopped_run(d: int, m: int, within: float, seed: int) -> dict[str, Any]:
     return {
         "arm": "stop", "d": d, "m": m, "within": within, "seed": seed, "people": last.people, "early": early.people,
         "held": held(last), "held_early": held(early), "error": shape_error(last.learned.metric, crowd.metric),
-        "radius": radius, "error_ratio": ahead / radius,
-        "people_ratio": None if needed is None else (early.people + needed) / last.people,
+        "radius": radius, "error_ratio": ahead / radius, "people_ratio": people[1],
+        "error_in": bool(low <= radius <= high), "people_in": people[0] <= 1.0 <= people[2], "width": high / low,
         "seconds": round(seconds, 1),
     }  # fmt: skip
 
@@ -300,12 +300,14 @@ def show_stopped(records: list[dict[str, Any]]) -> None:
             f"{np.mean(error <= radius):.2f} of runs within what was said, {seconds.mean():.0f} CPU s per run"
         )
         for name in ("error", "people"):
-            ratio = np.array([np.inf if r[f"{name}_ratio"] is None else r[f"{name}_ratio"] for r in runs])
+            ratio, inside = (np.array([r[f"{name}_{what}"] for r in runs]) for what in ("ratio", "in"))
             low, middle, high = np.quantile(ratio, [0.25, 0.5, 0.75])
             print(
                 f"  {name} forecast after a quarter of the people / what came: median {middle:.2f}, middle half "
-                f"{low:.2f} to {high:.2f}, {np.mean(np.abs(ratio - 1) <= 0.2):.2f} of runs within 20 %"
+                f"{low:.2f} to {high:.2f}, {np.mean(np.abs(ratio - 1) <= 0.2):.2f} of runs within 20 %, "
+                f"{inside.mean():.2f} within the 90 % interval"
             )
+        print(f"  ends of that interval of the error: a factor {np.median([r['width'] for r in runs]):.2f} apart")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -83,7 +83,7 @@ class Replay:
             if number == look or number == len(self.people):
                 look = int(GROWTH * look)
                 told = self.table(chosen)
-                learned = learn(self.items, told, "isotropic", 1.0, learned)
+                learned = learn(self.items, told, "isotropic", 1.0)
                 order = WaveOrder(0, self.source, ANSWERS, "isotropic", 1.0, 0.0, told, np.zeros(len(told), dtype=bool),
                                   None, {}, seed)  # fmt: skip
                 possible, crowd = thought_possible(guess, "isotropic", learned, METRICS)

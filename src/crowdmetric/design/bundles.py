@@ -104,6 +104,10 @@ def bundle_rows(
     People are integrated out by expectation propagation where their questions span more than a line. It fails for some
     bundles of very steep and nearly parallel questions, and one sees it: the chances of all answers do not sum to one.
 
+    Where all sets of answers are listed, ``Σ_j s_j x_j = 0`` for the rows ``x_j = s_j · score_j``, s_j the roots of
+    their chances, because an expected score is zero. A reflection that maps s to an axis makes one row vanish, so k is
+    one less than the number of sets of answers: ``x_j − s_j x_k / (1 + s_k)`` for all but the last set k.
+
     Parameters
     ----------
     careful
@@ -119,7 +123,7 @@ def bundle_rows(
     law = structure.law(natural, d)
     listed = m <= MOST_ANSWERS
     k = 2**m if listed else draws
-    rows = np.zeros((C, k, natural.size))
+    rows = np.zeros((C, k - 1 if listed else k, natural.size))
     for part in _parts(bundles, max(1, CHUNK // k)):
         if listed:
             y = np.broadcast_to(np.array(list(product((-1.0, 1.0), repeat=m))), (part.person.size, k, m))
@@ -132,10 +136,14 @@ def bundle_rows(
             integral = integrate(asked, law, loss, grid)
             chance, sound = _chances(integral.value.reshape(-1, k), listed)
             scores = structure.scores(asked, integral, law, natural).reshape(-1, k, natural.size)[sound]
+            root = np.sqrt(chance[sound])[:, :, None]
             if listed:
                 # an expected score is zero in theory, and only nearly so where the integral is approximate
                 scores = scores - np.sum(chance[sound, :, None] * scores, axis=1, keepdims=True)
-            rows[left.person[sound]] = np.sqrt(chance[sound])[:, :, None] * scores
+                last = root[:, -1:] * scores[:, -1:]
+                rows[left.person[sound]] = root[:, :-1] * (scores[:, :-1] - last / (1.0 + root[:, -1:]))
+            else:
+                rows[left.person[sound]] = root * scores
             if sound.all():
                 break
             left, y = _some(left, ~sound), y[~sound]

@@ -35,6 +35,7 @@ __all__ = [
     "criterion",
     "exchange_people",
     "sensitivity",
+    "times",
     "weighted_information",
 ]
 
@@ -80,7 +81,7 @@ def sensitivity(
     for b, information in enumerate(weighted_information(rows, weights, known)):
         one, F = criterion(information, p, kappa)
         value += one
-        seen = asked[b] @ F
+        seen = times(asked[b], F)
         d += np.einsum("ckp,ckp->c", seen, seen)
     return Sensitivity(value / len(rows), d / len(rows))
 
@@ -182,6 +183,11 @@ def weighted_information(rows: Array, weights: Array, known: Array | None = None
     # one metric at a time: its rows fit in a cache
     total = np.stack([_square((root * own[used])[None])[0] for own in rows])
     return total if known is None else total + known
+
+
+def times(rows: Array, matrix: Array) -> Array:
+    """Return rows (…, n) times a matrix (n, q), as one product; ``@`` would take many small ones, which is slow."""
+    return np.asarray((rows.reshape(-1, rows.shape[-1]) @ matrix).reshape(*rows.shape[:-1], matrix.shape[1]))
 
 
 def _square(rows: Array) -> Array:

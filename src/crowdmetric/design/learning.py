@@ -1,7 +1,9 @@
 """What the answers that have come in say about the metric and its people: the guess for the next questions.
 
-A live study is fitted again and again. Every fit after the first begins where the last one ended, with its ridges, and
-finds what a design needs and no more: the law, and metrics drawn from its posterior.
+A live study is fitted again and again, each time from scratch, for what a design needs and no more: the law, and
+metrics drawn from its posterior. A fit that begins where the last one ended saves tenths of a second, and can stay at a
+wrong optimum that few answers had led to. In a study with three features it stayed at a metric of zero from 21 to 100
+people, while a fit from scratch found the metric from 42 people on.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm, t
 
 from crowdmetric.design.bundles import Population
@@ -17,14 +19,13 @@ from crowdmetric.engines.local import LocalEngine
 from crowdmetric.fits.crowd import crowd_in_memory
 from crowdmetric.fits.exact_draws import draws_of_law, is_size_known, is_worth_exact_draws
 from crowdmetric.fits.problem import PopulationProblem
-from crowdmetric.fits.starts import Start, evidence_fit
+from crowdmetric.fits.starts import evidence_fit
 from crowdmetric.fits.uncertainty import posterior_draws
 from crowdmetric.inputs import read_rows
 from crowdmetric.losses import Logistic
 from crowdmetric.solvers.parametrization import Parametrization
-from crowdmetric.solvers.priors import Ridges
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
-from crowdmetric.users.population_sums import STRUCTURES, Law
+from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["AnswerTable", "Learned", "learn"]
 
@@ -68,34 +69,27 @@ class Learned:
     draws
         (n, p) svec of metrics drawn from the posterior: from the likelihood itself where answers determine the size of
         the metric, people are isotropic and neither they nor features are many, else from an expansion.
-    mean, covariance
-        μ and Σ of people's v = −2Mu, the law that the likelihood sees.
     ideal_mean, ideal_covariance
         u₀ and Σ_u.
-    ridges
-        With which it was fitted.
     people, answers
         How many it was learned from.
     parameters
         Number of parameters of the law.
     structure
         'isotropic' or 'free'.
-    will_widen
-        Whether draws come from an expansion now, and will come from the likelihood itself once the size is known.
+    will_be_exact
+        Whether draws come from the likelihood itself, now or once the size is known.
     """
 
     metric: Array
     draws: Array
-    mean: Array
-    covariance: Array
     ideal_mean: Array
     ideal_covariance: Array
-    ridges: Ridges
     people: int
     answers: int
     parameters: int
     structure: str
-    will_widen: bool = False
+    will_be_exact: bool = False
 
     @property
     def population(self) -> Population:
@@ -115,19 +109,20 @@ class Learned:
             draws = np.maximum(draws @ m / square, 0.0)[:, None] * draws
         return np.asarray(np.linalg.norm(draws - m, axis=1) / np.linalg.norm(m))
 
-    def widening(self, level: float = 0.90) -> float:
-        """Return by how much intervals are widened because their width decides when to stop.
+    def widening(self, level: float = 0.90, more: ArrayLike = 0.0) -> Array:
+        """Return by how much intervals are widened because their width decides when to stop, after `more` people.
 
         Student's quantile over the normal one, with as many degrees of freedom as there are more people than
         parameters: the correction of sequential fixed-width intervals (Stein; Chow and Robbins), whose width is found
         from the same answers as their center.
         """
         tail = 0.5 + 0.5 * level
-        return float(t.ppf(tail, max(self.people - self.parameters, 2)) / norm.ppf(tail))
+        freedom = np.maximum(self.people + np.asarray(more) - self.parameters, 2.0)
+        return np.asarray(t.ppf(tail, freedom) / norm.ppf(tail))
 
     def radius(self, level: float = 0.90, *, shape: bool = True) -> float:
         """Return the relative error that the metric does not exceed with probability `level`, `widening` included."""
-        return self.widening(level) * float(np.quantile(self.errors(shape=shape), level))
+        return float(self.widening(level)) * float(np.quantile(self.errors(shape=shape), level))
 
     def intervals(self, level: float = 0.90) -> tuple[Array, Array]:
         """Return the lower and upper ends (d, d) of intervals for the entries of the metric, `widening` included."""
@@ -137,24 +132,17 @@ class Learned:
         return smat(low), smat(high)
 
 
-def learn(
-    items: Array, answers: AnswerTable, structure: str, beta: float, start: Learned | None = None, *, draw: bool = True
-) -> Learned:
-    """Return the law of the answers so far, fitted from where an earlier fit ended; `draw` False: without draws."""
+def learn(items: Array, answers: AnswerTable, structure: str, beta: float, *, draw: bool = True) -> Learned:
+    """Return the law of the answers so far; `draw` False: without draws."""
     loss, free = Logistic(beta), structure == "free"
     rows = read_rows(answers.pairs, answers.y, answers.person, answers.weight, items, loss)
     crowd = crowd_in_memory(rows)
     problem = PopulationProblem.of(crowd, STRUCTURES[structure], loss, LocalEngine(1))
     chart = Parametrization(crowd.d, "psd", free, 0, None)
-    begin = None
-    if start is not None:
-        before = Law(start.metric, start.mean, start.covariance)
-        begin = Start(crowd.law_inside(before), start.ridges)
-    fit = evidence_fit(problem, chart, begin, tolerance=TOLERANCE, max_iterations=ITERATIONS)
+    fit = evidence_fit(problem, chart, tolerance=TOLERANCE, max_iterations=ITERATIONS)
     draws = posterior_draws(problem, fit, free=free) if draw else np.zeros((0, degrees_of_freedom(problem.d)))
     will_be_exact = draw and not free and is_worth_exact_draws(problem)
-    is_exact = will_be_exact and is_size_known(draws)
-    if is_exact:
+    if will_be_exact and is_size_known(draws):
         draws = draws_of_law(problem, fit, draws)
     draws = crowd.span.draws_outside(draws / crowd.units.size**2, psd=True)
     law = crowd.law_outside(problem.structure.law(fit.natural, problem.d), free=free)
@@ -165,10 +153,9 @@ def learn(
         spread = crowd.units.size * float(np.exp(fit.natural[fit.layout.spread][0]))
         scatter = spread**2 * np.eye(law.mean.size)
     return Learned(
-        metric=law.metric, draws=draws, mean=law.mean, covariance=law.covariance,
-        ideal_mean=-0.5 * inverse @ law.mean, ideal_covariance=scatter, ridges=fit.ridges, people=answers.people,
-        answers=len(answers), parameters=fit.natural.size, structure=structure,
-        will_widen=will_be_exact and not is_exact,
+        metric=law.metric, draws=draws, ideal_mean=-0.5 * inverse @ law.mean, ideal_covariance=scatter,
+        people=answers.people, answers=len(answers), parameters=fit.natural.size, structure=structure,
+        will_be_exact=will_be_exact,
     )  # fmt: skip
 
 

@@ -379,12 +379,18 @@ class LiveDesign:
 
     def _forecast(self, wave: Wave) -> Forecast:
         more = np.concatenate([[0.0], np.geomspace(1.0, FARTHEST * wave.people, 25)])
-        errors = wave.radii_ahead(more, shape=self.shape)
-        at_budget = None
+        low, errors, high = wave.radii_ahead(more, shape=self.shape)
+        known = not np.isnan(low[-1])
+        needed = people_for(self.within, errors, more)
+        at_budget = around = None
         if self.budget is not None:
             left = max(self.budget - wave.people, 0)
-            at_budget = float(wave.radii_ahead(np.array([0.0, left]), shape=self.shape)[1])
-        return Forecast(wave.people, float(errors[0]), self.within, people_for(self.within, errors, more), at_budget)
+            least, at_budget, most = wave.radii_ahead(np.array([0.0, left]), shape=self.shape)[:, 1].tolist()
+            around = (least, most) if known else None
+        return Forecast(
+            wave.people, float(errors[0]), self.within, needed, at_budget,
+            (people_for(self.within, low, more), people_for(self.within, high, more)) if known else None, around,
+        )  # fmt: skip
 
     def settled(self) -> Settled | None:
         """Return the comparison named by `settle` at the last look, with an interval that holds at all looks."""
@@ -441,7 +447,7 @@ class LiveDesign:
         lines.append(self.forecast().summary())
         if len(state.forecasts) > 1 and state.forecasts[0].more_people is not None:
             first = state.forecasts[0]
-            lines.append(f"The first forecast, after {first.people:,} people, was {first.more_people:,} more people.")
+            lines.append(f"The first forecast, after {first.people:,} people, was {first.more_people_said()}.")
         lines.append(f"Done: {self.done().reason}." if self.done() else f"Not done: {self.done().reason}.")
         return "\n".join(lines)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 from zipfile import BadZipFile
@@ -17,13 +18,12 @@ from crowdmetric.design.stopping import Forecast
 from crowdmetric.design.waves import Wave
 from crowdmetric.errors import DataError
 from crowdmetric.folders import new_file
-from crowdmetric.solvers.priors import Ridges
 from crowdmetric.tables import Column
 
 __all__ = ["LiveState", "read_state", "write_state"]
 
 Indices = NDArray[np.intp]
-VERSION = 3
+VERSION = 4
 
 
 @dataclass
@@ -80,8 +80,7 @@ def write_state(
     if wave is not None:
         header["wave"] = _split(wave, "wave", arrays, without={"learned"})
         if wave.learned is not None:
-            header["learned"] = _split(wave.learned, "learned", arrays, without={"ridges"})
-            header["ridges"] = asdict(wave.learned.ridges)
+            header["learned"] = _split(wave.learned, "learned", arrays)
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     with new_file(path) as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # the stubs take its options for arrays
@@ -109,15 +108,20 @@ def read_state(
     state = LiveState(
         {name: (np.array(pairs, dtype=np.intp), *rest) for name, (pairs, *rest) in header["asked"].items()},
         {name: [tuple(row) for row in rows] for name, rows in header["told"].items()},
-        set(header["fresh"]), arrays["queue"], header["served"], [Forecast(**one) for one in header["forecasts"]],
+        set(header["fresh"]), arrays["queue"], header["served"], [_forecast(one) for one in header["forecasts"]],
         header["rho"],
     )  # fmt: skip
     if header["wave"] is None:
         return options, state, None
     learned = None
     if "learned" in header:
-        learned = Learned(**_joined("learned", header["learned"], arrays), ridges=Ridges(**header["ridges"]))
+        learned = Learned(**_joined("learned", header["learned"], arrays))
     return options, state, Wave(**_joined("wave", header["wave"], arrays), learned=learned)
+
+
+def _forecast(saved: dict[str, Any]) -> Forecast:
+    values: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in saved.items()}
+    return Forecast(**values)
 
 
 def fingerprint_of(items: NDArray[Any]) -> str:
@@ -125,7 +129,7 @@ def fingerprint_of(items: NDArray[Any]) -> str:
     return hashlib.sha256(repr(items.shape).encode() + np.ascontiguousarray(items).tobytes()).hexdigest()
 
 
-def _split(value: Any, prefix: str, arrays: dict[str, NDArray[Any]], without: set[str]) -> dict[str, Any]:
+def _split(value: Any, prefix: str, arrays: dict[str, NDArray[Any]], without: Collection[str] = ()) -> dict[str, Any]:
     """Put the arrays of a dataclass among `arrays` and return its other fields."""
     plain = {}
     for field in fields(value):

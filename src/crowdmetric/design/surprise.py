@@ -7,7 +7,7 @@ chance of a person's set of answers, ``log P(y) − E log P`` has mean zero if t
 
 is standard normal over many people: the answers of each are predicted before they are used. A law is doubted if z is
 far below zero *and* the answers are predicted worse by an amount that matters. Both must hold before the answers are
-used and after the law was fitted again with them, also from scratch.
+used and after the law was fitted again with them.
 """
 
 from __future__ import annotations
