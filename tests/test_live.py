@@ -678,7 +678,7 @@ def test_a_forecast_counts_on_intervals_that_are_widened_less_with_more_people()
     # with so many people only the answers to come count, and they are not widened
     error = wave.learned.errors()
     plain = wave.learned.radius() / wave.learned.widening() / np.sqrt(np.mean(error**2))
-    come = plain * np.median(wave._expected_errors(1e6, wave.later, True))
+    come = plain * np.exp(np.median(np.log(wave._expected_errors(1e6, wave.later, True))))
     assert ahead[1] == pytest.approx(come * (EXACT_WIDER if wave.learned.will_be_exact else 1.0), rel=0.01)
 
 

@@ -89,6 +89,9 @@ def test_draws_from_a_gaussian_have_its_law_whatever_the_guess() -> None:
         p_values = [kstest(row, "norm").pvalue for row in white]
         assert min(p_values) > 1e-4 / n
         assert abs(np.mean(white**2) - 1.0) < 0.05
+    wrong = 400.0 * covariance  # the guess is 20 times too wide
+    assert draw_along(density, mean, wrong, 10, least_step=0.1).shape == (0, n)
+    assert draw_along(density, mean, wrong, 10).shape == (10, n)
 
 
 def test_intervals_are_not_biased_where_parameters_are_many_and_answers_sharp() -> None:

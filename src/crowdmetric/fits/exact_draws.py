@@ -39,6 +39,9 @@ Array = NDArray[Any]
 # Chains, each from a draw of the expansion, warm-up rounds, and trajectories per draw that is kept: the chains begin in
 # the right place, so few are enough.
 CHAINS, ROUNDS, THIN, DRAWS = 30, 2, 1, 300
+# Steps are 0.3 to 0.4 as a rule. Where they would have to be smaller than this, the expansion says so little about the
+# likelihood that draws would take up to a minute.
+LEAST_STEP = 0.1
 # With more parameters of the metric, or more people, this would take minutes.
 MOST_PARAMETERS, MOST_PEOPLE = 80, 3_000
 # The size is known from this standard error of its logarithm on.
@@ -111,7 +114,10 @@ class LawDensity:
 
 
 def draws_of_law(problem: PopulationProblem, fit: PopulationFit, draws: Array, seed: int = 0) -> Array:
-    """Return svec M (DRAWS, p) from the posterior, in the units of the problem, given draws of its expansion."""
+    """Return svec M (DRAWS, p) from the posterior, in the units of the problem, given draws of its expansion.
+
+    Those are returned instead where the likelihood is too far from its expansion to be drawn from in seconds.
+    """
     d, mean, spread = problem.d, fit.layout.mean, fit.layout.spread
     M = smat(draws.mean(axis=0))
     center = np.linalg.solve(M, -0.5 * fit.natural[mean])
@@ -121,5 +127,7 @@ def draws_of_law(problem: PopulationProblem, fit: PopulationFit, draws: Array, s
     guess[-d - 1 : -1, -d - 1 : -1] = np.linalg.inv(4.0 * M @ fit.information[mean, mean] @ M + d * np.eye(d))
     guess[-1, -1] = fit.covariance[spread, spread].item()
     some = points[np.linspace(0, len(points) - 1, CHAINS).astype(np.intp)]
-    x = draw_along(density, some, guess, DRAWS, seed, rounds=ROUNDS, thin=THIN)
+    x = draw_along(density, some, guess, DRAWS, seed, rounds=ROUNDS, thin=THIN, least_step=LEAST_STEP)
+    if not len(x):
+        return draws
     return np.asarray(np.exp(x[:, :1]) * density.space.shapes(x[:, 1 : -d - 1]))

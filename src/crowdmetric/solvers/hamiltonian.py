@@ -43,6 +43,7 @@ def draw_along(
     *,
     rounds: int = ROUNDS,
     thin: int = THIN,
+    least_step: float = 0.0,
 ) -> Array:
     """Return draws (count, n), nearly independent, the same for the same seed.
 
@@ -56,6 +57,9 @@ def draw_along(
         A guess of the density's.
     rounds, thin
         Warm-up rounds, and trajectories per draw that is kept: fewer if the chains begin in the right place.
+    least_step
+        If the step size has to be smaller, nothing is drawn (0, n): the covariance was a wrong guess, and trajectories
+        would take too many steps.
     """
     rng = np.random.default_rng(seed)
     root = np.linalg.cholesky(covariance)
@@ -66,6 +70,8 @@ def draw_along(
         for _ in range(TRAJECTORIES):
             accepted = chains.move(root, step)
             step = float(np.clip(step * np.exp(FOLLOWS * (accepted - ACCEPTED)), LEAST_STEP, MOST_STEP))
+            if step < least_step:
+                return np.empty((0, root.shape[0]))
             seen.append(chains.x)
         root = _wider(root, np.concatenate(seen[TRAJECTORIES // 2 :]))
     draws = []
