@@ -21,6 +21,7 @@ ONCE_SHORT = {
     412: "symmetric",
     508: "symmetric, another start",
     776: "coarse grid",
+    824: "symmetric, roughly",
     829: "linear",
 }
 

@@ -337,10 +337,11 @@ def _nested_end(
     simpler = chart.nested()
     if simpler is None:
         return None
-    problem = problem.along(simpler).roughly()
-    if simpler.kind == "psd":
+    problem = problem.along(simpler)
+    if simpler.kind == "psd":  # exactly what the fit of that model by itself ends at
         ends = _ends(replace(problem, checkpoint=None), simpler, None, None, starts, ridge, random_state, stopping)
         return _best(ends)
+    problem = problem.roughly()
     roughly = stopping | {"tolerance": max(stopping["tolerance"], ROUGH)}
 
     def resume_stage(stage: str, start: Array) -> tuple[Array | ScoringState, dict[str, Any]]:
