@@ -228,7 +228,7 @@ def _ends(
     rng = np.random.default_rng(random_state)
     if begin is not None and previous is None and ridge == "evidence":
         ends = [evidence_fit(problem, chart, begin, **stopping)]
-        if starts > 1 and chart.kind == "psd":
+        if starts > 1 and chart.kind == "psd":  # below a symmetric matrix there is a whole other fit
             nested = _nested_end(problem, chart, starts, ridge, random_state, stopping)
             if nested is not None and not has_no_metric(nested):
                 start = _start_at(problem, chart, nested)
