@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.checks import whole_number
+from crowdmetric.checks import one_of, whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.tables import (
+    ASKED,
+    DECLARED,
     Column,
     Columns,
     ComparisonScan,
@@ -24,8 +27,10 @@ from crowdmetric.tables import (
     RowSource,
     canonical_columns,
     code_answers,
+    cut_sentence,
     known_items,
     matching_files,
+    origin_of_pairs,
     read_columns,
     unique_ids,
 )
@@ -36,6 +41,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 ROWS = ("user", "left", "right", "response", "weight")
+# Number of answers of which people are looked at to find out what pairs are made of.
+MOST_LOOKED_AT = 500_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,6 +67,9 @@ class Comparisons(FrozenTable):
         As given; otherwise the row numbers 0…N−1, or the sorted names found.
     dropped : dict
         How many rows of the source were left out, by reason.
+    made_of : str
+        What the pairs were cut from, where somebody says so: 'choices', 'rankings', 'ratings', or 'pairs' that were
+        asked one by one; empty: `origin` finds out.
 
     Examples
     --------
@@ -80,8 +90,11 @@ class Comparisons(FrozenTable):
     user_ids: Column
     item_ids: Column
     dropped: dict[str, int] = field(default_factory=dict)
+    made_of: str = ""
 
     def __post_init__(self) -> None:
+        if self.made_of:
+            one_of(self.made_of, "made_of", (*DECLARED, "orders"))
         rows = {name: np.array(getattr(self, name), dtype=np.int64) for name in ("user", "left", "right")}
         rows |= {name: np.array(getattr(self, name), dtype=np.float64) for name in ("response", "weight")}
         ids = {name: unique_ids(getattr(self, name), name) for name in ("user_ids", "item_ids")}
@@ -110,6 +123,7 @@ class Comparisons(FrozenTable):
         item_ids: Any = None,
         user_ids: Any = None,
         on_bad: OnBad = "drop",
+        made_of: str = "",
     ) -> Comparisons:
         """Return the comparisons held in arrays.
 
@@ -132,6 +146,8 @@ class Comparisons(FrozenTable):
         on_bad : {'drop', 'raise'}
             What to do with rows that cannot be used: leave them out with one `DroppedRowsWarning` that counts
             them by reason, or raise the same sentence as a `DataError`. Rows are counted from 0.
+        made_of : {'', 'pairs', 'choices', 'rankings', 'ratings'}
+            What the pairs were cut from; 'pairs': each was asked by itself; '': it is found out (`origin`).
         """
         if pairs is not None:
             if left is not None or right is not None:
@@ -151,7 +167,7 @@ class Comparisons(FrozenTable):
             if name not in columns:
                 raise DataError(f"{name} is missing; who compared which two items is needed in every row")
         known = known_items(items, n_items, item_ids)
-        return cls(*code_answers(columns, known, user_ids, on_bad))
+        return cls(*code_answers(columns, known, user_ids, on_bad), made_of=made_of)
 
     @classmethod
     def from_table(
@@ -166,6 +182,7 @@ class Comparisons(FrozenTable):
         item_ids: Any = None,
         user_ids: Any = None,
         on_bad: OnBad = "drop",
+        made_of: str | None = None,
     ) -> Comparisons:
         """Return the comparisons held in a table.
 
@@ -180,10 +197,14 @@ class Comparisons(FrozenTable):
             ``left_id``, ``item_a``; ``right_id``, ``item_b`` are looked for.
         items, n_items, item_ids, user_ids, on_bad
             As in `from_arrays`.
+        made_of : str, optional
+            As in `from_arrays`; None: as a column ``made_of`` says, where there is one.
         """
-        columns = canonical_columns(read_columns(table), {"user": user, "left": left, "right": right})
+        given = read_columns(table)
+        columns = canonical_columns(given, {"user": user, "left": left, "right": right})
         known = known_items(items, n_items, item_ids)
-        return cls(*code_answers(columns, known, user_ids, on_bad))
+        made_of = _made_of(given.get("made_of")) if made_of is None else made_of
+        return cls(*code_answers(columns, known, user_ids, on_bad), made_of=made_of)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], **options: Any) -> Comparisons:
@@ -233,7 +254,8 @@ class Comparisons(FrozenTable):
         """Return the rows of a mask ``(T,)`` or of row numbers; people and items keep their numbers."""
         index = self._index(rows)
         kept = {name: getattr(self, name)[index] for name in ROWS}
-        return Comparisons(**kept, user_ids=self.user_ids, item_ids=self.item_ids)
+        # a part of the pairs that were cut from something was cut from it too, although that shows less
+        return Comparisons(**kept, user_ids=self.user_ids, item_ids=self.item_ids, made_of=self.origin)
 
     # ------------------------------------------------------------------------------------------ asking
 
@@ -262,6 +284,31 @@ class Comparisons(FrozenTable):
         """Whether every response is −1 or +1."""
         return bool(np.all(np.abs(self.response) == 1))
 
+    @cached_property
+    def origin(self) -> str:
+        """How the pairs were made: 'pairs' that were asked one by one; or cut from 'choices', 'rankings' or 'ratings'.
+
+        As `made_of` says, else recognized by structure (`crowdmetric.tables.pair_origin`), which cannot tell rankings
+        from ratings ('orders').
+        """
+        if self.made_of or not self.is_binary:
+            return self.made_of or ASKED
+        step = -(-len(self) // MOST_LOOKED_AT)
+        some = slice(None) if step <= 1 else self.user % step == 0
+        right = self.response[some] > 0
+        winner, loser = (np.where(side, self.right[some], self.left[some]) for side in (right, ~right))
+        return origin_of_pairs(self.user[some], winner, loser)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the pairs were cut from choices, rankings or ratings, so that they are no answers of their own."""
+        return self.origin != ASKED
+
+    @property
+    def caution(self) -> str:
+        """What the answers are, and what follows, in one sentence; empty if they were asked one by one."""
+        return cut_sentence(self.origin, declared=self.made_of in DECLARED)
+
     def __len__(self) -> int:
         return len(self.user)
 
@@ -269,10 +316,10 @@ class Comparisons(FrozenTable):
         return f"<Comparisons: {len(self)} rows, {self.n_users} people, {self.n_items} items>"
 
     def __eq__(self, other: object) -> bool:
-        """Compare rows and ids; what was dropped on the way does not matter."""
+        """Compare rows and ids; what was dropped on the way, and what somebody says of them, does not matter."""
         if not isinstance(other, Comparisons):
             return NotImplemented
-        names = [f.name for f in fields(self) if f.name != "dropped"]
+        names = [f.name for f in fields(self) if f.name not in ("dropped", "made_of")]
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
     __hash__ = None  # type: ignore[assignment]  # equal by content, like a dictionary
@@ -294,6 +341,7 @@ class Comparisons(FrozenTable):
             "dropped": f"{sum(self.dropped.values()):,}" + (f" ({dropped})" if dropped else ""),
         }
         title = f"{len(self):,} rows by {self.n_users:,} people on {self.n_items:,} items"
+        lines |= {"made of": f"{self.origin}: no answers of their own"} if self.is_cut else {}
         return "\n".join([title, *(f"  {name:<20}{text}" for name, text in lines.items())])
 
     # ----------------------------------------------------------------------------------------- writing
@@ -301,7 +349,8 @@ class Comparisons(FrozenTable):
     def columns(self) -> Columns:
         """Return user, left, right (by their original ids), response and weight, ``(T,)`` each.
 
-        `from_table` reads them back; with ``item_ids=`` and ``user_ids=`` also who and what has no row.
+        `from_table` reads them back; with ``item_ids=`` and ``user_ids=`` also who and what has no row. Where somebody
+        said what the pairs were cut from, a column ``made_of`` says so.
         """
         return {
             "user": self.user_ids[self.user],
@@ -309,7 +358,7 @@ class Comparisons(FrozenTable):
             "right": self.item_ids[self.right],
             "response": self.response.copy(),
             "weight": self.weight.copy(),
-        }
+        } | ({"made_of": np.full(len(self), self.made_of)} if self.made_of in DECLARED[1:] else {})
 
 
 def times_asked(user: Column, left: Column, right: Column, weight: Column) -> tuple[Ints, Ints]:
@@ -372,6 +421,20 @@ def _groups(*columns: Column) -> Ints:
 
 
 # ------------------------------------------------------------------------------------------- arguments
+
+
+def _made_of(column: Column | None) -> str:
+    """Return what a column ``made_of`` says, one word for all rows; empty without one."""
+    if column is None:
+        return ""
+    words = sorted({str(word).strip().lower() for word in column.tolist() if word is not None and word == word})  # noqa: PLR0124 - NaN
+    if len(words) != 1 or words[0] not in DECLARED:
+        said = ", ".join(map(repr, words[:3])) or "nothing"
+        raise DataError(
+            f"the column made_of says {said}, but one of {', '.join(map(repr, DECLARED))} was expected, for all rows; "
+            "correct it, leave the column out, or fit the parts of the table one by one"
+        )
+    return words[0]
 
 
 def _sides(pairs: Any) -> tuple[Any, Any]:

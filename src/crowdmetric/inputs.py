@@ -13,7 +13,7 @@ from crowdmetric.checks import as_array, check_size, positive_number, whole_numb
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.losses import Loss
-from crowdmetric.tables import ComparisonScan, as_ids
+from crowdmetric.tables import ASKED, ComparisonScan, as_ids
 from crowdmetric.users.blocks import Answers
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "check_scan_alone",
     "items_differ",
     "names_of_features",
+    "origin_of",
     "people_of",
     "read_pairs",
     "read_rows",
@@ -224,6 +225,22 @@ def read_rows(
         rows = Rows(catalogue, numbers, response, weight, person, names)
     _check_answers(rows, loss)
     return _weighed(rows, everybody=everybody or isinstance(pairs, Comparisons))
+
+
+def origin_of(pairs: Any, rows: Rows) -> str:
+    """Return whether answers were asked one by one or cut from choices, rankings or ratings (`Comparisons.origin`).
+
+    `pairs` is what `fit` was given, and `rows` what was read of it.
+    """
+    if isinstance(pairs, Comparisons):
+        return pairs.origin
+    if not np.all(np.abs(rows.response) == 1):
+        return ASKED
+    numbers = rows.pairs
+    if np.ndim(pairs) == 3:  # vectors, of which equal ones are one item
+        numbers = np.unique(rows.items, axis=0, return_inverse=True)[1].reshape(-1)[numbers]
+    ids = [np.arange(len(rows.users)), np.arange(len(rows.items))]
+    return Comparisons(rows.person, *numbers.T, rows.response, rows.weight, *ids).origin
 
 
 def _weighed(rows: Rows, *, everybody: bool) -> Rows:

@@ -19,6 +19,8 @@ __all__ = ["Ratings", "dataset_of", "given_items", "ratings_of_rows"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+# What pairs are made of, by what people did.
+MADE_OF = {"rated": "ratings", "scored": "ratings", "ranked": "rankings"}
 # Above it, whole numbers are not exact in the type in which ratings are read.
 LARGEST_ID = 2**53
 
@@ -114,6 +116,8 @@ def dataset_of(
         user_ids=user_ids,
         item_ids=items.ids,
         dropped={reason: count for reason, count in dropped.items() if count},
+        # one pair of each person follows from nothing else
+        made_of="pairs" if pairs == 1 else MADE_OF[what],
     )
     most = "all of them" if pairs is None else f"at most {pairs} per person, drawn with seed {seed}"
     wide = f" by at least {gap:g}" if gap else ""

@@ -52,5 +52,6 @@ def load_travel(*, seed: int = 0) -> Dataset:
     ).T
     flip = np.random.default_rng(seed).random(len(winner)) < 0.5
     pairs = np.where(flip[:, None], np.column_stack([loser, winner]), np.column_stack([winner, loser]))
-    answers = Comparisons.from_arrays(table["person"][winner], pairs, np.where(flip, 1.0, -1.0), item_ids=items.ids)
+    y = np.where(flip, 1.0, -1.0)
+    answers = Comparisons.from_arrays(table["person"][winner], pairs, y, item_ids=items.ids, made_of="choices")
     return Dataset("travel", items, names, answers, RULE)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.checks import one_of, positive_number
+from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.named import summing_engine
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedError, NotIdentifiedWarning
 from crowdmetric.estimators.base import CrowdMetric
@@ -22,14 +23,23 @@ from crowdmetric.fits.matched_people import (
     matched_on_disk,
 )
 from crowdmetric.fits.memory import MemoryPlan, bytes_to_lay_out, read_memory
-from crowdmetric.inputs import CONSTRAINTS, check_items, check_options, check_scan, check_scan_alone, read_rows
+from crowdmetric.fits.unknowns import MOST_PEOPLE
+from crowdmetric.inputs import (
+    CONSTRAINTS,
+    check_items,
+    check_options,
+    check_scan,
+    check_scan_alone,
+    origin_of,
+    read_rows,
+)
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.logistic import LogisticResult, solve_logistic
 from crowdmetric.solvers.posterior import number_of_draws
 from crowdmetric.solvers.shape_draws import draw_around
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, describe_direction, smat, svec
-from crowdmetric.tables import ComparisonScan
+from crowdmetric.tables import ASKED, ComparisonScan, cut_sentence
 from crowdmetric.users.conditioning import CHUNK
 
 __all__ = ["CONSTRAINTS", "MatchedMetric"]
@@ -170,7 +180,7 @@ class MatchedMetric(CrowdMetric):
             A set weighs as much as its lightest answer.
         """
         self._check_parameters()
-        crowd = self._crowd(pairs, y, users, sample_weight)
+        crowd, origin = self._crowd(pairs, y, users, sample_weight)
         found = crowd.found
         self.n_sets_, self.n_used_sets_ = found.sets, found.used_sets
         self.n_matched_people_, self.n_used_people_ = found.matched_people, found.used_people
@@ -185,10 +195,18 @@ class MatchedMetric(CrowdMetric):
             raise NotIdentifiedError(self._why_certain(result))
         self.ridge_ = result.ridge
         self.symmetric_metric_ = result.symmetric
-        self.symmetric_covariance_ = _covariance(crowd, result)
-        self._describe_uncertainty(crowd, result)
+        self._forget_uncertainty()
+        self.made_of_ = origin
+        if origin == ASKED:
+            self.symmetric_covariance_ = _covariance(crowd, result)
+            self._describe_uncertainty(crowd, result)
         self._finish(result.metric, crowd.users, None, self._solution(result, crowd))
         return self
+
+    def _forget_uncertainty(self) -> None:
+        """Remove what an earlier fit knew of how sure it was: the next one may know less."""
+        for name in ("symmetric_covariance_", "metric_draws_", "metric_covariance_", "standard_errors_"):
+            vars(self).pop(name, None)
 
     def _describe_uncertainty(self, crowd: MatchedCrowd, result: LogisticResult) -> None:
         """Set draws from the posterior, and what follows from them."""
@@ -206,23 +224,23 @@ class MatchedMetric(CrowdMetric):
             draws[:, blind] = np.nan
         if np.all(np.isfinite(draws)):
             self.metric_draws_ = draws
-        elif hasattr(self, "metric_draws_"):
-            del self.metric_draws_
         self.metric_covariance_ = np.cov(draws.T).reshape(p, p)
         errors = draws.std(axis=0, ddof=1)
         self.standard_errors_ = smat(np.where(blind, np.inf, errors))
 
-    def _crowd(self, pairs: Any, y: Any, users: Any, sample_weight: Any) -> MatchedCrowd:
-        """Return the matched questions of rows in memory, or of a scan within its limit."""
+    def _crowd(self, pairs: Any, y: Any, users: Any, sample_weight: Any) -> tuple[MatchedCrowd, str]:
+        """Return the matched questions of rows in memory or of a scan within its limit, and what answers are cut from."""
         options, loss = MatchedOptions(self._max_mismatch(), self.largest_set, float(self.beta)), self._loss()
         engine = summing_engine(self.engine, "MatchedMetric")
         if isinstance(pairs, ComparisonScan):
             check_scan_alone(y, users, sample_weight)
             items = check_scan(pairs, self.items, loss)
             cache = ChunkCache(self.memory_plan(pairs).room)
-            return matched_on_disk(pairs, items, options, self._center(items.shape[1]), cache, engine)
+            origin = Comparisons.from_scan(pairs, MOST_PEOPLE).origin
+            return matched_on_disk(pairs, items, options, self._center(items.shape[1]), cache, engine), origin
         rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
-        return matched_in_memory(rows, options, self._center(rows.items.shape[1]), engine)
+        crowd = matched_in_memory(rows, options, self._center(rows.items.shape[1]), engine)
+        return crowd, origin_of(pairs, rows)
 
     def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
         """Return how much memory a fit to a scan will take, before it starts; a limit that is too low is an error."""
@@ -327,6 +345,9 @@ class MatchedMetric(CrowdMetric):
                 f"reached by these questions and rest on least norm, such as {describe_direction(result.unseen[0])}."
             )
             warnings.warn(status[-1], NotIdentifiedWarning, stacklevel=3)
+        elif self.made_of_ != ASKED:
+            status.append(cut_sentence(self.made_of_))
+            warnings.warn(status[-1].removesuffix("."), NotIdentifiedWarning, stacklevel=3)
         elif not result.symmetric_exists:
             status.append("There are no standard errors: without the constraint the likelihood has no maximum.")
         else:

@@ -21,7 +21,7 @@ from crowdmetric.engines.contract import DeviceEngine, Engine, device_of
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.named import engine_of
 from crowdmetric.engines.threads import threads_beside, threads_for
-from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, DataError
+from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, DataError, NotIdentifiedWarning
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.population_options import (
     check_for_gradients,
@@ -54,7 +54,7 @@ from crowdmetric.fits.question_stream import NUMBERS, QuestionStream, asked_in_m
 from crowdmetric.fits.scoring_fit import ScoringFit, fit_by_scoring, scoring_plan
 from crowdmetric.fits.starts import Start, start_from
 from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns
-from crowdmetric.inputs import CONSTRAINTS, Rows, check_items, check_scan, check_scan_alone, read_rows
+from crowdmetric.inputs import CONSTRAINTS, Rows, check_items, check_scan, check_scan_alone, origin_of, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.similarity.judgement_term import JudgementsBeside
 from crowdmetric.similarity.likelihood import AnswerModel
@@ -65,7 +65,7 @@ from crowdmetric.solvers.law_fit import items_determined
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.tables import ComparisonScan
+from crowdmetric.tables import ASKED, ComparisonScan, cut_sentence
 from crowdmetric.users.first_order import covariance_matrix
 from crowdmetric.users.integrals import mean_probability
 from crowdmetric.users.item_effects import WithItemEffects
@@ -220,6 +220,8 @@ class PopulationMetric(CrowdMetric):
     question_bias_ : float
         z-score of the test that questions were chosen near people's ideal points. NaN if the answers cannot tell, if
         questions were `adaptive`, or without `uncertainty`.
+    made_of_ : str
+        'pairs', or what the answers were cut from (`Comparisons.origin`): then there are no standard errors.
 
     Examples
     --------
@@ -308,7 +310,9 @@ class PopulationMetric(CrowdMetric):
             cache, items = ChunkCache(self.memory_plan(pairs).room), check_scan(pairs, self.items, loss)
             if self.by_gradients_alone(items.shape[1]):
                 refuse_judgements(judgements)
-                return self._fit_by_gradients(asked_on_disk(pairs, items, cache, device), loss, clock)
+                some = read_rows(Comparisons.from_scan(pairs, MOST_PEOPLE), None, None, None, items, loss)
+                asked = asked_on_disk(pairs, items, cache, device)
+                return self._fit_by_gradients(asked, loss, clock, origin_of(pairs, some))
             n_items = self._items_with_effects(pairs, pairs.n_items)
             crowd = crowd_on_disk(pairs, items, cache, reduced=reduced)
             rows = read_rows(Comparisons.from_scan(pairs, MOST_PEOPLE), None, None, None, items, loss)
@@ -317,18 +321,21 @@ class PopulationMetric(CrowdMetric):
                 read_memory(self.memory)  # not needed here, but validated: it may be a mistake
             asked = self._asked_on_device(pairs, y, users, sample_weight, loss, device)
             if asked is not None:
-                return self._fit_by_gradients(asked, loss, clock)
+                made_of = pairs.origin if isinstance(pairs, Comparisons) else ASKED
+                return self._fit_by_gradients(asked, loss, clock, made_of)
             rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
             self._check(loss, rows.items.shape[1])
             if self.by_gradients_alone(rows.items.shape[1]):
                 refuse_judgements(judgements)
                 if self.item_effects:
                     check_items_are_named(pairs)
-                return self._fit_by_gradients(asked_in_memory(rows, device), loss, clock)
+                return self._fit_by_gradients(asked_in_memory(rows, device), loss, clock, origin_of(pairs, rows))
             n_items = self._items_with_effects(pairs, rows.items.shape[0])
             crowd = crowd_in_memory(rows, 1 if device is None else device.blocks, shown=n_items > 0, reduced=reduced)
         with threads_for(degrees_of_freedom(crowd.d) + n_items):
-            return self._fit_by_scoring(crowd, rows, loss, n_items, judgements, clock, by_row=_is_by_row(pairs))
+            return self._fit_by_scoring(
+                crowd, rows, loss, n_items, judgements, clock, by_row=_is_by_row(pairs), origin=origin_of(pairs, rows)
+            )
 
     def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
         """Return how much memory a fit to a scan will take, before it starts; a limit that is too low is an error."""
@@ -379,8 +386,9 @@ class PopulationMetric(CrowdMetric):
     # ------------------------------------------------------------------------------------- by scoring
 
     def _fit_by_scoring(
-        self, crowd: Crowd, rows: Rows, loss: Loss, n_items: int, judgements: Any, clock: float, *, by_row: bool
-    ) -> Self:
+        self, crowd: Crowd, rows: Rows, loss: Loss, n_items: int, judgements: Any, clock: float, *, by_row: bool,
+        origin: str,
+    ) -> Self:  # fmt: skip
         """Fit to a crowd by outer products of scores; `rows` are the answers of some of the people, or of all."""
         problem = self._problem(crowd, loss, n_items, judgements)
         kind = "none" if self.constraint == "zero" else self.constraint
@@ -392,9 +400,10 @@ class PopulationMetric(CrowdMetric):
             random_state=self.random_state, integration=self.integration, begin=begin, **stopping,
         )  # fmt: skip
         self._forget()
+        self.made_of_ = origin
         self._describe_fit(found)
         self._describe_unknowns(found, rows, by_row=by_row)
-        if self.uncertainty and self.constraint in CONSTRAINTS:
+        if self.uncertainty and self.constraint in CONSTRAINTS and origin == ASKED:
             self._describe_uncertainty(found, stopping)
         points, self.pseudo_ideal_covariances_ = found.people()
         nobody = np.empty(0, dtype=np.int64)
@@ -502,6 +511,7 @@ class PopulationMetric(CrowdMetric):
             converged=done, starts=self.starts_, alternatives=self.alternatives_[:, 0, 0],
             scale_error=self.scale_error_, spread=self.spread_,
             question_bias=self.question_bias_, no_metric=has_no_metric(fit), knows_shape=knows_shape(fit),
+            cut=cut_sentence(self.made_of_),
         )  # fmt: skip
         for doubt in doubts:
             warnings.warn(doubt.text, doubt.kind, stacklevel=4)
@@ -520,13 +530,15 @@ class PopulationMetric(CrowdMetric):
     def _rank_by_gradients(self, d: int) -> int:
         return self.rank or min(d, DEFAULT_RANK)
 
-    def _fit_by_gradients(self, asked: QuestionStream, loss: Loss, clock: float) -> Self:
+    def _fit_by_gradients(self, asked: QuestionStream, loss: Loss, clock: float, origin: str) -> Self:
         """Fit many features, or in single precision."""
         (n_items, d), device = asked.items.shape, device_of(self._engine)
         check_for_gradients(self.get_params(deep=False), d, self._engine)
         rank, free, item_effects = self._rank_by_gradients(d), self.covariance == "free", bool(self.item_effects)
         no_errors = "not asked for"
-        if self.uncertainty:
+        if origin != ASKED:
+            warnings.warn(cut_sentence(origin).removesuffix("."), NotIdentifiedWarning, stacklevel=3)
+        elif self.uncertainty:
             n_effects = n_items if item_effects else 0
             no_errors = why_no_errors(asked.n_users, d, rank, device, free=free, n_effects=n_effects)
             if no_errors:
@@ -540,6 +552,7 @@ class PopulationMetric(CrowdMetric):
             )  # fmt: skip
         result = fit.result
         self._forget()
+        self.made_of_ = origin
         self._describe_low_rank_fit(fit)
         if not no_errors:
             self.factor_draws_ = factor_draws(asked, result.at, result.prior, loss, device) / asked.units.size
@@ -549,7 +562,7 @@ class PopulationMetric(CrowdMetric):
             warnings.warn(NOT_CONVERGED, ConvergenceWarning, stacklevel=3)
         status = (
             f"{'Solved by' if result.converged else 'Stopped after'} {result.passes} passes for a metric of rank "
-            f"{rank}{'; standard errors were not found' if no_errors else ''}."
+            f"{rank}{'; standard errors were not found' if no_errors else ''}. {cut_sentence(origin)}".rstrip()
         )
         objective, seconds = -result.value / asked.weight, perf_counter() - clock
         solution = Solution(status, result.converged, objective, float("nan"), result.passes, seconds)

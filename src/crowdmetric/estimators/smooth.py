@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from crowdmetric.checks import as_array, one_of, true_or_false
 from crowdmetric.engines.threads import threads_for
-from crowdmetric.errors import ConvergenceWarning, DataError
+from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarning
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.inputs import Rows, check_items, check_options, read_rows
+from crowdmetric.inputs import Rows, check_items, check_options, origin_of, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
 from crowdmetric.smooth.covariances import SCALES, Covariances
@@ -39,6 +39,7 @@ from crowdmetric.smooth.prediction import UtilityField, field_of, kernel_coordin
 from crowdmetric.solvers.posterior import number_of_draws
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import svec
+from crowdmetric.tables import ASKED, cut_sentence
 
 __all__ = ["MOST_SHOWN", "TasteMetric"]
 
@@ -192,12 +193,15 @@ class TasteMetric(CrowdMetric):
         rows = _distinct(read_rows(pairs, y, users, sample_weight, self.items, self._loss()), pairs)
         answers = self._prepare(rows)
         with threads_for(len(self.shown_)):
-            return self._fit(rows, answers, clock)
+            return self._fit(rows, answers, clock, origin_of(pairs, rows))
 
-    def _fit(self, rows: Rows, answers: DistinctAnswers, clock: float) -> Self:
+    def _fit(self, rows: Rows, answers: DistinctAnswers, clock: float, origin: str) -> Self:
+        self.made_of_ = origin
+        if origin != ASKED and self.uncertainty:
+            warnings.warn(cut_sentence(origin).removesuffix("."), NotIdentifiedWarning, stacklevel=3)
         fit, shapes = self._search(self._inside(self.shown_items_), answers)
         self.log_likelihood_ = fit.log_likelihood
-        if self.uncertainty:
+        if self.uncertainty and origin == ASKED:
             self._describe_uncertainty(fit, self._laws(fit, answers, shapes))
         else:
             self.__dict__.pop("standard_errors_", None)

@@ -74,15 +74,16 @@ def has_no_metric(fit: PopulationFit) -> bool:
 
 def doubts_about(
     *, converged: bool, starts: Array, alternatives: Array, scale_error: float, spread: float, question_bias: float,
-    no_metric: bool = False, knows_shape: bool = True,
+    no_metric: bool = False, knows_shape: bool = True, cut: str = "",
 ) -> list[Doubt]:  # fmt: skip
     """Return a warning for each attribute of `PopulationMetric` that is too large; NaN is never too large.
 
     `starts` are the values at which the starts ended, `alternatives` by how many nats other explanations are worse. If
     the answers do not support a metric (`no_metric`), its scale is not doubted. The shape is only recommended instead
-    if the answers determine it (`knows_shape`).
+    if the answers determine it (`knows_shape`). `cut` says what answers are that were not asked one by one: what else
+    looks wrong with them follows from that.
     """
-    doubts = []
+    doubts = [Doubt(NotIdentifiedWarning, cut.removesuffix("."))] if cut else []
     if not converged:
         doubts.append(Doubt(ConvergenceWarning, NOT_CONVERGED))
     apart = float(np.ptp(starts))
@@ -95,6 +96,8 @@ def doubts_about(
     elif apart >= AGREEMENT:
         text = f"{starts.size} starts ended up to {apart:.2g} nats apart, and the best is kept; raise starts"
         doubts.append(Doubt(ConvergenceWarning, text))
+    if cut:
+        return doubts
     if not no_metric and (scale_error > LOOSE_SCALE or spread > NOISELESS):
         text = (
             "the scale of the metric is not known: the answers look free of noise, or say too little about it; "

@@ -11,6 +11,7 @@
     items.py              columns -> items with ids and features; categories -> features of 0 and 1
     choices.py            the coding of a column of choices
     answers.py            columns -> coded answers, and a count of rejected rows
+    pair_origin.py        were pairs asked one by one, or cut from choices, rankings or ratings?
     judgement_columns.py  columns -> coded similarity judgements
     sources.py            files larger than memory -> batches of columns
     spool.py              coded answers grouped by person, on disk
@@ -42,12 +43,15 @@ from crowdmetric.tables.judgement_columns import (
     judgement_kind,
     name_judgements,
 )
+from crowdmetric.tables.pair_origin import ASKED, DECLARED, cut_sentence, origin_of_pairs
 from crowdmetric.tables.scan import ComparisonScan, is_drawn
 from crowdmetric.tables.sources import CsvSource, DatasetSource, ParquetSource, RowSource, matching_files
 from crowdmetric.tables.spool import SpoolChunk
 from crowdmetric.tables.stored import Stored
 
 __all__ = [
+    "ASKED",
+    "DECLARED",
     "CodedAnswers",
     "CodedJudgements",
     "Column",
@@ -67,6 +71,7 @@ __all__ = [
     "code_answers",
     "code_judgements",
     "column_names",
+    "cut_sentence",
     "has_answers",
     "index_of",
     "is_drawn",
@@ -75,6 +80,7 @@ __all__ = [
     "labeled_matrix",
     "matching_files",
     "name_judgements",
+    "origin_of_pairs",
     "read_columns",
     "read_items",
     "rename_columns",
