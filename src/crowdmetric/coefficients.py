@@ -35,6 +35,7 @@ from crowdmetric.importance import (
     check_saved,
     feature_importance,
     feature_weights,
+    is_cut,
     leader_of,
     raw_features,
 )
@@ -143,12 +144,12 @@ def coefficients_of(model: LearnedModel, comparisons: Comparisons | None = None)
     ['f0', 'f1']
     """
     try:
-        return _of_choices(feature_importance(model, comparisons))
+        return _of_choices(feature_importance(model, comparisons), people_differ=not is_cut(model))
     except DataError:  # nothing is known about people
         return _of_distance(model)
 
 
-def _of_choices(found: FeatureImportance) -> Coefficients:
+def _of_choices(found: FeatureImportance, *, people_differ: bool) -> Coefficients:
     order = found.order
     columns = {"share": found.shares}
     if found.has_intervals:
@@ -164,12 +165,14 @@ def _of_choices(found: FeatureImportance) -> Coefficients:
             "[5 %": found.slopes - half,
             "95 %]": found.slopes + half,
         }
-    columns["sd"] = found.slope_spreads
+    if people_differ:
+        columns["sd"] = found.slope_spreads
+    explained = COEFFICIENT if people_differ else COEFFICIENT[: COEFFICIENT.index(" sd:")]
     return Coefficients(
         tuple(found.names[j] for j in order),
         {name: column[order] for name, column in columns.items()},
         found.sentence(),
-        f"share: part of what moves choices{', with a 90 % interval' if found.has_intervals else ''}. {COEFFICIENT}",
+        f"share: part of what moves choices{', with a 90 % interval' if found.has_intervals else ''}. {explained}",
     )
 
 

@@ -50,6 +50,7 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.symmetric import degrees_of_freedom, invertible, project_psd, smat
+from crowdmetric.tables import ASKED
 
 __all__ = [
     "FeatureImportance",
@@ -58,6 +59,7 @@ __all__ = [
     "check_saved",
     "feature_importance",
     "feature_weights",
+    "is_cut",
     "leader_of",
     "raw_features",
 ]
@@ -108,6 +110,11 @@ class LearnedModel(Protocol):
     def preprocessing(self) -> ItemMap | None:
         """What was done to items before the fit."""
         ...
+
+
+def is_cut(model: LearnedModel) -> bool:
+    """Return whether the answers were cut from choices, rankings or ratings, which give no intervals and no spreads."""
+    return model.fitted.get("made_of_", ASKED) != ASKED
 
 
 def raw_features(model: LearnedModel, items: Array) -> tuple[Array, Array]:
@@ -191,6 +198,8 @@ class FeatureImportance:
             return "no common direction"
         if slope == 0.0:
             return "no common direction"
+        if np.isnan(more):  # how much people differ is not known
+            return "more" if slope > 0 else "less"
         which, share = ("more", more) if slope > 0 else ("less", 1.0 - more)
         return f"{which}, for {'nearly everybody' if share > 0.99 else f'{100 * share:.0f} % of people'}"
 
@@ -219,6 +228,7 @@ class FeatureImportance:
         text = f"What moves choices most is {self.leader}"
         if taste != "no common direction":
             which, _, whom = taste.partition(", for ")
+            whom = whom or "people on average"
             whom = "nearly everybody prefers" if whom == "nearly everybody" else f"{whom} prefer"
             text += f": {whom} {which} of it"
         rest = [f"{self.names[j]} ({as_percent(self.shares[j])})" for j in others if self.shares[j] > 0.01]
@@ -315,7 +325,7 @@ def feature_importance(
         slopes=slopes * spreads,
         slope_errors=law.beta * error * spreads,
         slope_spreads=law.beta * own_spread * spreads,
-        prefer_more=norm.cdf(-(slope @ asked.back) / own_spread),
+        prefer_more=np.full(slopes.size, np.nan) if is_cut(model) else norm.cdf(-(slope @ asked.back) / own_spread),
         covers=covers,
     )
 
@@ -489,9 +499,10 @@ def _uncertainty(
 ) -> tuple[Array, Array, Array, Array, str]:
     """Return ends of intervals, probabilities of first place and standard errors of slopes (f,); what they cover."""
     d = slope.size
-    if law.points is None or len(law.points) <= 2 * d:
+    if law.points is None or len(law.points) <= 2 * d or is_cut(model):
+        why = "answers were not asked one by one" if is_cut(model) else "too little is known about each person"
         nothing = np.full(shares.size, np.nan)
-        return nothing, nothing, nothing, nothing, "There are no intervals: too little is known about each person."
+        return nothing, nothing, nothing, nothing, f"There are no intervals: {why}."
     C = _people_covariance(law, law.points)
     rng = np.random.default_rng(seed)
     metrics = model.fitted.get("metric_draws_")

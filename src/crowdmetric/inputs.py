@@ -239,8 +239,10 @@ def origin_of(pairs: Any, rows: Rows) -> str:
     numbers = rows.pairs
     if np.ndim(pairs) == 3:  # vectors, of which equal ones are one item
         numbers = np.unique(rows.items, axis=0, return_inverse=True)[1].reshape(-1)[numbers]
-    ids = [np.arange(len(rows.users)), np.arange(len(rows.items))]
-    return Comparisons(rows.person, *numbers.T, rows.response, rows.weight, *ids).origin
+    left, right = numbers.T
+    return Comparisons(
+        rows.person, left, right, rows.response, rows.weight, np.arange(len(rows.users)), np.arange(len(rows.items))
+    ).origin
 
 
 def _weighed(rows: Rows, *, everybody: bool) -> Rows:

@@ -69,6 +69,7 @@ FIELDS: dict[str, tuple[Check, str, bool]] = {
     "solution": (SOLUTION, "how the fit ended", True),
     "radii": (_optional(RADII), "how radii were chosen", False),
     "checksum": (_text, "a checksum", True),
+    "withheld": (_list_of(_text), "a list of sentences", False),
     "preprocessing": (_optional(_map_of(_plain)), "an object of plain values", False),
 }
 

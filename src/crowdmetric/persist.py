@@ -45,7 +45,7 @@ from crowdmetric.radii import Radii
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.tables import Column, ComparisonScan, index_of, unique_ids
 
-__all__ = ["FORMAT_VERSION", "SavedModel", "is_model", "load_model", "save_model"]
+__all__ = ["FORMAT_VERSION", "SavedModel", "is_model", "load_model", "save_model", "withhold", "write_report"]
 
 Array = NDArray[np.float64]
 Place = str | os.PathLike[str]
@@ -256,6 +256,30 @@ def save_model(
         write_file(temporary / DESCRIPTION, text + "\n")
         if report is not None:
             write_file(temporary / REPORT, report(model))
+    return model
+
+
+def write_report(folder: Place, page: str) -> None:
+    """Write a page beside a saved model."""
+    write_file(Path(folder) / REPORT, page)
+
+
+def withhold(folder: Place, model: SavedModel, reasons: Sequence[str]) -> SavedModel:
+    """Note in a saved model why nothing may be claimed of it, for everything that shows it; return it.
+
+    Parameters
+    ----------
+    folder : path
+        Where the model was just saved.
+    model : SavedModel
+    reasons : sequence of str
+        Sentences; none: nothing is noted.
+    """
+    if not reasons:
+        return model
+    model = replace(model, description=model.description | {"withheld": list(reasons)})
+    text = json.dumps(model.description, indent=2, ensure_ascii=False, allow_nan=False)
+    write_file(Path(folder) / DESCRIPTION, text + "\n")
     return model
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from argparse import Namespace
 from datetime import date
-from functools import partial
 from typing import Any
 
 from crowdmetric.commands.command import note
@@ -20,15 +20,19 @@ from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.fit_findings import diagnosed, evaluated, saved_as, suggest_tastes
 from crowdmetric.commands.fit_options import ESTIMATORS, add_arguments, parameters_of, ridge_of
 from crowdmetric.commands.item_tables import image_files, read_labels, read_names
-from crowdmetric.commands.preparing import check_preparation, prepared
+from crowdmetric.commands.preparing import check_preparation, prepared, related
 from crowdmetric.commands.reading import answers_of, holds_judgements, items_of, names_of_files
 from crowdmetric.commands.similarity_commands import fit_similarity, judgements_beside, whether_one_metric
 from crowdmetric.commands.streamed import fit_streamed, fit_with_progress
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.errors import NotIdentifiedWarning
 from crowdmetric.estimators import PopulationMetric
 from crowdmetric.folders import check_target
-from crowdmetric.persist import is_model, save_model
+from crowdmetric.identifiability.relations import Relation
+from crowdmetric.persist import SavedModel, is_model, save_model, withhold, write_report
 from crowdmetric.progress import show_progress
 from crowdmetric.report import report_page
+from crowdmetric.report.withheld import what_would_tell, why_withheld
 
 __all__ = ["add_arguments", "run"]
 
@@ -69,8 +73,12 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
     item_names = read_names(options, items)
     if options.estimator is None and name == "population":
         name, reason = population_or(name, reason, options, features.shape[1], comparisons)
+    relations = related(options, items, comparisons.pairs, preprocessing)
+    if comparisons.is_cut:
+        note(options, comparisons.caution)
+        warnings.filterwarnings("ignore", "these answers ", NotIdentifiedWarning)  # it is said now
     diagnosis = diagnosed(options, features, names, items, comparisons)
-    suggestion = suggest_matched(name, features, comparisons, diagnosis)
+    suggestion = "" if comparisons.is_cut else suggest_matched(name, features, comparisons, diagnosis)
     if suggestion:
         note(options, suggestion)
     evaluation = evaluated(options, features, comparisons, parameters)
@@ -92,11 +100,6 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
     if found is not None:
         for line in found.summary().splitlines():
             note(options, line)
-    page = partial(
-        report_page, comparisons=comparisons, diagnosis=diagnosis, choices=reasons, suggestion=suggestion,
-        item_names=item_names, item_images=image_files(options, items), evaluation=evaluation,
-        files=names_of_files(options), date=date.today().isoformat(),
-    )  # fmt: skip
     model = save_model(
         options.out,
         estimator,
@@ -104,7 +107,24 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
         feature_names=items.feature_names,
         comparisons=comparisons,
         preprocessing=preprocessing,
-        report=None if options.no_report else page,
         overwrite=options.overwrite,
     )
-    print_ending(options, model, comparisons=comparisons, diagnosis=diagnosis, evaluation=evaluation)
+    _conclude(options, model, comparisons, relations, diagnosis=diagnosis, evaluation=evaluation, page={
+        "choices": reasons, "suggestion": suggestion, "item_names": item_names,
+        "item_images": image_files(options, items),
+    })  # fmt: skip
+
+
+def _conclude(
+    options: Namespace, model: SavedModel, comparisons: Comparisons, relations: list[Relation], *, page: dict[str, Any],
+    **findings: Any,
+) -> None:  # fmt: skip
+    """Write the page and print the ending of a fit, with the claims that its answers carry."""
+    evaluation = findings["evaluation"]
+    model = withhold(options.out, model, why_withheld(comparisons, evaluation, relations))
+    advice = what_would_tell(model, comparisons, evaluation) if "withheld" in model.description else []
+    findings |= {"comparisons": comparisons, "relations": relations, "advice": advice}
+    if not options.no_report:
+        text = report_page(model, files=names_of_files(options), date=date.today().isoformat(), **page, **findings)
+        write_report(options.out, text)
+    print_ending(options, model, **findings)

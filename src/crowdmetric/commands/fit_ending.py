@@ -19,6 +19,7 @@ from crowdmetric.evaluate.models import BASELINES, LEARNED
 from crowdmetric.evaluate.splits import TITLES
 from crowdmetric.evaluate.verdict import Compared, best_model
 from crowdmetric.identifiability import Diagnosis
+from crowdmetric.identifiability.relations import Relation
 from crowdmetric.persist import REPORT, SavedModel
 from crowdmetric.report.tastes import find_tastes
 from crowdmetric.report.warnings import warnings_of, worth_using
@@ -41,6 +42,8 @@ def print_ending(
     comparisons: Comparisons | None = None,
     diagnosis: Diagnosis | None = None,
     evaluation: Evaluation | None = None,
+    relations: Sequence[Relation] = (),
+    advice: Sequence[str] = (),
     worth: Sequence[str] | None = None,
     careful: Sequence[str] | None = None,
 ) -> None:
@@ -54,23 +57,40 @@ def print_ending(
         Of any estimator.
     comparisons, diagnosis, evaluation : optional
         What the model was fitted to, what that can teach, and how well hidden answers are predicted.
+    relations : sequence of Relation
+        Features that follow from others.
+    advice : sequence of str
+        What would tell more, where nothing is claimed of the model.
     worth : sequence of str, optional
         Whether the metric is worth using; None: what follows from the evaluation.
     careful : sequence of str, optional
         What to be careful about; None: what follows from all of these.
     """
-    table = None if model.items is None else _table(model, comparisons)
+    withheld = model.description.get("withheld", [])
+    table = None if model.items is None or withheld else _table(model, comparisons)
     gains = [] if evaluation is None else gains_of(evaluation, getattr(options, "for", None))
-    careful = warnings_of(model, diagnosis, evaluation, comparisons) if careful is None else careful
+    careful = warnings_of(model, diagnosis, evaluation, comparisons, relations) if careful is None else careful
     page = Path(options.out) / REPORT
     report = page if page.is_file() else None
     if options.json:
-        print(json.dumps(_record(options, model, table, gains, careful, report), ensure_ascii=False, allow_nan=False))
+        print(
+            json.dumps(
+                _record(options, model, table, gains, careful, advice, report), ensure_ascii=False, allow_nan=False
+            )
+        )
         return
     worth = worth_using(model, evaluation)[:1] if worth is None else worth
-    sections = [
+    claims = [
         "" if table is None else table.summary(),
         _lines([*worth, *(f"- {_in_words(gain)}" for gain in gains)]),
+    ]
+    if withheld:
+        claims = [
+            _lines(["These answers do not carry a claim yet:", *(f"- {text}" for text in withheld)]),
+            _lines(["What would tell:", *(f"- {text.replace('`', '')}" for text in advice)]) if advice else "",
+        ]
+    sections = [
+        *claims,
         _lines(["Be careful:", *(f"- {text}" for text in careful)]) if careful else "",
         fit_in_numbers(model),
         f"Model: {options.out}" if report is None else f"Report: {report}",
@@ -99,7 +119,11 @@ def gains_of(evaluation: Evaluation, question: str | None) -> list[Compared]:
 def _in_words(gain: Compared) -> str:
     """Return a gain for people who do not ask for log-likelihoods; those are in the report and in --json."""
     title, points = TITLES.get(gain.split, gain.split), 100 * gain.accuracy.mean
-    return f"{title}: {points:+z.1f} points of accuracy over {gain.other}, the best baseline ({OUTCOMES[gain.outcome]})"
+    seen = f"; {gain.hidden}" if gain.hidden else ""
+    return (
+        f"{title}: {points:+z.1f} points of accuracy over {gain.other}, the best baseline "
+        f"({OUTCOMES[gain.outcome]}{seen})"
+    )
 
 
 def _lines(texts: Sequence[str]) -> str:
@@ -116,6 +140,7 @@ def _record(
     table: Coefficients | None,
     gains: Sequence[Compared],
     careful: Sequence[str],
+    advice: Sequence[str],
     report: Path | None,
 ) -> dict[str, Any]:
     """Return the same for JSON."""
@@ -132,9 +157,12 @@ def _record(
                 "error": gain.likelihood.error if isfinite(gain.likelihood.error) else None,  # few people have none
                 "accuracy": gain.accuracy.mean,
                 "outcome": gain.outcome,
+                "hidden_answers": gain.likelihood.answers,
+                "hidden_people": gain.likelihood.people,
             }
             for gain in gains
         ],
         "cautions": list(careful),
+        "what_would_tell": list(advice),
         "report": None if report is None else str(report),
     }

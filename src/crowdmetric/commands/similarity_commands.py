@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from datetime import date
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from crowdmetric.agreement import likelihood_ratio
 from crowdmetric.commands.command import UsageError, note
 from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.item_tables import image_files, read_names
-from crowdmetric.commands.preparing import prepared
+from crowdmetric.commands.preparing import prepared, related
 from crowdmetric.commands.reading import columns_of, items_of, judgements_of, names_of_files
 from crowdmetric.commands.writing import write_table
 from crowdmetric.comparisons import Comparisons
@@ -30,10 +29,15 @@ from crowdmetric.identifiability.judgement_diagnosis import (
     diagnose_judgements,
 )
 from crowdmetric.judgements import KINDS, Judgements
-from crowdmetric.persist import SavedModel, is_model, load_model, save_model
+from crowdmetric.persist import SavedModel, is_model, load_model, save_model, withhold, write_report
 from crowdmetric.progress import show_progress
 from crowdmetric.report import similarity_page
-from crowdmetric.report.similarity_page import cautions_of_similarity, worth_of_similarity
+from crowdmetric.report.similarity_page import (
+    cautions_of_similarity,
+    what_judgements_would_tell,
+    why_judgements_tell_nothing,
+    worth_of_similarity,
+)
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import (
     Columns,
@@ -88,6 +92,7 @@ def fit_similarity(options: Namespace) -> None:
     items = items_of(options)
     judgements = judgements_of(options, items)
     features, names, preprocessing = prepared(options, items)
+    relations = related(options, items, judgements.items, preprocessing)
     note(options, f"using SimilarityMetric, because {options.comparisons} holds similarity judgements")
     for line in judgements.summary().splitlines():
         note(options, line.strip())
@@ -99,17 +104,23 @@ def fit_similarity(options: Namespace) -> None:
     if judgements.n_people > 1 and not options.own:
         note(options, f"{judgements.n_people:,} people answered: --own finds out how much their metrics differ")
     diagnosis, evaluation = _found(options, features, names, judgements, parameters)
-    page = partial(
-        similarity_page, judgements=judgements, diagnosis=diagnosis, evaluation=evaluation, item_names=item_names,
-        item_images=image_files(options, items), files=names_of_files(options), date=date.today().isoformat(),
-    )  # fmt: skip
     counted: Any = judgements  # only its length and the number of dropped rows are kept
     model = save_model(
         options.out, estimator, item_ids=items.ids, feature_names=items.feature_names, comparisons=counted,
-        preprocessing=preprocessing, report=None if options.no_report else page, overwrite=options.overwrite,
+        preprocessing=preprocessing, overwrite=options.overwrite,
     )  # fmt: skip
+    model = withhold(options.out, model, why_judgements_tell_nothing(model, evaluation, relations))
+    advice = what_judgements_would_tell(model, judgements, evaluation) if "withheld" in model.description else []
+    if not options.no_report:
+        page = similarity_page(
+            model, judgements, diagnosis=diagnosis, evaluation=evaluation, relations=relations, advice=advice,
+            item_names=item_names, item_images=image_files(options, items), files=names_of_files(options),
+            date=date.today().isoformat(),
+        )  # fmt: skip
+        write_report(options.out, page)
     worth = None if evaluation is None else worth_of_similarity(model, evaluation)
-    print_ending(options, model, worth=worth, careful=cautions_of_similarity(model, judgements, diagnosis))
+    careful = cautions_of_similarity(model, judgements, diagnosis, relations)
+    print_ending(options, model, worth=worth, careful=careful, advice=advice)
 
 
 def _found(

@@ -206,7 +206,7 @@ class MatchedMetric(CrowdMetric):
     def _forget_uncertainty(self) -> None:
         """Remove what an earlier fit knew of how sure it was: the next one may know less."""
         for name in ("symmetric_covariance_", "metric_draws_", "metric_covariance_", "standard_errors_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
 
     def _describe_uncertainty(self, crowd: MatchedCrowd, result: LogisticResult) -> None:
         """Set draws from the posterior, and what follows from them."""
@@ -229,7 +229,7 @@ class MatchedMetric(CrowdMetric):
         self.standard_errors_ = smat(np.where(blind, np.inf, errors))
 
     def _crowd(self, pairs: Any, y: Any, users: Any, sample_weight: Any) -> tuple[MatchedCrowd, str]:
-        """Return the matched questions of rows in memory or of a scan within its limit, and what answers are cut from."""
+        """Return the matched questions of rows in memory or of a scan within its limit, and how pairs were made."""
         options, loss = MatchedOptions(self._max_mismatch(), self.largest_set, float(self.beta)), self._loss()
         engine = summing_engine(self.engine, "MatchedMetric")
         if isinstance(pairs, ComparisonScan):
@@ -347,7 +347,7 @@ class MatchedMetric(CrowdMetric):
             warnings.warn(status[-1], NotIdentifiedWarning, stacklevel=3)
         elif self.made_of_ != ASKED:
             status.append(cut_sentence(self.made_of_))
-            warnings.warn(status[-1].removesuffix("."), NotIdentifiedWarning, stacklevel=3)
+            warnings.warn(cut_sentence(self.made_of_, clause=True), NotIdentifiedWarning, stacklevel=3)
         elif not result.symmetric_exists:
             status.append("There are no standard errors: without the constraint the likelihood has no maximum.")
         else:

@@ -319,10 +319,10 @@ class PopulationMetric(CrowdMetric):
         else:
             if self.memory is not None:
                 read_memory(self.memory)  # not needed here, but validated: it may be a mistake
-            asked = self._asked_on_device(pairs, y, users, sample_weight, loss, device)
-            if asked is not None:
+            on_device = self._asked_on_device(pairs, y, users, sample_weight, loss, device)
+            if on_device is not None:
                 made_of = pairs.origin if isinstance(pairs, Comparisons) else ASKED
-                return self._fit_by_gradients(asked, loss, clock, made_of)
+                return self._fit_by_gradients(on_device, loss, clock, made_of)
             rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
             self._check(loss, rows.items.shape[1])
             if self.by_gradients_alone(rows.items.shape[1]):
@@ -511,7 +511,7 @@ class PopulationMetric(CrowdMetric):
             converged=done, starts=self.starts_, alternatives=self.alternatives_[:, 0, 0],
             scale_error=self.scale_error_, spread=self.spread_,
             question_bias=self.question_bias_, no_metric=has_no_metric(fit), knows_shape=knows_shape(fit),
-            cut=cut_sentence(self.made_of_),
+            cut=cut_sentence(self.made_of_, clause=True),
         )  # fmt: skip
         for doubt in doubts:
             warnings.warn(doubt.text, doubt.kind, stacklevel=4)
@@ -537,7 +537,7 @@ class PopulationMetric(CrowdMetric):
         rank, free, item_effects = self._rank_by_gradients(d), self.covariance == "free", bool(self.item_effects)
         no_errors = "not asked for"
         if origin != ASKED:
-            warnings.warn(cut_sentence(origin).removesuffix("."), NotIdentifiedWarning, stacklevel=3)
+            warnings.warn(cut_sentence(origin, clause=True), NotIdentifiedWarning, stacklevel=3)
         elif self.uncertainty:
             n_effects = n_items if item_effects else 0
             no_errors = why_no_errors(asked.n_users, d, rank, device, free=free, n_effects=n_effects)

@@ -198,7 +198,7 @@ class TasteMetric(CrowdMetric):
     def _fit(self, rows: Rows, answers: DistinctAnswers, clock: float, origin: str) -> Self:
         self.made_of_ = origin
         if origin != ASKED and self.uncertainty:
-            warnings.warn(cut_sentence(origin).removesuffix("."), NotIdentifiedWarning, stacklevel=3)
+            warnings.warn(cut_sentence(origin, clause=True), NotIdentifiedWarning, stacklevel=3)
         fit, shapes = self._search(self._inside(self.shown_items_), answers)
         self.log_likelihood_ = fit.log_likelihood
         if self.uncertainty and origin == ASKED:

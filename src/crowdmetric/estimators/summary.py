@@ -56,6 +56,11 @@ def fitted_attributes(estimator: Any) -> dict[str, Any]:
 
 def summary_of(model: LearnedModel) -> str:
     """Return what was learned, from what and how well, and the table of coefficients where there are items."""
+    withheld = model.description.get("withheld")
+    if withheld:
+        return "\n".join(
+            [fit_in_numbers(model), "", "These answers do not carry a claim yet:", *(f"- {text}" for text in withheld)]
+        )
     table = "" if model.items is None else f"\n\n{coefficients_of(model).summary()}"
     return fit_in_numbers(model) + table
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
-from crowdmetric.evaluate.scores import MEASURES, clustered
+from crowdmetric.evaluate.scores import MEASURES, clustered, plus_minus
 from crowdmetric.evaluate.splits import TITLES
-from crowdmetric.evaluate.verdict import Difference, best_model, findings, worth_of_metric
+from crowdmetric.evaluate.verdict import Difference, best_model, counted_hidden, findings, worth_of_metric
 from crowdmetric.plots import draw_evaluation, new_figure
 from crowdmetric.tables import Columns, to_pandas, write_columns
 
@@ -129,7 +129,13 @@ class Evaluation:
         repeats, and people are the independent units.
         """
         total, weight = self._sums(split, model, measure)
-        return Difference(*clustered(total - self._sums(split, other, measure)[0], weight))
+        return Difference(*clustered(total - self._sums(split, other, measure)[0], weight), *self.hidden(split))
+
+    def hidden(self, split: str) -> tuple[int, int]:
+        """Return how many hidden answers of how many people were predicted, over all repeats."""
+        found = next(r for r in self.results if r.split == split)
+        weight = np.sum([r.weight for r in self._of(split, found.model)], axis=0)
+        return round(float(weight.sum())), int(np.sum(weight > 0))
 
     def has(self, split: str, model: str) -> bool:
         """Return whether a model was evaluated on a split."""
@@ -189,12 +195,13 @@ class Evaluation:
         best = self.best(split)
         width = self._name_width()
         lines = [
-            f"{TITLES[split]}: {n_test:,} answers predicted from {n_train:,}{repeats}",
+            f"{TITLES[split]}: {n_test:,} answers predicted from {n_train:,}{repeats}; in all "
+            f"{counted_hidden(*self.hidden(split))}",
             f"  {'':<{width}}log-likelihood    behind the best   accuracy   too sure?",
         ]
         for model in self.models:
             gap = self.difference(split, best, model)
-            behind = "best" if model == best else f"{gap.mean:.4f} ± {gap.error:.4f}"
+            behind = "best" if model == best else plus_minus(gap.mean, gap.error)
             lines.append(
                 f"{self._mark(model)}{model:<{width}}{self.mean(split, model):14.4f}  {behind:>17}   "
                 f"{100 * self.mean(split, model, 'accuracy'):6.2f} %   "
@@ -213,7 +220,10 @@ class Evaluation:
             f"  {'':<{width}}{'without it':<13}" + "".join(f"{_SHORT[split]:>19}" for split in self.splits),
         ]
         for model, row in found.items():
-            cells = [f"{c.likelihood.mean:+z.4f} ± {c.likelihood.error:.4f}{_MARKS[c.outcome]}".rjust(19) for c in row]
+            cells = [
+                f"{plus_minus(c.likelihood.mean, c.likelihood.error, sign='+')}{_MARKS[c.outcome]}".rjust(19)
+                for c in row
+            ]
             lines.append(f"{self._mark(model)}{model:<{width}}{row[0].other:<13}" + "".join(cells))
         return "\n".join([*lines, "  + better, − worse, = equally good, ? these answers cannot tell"])
 

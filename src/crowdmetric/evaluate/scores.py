@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-__all__ = ["MEASURES", "clustered", "measures", "per_answer"]
+__all__ = ["MEASURES", "clustered", "measures", "per_answer", "plus_minus"]
 
 Array = NDArray[Any]
 
@@ -70,6 +70,17 @@ def _calibration_slope(z: Array, weight: Array) -> float:
             return new
         b = new
     return b
+
+
+def plus_minus(mean: float, error: float, *, sign: str = "", digits: int = 4) -> str:
+    """Return ``0.1234 ± 0.0056``; without an error where there is none, as of one person.
+
+    Examples
+    --------
+    >>> plus_minus(0.12, float("nan")), plus_minus(-0.00001, 0.5, sign="+", digits=2)
+    ('0.1200', '+0.00 ± 0.50')
+    """
+    return f"{mean:{sign}z.{digits}f}" + (f" ± {error:.{digits}f}" if np.isfinite(error) else "")
 
 
 def clustered(total: Array, weight: Array) -> tuple[float, float]:

@@ -28,10 +28,11 @@ from numpy.typing import NDArray
 from crowdmetric.checks import instance_of, one_of, whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.similarity import SimilarityMetric
-from crowdmetric.evaluate.rankings import free_of_cycles
-from crowdmetric.evaluate.scores import LEAST, clustered
+from crowdmetric.evaluate.scores import LEAST, clustered, plus_minus
+from crowdmetric.evaluate.verdict import FEWEST_PEOPLE, Difference, counted_hidden
 from crowdmetric.inputs import check_items
 from crowdmetric.judgements import Judgements
+from crowdmetric.tables import ASKED, origin_of_pairs
 
 __all__ = [
     "SIMILARITY_MODELS",
@@ -41,6 +42,7 @@ __all__ = [
     "SimilarityResult",
     "ceiling_of",
     "evaluate_similarity",
+    "few_people",
     "looks_ranked",
     "similarity_folds",
 ]
@@ -123,11 +125,12 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class SimilarityEvaluation:
-    """The table of results, the ceiling, and what to beware of."""
+    """The table of results, the ceiling, what to beware of, and how many people answered (None: nobody is named)."""
 
     results: tuple[SimilarityResult, ...]
     ceiling: Ceiling
     notes: tuple[str, ...]
+    people: int | None = None
 
     def result(self, split: str, model: str) -> SimilarityResult:
         """Return one cell of the table."""
@@ -136,10 +139,21 @@ class SimilarityEvaluation:
                 return found
         raise DataError(f"{model!r} was not evaluated on split {split!r}")
 
-    def difference(self, split: str, model: str, other: str) -> tuple[float, float]:
-        """Return by how much the log-loss of `model` is above that of `other` per answer, and the standard error."""
+    def difference(self, split: str, model: str, other: str) -> Difference:
+        """Return by how much the log-loss of `model` is above that of `other` per answer; errors count people."""
         one, two = self.result(split, model).sums, self.result(split, other).sums
-        return clustered(two[0] - one[0], one[2])
+        answers, people = self._seen(split)
+        return Difference(*clustered(two[0] - one[0], one[2]), answers, people, fewest=2)
+
+    def hidden(self, split: str) -> str:
+        """Return '120 hidden answers of 30 people', or of nobody who is named."""
+        answers, people = self._seen(split)
+        return f"{answers:,} hidden answers" if people is None else counted_hidden(answers, people)
+
+    def _seen(self, split: str) -> tuple[int, int | None]:
+        """Return how many hidden answers of how many people were predicted, or would be if all had been hidden."""
+        found = next(result for result in self.results if result.split == split)
+        return round(found.n_answers), None if self.people is None else int(np.sum(found.sums[2] > 0))
 
     def findings(self) -> list[str]:
         """Return what follows, a sentence each."""
@@ -147,17 +161,18 @@ class SimilarityEvaluation:
         for split in dict.fromkeys(r.split for r in self.results):
             models = {r.model for r in self.results if r.split == split}
             if {"chosen", "euclid"} <= models:
-                gain, error = self.difference(split, "euclid", "chosen")
-                word = "better than" if gain > 2 * error else "worse than" if gain < -2 * error else "no better than"
+                gain = self.difference(split, "euclid", "chosen")
+                word = "better than" if gain.is_clear else "worse than" if gain.reversed.is_clear else "no better than"
                 found.append(
                     f"{SIMILARITY_SPLITS[split]}: the learned metric is {word} Euclidean distance, by "
-                    f"{gain:.3f} ± {error:.3f} nats per answer."
+                    f"{plus_minus(gain.mean, gain.error, digits=3)} nats per answer ({self.hidden(split)})."
                 )
             if {"own", "chosen"} <= models:
-                gain, error = self.difference(split, "chosen", "own")
-                word = "help" if gain > 2 * error else "do not help"
+                gain = self.difference(split, "chosen", "own")
+                word = "help" if gain.is_clear else "do not help"
                 found.append(
-                    f"{SIMILARITY_SPLITS[split]}: metrics of people's own {word} ({gain:.3f} ± {error:.3f} nats)."
+                    f"{SIMILARITY_SPLITS[split]}: metrics of people's own {word} "
+                    f"({plus_minus(gain.mean, gain.error, digits=3)} nats)."
                 )
         return [*found, self.ceiling.summary(), *self.notes]
 
@@ -167,11 +182,12 @@ class SimilarityEvaluation:
         for split in dict.fromkeys(r.split for r in self.results):
             rows = [r for r in self.results if r.split == split]
             lines = [
-                f"{SIMILARITY_SPLITS[split]}: {rows[0].n_answers:,g} predictions of hidden answers",
+                f"{SIMILARITY_SPLITS[split]}: {self.hidden(split)}",
                 f"  {'':<12}accuracy           log-loss",
             ]
             lines += [
-                f"  {r.model:<12}{r.accuracy:.4f} ± {r.accuracy_error:.4f}    {r.log_loss:.4f} ± {r.log_loss_error:.4f}"
+                f"  {r.model:<12}{plus_minus(r.accuracy, r.accuracy_error):<15}    "
+                f"{plus_minus(r.log_loss, r.log_loss_error)}"
                 for r in rows
             ]
             parts.append("\n".join(lines))
@@ -182,7 +198,7 @@ class SimilarityEvaluation:
         names = ("split", "model", "log_loss", "accuracy", "log_loss_error", "accuracy_error", "n_answers", "seconds")
         rows = [{name: _plain(getattr(r, name)) for name in names} for r in self.results]
         ceiling = {name: _plain(getattr(self.ceiling, name)) for name in ("n_answers", "low", "high")}
-        return {"results": rows, "ceiling": ceiling, "findings": self.findings()}
+        return {"results": rows, "ceiling": ceiling, "findings": self.findings(), "people": self.people}
 
 
 def _plain(value: Any) -> Any:
@@ -276,10 +292,20 @@ def evaluate_similarity(
     notes: tuple[str, ...] = ()
     if looks_ranked(judgements):
         notes = (
-            "The judgements of one person about one anchor never contradict each other, as if cut from a ranking: they "
-            "are not independent, errors are too small, and new questions are easier than they seem. Quote new items.",
+            "The judgements of one person about one anchor look cut from choices or rankings: they are not "
+            "independent, errors are too small, and new questions are easier than they seem. Look at new items.",
         )
-    return SimilarityEvaluation(tuple(results), ceiling_of(judgements), notes)
+    if several and judgements.n_people < FEWEST_PEOPLE:
+        notes += (few_people(judgements.n_people),)
+    return SimilarityEvaluation(tuple(results), ceiling_of(judgements), notes, judgements.n_people if several else None)
+
+
+def few_people(count: int) -> str:
+    """Return what fewer than ten people mean, in a sentence."""
+    return (
+        f"Only {count} people answered: errors and intervals count people, not answers, and what is found may hold for "
+        "these people alone."
+    )
 
 
 def _result(
@@ -349,10 +375,10 @@ def ceiling_of(judgements: Judgements) -> Ceiling:
 
 
 def looks_ranked(judgements: Judgements) -> bool:
-    """Return whether one person's triplets about one anchor are free of cycles, as those cut from a ranking are."""
+    """Return whether one person's triplets about one anchor look cut from a choice or an order."""
     if judgements.kind != "triplet":
         return False
     near, far = judgements.items[:, 1], judgements.items[:, 2]
     is_near = judgements.counts[:, 0] > judgements.counts[:, 1]
     group = judgements.person * judgements.n_items + judgements.items[:, 0]
-    return free_of_cycles(group, np.where(is_near, near, far), np.where(is_near, far, near))
+    return origin_of_pairs(group, np.where(is_near, near, far), np.where(is_near, far, near)) != ASKED

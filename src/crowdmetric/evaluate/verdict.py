@@ -1,7 +1,8 @@
 """Sentences that follow from an evaluation, by stated rules. Everything is measured on hidden answers.
 
 Two models are compared by the difference of their log-likelihoods per answer, with a standard error clustered by
-person, and by the difference of their accuracies:
+person, and by the difference of their accuracies. Intervals count people (Student's t), and of fewer than ten people
+nothing is said (`FEWEST_PEOPLE`):
 
 equal
     the 90 % interval of the difference lies within ± 0.005 nats, and accuracies differ by at most one point;
@@ -28,21 +29,24 @@ only popularity
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import isfinite
+from dataclasses import dataclass, replace
+from math import ceil, inf, isfinite
 from typing import Literal, Protocol
 
-from scipy.stats import norm
+from scipy.stats import norm, t
 
 from crowdmetric.evaluate.models import BASELINES, LEARNED, WITH_ITEM_EFFECTS, WITHOUT_DISTANCE, WITHOUT_METRIC
 from crowdmetric.evaluate.splits import TITLES
 
 __all__ = [
+    "FEWEST_PEOPLE",
     "Difference",
     "Evaluated",
     "Outcome",
     "Worth",
     "best_model",
+    "cannot_tell",
+    "counted_hidden",
     "findings",
     "has_no_ideal_points",
     "headline",
@@ -63,37 +67,70 @@ WITHOUT_ITEM_EFFECTS = tuple(name for name in LEARNED if name not in WITH_ITEM_E
 LEAST_DIFFERENCE = 1e-3
 # Two models predict equally well if they differ by at most this: nats per answer, and share of answers predicted right.
 MARGIN, ACCURACY_MARGIN = 0.005, 0.01
-# Half the width of a 90 % interval, in standard errors.
-HALF = float(norm.ppf(0.95))
+# Half the width of a 90 % interval, in standard errors, for many people, and how many of them make a difference clear.
+HALF, CLEAR = float(norm.ppf(0.95)), 2.0
+# With the hidden answers of fewer people than this, nothing is said of others.
+FEWEST_PEOPLE = 10
 
 
 @dataclass(frozen=True)
 class Difference:
     """A difference per answer and its standard error, clustered by person.
 
+    `answers` and `people` say how many hidden answers of how many people it rests on; None: many. Of fewer people than
+    `fewest` it says nothing.
+
     Examples
     --------
     >>> from crowdmetric.evaluate import Difference
-    >>> Difference(mean=0.02, error=0.005)
-    Difference(mean=0.02, error=0.005)
+    >>> Difference(mean=0.02, error=0.005, people=200).is_clear
+    True
+    >>> Difference(mean=0.02, error=0.005, people=5).is_clear
+    False
     """
 
     mean: float
     error: float
+    answers: int | None = None
+    people: int | None = None
+    fewest: int = FEWEST_PEOPLE
 
     @property
     def is_clear(self) -> bool:
         """Whether it is above zero by more than two standard errors, and large enough to matter."""
-        return self.mean > LEAST_DIFFERENCE and self.mean > 2.0 * self.error  # False if the error is NaN
+        return self.mean > LEAST_DIFFERENCE and self.mean > CLEAR * self._widened  # False if the error is NaN
 
     @property
     def reversed(self) -> Difference:
         """The difference seen from the other side."""
-        return Difference(-self.mean, self.error)
+        return replace(self, mean=-self.mean)
 
     def is_within(self, margin: float) -> bool:
         """Return whether its 90 % interval lies within ± `margin`."""
-        return abs(self.mean) + HALF * self.error <= margin
+        return abs(self.mean) + HALF * self._widened <= margin
+
+    @property
+    def _widened(self) -> float:
+        """The standard error, wider where few people determine it: infinite for fewer than `fewest`."""
+        if self.people is None:
+            return self.error
+        if self.people < self.fewest:
+            return inf
+        return self.error * float(t.ppf(0.95, self.people - 1)) / HALF
+
+    def people_to_tell(self) -> int | None:
+        """Return how many people would tell, if more of them differ as those seen; None if that cannot be said.
+
+        The difference is told if it is clear, or clearly too small to matter (`MARGIN`)::
+
+            people · min((2 error / |mean|)², (HALF error / (MARGIN − |mean|))²)
+        """
+        if self.people is None or not isfinite(self.error) or self.error == 0:
+            return None
+        size = abs(self.mean)
+        ways = [CLEAR * self.error / size] if size > LEAST_DIFFERENCE else []
+        ways += [HALF * self.error / (MARGIN - size)] if size < MARGIN else []
+        return max(ceil(self.people * min(ways) ** 2), self.fewest) if ways else None
 
 
 class Evaluated(Protocol):
@@ -161,7 +198,13 @@ class Compared:
         """The differences, in parentheses."""
         gain, right = self.likelihood, 100 * self.accuracy.mean
         error = f" ± {gain.error:.4f}" if isfinite(gain.error) else ""  # one person tells no error
-        return f"({gain.mean:+z.4f}{error} nats per answer, {right:+z.2f} points of accuracy)"
+        seen = f"; {self.hidden}" if self.hidden else ""
+        return f"({gain.mean:+z.4f}{error} nats per answer, {right:+z.2f} points of accuracy{seen})"
+
+    @property
+    def hidden(self) -> str:
+        """How many hidden answers of how many people this rests on; empty if that is not known."""
+        return counted_hidden(self.likelihood.answers, self.likelihood.people)
 
     @property
     def although(self) -> str:
@@ -201,6 +244,15 @@ class Worth:
         return self.against.outcome
 
 
+def counted_hidden(answers: int | None, people: int | None) -> str:
+    """Return '120 hidden answers of 30 people'; empty if they are not known."""
+    if answers is None or people is None:
+        return ""
+    return (
+        f"{answers:,} hidden answer{'' if answers == 1 else 's'} of {people:,} {'person' if people == 1 else 'people'}"
+    )
+
+
 def best_model(evaluation: Evaluated, split: str, names: Sequence[str] | None = None) -> str | None:
     """Return the model of the highest likelihood among those named, or all; None if none of them was evaluated."""
     here = [model for model in evaluation.models if names is None or model in names]
@@ -225,6 +277,12 @@ def worth_of(evaluation: Evaluated, split: str) -> Worth | None:
     if model is None or baseline is None or best is None:
         return None
     return Worth(Compared.of(evaluation, split, model, baseline), _metric_alone(evaluation, split, model), best)
+
+
+def cannot_tell(evaluation: Evaluated) -> bool:
+    """Return whether the verdict is that these answers cannot tell, of no question, whether a metric is worth using."""
+    found = [worth for split in evaluation.splits if (worth := worth_of(evaluation, split))]
+    return all(worth.outcome == "unclear" for worth in found)
 
 
 def _metric_alone(evaluation: Evaluated, split: str, model: str) -> Compared | None:

@@ -80,10 +80,10 @@ def doubts_about(
 
     `starts` are the values at which the starts ended, `alternatives` by how many nats other explanations are worse. If
     the answers do not support a metric (`no_metric`), its scale is not doubted. The shape is only recommended instead
-    if the answers determine it (`knows_shape`). `cut` says what answers are that were not asked one by one: what else
-    looks wrong with them follows from that.
+    if the answers determine it (`knows_shape`). `cut` says in a clause what answers are that were not asked one by one:
+    what else looks wrong with them follows from that.
     """
-    doubts = [Doubt(NotIdentifiedWarning, cut.removesuffix("."))] if cut else []
+    doubts = [Doubt(NotIdentifiedWarning, cut)] if cut else []
     if not converged:
         doubts.append(Doubt(ConvergenceWarning, NOT_CONVERGED))
     apart = float(np.ptp(starts))

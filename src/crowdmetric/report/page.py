@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation
+from crowdmetric.evaluate.scores import plus_minus
 from crowdmetric.evaluate.splits import TITLES
-from crowdmetric.evaluate.verdict import best_model, worth_of_metric
+from crowdmetric.evaluate.verdict import best_model, counted_hidden, worth_of_metric
 from crowdmetric.identifiability import Diagnosis
-from crowdmetric.importance import FeatureImportance, as_percent, feature_importance
+from crowdmetric.identifiability.relations import Relation
+from crowdmetric.importance import FeatureImportance, as_percent, feature_importance, is_cut
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.directions import find_directions
 from crowdmetric.report.page_parts import (
@@ -35,9 +37,11 @@ from crowdmetric.report.pictures import (
 from crowdmetric.report.quote import quote_section
 from crowdmetric.report.shared_sections import (
     called,
+    careful_section,
     choices_section,
     details_section,
     directions_section,
+    header_section,
     identifiability_section,
     items_sections,
     most_asked,
@@ -45,6 +49,7 @@ from crowdmetric.report.shared_sections import (
 )
 from crowdmetric.report.tastes import HALF, find_tastes
 from crowdmetric.report.warnings import warnings_of, worth_using
+from crowdmetric.report.withheld import folded, one_screen, what_would_tell, why_withheld
 
 __all__ = ["report_page"]
 
@@ -70,6 +75,8 @@ def report_page(
     evaluation: Evaluation | None = None,
     choices: Sequence[str] = (),
     suggestion: str = "",
+    advice: Sequence[str] = (),
+    relations: Sequence[Relation] = (),
     item_names: Sequence[str | None] | NDArray[np.object_] | None = None,
     item_images: Sequence[Path | None] | None = None,
     files: Sequence[str] = (),
@@ -92,6 +99,10 @@ def report_page(
         What was chosen and why, one sentence each.
     suggestion : str
         Another way that suits the data better.
+    advice : sequence of str
+        What would tell more, where the answers carry no claim (`crowdmetric.report.withheld`); empty: it is found.
+    relations : sequence of Relation, optional
+        Features that follow from others.
     item_names : (N,) str or None, optional
         What to call the items; None: by their ids.
     item_images : (N,) Path or None, optional
@@ -116,7 +127,21 @@ def report_page(
     """
     if model.items is None:
         raise DataError("the model was fitted to vectors and has no items; a report needs PopulationMetric(items=…)")
-    careful = warnings_of(model, diagnosis, evaluation, comparisons) + ([as_sentence(suggestion)] if suggestion else [])
+    careful = warnings_of(model, diagnosis, evaluation, comparisons, relations)
+    careful += [as_sentence(suggestion)] if suggestion else []
+    withheld = model.description.get("withheld") or (
+        [] if comparisons is None else why_withheld(comparisons, evaluation, relations)
+    )
+    if withheld:
+        sections = [
+            header_section(model, files, date),
+            one_screen(withheld, advice or what_would_tell(model, comparisons, evaluation)),
+            careful_section(careful),
+            folded("What was measured", [_prediction(evaluation)]),
+            choices_section(choices),
+            details_section(model),
+        ]
+        return whole_page(sections, () if evaluation is None else evaluation.models)
     sections = [
         summary_section(model, worth_using(model, evaluation), careful, files, date),
         quote_section(model, evaluation, comparisons),
@@ -139,7 +164,9 @@ def _importance(model: SavedModel, comparisons: Comparisons | None) -> str:
         return f"<section><h2>What moves choices</h2><p>{as_html(as_sentence(str(error)))}</p></section>"
     interval = ["90 % interval"] if found.has_intervals else []
     head = ["feature", "share", *interval, "preferred", "all want more or less", "all want a middle", "people differ"]
-    rows = [_important(found, j) for j in found.order[:SHOWN_IMPORTANT].tolist()]
+    if is_cut(model):
+        head.pop()
+    rows = [_important(found, j)[: len(head)] for j in found.order[:SHOWN_IMPORTANT].tolist()]
     left = found.shares[found.order[SHOWN_IMPORTANT:]]
     if left.size:
         rows.append([f"{left.size} other features", as_percent(left.sum()), *([""] * (len(head) - 2))])
@@ -170,6 +197,10 @@ def _important(found: FeatureImportance, j: int) -> list[str]:
 def _tastes(model: SavedModel) -> str:
     """Return what smooth tastes look like: a table, the utility along each feature, and a map."""
     found = find_tastes(model)
+    if is_cut(model):  # no bands, and nothing on how people differ
+        rows = [[str(k + 1), name, as_percent(found.crowd[k]), found.words(k)] for k, name in enumerate(found.names)]
+        table = table_of(["", "feature", "the crowd's taste", "the crowd likes"], rows, (2,))
+        return f"<section><h2>What moves choices</h2>{table}</section>"
     rows = [
         [str(place + 1), name, as_percent(found.crowd[place]), as_percent(found.people[place]), found.words(place)]
         for place, name in enumerate(found.names)
@@ -245,14 +276,16 @@ def _prediction(evaluation: Evaluation | None) -> str:
             [
                 _marked(model, evaluation, best_model(evaluation, split)),
                 f"{100 * evaluation.mean(split, model, 'accuracy'):.1f} %",
-                f"{evaluation.mean(split, model):.4f} ± {evaluation.error(split, model):.4f}".replace("-", "−"),
+                plus_minus(evaluation.mean(split, model), evaluation.error(split, model)).replace("-", "−"),
                 f"{evaluation.mean(split, model, 'calibration_slope'):.2f}",
             ]
             for model in evaluation.models
         ]
         head = ["model", "accuracy", "log-likelihood per answer", "calibration slope"]
-        title = TITLES.get(split, split)
-        picture = picture_of(partial(evaluation_picture, evaluation, split), f"{title}: better is to the right.")
+        title = f"{TITLES.get(split, split)}: {counted_hidden(*evaluation.hidden(split))}"
+        picture = picture_of(
+            partial(evaluation_picture, evaluation, split), f"{TITLES.get(split, split)}: better is to the right."
+        )
         table = table_of(head, rows, (1, 2, 3), _row_of_saved(evaluation, evaluation.models))
         parts.append(f'<h3>{html.escape(title)}</h3><div class="pictures"><div>{table}</div>{picture}</div>')
     saved = (
@@ -287,7 +320,9 @@ def _metric_alone(evaluation: Evaluation) -> str:
             _marked(model, evaluation, None),
             row[0].other,
             *(
-                f"{c.likelihood.mean:+z.4f} ± {c.likelihood.error:.4f} ({OUTCOMES[c.outcome]})".replace("-", "−")
+                f"{plus_minus(c.likelihood.mean, c.likelihood.error, sign='+')} ({OUTCOMES[c.outcome]})".replace(
+                    "-", "−"
+                )
                 for c in row
             ),
         ]

@@ -71,8 +71,9 @@ def table_of(
 ) -> str:
     """Return a table of texts, escaped here unless they are `Html`.
 
-    Columns in `numbers` are set to the right, the row `saved` stands out.
+    Columns in `numbers` are set to the right, the row `saved` stands out. A number that is not known (NaN) is left out.
     """
+    rows = [[_known(c) if column in numbers else c for column, c in enumerate(row)] for row in rows]
 
     def line(cells: Sequence[str], tag: str, stands_out: bool = False) -> str:
         marks = [' class="number"' if column in numbers else "" for column in range(len(cells))]
@@ -83,6 +84,12 @@ def table_of(
 
     body = "".join(line(row, "td", place == saved) for place, row in enumerate(rows))
     return f'<div class="wide"><table><thead>{line(head, "th")}</thead><tbody>{body}</tbody></table></div>'
+
+
+def _known(cell: str) -> str:
+    """Return the text of a number without an error that is not known; nothing if the number itself is not."""
+    text = re.sub(r" ± (nan|inf)\b", "", cell)
+    return "" if re.search(r"\b(nan|inf)\b", text) else Html(text) if isinstance(cell, Html) else text
 
 
 def picture_of(draw: Callable[[], str], caption: str) -> str:

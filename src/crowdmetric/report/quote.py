@@ -7,15 +7,13 @@ import html
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation
-from crowdmetric.evaluate.rankings import comparisons_look_ranked
-from crowdmetric.evaluate.verdict import best_model
-from crowdmetric.importance import as_percent, feature_importance
+from crowdmetric.evaluate.verdict import best_model, counted_hidden, worth_of
+from crowdmetric.importance import as_percent, feature_importance, is_cut
 from crowdmetric.persist import SavedModel
 
 __all__ = ["quotable", "quote_section"]
 
-# Plain words for what was hidden; the first split that was measured is quoted. Of answers that follow from each other
-# all but the first are: there it is no feat to predict known people.
+# Plain words for what was hidden; the first split of which the answers tell is quoted.
 HIDDEN = {
     "pairs": "new choices of the same people",
     "people": "choices of new people",
@@ -34,7 +32,13 @@ WITHOUT = {
 def quotable(
     model: SavedModel, evaluation: Evaluation | None = None, comparisons: Comparisons | None = None
 ) -> list[str]:
-    """Return who was asked, what counts most, and how many of 100 hidden choices the saved model predicts."""
+    """Return who was asked, what counts most, and how many of 100 hidden choices the saved model predicts.
+
+    Nothing where the model's claims are withheld (`crowdmetric.report.withheld`), nor of pairs that were cut from
+    something else. Of predictions, the first question of which hidden answers can tell.
+    """
+    if model.description.get("withheld") or is_cut(model):
+        return []
     data = model.description["data"]
     texts = []
     if "people" in data and "answers" in data:
@@ -44,9 +48,7 @@ def quotable(
     saved = None if evaluation is None else evaluation.saved
     if evaluation is None or saved not in evaluation.models:
         return texts
-    splits = [name for name in HIDDEN if name in evaluation.splits]
-    ranked = "pairs" in splits and comparisons is not None and comparisons_look_ranked(comparisons)
-    for split in splits[1:] if ranked else splits[:1]:
+    for split in [name for name in HIDDEN if name in evaluation.splits and _tells(evaluation, name)][:1]:
         right = _of_100(evaluation, split, str(saved))
         others = [name for name in WITHOUT if name in evaluation.models and name != saved]
         best = best_model(evaluation, split, others)  # the one that all other sentences are about
@@ -55,8 +57,15 @@ def quotable(
             compared = (
                 f"the best prediction without a learned metric, {WITHOUT[best]}: {_of_100(evaluation, split, best)}"
             )
-        texts.append(f"Of 100 {HIDDEN[split]}, the model predicts {right} ({compared}).")
+        seen = counted_hidden(*evaluation.hidden(split))
+        texts.append(f"Of 100 {HIDDEN[split]}, the model predicts {right} ({compared}; {seen}).")
     return texts
+
+
+def _tells(evaluation: Evaluation, split: str) -> bool:
+    """Return whether hidden answers tell what a metric is worth for a question."""
+    worth = worth_of(evaluation, split)
+    return worth is not None and worth.outcome != "unclear"
 
 
 def _of_100(evaluation: Evaluation, split: str, model: str) -> int:
@@ -64,7 +73,7 @@ def _of_100(evaluation: Evaluation, split: str, model: str) -> int:
 
 
 def _what_counts(model: SavedModel, comparisons: Comparisons | None) -> list[str]:
-    """Return a sentence on the two features that move choices most; none where the model cannot tell."""
+    """Return a sentence on the two features that move choices most; none where the model does not tell."""
     if model.description["estimator"] == "TasteMetric" or model.items is None:
         return []
     try:

@@ -36,9 +36,11 @@ from crowdmetric.report.thumbnails import thumbnails
 
 __all__ = [
     "called",
+    "careful_section",
     "choices_section",
     "details_section",
     "directions_section",
+    "header_section",
     "identifiability_section",
     "items_sections",
     "most_asked",
@@ -78,10 +80,10 @@ def summary_section(
     model: SavedModel, worth: Sequence[str], careful: Sequence[str], files: Sequence[str] = (), date: str = ""
 ) -> str:
     """Return the head of the page: what was learned from what and when, what it is worth, what to beware of."""
-    return _header(model, files, date) + _worth(worth, careful)
+    return header_section(model, files, date) + _worth(worth) + careful_section(careful)
 
 
-def _header(model: SavedModel, files: Sequence[str], date: str) -> str:
+def header_section(model: SavedModel, files: Sequence[str], date: str) -> str:
     """Return the title, and what was learned from what, when, and by which version."""
     steps = "" if model.preprocessing is None else f"Items: {model.preprocessing.summary()}."
     facts = [
@@ -94,15 +96,19 @@ def _header(model: SavedModel, files: Sequence[str], date: str) -> str:
     return f'<header><h1>How this crowd sees similarity</h1><p class="small">{lines}</p></header>'
 
 
-def _worth(worth: Sequence[str], careful: Sequence[str]) -> str:
-    warning = f'<aside class="careful"><h2>Be careful</h2>{list_of(careful)}</aside>' if careful else ""
+def careful_section(careful: Sequence[str]) -> str:
+    """Return what to beware of; nothing if there is nothing."""
+    return f'<aside class="careful"><h2>Be careful</h2>{list_of(careful)}</aside>' if careful else ""
+
+
+def _worth(worth: Sequence[str]) -> str:
     first, *others = worth
     more = (
         f"<details><summary>For each question, in numbers</summary>{paragraphs_of(others)}</details>" if others else ""
     )
     return (
         '<section class="lead"><h2>Is a learned metric worth using here?</h2>'
-        f"{paragraphs_of([as_sentence(first.removeprefix('In short: '))])}{more}</section>{warning}"
+        f"{paragraphs_of([as_sentence(first.removeprefix('In short: '))])}{more}</section>"
     )
 
 

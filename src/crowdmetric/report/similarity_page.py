@@ -10,27 +10,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.coefficients import coefficients_of
-from crowdmetric.errors import DataError
-from crowdmetric.evaluate.similarity_evaluation import SIMILARITY_SPLITS, SimilarityEvaluation, looks_ranked
+from crowdmetric.design.judgement_plan import WAYS, answers_needed
+from crowdmetric.errors import CrowdmetricError, DataError
+from crowdmetric.evaluate.scores import plus_minus
+from crowdmetric.evaluate.similarity_evaluation import (
+    SIMILARITY_SPLITS,
+    SimilarityEvaluation,
+    few_people,
+    looks_ranked,
+)
+from crowdmetric.evaluate.verdict import FEWEST_PEOPLE
 from crowdmetric.identifiability.judgement_diagnosis import JudgementDiagnosis
+from crowdmetric.identifiability.relations import Relation
 from crowdmetric.judgements import Judgements
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.directions import find_directions
 from crowdmetric.report.page_parts import list_of, table_of, whole_page
 from crowdmetric.report.shared_sections import (
     called,
+    careful_section,
     choices_section,
     details_section,
     directions_section,
+    header_section,
     identifiability_section,
     items_sections,
     most_asked,
     summary_section,
 )
 from crowdmetric.report.warnings import warnings_of
+from crowdmetric.report.withheld import PLAN, TARGET, folded, one_screen, rounded, why_not_identified
 
-__all__ = ["cautions_of_similarity", "similarity_page", "worth_of_similarity"]
+__all__ = [
+    "cautions_of_similarity",
+    "similarity_page",
+    "what_judgements_would_tell",
+    "why_judgements_tell_nothing",
+    "worth_of_similarity",
+]
 
+CANNOT_TELL = "These judgements cannot tell"
 # The reader is warned if the lapse rate, or the share of the metric by which people differ, is above this.
 CARELESS = 0.1
 HIDDEN = {"items": "new items", "questions": "new questions", "people": "new people"}
@@ -47,6 +66,8 @@ def similarity_page(
     *,
     diagnosis: JudgementDiagnosis | None = None,
     evaluation: SimilarityEvaluation | None = None,
+    relations: Sequence[Relation] = (),
+    advice: Sequence[str] = (),
     item_names: Sequence[str | None] | NDArray[np.object_] | None = None,
     item_images: Sequence[Path | None] | None = None,
     files: Sequence[str] = (),
@@ -64,6 +85,10 @@ def similarity_page(
         Of the same judgements.
     evaluation : SimilarityEvaluation, optional
         How well models predict hidden judgements.
+    relations : sequence of Relation
+        Features that follow from others.
+    advice : sequence of str
+        What would tell more, where the judgements carry no claim; empty: it is found.
     item_names : (N,) str or None, optional
         What to call the items; None: by their ids.
     item_images : (N,) Path or None, optional
@@ -81,9 +106,22 @@ def similarity_page(
         worth += evaluation.findings()
     found = find_directions(model, model.items)
     models = [] if evaluation is None else list(dict.fromkeys(result.model for result in evaluation.results))
+    withheld = model.description.get("withheld") or why_judgements_tell_nothing(model, evaluation, relations)
+    if withheld:
+        return whole_page(
+            [
+                header_section(model, files, date),
+                one_screen(withheld, advice or what_judgements_would_tell(model, judgements, evaluation)),
+                careful_section(cautions_of_similarity(model, judgements, diagnosis, relations)),
+                folded("What was measured", [_prediction(evaluation)]),
+                choices_section(_choices(model)),
+                details_section(model),
+            ],
+            models,
+        )
     return whole_page(
         [
-            summary_section(model, worth, cautions_of_similarity(model, judgements, diagnosis), files, date),
+            summary_section(model, worth, cautions_of_similarity(model, judgements, diagnosis, relations), files, date),
             _quote(model, worth[0] if evaluation is not None else ""),
             directions_section(found, model.feature_names, model.items, METRIC),
             _prediction(evaluation),
@@ -107,16 +145,19 @@ def worth_of_similarity(model: SavedModel, evaluation: SimilarityEvaluation | No
     wanted = model.description["parameters"].get("left_out", "items")
     split = wanted if wanted in splits else splits[0]
     learned, plain = (evaluation.result(split, model) for model in ("chosen", "euclid"))
-    gain, error = evaluation.difference(split, "euclid", "chosen")
+    gain = evaluation.difference(split, "euclid", "chosen")
     about = HIDDEN[split]
-    if gain > 2 * error:
+    if gain.is_clear:
         verdict = f"The learned metric is worth using for {about}"
-    elif gain < -2 * error:
+    elif gain.reversed.is_clear:
         verdict = f"The learned metric is worse than plain Euclidean distance for {about}"
     else:
-        verdict = f"These judgements cannot tell whether a learned metric is worth using for {about}"
+        verdict = f"{CANNOT_TELL} whether a learned metric is worth using for {about}"
     counts = f"of 100 hidden judgements it predicts {100 * learned.accuracy:.0f}"
-    return [f"{verdict}: {counts}, plain Euclidean distance {100 * plain.accuracy:.0f}."]
+    seen = evaluation.hidden(split)
+    if CANNOT_TELL in verdict:
+        return [f"{verdict} ({seen})."]
+    return [f"{verdict}: {counts}, plain Euclidean distance {100 * plain.accuracy:.0f} ({seen})."]
 
 
 def _quote(model: SavedModel, worth: str) -> str:
@@ -132,7 +173,10 @@ def _quote(model: SavedModel, worth: str) -> str:
 
 
 def cautions_of_similarity(
-    model: SavedModel, judgements: Judgements, diagnosis: JudgementDiagnosis | None
+    model: SavedModel,
+    judgements: Judgements,
+    diagnosis: JudgementDiagnosis | None,
+    relations: Sequence[Relation] = (),
 ) -> list[str]:
     """Return what a reader should be careful about."""
     texts = []
@@ -140,16 +184,59 @@ def cautions_of_similarity(
     lapse = max(float(model.fitted.get("lapse_", 0.0)), float(np.nan_to_num(judgements.checks.lapse_rate)))
     if lapse > CARELESS:
         texts.append(f"About {100 * lapse:.0f} % of the answers look as if given without looking.")
-    if diagnosis is not None and not diagnosis.identified:
+    if 1 < judgements.n_people < FEWEST_PEOPLE:
+        texts.append(few_people(judgements.n_people))
+    exact = any(relation.is_exact for relation in relations)
+    if diagnosis is not None and not diagnosis.identified and not exact:
         texts.append(
             f"The judgements say nothing about {diagnosis.dimensions - diagnosis.rank:,} of the "
             f"{diagnosis.dimensions:,} degrees of freedom of the metric; what is shown there is a convention."
         )
     if looks_ranked(judgements):
-        texts.append("The judgements look cut from rankings: they are not independent, so intervals are too narrow.")
+        texts.append(
+            "The judgements look cut from choices or rankings: they are not independent, so intervals are too narrow."
+        )
     if "metric_draws_" not in model.fitted:
         texts.append("There are no intervals: no standard errors were computed.")
-    return texts + warnings_of(model, None)
+    return texts + warnings_of(model, None, relations=relations)
+
+
+def why_judgements_tell_nothing(
+    model: SavedModel, evaluation: SimilarityEvaluation | None, relations: Sequence[Relation] = ()
+) -> list[str]:
+    """Return why nothing may be claimed of a metric that was learned from judgements; none where they carry a claim."""
+    texts = why_not_identified(relations)
+    worth = "" if evaluation is None else worth_of_similarity(model, evaluation)[0]
+    return [*texts, worth] if CANNOT_TELL in worth else texts
+
+
+def what_judgements_would_tell(
+    model: SavedModel, judgements: Judgements, evaluation: SimilarityEvaluation | None
+) -> list[str]:
+    """Return how many more judgements of which kind would tell, in sentences."""
+    texts = []
+    if 1 < judgements.n_people < FEWEST_PEOPLE:
+        texts.append(f"Ask {FEWEST_PEOPLE} people or more: errors count people, not answers.")
+    splits = [] if evaluation is None else [r.split for r in evaluation.results if r.model == "chosen"]
+    gains = [evaluation.difference(split, "euclid", "chosen") for split in splits] if evaluation is not None else []
+    people = [needed for gain in gains if (needed := gain.people_to_tell()) is not None]
+    if people and min(people) > judgements.n_people > 1:
+        texts.append(
+            f"About {rounded(min(people)):,} people who answer as much as those here, now {judgements.n_people:,}, "
+            "would tell whether a learned metric is worth using, if they differ as these."
+        )
+    if model.items is not None and len(np.unique(model.items, axis=0)) > model.items.shape[1]:
+        try:
+            planned = {way: answers_needed(model.items, TARGET, kind=judgements.kind, way=way).answers for way in WAYS}
+        except CrowdmetricError:
+            planned = {}
+        if planned:
+            texts.append(
+                f"To know the metric within {TARGET:.0%} takes about {rounded(round(planned['random'])):,} answers to "
+                f"random questions, or {rounded(round(planned['optimal'])):,} if `crowdmetric design` chooses them; "
+                f"there are {judgements.n_answers:,g} now."
+            )
+    return [*texts, PLAN]
 
 
 def _choices(model: SavedModel) -> list[str]:
@@ -167,13 +254,14 @@ def _prediction(evaluation: SimilarityEvaluation | None) -> str:
         rows = [
             [
                 r.model,
-                f"{100 * r.accuracy:.1f} ± {100 * r.accuracy_error:.1f} %",
-                f"{r.log_loss:.4f} ± {r.log_loss_error:.4f}",
+                f"{plus_minus(100 * r.accuracy, 100 * r.accuracy_error, digits=1)} %",
+                plus_minus(r.log_loss, r.log_loss_error),
             ]
             for r in evaluation.results
             if r.split == split
         ]
-        parts.append(f"<h3>{SIMILARITY_SPLITS[split]}</h3>{table_of(['model', 'accuracy', 'log-loss'], rows, (1, 2))}")
+        head = f"<h3>{SIMILARITY_SPLITS[split]}: {evaluation.hidden(split)}</h3>"
+        parts.append(f"{head}{table_of(['model', 'accuracy', 'log-loss'], rows, (1, 2))}")
     return (
         "<section><h2>How well it predicts</h2><p>Judgements were hidden, and every model predicted them. New items is "
         "the figure to quote: questions about at least one item that the model had not seen. The saved metric is "

@@ -20,6 +20,8 @@ shape not determined
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lstsq
@@ -27,15 +29,18 @@ from scipy.stats import chi2
 
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.evaluate import Evaluation
-from crowdmetric.evaluate.rankings import comparisons_look_ranked
 from crowdmetric.evaluate.verdict import has_no_ideal_points, tests_ideal_points
 from crowdmetric.fits.doubts import AGREEMENT, BIASED, LOOSE_SCALE
 from crowdmetric.fits.units import Units
 from crowdmetric.identifiability import Diagnosis
+from crowdmetric.identifiability.relations import Relation
+from crowdmetric.importance import is_cut
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.directions import symmetric_fit
+from crowdmetric.report.page_parts import as_sentence
 from crowdmetric.solvers.law_fit import NO_METRIC
 from crowdmetric.symmetric import degrees_of_freedom, svec
+from crowdmetric.tables import cut_sentence
 
 __all__ = ["not_ideal_points", "shape_test", "warnings_of", "worth_using"]
 
@@ -48,11 +53,10 @@ DETERMINED = 0.95
 FEW_ANSWERS = FEW_ITEMS = 5
 # Warn if an approximate integral may move an entry of the metric by more than this many standard errors.
 NOTICEABLE = 0.5
-# Said of answers that follow from each other.
-RANKED = (
-    "Nobody's answers contradict each other, as if the pairs were made from ratings or rankings. Who prefers a to b "
-    "and b to c prefers a to c, so new questions to known people are partly answered by their other answers, whatever "
-    "the metric is. Quote new people and new items."
+# Said of answers that follow from each other, where some were hidden.
+LEAKED = (
+    "New questions to known people are partly answered by their other answers, which follow from the same choice or "
+    "order, whatever the metric is. Look at new people and new items."
 )
 
 
@@ -104,19 +108,31 @@ def warnings_of(
     diagnosis: Diagnosis | None,
     evaluation: Evaluation | None = None,
     comparisons: Comparisons | None = None,
+    relations: Sequence[Relation] = (),
 ) -> list[str]:
-    """Return sentences, the gravest first; `comparisons` are the answers that the model was fitted to."""
-    texts = []
+    """Return sentences, the gravest first.
+
+    `comparisons` are the answers that the model was fitted to, and `relations` what features follow from others: those
+    explain better what is out of reach than degrees of freedom do.
+    """
+    cut = is_cut(model)
+    texts = (
+        [cut_sentence(model.fitted["made_of_"], declared=comparisons is not None and bool(comparisons.made_of))]
+        if cut
+        else []
+    )
     if evaluation is not None:
         texts += [text.removeprefix("Warning: ") for text in evaluation.findings() if text.startswith("Warning: ")]
         texts = [text[:1].upper() + text[1:] for text in texts]
+    if cut and evaluation is not None and "pairs" in evaluation.splits:
+        texts.append(LEAKED)
     texts += _no_ideal_points(model, evaluation)
-    if evaluation is not None and "pairs" in evaluation.splits and comparisons is not None:
-        texts += [RANKED] if comparisons_look_ranked(comparisons) else []
-    texts += _chosen_questions(model, diagnosis)
-    texts += _out_of_reach(model, diagnosis)
+    texts += [] if cut else _chosen_questions(model, diagnosis)
+    near = [as_sentence(relation.sentence) for relation in relations if not relation.is_exact]
+    texts += [f"{text} Answers can hardly tell which of them matters." for text in near]
+    texts += [] if any(relation.is_exact for relation in relations) else _out_of_reach(model, diagnosis)
     texts += _undetermined(model, comparisons)
-    if model.fitted.get("scale_error_", 0.0) > LOOSE_SCALE and not _is_near_zero(model, comparisons):
+    if not cut and model.fitted.get("scale_error_", 0.0) > LOOSE_SCALE and not _is_near_zero(model, comparisons):
         texts.append(_unknown_scale(model))
     return texts + _of_the_fit(model)
 
@@ -167,10 +183,10 @@ def _of_the_fit(model: SavedModel) -> list[str]:
             f"{fitted['approximation_error_']:.2g} of its standard errors."
         )
     if len(fitted.get("alternatives_", ())):
+        sure = "Intervals of what moves choices include it; the metric and its intervals are those of the best law. "
         texts.append(
             "From another start the fit ended at a different law of people, which explains these answers about as "
-            "well. Intervals of what moves choices include it; the metric and its intervals are those of the best law. "
-            "More people would tell them apart."
+            f"well. {'' if is_cut(model) else sure}More people would tell them apart."
         )
     elif np.ptp(fitted.get("starts_", np.zeros(1))) > AGREEMENT:
         texts.append("The fit ended elsewhere from another start; the best end is shown. Raise --starts.")

@@ -57,10 +57,10 @@ NEARLY_ALL = 0.95
 CONTRADICTED_CLOSED, CONTRADICTED = 0.01, 0.002
 
 
-def cut_sentence(origin: str, *, declared: bool = False) -> str:
+def cut_sentence(origin: str, *, declared: bool = False, clause: bool = False) -> str:
     """Return what answers are that were not asked one by one, and what follows, in one sentence; empty if they were.
 
-    `declared` says that a table says so, and that it was not recognized.
+    `declared` says that a table says so, and that it was not recognized; `clause` asks for no capital letter, no period.
 
     Examples
     --------
@@ -69,10 +69,11 @@ def cut_sentence(origin: str, *, declared: bool = False) -> str:
     """
     if origin == ASKED:
         return ""
+    start, end = ("these", "") if clause else ("These", ".")
     return (
-        f"These answers {'are' if declared else 'look like'} {CUT[origin]}: taken as answers of their own they seem "
+        f"{start} answers {'are' if declared else 'look like'} {CUT[origin]}: taken as answers of their own they seem "
         "surer than they are, so the size of the metric means little, there are no intervals, and how much people "
-        "differ is not said."
+        f"differ is not said{end}"
     )
 
 
