@@ -42,7 +42,6 @@ from crowdmetric.evaluate.models import (
     WITHOUT_METRIC,
     choose_models,
 )
-from crowdmetric.evaluate.rankings import comparisons_look_ranked
 from crowdmetric.evaluate.scores import clustered, measures
 from crowdmetric.evaluate.splits import TITLES, possible_splits, questions_of
 from crowdmetric.evaluate.verdict import (
@@ -61,7 +60,7 @@ from crowdmetric.evaluate.verdict import (
     worth_of_metric,
 )
 from crowdmetric.persist import save_model
-from crowdmetric.report.warnings import RANKED, warnings_of
+from crowdmetric.report.warnings import LEAKED, warnings_of
 from crowdmetric.symmetric import svec
 from crowdmetric.tables import write_columns
 
@@ -939,15 +938,15 @@ def test_pairs_made_from_rankings_are_recognized_and_said(tmp_path: Path) -> Non
     utility = items @ rng.standard_normal((2, people)) + 0.5 * rng.standard_normal((8, people))
     y = np.where(utility[pairs[:, 1], users] > utility[pairs[:, 0], users], 1, -1)
     ranked = Comparisons.from_arrays(users, pairs, y, n_items=8)
-    assert comparisons_look_ranked(ranked)
-    assert not comparisons_look_ranked(ranked.take(np.arange(14)))  # too few to tell
     y[::9] *= -1
     noisy = Comparisons.from_arrays(users, pairs, y, n_items=8)
-    assert not comparisons_look_ranked(noisy)
+    assert (ranked.origin, noisy.origin) == ("orders", "pairs")
     evaluation = evaluate(items, ranked, ["linear", "population"], splits=["pairs"], repeats=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdmetricWarning)  # answers without noise do not tell the scale
-        model = save_model(tmp_path / "m", PopulationMetric(items, uncertainty=False).fit(ranked))
-    said = [RANKED in warnings_of(model, None, evaluation, answers) for answers in (ranked, noisy)]
-    assert said == [True, False]
-    assert RANKED not in warnings_of(model, None, None, ranked)
+    for answers, found in ((ranked, "orders"), (noisy, "pairs")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CrowdmetricWarning)
+            fitted = PopulationMetric(items, uncertainty=False, max_iter=3).fit(answers)
+        assert fitted.made_of_ == found
+        model = save_model(tmp_path / found, fitted)
+        assert (LEAKED in warnings_of(model, None, evaluation, answers)) == (found == "orders")
+        assert LEAKED not in warnings_of(model, None, None, answers)

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from crowdmetric import Comparisons, PopulationMetric
+from crowdmetric import PopulationMetric
 from crowdmetric.datasets import load_travel
+from crowdmetric.evaluate import Difference
 from crowdmetric.importance import feature_importance
 from crowdmetric.persist import SavedModel, save_model
 from crowdmetric.report.quote import quotable, quote_section
@@ -28,16 +29,15 @@ class Evaluated(SimpleNamespace):
     models = ("bradley-terry", "linear", "population")
     saved = "population"
 
+    def difference(self, split, model, other, measure="log_likelihood"):
+        gain = self.mean(split, model, measure) - self.mean(split, other, measure)
+        return Difference(gain, 0.01, answers=240, people=80)
+
     def mean(self, split, model, measure="log_likelihood"):
         assert split == "people"
         if measure == "accuracy":
             return {"population": 0.712, "linear": 0.655, "bradley-terry": 0.664}[model]
         return {"population": -0.55, "linear": -0.61, "bradley-terry": -0.62}[model]
-
-
-class Measured(SimpleNamespace):
-    def mean(self, split, model, measure="log_likelihood"):
-        return 0.7 if measure == "accuracy" else -0.6
 
 
 def test_it_says_who_what_and_how_well(tmp_path) -> None:
@@ -47,39 +47,47 @@ def test_it_says_who_what_and_how_well(tmp_path) -> None:
     # the best baseline is the one of the highest likelihood, as in all other sentences
     assert texts[-1] == (
         "Of 100 choices of new people, the model predicts 71 (the best prediction without a learned metric, by tastes "
-        "for more or less of each feature: 66)."
+        "for more or less of each feature: 66; 240 hidden answers of 80 people)."
     )
     page = quote_section(model, Evaluated(), None)
     assert "&lt;sweet&gt;" in page
     assert "<sweet>" not in page
 
 
-def test_answers_that_follow_from_each_other_are_no_feat_to_quote(tmp_path) -> None:
-    left, right = np.triu_indices(6, 1)
-    pairs, users = np.tile(np.column_stack([left, right]), (9, 1)), np.repeat(np.arange(9), left.size)
-    worth = np.random.default_rng(0).standard_normal((9, 6))
-    y = np.where(worth[users, pairs[:, 1]] > worth[users, pairs[:, 0]], 1, -1)
-    evaluated = Measured(splits=("pairs", "people", "items"), models=("linear", "population"), saved="population")
+class Unclear(Evaluated):
+    """Known people's answers do not tell, those of new people do."""
 
+    splits = ("pairs", "people")
+
+    def mean(self, split, model, measure="log_likelihood"):
+        return super().mean("people", model, measure)
+
+    def difference(self, split, model, other, measure="log_likelihood"):
+        return replace(super().difference(split, model, other, measure), error=0.01 if split == "people" else 0.5)
+
+
+def test_what_hidden_answers_do_not_tell_is_not_quoted(tmp_path) -> None:
     model = saved(tmp_path)
+    assert [text for text in quotable(model, Unclear()) if text.startswith("Of 100 choices of new people")]
+    assert not [text for text in quotable(model, Unclear()) if text.startswith("Of 100 new choices of the same")]
+    assert not any("Of 100" in text for text in quotable(model, Unclear(splits=("pairs",))))
 
-    def predicted(y: np.ndarray) -> list[str]:
-        answers = Comparisons.from_arrays(users, pairs, y, n_items=6)
-        return [text.split(",")[0] for text in quotable(model, evaluated, answers) if text.startswith("Of 100 ")]
 
-    assert predicted(y) == ["Of 100 choices of new people", "Of 100 choices about new items"]
-    y[::4] *= -1
-    assert predicted(y) == ["Of 100 new choices of the same people"]
+def test_nothing_is_quoted_of_pairs_that_were_cut_from_something_else(tmp_path) -> None:
+    model = saved(tmp_path)
+    assert quotable(replace(model, fitted=model.fitted | {"made_of_": "choices"}), Evaluated()) == []
+    assert quotable(replace(model, description=model.description | {"withheld": ["Too few."]}), Evaluated()) == []
 
 
 def test_it_is_no_surer_than_the_answers(tmp_path) -> None:
     """Three answers per traveler are explained about as well by two laws of people, under which other features lead."""
     travel = load_travel()
+    answers = replace(travel.comparisons, made_of="pairs")  # they are not, but have this property
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the scale is not known, and questions look chosen
         fitted = PopulationMetric(travel.items.features / travel.items.features.std(axis=0), covariance="free")
-        model = save_model(tmp_path / "model", fitted.fit(travel.comparisons), comparisons=travel.comparisons)
-    said = " ".join(quotable(model, None, travel.comparisons))
+        model = save_model(tmp_path / "model", fitted.fit(answers), comparisons=answers)
+    said = " ".join(quotable(model, None, answers))
     assert re.search(r"What moves their choices most is (probably|perhaps) \w+ \(\d+ %; first with a probability", said)
 
 

@@ -421,11 +421,14 @@ def test_evaluation_tells_a_learned_metric_from_none() -> None:
     found = simulate_judgements(40, 3, 6000, people=6, seed=0)
     result = evaluate_similarity(found.items, found.judgements, ["euclid", "chosen", "embedding"], folds=3)
     for split in ("items", "questions", "people"):
-        gain, error = result.difference(split, "euclid", "chosen")
-        assert gain > 3 * error
+        gain = result.difference(split, "euclid", "chosen")
+        assert gain.is_clear
+        assert gain.people == 6
     with pytest.raises(DataError, match="was not evaluated"):
         result.result("items", "embedding")
     assert "New items: the learned metric is better than" in result.summary()
+    assert "Only 6 people answered" in result.summary()
+    assert "6,000 predictions of hidden answers of 6 people" in result.summary()
     assert result.to_dict()["results"]
 
 

@@ -39,6 +39,11 @@ RNG = np.random.default_rng(5)
 ITEMS = RNG.normal(size=(12, 2))
 
 
+def one_by_one(answers: Comparisons) -> Comparisons:
+    """Return answers that are said to have been asked one by one, although they are not, for what follows from that."""
+    return replace(answers, made_of="pairs")
+
+
 def people(count: int, answers: int) -> Comparisons:
     """Return answers of people with a steady taste for the first feature."""
     rng = np.random.default_rng(3)
@@ -135,7 +140,7 @@ def test_standard_errors_do_not_depend_on_how_singular_the_law_of_people_is() ->
         warnings.simplefilter("ignore")
         for tol in (1e-4, 1e-6):
             model = PopulationMetric(items, covariance="free", uncertainty=False, tol=tol, starts=1)
-            model.fit(travel.comparisons)
+            model.fit(one_by_one(travel.comparisons))
             found.append(feature_importance(InMemory.of(model)).slope_errors)
             smallest.append(np.linalg.eigvalsh(model.pseudo_ideal_covariance_)[0])
     assert smallest[1] < 1e-4 * smallest[0]
@@ -148,7 +153,7 @@ def test_intervals_include_other_laws_that_explain_the_answers_about_as_well(tmp
     items = travel.items.features / travel.items.features.std(axis=0)
     with warnings.catch_warnings(record=True) as caught:  # the scale is not known either, and questions look chosen
         warnings.simplefilter("always")
-        model = PopulationMetric(items, covariance="free", uncertainty=False).fit(travel.comparisons)
+        model = PopulationMetric(items, covariance="free", uncertainty=False).fit(one_by_one(travel.comparisons))
     assert any("different law of people" in str(warning.message) for warning in caught)
     behind, d = model.alternatives_[:, 0, 0], items.shape[1]
     assert np.all(behind >= 0.0)
@@ -176,7 +181,7 @@ def test_other_explanations_are_of_the_kind_of_the_fit() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         model = PopulationMetric(items, covariance="free", constraint="symmetric", uncertainty=False)
-        other = model.fit(travel.comparisons).alternatives_[0, 0]
+        other = model.fit(one_by_one(travel.comparisons)).alternatives_[0, 0]
     assert np.linalg.eigvalsh(smat(other[1:7]))[0] < 0.0
     saved = InMemory.of(model)
     effects = np.linspace(-1e4, 1e4, len(items))
@@ -191,7 +196,10 @@ def test_of_a_metric_of_low_rank_no_share_of_all_parameters_is_said_to_be_determ
     items = travel.items.features / travel.items.features.std(axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        models = [PopulationMetric(items, rank=rank, uncertainty=False).fit(travel.comparisons) for rank in (None, 1)]
+        models = [
+            PopulationMetric(items, rank=rank, uncertainty=False).fit(one_by_one(travel.comparisons))
+            for rank in (None, 1)
+        ]
     assert ["parameters of the metric's shape" in model.solution_.status for model in models] == [True, False]
     said = [" ".join(warnings_of(InMemory.of(model), None, None, travel.comparisons)) for model in models]
     assert ["shape is only partly known" in text for text in said] == [True, False]
@@ -204,11 +212,11 @@ def test_where_a_fit_ends_does_not_depend_on_an_earlier_one() -> None:
     model = PopulationMetric(items, covariance="free", uncertainty=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        metric = model.fit(travel.comparisons).metric_
+        metric = model.fit(one_by_one(travel.comparisons)).metric_
         other = model.alternatives_[0, 0]
         law = Law(smat(other[1:7]), other[7:10], smat(other[10:]))
         model._begin = Start(law, Ridges(shape=1.7, size=0.006, people=1.4))
-        model.fit(travel.comparisons)
+        model.fit(one_by_one(travel.comparisons))
     np.testing.assert_array_equal(model.metric_, metric)
     assert np.linalg.norm(law.metric - metric) > 0.2 * np.linalg.norm(metric)
     assert "starts agree" not in model.solution_.status

@@ -192,11 +192,11 @@ class Evaluation:
         first = self._of(split, self.models[0])
         n_train, n_test = (round(np.mean([getattr(r, name) for r in first])) for name in ("n_train", "n_test"))
         repeats = f", mean of {len(first)} repeats" if len(first) > 1 else ""
+        people = round(np.mean([np.sum(r.weight > 0) for r in first]))
         best = self.best(split)
         width = self._name_width()
         lines = [
-            f"{TITLES[split]}: {n_test:,} answers predicted from {n_train:,}{repeats}; in all "
-            f"{counted_hidden(*self.hidden(split))}",
+            f"{TITLES[split]}: {counted_hidden(n_test, people)} predicted from {n_train:,}{repeats}",
             f"  {'':<{width}}log-likelihood    behind the best   accuracy   too sure?",
         ]
         for model in self.models:

@@ -29,7 +29,7 @@ from crowdmetric.checks import instance_of, one_of, whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.similarity import SimilarityMetric
 from crowdmetric.evaluate.scores import LEAST, clustered, plus_minus
-from crowdmetric.evaluate.verdict import FEWEST_PEOPLE, Difference, counted_hidden
+from crowdmetric.evaluate.verdict import FEWEST_PEOPLE, Difference
 from crowdmetric.inputs import check_items
 from crowdmetric.judgements import Judgements
 from crowdmetric.tables import ASKED, origin_of_pairs
@@ -146,12 +146,12 @@ class SimilarityEvaluation:
         return Difference(*clustered(two[0] - one[0], one[2]), answers, people, fewest=2)
 
     def hidden(self, split: str) -> str:
-        """Return '120 hidden answers of 30 people', or of nobody who is named."""
+        """Return '120 predictions of hidden answers of 30 people', or of nobody who is named; an answer may count twice."""
         answers, people = self._seen(split)
-        return f"{answers:,} hidden answers" if people is None else counted_hidden(answers, people)
+        return f"{answers:,} predictions of hidden answers" + ("" if people is None else f" of {people:,} people")
 
     def _seen(self, split: str) -> tuple[int, int | None]:
-        """Return how many hidden answers of how many people were predicted, or would be if all had been hidden."""
+        """Return how many predictions of hidden answers of how many people there were."""
         found = next(result for result in self.results if result.split == split)
         return round(found.n_answers), None if self.people is None else int(np.sum(found.sums[2] > 0))
 

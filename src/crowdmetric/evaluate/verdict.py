@@ -50,6 +50,7 @@ __all__ = [
     "findings",
     "has_no_ideal_points",
     "headline",
+    "hidden_answers",
     "is_only_popularity",
     "outcome_of",
     "tests_ideal_points",
@@ -253,6 +254,13 @@ def counted_hidden(answers: int | None, people: int | None) -> str:
     )
 
 
+def hidden_answers(evaluation: Evaluated, split: str) -> str:
+    """Return how many answers of how many people were hidden in a split, in words; empty if that is not known."""
+    model = evaluation.models[0]
+    seen = evaluation.difference(split, model, model)
+    return counted_hidden(seen.answers, seen.people)
+
+
 def best_model(evaluation: Evaluated, split: str, names: Sequence[str] | None = None) -> str | None:
     """Return the model of the highest likelihood among those named, or all; None if none of them was evaluated."""
     here = [model for model in evaluation.models if names is None or model in names]
@@ -282,7 +290,7 @@ def worth_of(evaluation: Evaluated, split: str) -> Worth | None:
 def cannot_tell(evaluation: Evaluated) -> bool:
     """Return whether the verdict is that these answers cannot tell, of no question, whether a metric is worth using."""
     found = [worth for split in evaluation.splits if (worth := worth_of(evaluation, split))]
-    return all(worth.outcome == "unclear" for worth in found)
+    return bool(found) and all(worth.outcome == "unclear" for worth in found)
 
 
 def _metric_alone(evaluation: Evaluated, split: str, model: str) -> Compared | None:

@@ -15,7 +15,7 @@ from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation
 from crowdmetric.evaluate.scores import plus_minus
 from crowdmetric.evaluate.splits import TITLES
-from crowdmetric.evaluate.verdict import best_model, counted_hidden, worth_of_metric
+from crowdmetric.evaluate.verdict import best_model, hidden_answers, worth_of_metric
 from crowdmetric.identifiability import Diagnosis
 from crowdmetric.identifiability.relations import Relation
 from crowdmetric.importance import FeatureImportance, as_percent, feature_importance, is_cut
@@ -282,7 +282,7 @@ def _prediction(evaluation: Evaluation | None) -> str:
             for model in evaluation.models
         ]
         head = ["model", "accuracy", "log-likelihood per answer", "calibration slope"]
-        title = f"{TITLES.get(split, split)}: {counted_hidden(*evaluation.hidden(split))}"
+        title = ": ".join(filter(None, [TITLES.get(split, split), hidden_answers(evaluation, split)]))
         picture = picture_of(
             partial(evaluation_picture, evaluation, split), f"{TITLES.get(split, split)}: better is to the right."
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import html
+from itertools import islice
 
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation
-from crowdmetric.evaluate.verdict import best_model, counted_hidden, worth_of
+from crowdmetric.evaluate.verdict import best_model, hidden_answers, worth_of
 from crowdmetric.importance import as_percent, feature_importance, is_cut
 from crowdmetric.persist import SavedModel
 
@@ -48,7 +49,8 @@ def quotable(
     saved = None if evaluation is None else evaluation.saved
     if evaluation is None or saved not in evaluation.models:
         return texts
-    for split in [name for name in HIDDEN if name in evaluation.splits and _tells(evaluation, name)][:1]:
+    told = (name for name in HIDDEN if name in evaluation.splits and _tells(evaluation, name))
+    for split in islice(told, 1):
         right = _of_100(evaluation, split, str(saved))
         others = [name for name in WITHOUT if name in evaluation.models and name != saved]
         best = best_model(evaluation, split, others)  # the one that all other sentences are about
@@ -57,8 +59,8 @@ def quotable(
             compared = (
                 f"the best prediction without a learned metric, {WITHOUT[best]}: {_of_100(evaluation, split, best)}"
             )
-        seen = counted_hidden(*evaluation.hidden(split))
-        texts.append(f"Of 100 {HIDDEN[split]}, the model predicts {right} ({compared}; {seen}).")
+        seen = "; ".join(filter(None, [compared, hidden_answers(evaluation, split)]))
+        texts.append(f"Of 100 {HIDDEN[split]}, the model predicts {right} ({seen}).")
     return texts
 
 

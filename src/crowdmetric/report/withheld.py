@@ -102,9 +102,10 @@ def _people_to_tell(evaluation: Evaluation, people: int) -> int | None:
     """Return with how many people the verdict on one of the questions would be clear."""
     found = []
     for split in evaluation.splits:
-        worth, hidden = worth_of(evaluation, split), evaluation.hidden(split)[1]
-        if worth is None or not hidden:
+        worth = worth_of(evaluation, split)
+        if worth is None or not worth.against.likelihood.people:
             continue
+        hidden = worth.against.likelihood.people
         each = [c.likelihood.people_to_tell() for c in (worth.against, worth.alone) if c is not None]
         found.append(max(inf if n is None else n for n in each) * people / hidden)
     least = min(found, default=inf)

@@ -54,13 +54,13 @@ UNLIKELY = 9.0 * log(10.0)
 NEARLY_ALL = 0.95
 # Share of closed triples (a, b, c) that careful people contradict: where all pairs of some items are asked, and where
 # only some are. 235 travelers by train contradicted none of 979 of the second kind.
-CONTRADICTED_CLOSED, CONTRADICTED = 0.01, 0.002
+CONTRADICTED_CLOSED, CONTRADICTED = 0.02, 0.002
 
 
 def cut_sentence(origin: str, *, declared: bool = False, clause: bool = False) -> str:
     """Return what answers are that were not asked one by one, and what follows, in one sentence; empty if they were.
 
-    `declared` says that a table says so, and that it was not recognized; `clause` asks for no capital letter, no period.
+    `declared` says that a table says so, and that it was not recognized; `clause` asks for no capital and no period.
 
     Examples
     --------
