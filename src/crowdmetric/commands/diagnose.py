@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser, Namespace
 
+import numpy as np
+
 from crowdmetric.commands.command import note
-from crowdmetric.commands.preparing import add_preparation, check_preparation, prepared
+from crowdmetric.commands.preparing import add_preparation, check_preparation, prepared, related
 from crowdmetric.commands.reading import (
     TABLE,
     add_categories,
@@ -49,17 +51,20 @@ def run(options: Namespace) -> None:
         diagnose_similarity(options)
         return
     items = items_of(options)
-    features, names, _ = prepared(options, items)
+    features, names, preprocessing = prepared(options, items)
     answers: Comparisons | ComparisonScan
     if options.memory is None:
         answers = answers_of(options, items)
     else:
         answers = scan_answers(options, items)
         note(options, plan_diagnosis(features, answers, options.memory).sentence)
+    shown = np.arange(len(items.ids)) if isinstance(answers, ComparisonScan) else answers.pairs
+    relations = related(options, items, shown, preprocessing)
     with show_progress("Looking at the answers", quiet=options.quiet):
         found = diagnose(
-            features, answers, features=names, item_ids=items.ids, covariance=options.covariance, memory=options.memory
-        )
+            features, answers, features=names, item_ids=items.ids, covariance=options.covariance,
+            memory=options.memory, relations=relations,
+        )  # fmt: skip
     if options.json:
         print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
     else:

@@ -9,7 +9,7 @@ from typing import Any
 
 from crowdmetric.commands.command import UsageError, add_time_limit, note
 from crowdmetric.commands.item_tables import read_labels
-from crowdmetric.commands.preparing import add_preparation, check_preparation, prepared
+from crowdmetric.commands.preparing import add_preparation, check_preparation, prepared, related
 from crowdmetric.commands.reading import (
     TABLE,
     add_categories,
@@ -83,10 +83,13 @@ def run(options: Namespace) -> None:
     if options.out is not None:
         check_target(options.out, options.overwrite, _is_evaluation)
     items = items_of(options)
-    features, _, _ = prepared(options, items)
+    features, _, preprocessing = prepared(options, items)
     comparisons: Comparisons | ComparisonScan
     if options.memory is None:
         comparisons = answers_of(options, items)
+        related(options, items, comparisons.pairs, preprocessing)
+        if comparisons.is_cut:
+            note(options, comparisons.caution)
     else:
         comparisons = scan_answers(options, items)
         limits = {"people": options.people, "memory": options.memory, "jobs": options.jobs}

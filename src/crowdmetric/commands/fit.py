@@ -77,7 +77,7 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
     if comparisons.is_cut:
         note(options, comparisons.caution)
         warnings.filterwarnings("ignore", "these answers ", NotIdentifiedWarning)  # it is said now
-    diagnosis = diagnosed(options, features, names, items, comparisons)
+    diagnosis = diagnosed(options, features, names, items, comparisons, relations)
     suggestion = "" if comparisons.is_cut else suggest_matched(name, features, comparisons, diagnosis)
     if suggestion:
         note(options, suggestion)

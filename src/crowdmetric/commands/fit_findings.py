@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil
@@ -21,6 +21,7 @@ from crowdmetric.evaluate import Evaluation, evaluate
 from crowdmetric.evaluate.models import WITHOUT_DISTANCE, not_of_use
 from crowdmetric.evaluate.splits import TITLES, possible_splits
 from crowdmetric.identifiability import Diagnosis, diagnose
+from crowdmetric.identifiability.relations import Relation
 from crowdmetric.progress import show_progress
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import Items
@@ -52,8 +53,9 @@ WITH_FREE_PEOPLE = ("population-free", "symmetric", "population-items", "symmetr
 
 
 def diagnosed(
-    options: Namespace, features: NDArray[np.float64], names: list[str], items: Items, answers: Comparisons
-) -> Diagnosis | None:
+    options: Namespace, features: NDArray[np.float64], names: list[str], items: Items, answers: Comparisons,
+    relations: Sequence[Relation] = (),
+) -> Diagnosis | None:  # fmt: skip
     """Return what the answers can teach, and say it; None for so many features that it would take too long."""
     if features.shape[1] > MOST_DIAGNOSED:
         note(
@@ -63,7 +65,12 @@ def diagnosed(
         return None
     with show_progress("Looking at the answers", quiet=options.quiet):
         found = diagnose(
-            features, answers, features=names, item_ids=items.ids, covariance=options.covariance or "isotropic"
+            features,
+            answers,
+            features=names,
+            item_ids=items.ids,
+            covariance=options.covariance or "isotropic",
+            relations=relations,
         )
     note(options, found.summary().splitlines()[0])
     return found

@@ -9,14 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.commands.command import UsageError, note
-from crowdmetric.identifiability.relations import Relation, linear_relations
+from crowdmetric.identifiability.relations import MOST_RELATED, Relation, linear_relations
 from crowdmetric.preprocess import DIFFERENT_UNITS, WORTH_A_WORD, ItemMap, scale_ratio
 from crowdmetric.tables import Items
 
 __all__ = ["add_preparation", "check_preparation", "prepared", "related"]
-
-# Maximum number of features that are looked at for relations.
-MOST_RELATED = 100
 
 
 def add_preparation(parser: ArgumentParser) -> None:
@@ -53,10 +50,7 @@ def prepared(options: Namespace, items: Items) -> tuple[NDArray[np.float64], lis
 def related(
     options: Namespace, items: Items, shown: NDArray[np.integer[Any]], preprocessing: ItemMap | None
 ) -> list[Relation]:
-    """Return which features of the items that were shown follow from others, and say it; none of principal directions.
-
-    More features than are taken apart below are embeddings, of which no coordinate means anything by itself.
-    """
+    """Return which features of the items shown follow from others, and say it; none of principal directions."""
     reduced = preprocessing is not None and (preprocessing.components is not None or preprocessing.whiten)
     if reduced or len(items.feature_names) > MOST_RELATED:
         return []

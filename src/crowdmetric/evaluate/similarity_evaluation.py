@@ -146,7 +146,7 @@ class SimilarityEvaluation:
         return Difference(*clustered(two[0] - one[0], one[2]), answers, people, fewest=2)
 
     def hidden(self, split: str) -> str:
-        """Return '120 predictions of hidden answers of 30 people', or of nobody who is named; an answer may count twice."""
+        """Return '120 predictions of hidden answers of 30 people', or of nobody who is named."""
         answers, people = self._seen(split)
         return f"{answers:,} predictions of hidden answers" + ("" if people is None else f" of {people:,} people")
 

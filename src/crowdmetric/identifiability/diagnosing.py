@@ -8,11 +8,12 @@ from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.fits.memory import MemoryPlan, bytes_to_lay_out, read_memory
 from crowdmetric.identifiability import implicit
 from crowdmetric.identifiability.answer_map import answer_rows
-from crowdmetric.identifiability.assignment import check_assignment
+from crowdmetric.identifiability.assignment import Assignment, check_assignment
 from crowdmetric.identifiability.catalogue import ceiling, two_valued
 from crowdmetric.identifiability.diagnosis import Diagnosis
 from crowdmetric.identifiability.examples import name_directions, name_hardest, unknown_distances
@@ -20,6 +21,7 @@ from crowdmetric.identifiability.law import LARGEST as LARGEST_LAW
 from crowdmetric.identifiability.law import LAWS, law_spectrum, most_revealed
 from crowdmetric.identifiability.person_spans import SpanTally
 from crowdmetric.identifiability.questions import QuestionSource, ScannedQuestions, read_questions
+from crowdmetric.identifiability.relations import MOST_RELATED, Relation, linear_relations
 from crowdmetric.identifiability.spectrum import Spectrum, common_spectrum, decompose, negligible_of, sum_up
 from crowdmetric.inputs import check_items
 from crowdmetric.symmetric import degrees_of_freedom
@@ -44,6 +46,7 @@ def diagnose(
     item_ids: Sequence[Any] | NDArray[Any] | None = None,
     covariance: str = "isotropic",
     memory: int | str | None = None,
+    relations: Sequence[Relation] | None = None,
 ) -> Diagnosis:
     """Say what answers to these questions can teach, before anybody is asked or anything is fitted.
 
@@ -63,6 +66,8 @@ def diagnose(
         `PopulationMetric`: 'isotropic', the default, or 'free'. The verdict for a free law is always included.
     memory
         Limit for a scan, in bytes or as text such as '2GB'; None: half of the free memory. See `plan_diagnosis`.
+    relations
+        Which features follow from others, where the caller knows; None: it is found (`linear_relations`).
 
     Returns
     -------
@@ -88,6 +93,11 @@ def diagnose(
         )
     _check_names(features, questions.d, "features")
     _check_names(item_ids, len(questions.items), "item_ids")
+    cut = pairs.caution if isinstance(pairs, Comparisons) else ""
+    if relations is None:
+        names = [f"f{j}" for j in range(questions.d)] if features is None else [str(name) for name in features]
+        few = questions.d <= MOST_RELATED
+        relations = linear_relations(questions.items[questions.used], names) if few else ()
     found = _spectra(questions, covariance)
     tally, own, common, free = found.tally, found.own, found.law, found.free
     best = ceiling(questions)
@@ -123,7 +133,10 @@ def diagnose(
         population_hardest=name_hardest(common, features),
         free_rank=free.low,
         free_out_of_reach=name_directions(free, features),
-        assignment=check_assignment(questions),
+        # pairs that share a winner, or follow from an order, depend on who was asked by construction
+        assignment=Assignment(0, 0, None, None) if cut else check_assignment(questions),
+        cut=cut,
+        relations=tuple(relation.sentence for relation in relations),
         ceiling=None if best is None else best.rank,
         ceiling_out_of_reach="" if best is None else name_directions(best, features),
         two_valued=tuple(two_valued(questions)),

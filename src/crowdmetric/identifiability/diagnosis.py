@@ -78,6 +78,10 @@ class Diagnosis:
         Features that take two values only.
     features, item_ids
         Names, None if none were given.
+    cut
+        What the answers are if they were cut from choices, rankings or ratings, in a sentence.
+    relations
+        Features that follow from others, such as 'total is price + size: drop one'.
 
     Examples
     --------
@@ -124,10 +128,21 @@ class Diagnosis:
     two_valued: tuple[int, ...]
     features: Sequence[str] | None
     item_ids: Sequence[Any] | Array | None
+    cut: str = ""
+    relations: tuple[str, ...] = ()
 
     def summary(self) -> str:
         """Return the verdict in plain words, with the remedies, cheapest first."""
-        lines = [self._verdict(), *self._people(), *self._distances(), *self._ceiling(), *self._population()]
+        related = [f"{text[:1].upper()}{text[1:]}." for text in self.relations]
+        lines = [
+            self._verdict(),
+            *related,
+            *filter(None, [self.cut]),
+            *self._people(),
+            *self._distances(),
+            *self._ceiling(),
+            *self._population(),
+        ]
         found = self.remedies()
         if found:
             lines += ["", "What would help, cheapest first:", *(f"- {remedy}" for remedy in found)]
@@ -165,6 +180,7 @@ class Diagnosis:
             },
             "ceiling": self.ceiling, "ceiling_out_of_reach": self.ceiling_out_of_reach,
             "two_valued": [self._feature(j) for j in self.two_valued],
+            "made_of": self.cut, "relations": list(self.relations),
             "remedies": list(self.remedies()), "summary": self.summary(),
         }  # fmt: skip
 
@@ -269,15 +285,15 @@ class Diagnosis:
     def _population(self) -> list[str]:
         if self.people == 1:
             return []
-        safe = self.assignment.sentence(self._feature)
+        safe = "" if self.cut else self.assignment.sentence(self._feature)
         if self.identified:
             return [
                 "This needs no assumption about people. To take them as one population (PopulationMetric) can still "
                 "make the metric more accurate.",
-                safe,
+                *filter(None, [safe]),
             ]
         few = [f"But {self.people} people are too few to be taken as one population."]
-        return [*self._law(), *self._free(), *(few if self.people < FEWEST_PEOPLE else []), safe]
+        return [*self._law(), *self._free(), *(few if self.people < FEWEST_PEOPLE else []), *filter(None, [safe])]
 
     def _law(self) -> list[str]:
         """Return what a population with the law `covariance` reveals."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Relation", "linear_relations"]
+__all__ = ["MOST_RELATED", "Relation", "linear_relations"]
 
 Array = NDArray[np.float64]
 
@@ -26,6 +26,8 @@ ROUNDING = 1e-6
 NEARLY = 0.01
 # A weight below this, in units of spreads, is rounding.
 UNUSED = 1e-6
+# Maximum number of features that are looked at: more are embeddings, of which no coordinate means anything by itself.
+MOST_RELATED = 100
 # Maximum number of features in a relation that is nearly true, and that are named.
 MOST_TERMS, MOST_NAMED = 3, 6
 

@@ -121,6 +121,10 @@ def warnings_of(
         if cut
         else []
     )
+    near = [as_sentence(relation.sentence) for relation in relations if not relation.is_exact]
+    texts += [f"{text} Answers can hardly tell which of them matters." for text in near]
+    if model.description.get("withheld"):  # nothing is said of what the metric looks like, not even against it
+        return texts + _of_the_fit(model)
     if evaluation is not None:
         texts += [text.removeprefix("Warning: ") for text in evaluation.findings() if text.startswith("Warning: ")]
         texts = [text[:1].upper() + text[1:] for text in texts]
@@ -128,8 +132,6 @@ def warnings_of(
         texts.append(LEAKED)
     texts += _no_ideal_points(model, evaluation)
     texts += [] if cut else _chosen_questions(model, diagnosis)
-    near = [as_sentence(relation.sentence) for relation in relations if not relation.is_exact]
-    texts += [f"{text} Answers can hardly tell which of them matters." for text in near]
     texts += [] if any(relation.is_exact for relation in relations) else _out_of_reach(model, diagnosis)
     texts += _undetermined(model, comparisons)
     if not cut and model.fitted.get("scale_error_", 0.0) > LOOSE_SCALE and not _is_near_zero(model, comparisons):

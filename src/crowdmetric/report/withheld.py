@@ -8,7 +8,7 @@ Nothing is quoted, ranked or put into a headline where
 
 What would tell is the number of people with whose hidden answers the differences that were seen would be clear, or
 clearly too small to matter (`Difference.people_to_tell`), and the number with which the metric is known
-(`crowdmetric.design.plan`).
+(`crowdmetric.design`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.design import plan
+from crowdmetric.design import design
 from crowdmetric.errors import CrowdmetricError
 from crowdmetric.evaluate import Evaluation
 from crowdmetric.evaluate.verdict import FEWEST_PEOPLE, cannot_tell, findings, worth_of
@@ -43,6 +43,9 @@ __all__ = [
 # Error of the metric for which people are planned, and limits beyond which planning would take longer than a fit: the
 # maximum number of features, of items (more are drawn from) and of answers per person.
 TARGET, MOST_FEATURES, MOST_ITEMS, MOST_ANSWERS = 0.2, 10, 40, 10
+# The number of people whose questions are planned, of whose error follows how many it takes, and the maximum that is
+# worth a word.
+PLANNED, MOST_PEOPLE = 200, 1_000_000
 PLAN = "`crowdmetric plan` says how many people another error takes, and `crowdmetric design` what to ask whom."
 
 
@@ -113,7 +116,7 @@ def _people_to_tell(evaluation: Evaluation, people: int) -> int | None:
 
 
 def _planned(items: NDArray[np.float64], each: int) -> list[str]:
-    """Return how many people it takes to know the metric, with random questions and with the best ones."""
+    """Return how many people it takes to know the metric, asked at random."""
     X = np.unique(items, axis=0)
     each = min(each, MOST_ANSWERS)
     if X.shape[1] > MOST_FEATURES or len(X) < 3:
@@ -122,15 +125,17 @@ def _planned(items: NDArray[np.float64], each: int) -> list[str]:
         X = X[np.random.default_rng(0).choice(len(X), MOST_ITEMS, replace=False)]
     spread = X.std(axis=0)
     try:
-        found = plan(X / np.where(spread > 0, spread, 1.0), target=TARGET, answers=each, kinds=("random", "optimal"))
+        ask = design(X / np.where(spread > 0, spread, 1.0), people=PLANNED, answers=each, kind="random")
     except CrowdmetricError:
         return []
-    random, best = found.people("random"), found.people("optimal")
-    if random is None or best is None:
+    # errors fall with the root of the number of people
+    needed = PLANNED * (ask.expected_error / TARGET) ** 2
+    if not needed <= MOST_PEOPLE:
         return []
+    people = rounded(max(round(needed), FEWEST_PEOPLE))
     return [
-        f"To know the metric within {TARGET:.0%} takes about {rounded(random):,} people with {_answers(each)} each to "
-        f"pairs drawn at random, or {rounded(best):,} if `crowdmetric design` chooses the pairs."
+        f"To know the metric within {TARGET:.0%} takes about {people:,} people with {_answers(each)} each to "
+        "pairs drawn at random, and fewer if `crowdmetric design` chooses the pairs."
     ]
 
 
