@@ -15,7 +15,6 @@
     verdict.py      sentences that follow, and the rules behind them
     evaluation.py   the table, differences and their errors
     run.py          fit and score
-    rankings.py     do answers look as if they were cut from rankings?
     similarity_evaluation.py  the same for similarity judgements
 """
 

@@ -199,8 +199,7 @@ class Compared:
         """The differences, in parentheses."""
         gain, right = self.likelihood, 100 * self.accuracy.mean
         error = f" ± {gain.error:.4f}" if isfinite(gain.error) else ""  # one person tells no error
-        seen = f"; {self.hidden}" if self.hidden else ""
-        return f"({gain.mean:+z.4f}{error} nats per answer, {right:+z.2f} points of accuracy{seen})"
+        return f"({gain.mean:+z.4f}{error} nats per answer, {right:+z.2f} points of accuracy)"
 
     @property
     def hidden(self) -> str:
@@ -435,6 +434,7 @@ def _sentence(worth: Worth, saved: str | None) -> str:
         same = alone.other == baseline
         own = f" The baseline {baseline} is the same model without the metric." if same else f" {_of_the_metric(alone)}"
     figures = f"{against.although} {against.figures}"
+    figures = figures[:-1] + f"; {against.hidden})" if against.hidden else figures
     return f"{TITLES[worth.split]}: {text}{figures}.{own} Best in the table: {worth.best}."
 
 

@@ -18,6 +18,7 @@ summed over blocks of people; nothing of size n · d² is ever formed.
     implicit.py      the same by products alone, with stated confidence (beyond)
     catalogue.py     what no questionnaire about these items could reveal
     examples.py      what is out of reach, by entries of M and by pairs of items
+    relations.py     features that follow from others, by name
     assignment.py    do questions depend on who is asked?
     diagnosis.py     all of it as values and in words, and what would help
     diagnosing.py    from questions to the verdict: `diagnose`

@@ -7,6 +7,7 @@
     warnings.py     what to be careful about, and whether the metric is worth using
     tastes.py       what smooth tastes look like
     quote.py        sentences to quote
+    withheld.py     where answers carry no claim: why, and what would tell
     map.py          items before and after, with a choice of an item
     pictures.py     inline SVG of matplotlib
     thumbnails.py   small pictures of items
