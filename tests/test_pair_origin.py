@@ -207,11 +207,21 @@ def test_cut_pairs_get_no_intervals_no_spreads_and_none_of_the_wrong_warnings(ch
     assert not columns & {"from", "to", "std err", "z", "P>|z|", "[5 %", "95 %]", "sd"}
     assert ">people differ<" not in page
     assert "look like pairs cut from choices" in diagnosis.summary()
-    # the same as vectors, or as arrays
-    with pytest.warns(NotIdentifiedWarning, match="cut from choices"):
-        PopulationMetric(items, starts=1, max_iter=2).fit(answers.pairs, answers.response, users=answers.user)
-    with pytest.warns(NotIdentifiedWarning, match="cut from choices"):
-        PopulationMetric(starts=1, max_iter=2).fit(items[answers.pairs], answers.response, users=answers.user)
+
+
+def test_arrays_and_vectors_are_recognized_as_tables_are(choices) -> None:
+    items, answers = choices
+    y, users = answers.response, answers.user
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdmetricWarning)
+        for given, pairs in ((items, answers.pairs), (None, items[answers.pairs])):
+            model = PopulationMetric(given, starts=1, max_iter=2).fit(pairs, y, users=users)
+            assert model.made_of_ == "choices"
+        assert (
+            PopulationMetric(items, starts=1, max_iter=2).fit(answers.pairs, y, users=users // 10).made_of_ == "choices"
+        )
+        y = np.where(np.arange(len(y)) % 3 == 0, -y, y)
+        assert PopulationMetric(items, starts=1, max_iter=2).fit(answers.pairs, y, users=users).made_of_ == "pairs"
 
 
 def test_other_models_of_people_give_them_no_errors_either(choices) -> None:

@@ -24,12 +24,15 @@ Array = NDArray[np.float64]
 ROUNDING = 1e-6
 # Share of a feature's variance that others may leave open where it nearly follows from them.
 NEARLY = 0.01
+# A feature is constant if it varies by less than this share of its size.
+CONSTANT = 1e-9
 # A weight below this, in units of spreads, is rounding.
 UNUSED = 1e-6
 # Maximum number of features that are looked at: more are embeddings, of which no coordinate means anything by itself.
 MOST_RELATED = 100
 # Maximum number of features in a relation that is nearly true, and that are named.
 MOST_TERMS, MOST_NAMED = 3, 6
+MORE_ITEMS = "compare more items, or keep fewer features or directions (--pca)"
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,11 @@ class Relation:
         return self.is_exact and not self.is_category
 
     @property
+    def says_what_is_open(self) -> bool:
+        """Whether it names the features behind what no answers can say, so that nothing is left to be said of that."""
+        return self.is_exact and self.advice != MORE_ITEMS
+
+    @property
     def sentence(self) -> str:
         """What is related, and what to do, without a capital letter and a period."""
         return f"{self.clause}: {self.advice}"
@@ -80,17 +88,19 @@ def linear_relations(items: ArrayLike, names: Sequence[str]) -> list[Relation]:
     follows from the others, which is said once.
     """
     X = np.unique(np.asarray(items, dtype=np.float64), axis=0)
-    center = X.mean(axis=0)
     size = np.max(np.abs(X), axis=0, initial=0.0)
-    spread = X.std(axis=0)
-    used = np.flatnonzero(spread > 1e-9 * size)
-    Z = (X[:, used] - center[used]) / spread[used]
+    size[size == 0.0] = 1.0
+    scaled = X / size  # squares of what is huge would overflow
+    used = np.flatnonzero(scaled.std(axis=0) > CONSTANT)
+    Z = scaled[:, used] - scaled[:, used].mean(axis=0)
+    Z /= Z.std(axis=0)
+    center, spread = size * scaled.mean(axis=0), size * scaled.std(axis=0)
     if used.size >= len(X) >= 2:
         return [
             Relation(
                 True,
                 f"{len(X):,} different items were compared, which cannot tell {used.size:,} features apart",
-                "compare more items, or keep fewer features or directions (--pca)",
+                MORE_ITEMS,
             )
         ]
     found: list[Relation] = []

@@ -186,7 +186,7 @@ def cautions_of_similarity(
         texts.append(f"About {100 * lapse:.0f} % of the answers look as if given without looking.")
     if 1 < judgements.n_people < FEWEST_PEOPLE:
         texts.append(few_people(judgements.n_people))
-    exact = any(relation.is_exact for relation in relations)
+    exact = any(relation.says_what_is_open for relation in relations)
     if diagnosis is not None and not diagnosis.identified and not exact:
         texts.append(
             f"The judgements say nothing about {diagnosis.dimensions - diagnosis.rank:,} of the "

@@ -124,7 +124,8 @@ def warnings_of(
     near = [as_sentence(relation.sentence) for relation in relations if not relation.is_exact]
     texts += [f"{text} Answers can hardly tell which of them matters." for text in near]
     if model.description.get("withheld"):  # nothing is said of what the metric looks like, not even against it
-        return texts + _of_the_fit(model)
+        unknown = [] if _is_near_zero(model, comparisons) else _undetermined(model, comparisons)
+        return texts + unknown + _of_the_fit(model)
     if evaluation is not None:
         texts += [text.removeprefix("Warning: ") for text in evaluation.findings() if text.startswith("Warning: ")]
         texts = [text[:1].upper() + text[1:] for text in texts]
@@ -132,7 +133,7 @@ def warnings_of(
         texts.append(LEAKED)
     texts += _no_ideal_points(model, evaluation)
     texts += [] if cut else _chosen_questions(model, diagnosis)
-    texts += [] if any(relation.is_exact for relation in relations) else _out_of_reach(model, diagnosis)
+    texts += [] if any(relation.says_what_is_open for relation in relations) else _out_of_reach(model, diagnosis)
     texts += _undetermined(model, comparisons)
     if not cut and model.fitted.get("scale_error_", 0.0) > LOOSE_SCALE and not _is_near_zero(model, comparisons):
         texts.append(_unknown_scale(model))
