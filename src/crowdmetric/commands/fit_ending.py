@@ -6,6 +6,7 @@ import json
 import textwrap
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from crowdmetric.evaluate.splits import TITLES
 from crowdmetric.evaluate.verdict import Compared, best_model
 from crowdmetric.identifiability import Diagnosis
 from crowdmetric.identifiability.relations import Relation
+from crowdmetric.importance import is_cut
 from crowdmetric.persist import REPORT, SavedModel
 from crowdmetric.report.tastes import find_tastes
 from crowdmetric.report.warnings import warnings_of, worth_using
@@ -27,6 +29,7 @@ from crowdmetric.report.warnings import warnings_of, worth_using
 __all__ = ["gains_of", "print_ending"]
 
 WIDTH = 100
+CROWD = "crowd: part of what moves choices that everybody likes alike."
 OUTCOMES = {
     "better": "the model's probabilities are better",
     "equal": "the model's probabilities are equally good",
@@ -101,7 +104,10 @@ def print_ending(
 def _table(model: SavedModel, comparisons: Comparisons | None) -> Coefficients:
     """Return what moves choices, feature by feature; of a model that does not tell, what counts in its distance."""
     if model.description["estimator"] == "TasteMetric":
-        return find_tastes(model).table()
+        table = find_tastes(model).table()
+        if is_cut(model):  # how much people differ is not known
+            table = replace(table, columns={"crowd": table.columns["crowd"]}, explained=CROWD)
+        return table
     return coefficients_of(model, comparisons)
 
 

@@ -177,8 +177,8 @@ def _importance(model: SavedModel, comparisons: Comparisons | None) -> str:
     explained = (
         f"How much each feature moves people's choices between two items {whose}, as a share of what all of them do "
         f"(mean squares); shares add up to 100 %. {'Two' if is_cut(model) else 'Three'} columns say how a share "
-        "arises: everybody wants more of a feature, or everybody less; everybody wants a middle, which is what a metric "
-        "shows"
+        "arises: everybody wants more of a feature, or everybody less; everybody wants a middle, which is what a "
+        "metric shows"
         f"{'' if is_cut(model) else '; or people differ'}. "
         f"What is preferred is said of an item that is average in all other features. {found.covers}"
     )
