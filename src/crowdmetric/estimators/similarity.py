@@ -341,7 +341,7 @@ class SimilarityMetric(CrowdMetric):
         if objective.structure.name == "full":
             estimate = svec(choice.objective.structure.metric(choice.fit.theta))
             if own is None:
-                draws = draw_judged(objective, estimate)
+                draws = draw_judged(objective, estimate).draws
             else:
                 draws = draw_around(svec(symmetric), np.linalg.pinv(covariance, hermitian=True), estimate)
         else:  # with a given structure, entries outside it are known to be zero

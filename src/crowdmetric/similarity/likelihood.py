@@ -128,6 +128,35 @@ class AnswerModel:
             gradient += np.bincount(asked.index.ravel(), step.ravel(), D.size)
         return value, -self.beta * self.link_slope(D) * gradient
 
+    def slopes(self, questions: PairChoices, D: Array) -> tuple[Array, Array]:
+        """Return minus the log-likelihoods (C,) of several metrics and their derivatives (C, P) in distances D (C, P).
+
+        As `slope`, but with one array per option, so that loops over questions are long.
+        """
+        values, gradient = np.zeros(len(D)), np.zeros_like(D)
+        f = self.linked(D)
+        for asked in questions.asked:
+            k, counts = asked.index.shape[1], asked.counts.T
+            u = [-self.beta * f[:, column] for column in asked.index.T]
+            top = np.max(u, axis=0)
+            e = [np.exp(one - top) for one in u]
+            total = np.sum(e, axis=0)
+            p = [one / total for one in e]
+            if self.lapse == 0.0:
+                logs = [one - top - np.log(total) for one in u]
+                r = [np.broadcast_to(n, total.shape) for n in counts]
+            else:
+                q = [(1.0 - self.lapse) * one + self.lapse / k for one in p]
+                logs = [np.log(one) for one in q]
+                r = [n * (1.0 - self.lapse) * one / chance for n, one, chance in zip(counts, p, q, strict=True)]
+            values -= np.sum([log @ n for log, n in zip(logs, counts, strict=True)], axis=0)
+            all_r = np.sum(r, axis=0)
+            rows = np.arange(len(asked.index))
+            for column, one, part in zip(asked.index.T, p, r, strict=True):
+                of_pairs = sparse.csr_matrix((np.ones(rows.size), (column, rows)), shape=(D.shape[1], rows.size))
+                gradient += (of_pairs @ (one * all_r - part).T).T  # dvalue/du
+        return values, -self.beta * self.link_slope(D) * gradient
+
     def _is_compiled(self, asked: Alternatives, f: Array) -> bool:
         return self.lapse == 0.0 and asked.index.size >= COMPILED_FROM and self.beta * float(np.ptp(f)) < SAFE_RANGE
 

@@ -21,14 +21,15 @@ bounds the distance to the optimum: (−G)₊ is what of −G lies in the cone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.similarity.cone_step import ConeStep, regular
 from crowdmetric.similarity.objective import SimilarityObjective
+from crowdmetric.similarity.size import KnownSize, SizePrior, best_size
 
 __all__ = ["SimilarityFit", "fit_with_evidence", "minimize", "refit", "start_for"]
 
@@ -36,9 +37,11 @@ Array = NDArray[np.float64]
 
 FLOOR = 1e-8
 # Maximum number of refits until the strengths settle, and the change of their logarithms that counts as settled.
-ROUNDS, SETTLED = 12, 0.1
+ROUNDS, SETTLED = 12, 0.03
 # Expected decrease, in nats, at which intermediate fits stop.
 ROUGH = 0.05
+# The same for fits at sizes that are compared.
+EVEN = 0.005
 # Range of strengths from which the evidence chooses, in units of 1 / (mean eigenvalue)².
 LEAST_RIDGE, MOST_RIDGE = 1e-6, 1e6
 # Below this mean eigenvalue, for items of size one and β = 1, a metric counts as zero, and has no shape to speak of.
@@ -73,6 +76,10 @@ class SimilarityFit:
         Certified bound on how far f is above its minimum, in nats; NaN if it is not convex.
     converged, iterations
         Whether a further step would gain less than the tolerance, and how many there were.
+    scale, size_variance
+        The mean eigenvalue c, and its variance under the curvature of f.
+    size
+        What the evidence says of log c; None if size and shape were fitted together.
     """
 
     theta: Array
@@ -83,13 +90,13 @@ class SimilarityFit:
     gap: float
     converged: bool
     iterations: int
+    scale: float
+    size_variance: float
+    size: KnownSize | None
 
     @property
     def log_evidence(self) -> float:
-        """Laplace's approximation to the log of the answers' probability, the scale aside (it is in every structure).
-
-        ``−f + ½ Σ_r rank_r log λ_r − ½ log det A`` up to a constant per parameter, see `_log_evidence`.
-        """
+        """Laplace's approximation to the log of the answers' probability: log E of a size, or integrated over sizes."""
         return self._log_evidence
 
     _log_evidence: float = float("nan")
@@ -144,10 +151,15 @@ def minimize(
         value, g, H, floor = _local(objective, penalty, theta, prior, floor)
     likelihood_curvature = H - penalty - floor * np.eye(len(H)) - (0.0 if prior is None else prior(theta)[2])
     gap = _gap(objective, g, theta, floor) if in_cone and objective.likelihood.is_convex else float("nan")
-    determined = _determined(objective, H, strengths)
+    covariance = np.linalg.inv(regular(H))
+    determined = _determined(objective, covariance, strengths)
+    scale, variance = _size(objective, theta, covariance)
     plain = objective.value(theta)
-    evidence = _log_evidence(objective, theta, value, H, strengths)
-    return SimilarityFit(theta, plain, likelihood_curvature, tuple(strengths), determined, gap, done, steps, evidence)
+    evidence = _log_evidence(objective, theta, plain + 0.5 * float(theta @ penalty @ theta), H, variance, strengths)
+    return SimilarityFit(
+        theta, plain, likelihood_curvature, tuple(strengths), determined, gap, done, steps, scale, variance,
+        None, evidence,
+    )
 
 
 def refit(
@@ -189,32 +201,94 @@ def fit_with_evidence(
     start: Array | None = None,
     *,
     step: ConeStep | None = None,
+    shares: Sequence[float] | None = None,
     tolerance: float = 1e-8,
     max_iterations: int = 100,
 ) -> SimilarityFit:
-    """Fit with the strengths that the evidence asks for, refitting until they have settled."""
-    theta = start_for(objective) if start is None else start
-    step = step or ConeStep(objective.structure, objective.covariance)
-    ridges = objective.structure.ridges
-    scale = _scale(objective, theta)
-    strengths = [1.0 / scale**2] * len(ridges)
-    iterations, known = 0, None
-    for _ in range(ROUNDS if ridges else 0):
-        rough: dict[str, Any] = {"tolerance": max(ROUGH, tolerance), "max_iterations": 8, "curvature": known}
-        fit = minimize(objective, strengths, theta, step=step, **rough)
-        theta, known, iterations = fit.theta, fit.curvature, iterations + fit.iterations
-        wanted = [
-            _wanted(P, gamma, theta, _scale(objective, theta)) for P, gamma in zip(ridges, fit.determined, strict=True)
-        ]
-        settled = fit.converged and all(
-            abs(np.log(new / old)) < SETTLED for new, old in zip(wanted, strengths, strict=True)
-        )
-        if settled:
-            break
-        strengths = wanted
-    last: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "curvature": known}
-    fit = minimize(objective, strengths, theta, step=step, **last)
-    return SimilarityFit(**(fit.__dict__ | {"iterations": iterations + fit.iterations}))
+    """Fit with the size that the evidence asks for, and the strengths that it asks for at that size.
+
+    `shares` are strengths ``τ_r = λ_r c²`` to use at every size instead of the latter.
+    """
+    search = _SizeSearch(objective, step or ConeStep(objective.structure, objective.covariance), shares)
+    first = search.begin(start_for(objective) if start is None else start)
+    if first.scale > NO_METRIC / objective.likelihood.beta:
+        information = first.scale**2 / max(first.size_variance, 1e-300)
+        known = best_size(partial(search.at, information), search.log_size, information**-0.5)
+        known = known.checked(partial(search.at, information))
+        held = search.go_to(known.best, information)
+        search.settle(held)
+        fit = search.fit(held, tolerance, max_iterations)
+    else:  # there is no shape to speak of
+        known = KnownSize(np.empty(0), np.empty(0), search.log_size, float("inf"))
+        fit = search.fit(search.free, tolerance, max_iterations)
+    evidence = np.max(known.log_evidence, initial=fit.log_evidence) + np.log(min(known.error, 1.0))
+    return replace(fit, iterations=search.iterations, size=known, _log_evidence=float(evidence))
+
+
+@dataclass
+class _SizeSearch:
+    """Fits at given sizes, each from where the last one ended."""
+
+    objective: SimilarityObjective
+    step: ConeStep
+    shares: Sequence[float] | None
+    iterations: int = 0
+
+    def begin(self, theta: Array) -> SimilarityFit:
+        """Fit size and shape together, which makes the metric too small, and return where that ends."""
+        self.free, self.theta, self.curvature = SizePrior.of(self.objective), theta, None
+        scale = _scale(self.objective, theta)
+        self.strengths = [share / scale**2 for share in self.shares or [1.0] * len(self.objective.structure.ridges)]
+        return self.settle(self.free)
+
+    def settle(self, prior: SizePrior) -> SimilarityFit:
+        """Fit roughly, until the strengths have settled."""
+        for _ in range(ROUNDS):
+            fit = self.fit(prior, EVEN, 20)
+            wanted = self._wanted(fit)
+            changes = [abs(np.log(new / old)) for new, old in zip(wanted, self.strengths, strict=True)]
+            if fit.converged and max(changes, default=0.0) < SETTLED:
+                break
+            self.strengths = wanted
+        return fit
+
+    def fit(self, prior: SizePrior, tolerance: float, max_iterations: int) -> SimilarityFit:
+        fit = minimize(
+            self.objective, self.strengths, self.theta, step=self.step, prior=prior, curvature=self.curvature,
+            tolerance=tolerance, max_iterations=max_iterations,
+        )  # fmt: skip
+        self.theta, self.curvature, self.iterations = fit.theta, fit.curvature, self.iterations + fit.iterations
+        return fit
+
+    def _wanted(self, fit: SimilarityFit) -> list[float]:
+        scale = _scale(self.objective, self.theta)
+        if self.shares is not None:
+            return [share / scale**2 for share in self.shares]
+        ridges = self.objective.structure.ridges
+        return [_wanted(P, gamma, fit.theta, scale) for P, gamma in zip(ridges, fit.determined, strict=True)]
+
+    def go_to(self, t: float, information: float) -> SizePrior:
+        """Scale the metric to a log size, and return the penalty that holds it there."""
+        c = float(np.exp(t))
+        factor = c / self.scale
+        if factor != 1.0:
+            self.theta, self.curvature = factor * self.theta, None
+            self.strengths = [strength / factor**2 for strength in self.strengths]
+        return self.free.holding(c, information)
+
+    def at(self, information: float, t: float) -> tuple[float, float]:
+        """Return the size that a fit at a log size has, and log E there."""
+        fit = self.settle(self.go_to(t, information))
+        return self.log_size, fit.log_evidence - self.free.limit(self.scale)[0]
+
+    @property
+    def scale(self) -> float:
+        """Return c."""
+        return self.free.size_of(self.theta)
+
+    @property
+    def log_size(self) -> float:
+        return float(np.log(max(self.scale, 1e-300)))
 
 
 def _wanted(P: Array, determined: float, theta: Array, scale: float) -> float:
@@ -292,27 +366,33 @@ def _gap(objective: SimilarityObjective, g: Array, theta: Array, floor: float) -
     return max(0.0, float(G @ theta + 0.5 * floor * (theta @ theta) + (negative @ negative) / (2.0 * floor)))
 
 
-def _determined(objective: SimilarityObjective, A: Array, strengths: Sequence[float]) -> tuple[float, ...]:
+def _determined(
+    objective: SimilarityObjective, covariance: Array, strengths: Sequence[float]
+) -> tuple[float, ...]:
     """Return ``γ_r = rank P_r − λ_r tr(A⁻¹ P_r)``."""
-    if not strengths:
-        return ()
-    inverse = np.linalg.inv(regular(A))
     return tuple(
-        float(np.clip(np.trace(P) - strength * np.sum(inverse * P), 0.0, np.trace(P)))
+        float(np.clip(np.trace(P) - strength * np.sum(covariance * P), 0.0, np.trace(P)))
         for strength, P in zip(strengths, objective.structure.ridges, strict=True)
     )
 
 
-def _log_evidence(
-    objective: SimilarityObjective, theta: Array, value: float, A: Array, strengths: Sequence[float]
-) -> float:
-    """Return ``−f + ½ Σ_r rank_r log λ_r − ½ log det A + ½ log a``, a the curvature along the metric itself.
+def _size(objective: SimilarityObjective, theta: Array, covariance: Array) -> tuple[float, float]:
+    """Return the mean eigenvalue of a metric, and its variance."""
+    identity = objective.structure.theta(np.eye(objective.items.shape[1]))
+    mean = identity / float(identity @ identity)
+    return float(mean @ theta), float(mean @ covariance @ mean)
 
-    The last term takes out what every structure pays for the scale, so structures can be compared.
+
+def _log_evidence(
+    objective: SimilarityObjective, theta: Array, value: float, A: Array, size_variance: float, strengths: Sequence[float]
+) -> float:
+    """Return log E (`crowdmetric.similarity.size`); `value` is f without further priors.
+
+    With u the unit vector of the identity, ``log det A across u = log det A + log uᵀA⁻¹u``.
     """
-    total: float = -value - 0.5 * float(np.linalg.slogdet(A)[1])
+    identity = objective.structure.theta(np.eye(objective.items.shape[1]))
+    along = max(size_variance * float(identity @ identity), 1e-300)
+    total: float = -value - 0.5 * float(np.linalg.slogdet(A)[1] + np.log(along))
     for strength, P in zip(strengths, objective.structure.ridges, strict=True):
         total += 0.5 * float(np.trace(P)) * float(np.log(max(strength, 1e-300)))
-    along = objective.structure.theta(np.eye(objective.items.shape[1]))
-    unit = along / np.linalg.norm(along)
-    return total + 0.5 * float(np.log(max(float(unit @ A @ unit), 1e-300)))
+    return total

@@ -94,6 +94,14 @@ class SimilarityObjective:
         value, g = self.likelihood.slope(self.questions, self.distances(theta))
         return value, np.sum([F.T @ g[part] for part, F in self._rows()], axis=0)
 
+    def slopes(self, thetas: Array) -> tuple[Array, Array]:
+        """Return `slope` of several metrics (C, n): values (C,) and gradients (C, n)."""
+        if not self.is_kept:
+            found = [self.slope(theta) for theta in thetas]
+            return np.array([value for value, _ in found]), np.stack([slope for _, slope in found])
+        values, g = self.likelihood.slopes(self.questions, thetas @ self.kept_rows.T)
+        return values, g @ self.kept_rows
+
     def curvature(self, theta: Array) -> Array:
         """Return the expected second derivative (n, n): the Fisher information."""
         D = self.distances(theta)

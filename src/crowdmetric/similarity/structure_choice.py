@@ -9,7 +9,7 @@ about, questions are left out instead: there a metric may learn what is particul
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.similarity.cone_step import ConeStep
 from crowdmetric.similarity.likelihood import AnswerModel
-from crowdmetric.similarity.newton import ROUGH, SimilarityFit, fit_with_evidence, minimize, refit
+from crowdmetric.similarity.newton import ROUGH, SimilarityFit, fit_with_evidence, refit
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.pair_choices import PairChoices
 from crowdmetric.similarity.structures import STRUCTURES
@@ -148,12 +148,13 @@ def choose_structure(
         tried += [candidate for candidate, _ in found]
         candidate, strengths = _hardest_of_the_best(found)
         if best is None or _merit(candidate) > _merit(best[0]) + (BETTER if splits else 0.0):
-            best = candidate, objective, SimilarityFit(**(fit.__dict__ | {"strengths": strengths}))
+            best = candidate, objective, replace(fit, strengths=strengths)
     assert best is not None
     chosen, objective, fit = best
-    if splits:
-        exact: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "curvature": fit.curvature}
-        fit = minimize(objective, fit.strengths, fit.theta, **exact)
+    if splits:  # the size again, to the tolerance, for the strengths that predict best
+        shares = [strength * fit.scale**2 for strength in fit.strengths]
+        exact: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations}
+        fit = fit_with_evidence(objective, fit.theta, shares=shares, **exact)
     return StructureChoice(objective, fit, chosen, tuple(tried), left_out if splits else None)
 
 
