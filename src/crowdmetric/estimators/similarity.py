@@ -18,24 +18,24 @@ from sklearn.utils.validation import check_is_fitted
 
 from crowdmetric.checks import one_of, positive_number, true_or_false, whole_number
 from crowdmetric.engines.threads import one_thread_each
-from crowdmetric.errors import ConvergenceWarning, DataError
+from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarning
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.similarity_inputs import read_judgements
+from crowdmetric.fits.doubts import LOOSE_SCALE
 from crowdmetric.judgements import Judgements
 from crowdmetric.similarity.factored import FactoredFit, fit_factored
 from crowdmetric.similarity.likelihood import LINKS, AnswerModel
-from crowdmetric.similarity.metric_draws import draw_judged
-from crowdmetric.similarity.newton import fit_with_evidence
-from crowdmetric.similarity.objective import SimilarityObjective
+from crowdmetric.similarity.metric_draws import draw_judged, draw_structured
+from crowdmetric.similarity.newton import fit_with_evidence, posterior_covariance
+from crowdmetric.similarity.objective import CHUNK, SimilarityObjective
 from crowdmetric.similarity.pair_choices import PairChoices, questions_of
 from crowdmetric.similarity.personal_metrics import OwnMetrics, fit_people
 from crowdmetric.similarity.structure_choice import LEFT_OUT, StructureChoice, choose_structure
 from crowdmetric.similarity.structures import STRUCTURES, MetricStructure
 from crowdmetric.similarity.symmetric_fit import symmetric_fit
-from crowdmetric.solvers.posterior import number_of_draws
 from crowdmetric.solvers.shape_draws import draw_around
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.symmetric import degrees_of_freedom, project_psd, smat, svec
+from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
 __all__ = ["SimilarityMetric"]
 
@@ -50,12 +50,20 @@ LARGEST_LAPSE = 0.5
 PEOPLE = ("shared", "own")
 # If features differ by less than this share of their size, all items count as equal.
 SAME_FEATURES = 1e-14
+SEPARABLE = (
+    "the answers are separable: some metric explains every one of them, and the larger it is, the better, so that only a "
+    "weak prior limits its size; rely on ratios of distances, not on metric_ itself"
+)
+SIZE_UNKNOWN = (
+    "the size of the metric is not known: the answers say too little about it; rely on ratios of distances, not on "
+    "metric_ itself"
+)
 # Attributes that only some fits set; removed before the next fit.
 NOT_ALWAYS_FOUND = (
     "standard_errors_", "symmetric_metric_", "symmetric_covariance_", "symmetric_log_likelihood_",
     "metric_covariance_", "metric_draws_",
     "person_metrics_", "people_spread_",
-    "people_spread_interval_", "people_differ_", "candidates_", "determined_", "rank_",
+    "people_spread_interval_", "people_differ_", "parameter_covariance_", "candidates_", "determined_", "rank_", "scale_error_",
 )  # fmt: skip
 
 
@@ -119,6 +127,12 @@ class SimilarityMetric(CrowdMetric):
         How many shape parameters the answers determine; absent if the fit uses gradients alone.
     rank_ : int
         The largest rank that was allowed; only if the fit uses gradients alone.
+    scale_error_ : float
+        Standard error of the logarithm of the metric's size, its mean eigenvalue; infinite if that is not known, absent
+        if the fit uses gradients alone.
+    parameter_covariance_ : (n, n) array
+        Covariance of the parameters of the chosen structure, over which predictions are averaged; absent with
+        people='own'.
     metric_draws_, standard_errors_, metric_covariance_ : (n, p), (d, d), (p, p) arrays
         svec of metrics drawn from the posterior, from which intervals are made; standard deviations of the entries and
         covariance of svec over them. With people='own' they include how much people differ.
@@ -231,6 +245,8 @@ class SimilarityMetric(CrowdMetric):
         )  # fmt: skip
         if not choice.fit.converged:
             warnings.warn(status, ConvergenceWarning, stacklevel=2)
+        for doubt in self._doubts(choice):
+            warnings.warn(doubt, NotIdentifiedWarning, stacklevel=2)
         self._finish(metric, people, None, solution)
         return self
 
@@ -321,12 +337,15 @@ class SimilarityMetric(CrowdMetric):
         scale = float(np.trace(structure.metric(fit.theta))) / choice.objective.items.shape[1]
         self.ridge_ = fit.strengths[0] * scale**2 if fit.strengths else 0.0
         self.determined_ = float(sum(fit.determined))
+        self.scale_error_ = fit.size.error if fit.size is not None else float("nan")
         if choice.candidates:
             self.candidates_ = [f"{c.summary()}: {c.score:.4f}" for c in choice.candidates]
         if own is not None:
             self.person_metrics_ = np.stack([structure.metric(theta) for theta in own.own]) / size**2
             self.people_spread_, self.people_differ_ = own.spread, own.differ
             self.people_spread_interval_ = np.array(own.interval)
+        else:
+            self.parameter_covariance_ = posterior_covariance(choice.objective, fit) / size**4
 
     def _describe_uncertainty(self, choice: StructureChoice, own: OwnMetrics | None, size: float) -> None:
         """Set the symmetric fit and its covariance, in the items' own units.
@@ -338,16 +357,18 @@ class SimilarityMetric(CrowdMetric):
             full: MetricStructure = STRUCTURES["full"](objective.items.shape[1])
             objective = replace(objective, structure=full)
         symmetric, covariance, self.symmetric_log_likelihood_ = symmetric_fit(objective, choice.fit, own)
-        if objective.structure.name == "full":
-            estimate = svec(choice.objective.structure.metric(choice.fit.theta))
-            if own is None:
-                draws = draw_judged(objective, estimate).draws
+        estimate = svec(choice.objective.structure.metric(choice.fit.theta))
+        if objective.structure.name != "full":  # with a given structure, entries outside it are known to be zero
+            draws = draw_structured(objective, choice.fit)
+        elif own is not None:
+            draws = draw_around(svec(symmetric), np.linalg.pinv(covariance, hermitian=True), estimate)
+        else:
+            judged = draw_judged(objective, estimate)
+            draws = judged.draws
+            if judged.is_rough:  # then the evidence knows better how well the size is known
+                draws = judged.widened(self.scale_error_)
             else:
-                draws = draw_around(svec(symmetric), np.linalg.pinv(covariance, hermitian=True), estimate)
-        else:  # with a given structure, entries outside it are known to be zero
-            rng, count = np.random.default_rng(0), number_of_draws(symmetric.shape[0])
-            drawn = rng.multivariate_normal(svec(symmetric), covariance, size=count, method="eigh")
-            draws = svec(project_psd(smat(drawn)))
+                self.scale_error_ = judged.size_error
         self.symmetric_metric_, self.symmetric_covariance_ = symmetric / size**2, covariance / size**4
         self.metric_draws_ = draws / size**2
         p = draws.shape[1]
@@ -362,9 +383,15 @@ class SimilarityMetric(CrowdMetric):
         parts.append(f"The answers determine {self.determined_:.1f} shape parameters.")
         if not choice.objective.likelihood.is_convex:
             parts.append("The problem is not convex under these options, so there is no certificate.")
+        parts += [f"{doubt[0].upper()}{doubt[1:]}." for doubt in self._doubts(choice)]
         if own is not None:
             parts.append(own.summary())
         return " ".join(parts)
+
+    def _doubts(self, choice: StructureChoice) -> list[str]:
+        if choice.fit.separable:
+            return [SEPARABLE]
+        return [] if self.scale_error_ <= LOOSE_SCALE else [SIZE_UNKNOWN]
 
     # ------------------------------------------------------------------------------------- by gradients alone
 
@@ -410,13 +437,7 @@ class SimilarityMetric(CrowdMetric):
 
     def _squares(self, judgements: Any, users: Any) -> tuple[Array, Judgements]:
         """Return the squared distances (T, k) of the pairs to choose from, in everybody's own metric if known."""
-        check_is_fitted(self)
-        items, tables = read_judgements(judgements, None, users, self.items, merge=False)
-        if len(tables) != 1:
-            raise DataError(f"{len(tables)} tables of judgements were given; predict them one by one")
-        table = tables[0]
-        pairs = table.pairs
-        delta = items[pairs[..., 0]] - items[pairs[..., 1]]
+        delta, table = self._differences(judgements, users)
         D: Array = np.einsum("tkd,tkd->tk", delta @ self.metric_, delta)
         named = users is not None or isinstance(judgements, Judgements)
         if named and hasattr(self, "person_metrics_"):
@@ -424,6 +445,31 @@ class SimilarityMetric(CrowdMetric):
             own = np.einsum("tkd,tde,tke->tk", delta[known], self.person_metrics_[place[known]], delta[known])
             D[known] = own
         return D, table
+
+    def _differences(self, judgements: Any, users: Any) -> tuple[Array, Judgements]:
+        """Return the differences (T, k, d) of the pairs to choose from."""
+        check_is_fitted(self)
+        items, tables = read_judgements(judgements, None, users, self.items, merge=False)
+        if len(tables) != 1:
+            raise DataError(f"{len(tables)} tables of judgements were given; predict them one by one")
+        table = tables[0]
+        pairs = table.pairs
+        return items[pairs[..., 0]] - items[pairs[..., 1]], table
+
+    def _variances(self, delta: Array, D: Array) -> Array:
+        """Return the variance (T,) of a difference of two utilities, as far as the metric is not known."""
+        variance = np.zeros(len(D))
+        if not hasattr(self, "parameter_covariance_"):
+            return variance
+        structure = STRUCTURES[self.structure_](delta.shape[2])
+        values, vectors = np.linalg.eigh(self.parameter_covariance_)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        step = max(1, CHUNK // (delta.shape[1] * structure.size))
+        for start in range(0, len(D), step):
+            part = delta[start : start + step]
+            rows = structure.rows(part.reshape(-1, part.shape[2])).reshape(*part.shape[:2], -1)
+            variance[start : start + step] = self._likelihood().variance(D[start : start + step], rows, root)
+        return variance
 
     def _likelihood(self) -> AnswerModel:
         return AnswerModel(self.beta, self.link_, self.lapse_)
@@ -446,8 +492,13 @@ class SimilarityMetric(CrowdMetric):
         return np.argmin(psi, axis=1) if psi.ndim == 2 else np.where(psi > 0, 1, -1)
 
     def predict_proba(self, judgements: Any, users: Any = None) -> Array:
-        """Return the probability of each alternative, (T, 2) or, for odd-one-outs, (T, 3)."""
-        return self._likelihood().probabilities(self._squares(judgements, users)[0])
+        """Return the probability of each alternative, (T, 2) or, for odd-one-outs, (T, 3).
+
+        They are averaged over what is not known of the metric, so that few answers do not make predictions bold.
+        """
+        D = self._squares(judgements, users)[0]
+        variance = self._variances(self._differences(judgements, users)[0], D)
+        return self._likelihood().probabilities(D, variance)
 
     def score(self, judgements: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> float:
         """Return the share of answers predicted rightly; without `y` arrays name the closer option first."""

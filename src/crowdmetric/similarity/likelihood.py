@@ -76,9 +76,24 @@ class AnswerModel:
 
     # -------------------------------------------------------------------------------------- one question
 
-    def probabilities(self, D: Array) -> Array:
-        """Return q (T, k) from the squared distances (T, k) of the pairs to choose from."""
-        return self._lapsed(self._softmax(-self.beta * self.linked(D)))
+    def probabilities(self, D: Array, variance: Array | float = 0.0) -> Array:
+        """Return q (T, k) from the squared distances (T, k) of the pairs to choose from.
+
+        `variance` (T,) is the mean variance of a difference of two utilities where the metric is not known exactly. The
+        mean of a logistic function of a Gaussian is about ``σ(ψ/√(1 + π v/8))`` (MacKay).
+        """
+        certain = 1.0 / np.sqrt(1.0 + np.pi / 8.0 * np.asarray(variance))
+        return self._lapsed(self._softmax(-self.beta * self.linked(D) * np.reshape(certain, (-1, 1))))
+
+    def variance(self, D: Array, rows: Array, root: Array) -> Array:
+        """Return the mean variance (T,) of a difference of two utilities of a question.
+
+        Squared distances D (T, k) are linear in parameters, with rows (T, k, n), that have the covariance root rootᵀ.
+        """
+        moved = self.beta * (self.link_slope(D)[..., None] * rows) @ root
+        spread: Array = np.sum(moved.var(axis=1), axis=-1)
+        k = D.shape[1]
+        return spread * 2.0 * k / (k - 1.0)  # of all differences, from the variance about their mean
 
     def _softmax(self, u: Array) -> Array:
         e = np.exp(u - u.max(axis=-1, keepdims=True))

@@ -28,13 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
+from crowdmetric.similarity.newton import SimilarityFit, posterior_covariance
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.size import SizePrior
-from crowdmetric.solvers.posterior import FARTHEST
+from crowdmetric.solvers.posterior import FARTHEST, number_of_draws
 from crowdmetric.solvers.shape_draws import ShapedDensity, draw_shaped
 from crowdmetric.symmetric import dimension, svec
 
-__all__ = ["ExpandedJudgements", "JudgedDraws", "JudgementLikelihood", "draw_judged"]
+__all__ = ["ExpandedJudgements", "JudgedDraws", "JudgementLikelihood", "draw_judged", "draw_structured"]
 
 Array = NDArray[np.float64]
 
@@ -196,6 +197,17 @@ class JudgedDraws:
         return _size_and_shape(self.draws)[0]
 
     @property
+    def size_error(self) -> float:
+        """The standard error of the log size: half the width of the middle 68 % of the draws."""
+        return 0.5 * float(np.ptp(np.quantile(self.log_sizes, [0.16, 0.84])))
+
+    def widened(self, error: float) -> Array:
+        """Return draws (n, p) whose log sizes have a standard error of at least `error`, or `FARTHEST` if it is inf."""
+        t = self.log_sizes
+        factor = max(1.0, min(error, FARTHEST) / max(self.size_error, 1e-300))
+        return np.asarray(self.draws * np.exp((factor - 1.0) * (t - np.median(t)))[:, None])
+
+    @property
     def is_rough(self) -> bool:
         """Whether the draws may be far from the posterior."""
         return self.off > OFF
@@ -214,6 +226,24 @@ def draw_judged(objective: SimilarityObjective, estimate: Array) -> JudgedDraws:
     if drawn is None or (drawn.is_rough and possible):
         return JudgedDraws(draw_shaped(density, start), 0.0)
     return drawn
+
+
+def draw_structured(objective: SimilarityObjective, fit: SimilarityFit, seed: int = 0) -> Array:
+    """Return draws svec M (n, p) of a metric whose structure is given, by Laplace's method.
+
+    The log size is drawn with the error that the evidence gives it, and the shape around the fit's, at that size.
+    """
+    structure, d = objective.structure, objective.items.shape[1]
+    covariance = posterior_covariance(objective, fit)
+    identity = structure.theta(np.eye(d))
+    along = covariance @ identity
+    across = covariance - np.outer(along, along) / float(identity @ along)
+    rng, count = np.random.default_rng(seed), number_of_draws(d)
+    error = 0.0 if fit.size is None else min(fit.size.error, FARTHEST)
+    shapes = structure.project(rng.multivariate_normal(fit.theta, across, size=count, method="eigh"))
+    shapes *= (fit.theta @ identity / (shapes @ identity))[:, None]
+    drawn = np.exp(error * rng.standard_normal(count))[:, None] * shapes
+    return np.stack([svec(structure.metric(theta)) for theta in drawn])
 
 
 def _draw_expanded(density: ShapedDensity, exact: JudgementLikelihood, start: Array) -> JudgedDraws | None:

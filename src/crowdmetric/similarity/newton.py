@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 
 from crowdmetric.similarity.cone_step import ConeStep, regular
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.similarity.size import KnownSize, SizePrior, best_size
+from crowdmetric.similarity.size import STEEP, KnownSize, SizePrior, best_size
 
-__all__ = ["SimilarityFit", "fit_with_evidence", "minimize", "refit", "start_for"]
+__all__ = ["SimilarityFit", "fit_with_evidence", "minimize", "held_size", "posterior_covariance", "refined", "refit", "start_for"]
 
 Array = NDArray[np.float64]
 
@@ -80,6 +80,8 @@ class SimilarityFit:
         The mean eigenvalue c, and its variance under the curvature of f.
     size
         What the evidence says of log c; None if size and shape were fitted together.
+    separable
+        Whether a metric was found that explains every answer.
     """
 
     theta: Array
@@ -93,6 +95,7 @@ class SimilarityFit:
     scale: float
     size_variance: float
     size: KnownSize | None
+    separable: bool
 
     @property
     def log_evidence(self) -> float:
@@ -158,7 +161,7 @@ def minimize(
     evidence = _log_evidence(objective, theta, plain + 0.5 * float(theta @ penalty @ theta), H, variance, strengths)
     return SimilarityFit(
         theta, plain, likelihood_curvature, tuple(strengths), determined, gap, done, steps, scale, variance,
-        None, evidence,
+        None, False, evidence,
     )
 
 
@@ -167,33 +170,56 @@ def refit(
     strengths: Sequence[float],
     start: Array,
     step: ConeStep,
+    prior: SizePrior,
     *,
     tolerance: float,
     max_iterations: int = 20,
-) -> Array:
-    """Return about the minimizer θ of f, from a start that is close to it.
+) -> tuple[Array, Array]:
+    """Return about the minimizer θ of f with a penalty on the size, from a start that is close to it, and f's curvature.
 
     Curvature, which takes most of the time of a Newton step, is computed once and again only where a step gains less
     than it promised.
     """
     penalty = _penalty(objective, strengths)
     theta = start
-    value, g, H, floor = _local(objective, penalty, theta, None)
+    value, g, H, floor = _local(objective, penalty, theta, prior)
     for _ in range(max_iterations):
         move = step.solve(theta, g, H, REFIT_ACCURACY) - theta
         slope = float(g @ move)
         foretold = -(slope + 0.5 * float(move @ H @ move))
         if foretold < tolerance:
             break
-        alpha = _line_search(objective, penalty, None, floor, theta, move, value, slope)
+        alpha = _line_search(objective, penalty, prior, floor, theta, move, value, slope)
         if alpha < SHORTEST_STEP:
             break  # rounding prevents further progress
         theta = theta + alpha * move
         before = value
         value, g = _sloped(objective, penalty, theta, floor)
+        more, further, _ = prior(theta)
+        value, g = value + more, g + further
         if before - value < AS_EXPECTED * foretold:
-            value, g, H, floor = _local(objective, penalty, theta, None, floor)
-    return theta
+            value, g, H, floor = _local(objective, penalty, theta, prior, floor)
+    return theta, H
+
+
+def held_size(objective: SimilarityObjective, fit: SimilarityFit) -> SizePrior:
+    """Return the penalty that holds the size of a fit with evidence."""
+    information = fit.scale**2 / max(fit.size_variance, 1e-300) / (1.0 + STEEP)
+    return SizePrior.of(objective).holding(fit.scale, information)
+
+
+def refined(
+    objective: SimilarityObjective, fit: SimilarityFit, strengths: Sequence[float], *, tolerance: float, max_iterations: int
+) -> SimilarityFit:
+    """Return the fit of the same size with other strengths, to a tolerance."""
+    found = minimize(
+        objective, strengths, fit.theta, prior=held_size(objective, fit), curvature=fit.curvature,
+        tolerance=tolerance, max_iterations=max_iterations,
+    )  # fmt: skip
+    iterations = fit.iterations + found.iterations
+    return replace(
+        found, iterations=iterations, size=fit.size, separable=fit.separable, _log_evidence=fit.log_evidence
+    )
 
 
 def fit_with_evidence(
@@ -201,28 +227,28 @@ def fit_with_evidence(
     start: Array | None = None,
     *,
     step: ConeStep | None = None,
-    shares: Sequence[float] | None = None,
     tolerance: float = 1e-8,
     max_iterations: int = 100,
 ) -> SimilarityFit:
-    """Fit with the size that the evidence asks for, and the strengths that it asks for at that size.
-
-    `shares` are strengths ``τ_r = λ_r c²`` to use at every size instead of the latter.
-    """
-    search = _SizeSearch(objective, step or ConeStep(objective.structure, objective.covariance), shares)
+    """Fit with the size that the evidence asks for, and the strengths that it asks for at that size."""
+    search = _SizeSearch(objective, step or ConeStep(objective.structure, objective.covariance))
     first = search.begin(start_for(objective) if start is None else start)
     if first.scale > NO_METRIC / objective.likelihood.beta:
         information = first.scale**2 / max(first.size_variance, 1e-300)
         known = best_size(partial(search.at, information), search.log_size, information**-0.5)
         known = known.checked(partial(search.at, information))
+        separable = search.explains_all()  # at twice the size, where ridges matter less
         held = search.go_to(known.best, information)
         search.settle(held)
         fit = search.fit(held, tolerance, max_iterations)
     else:  # there is no shape to speak of
-        known = KnownSize(np.empty(0), np.empty(0), search.log_size, float("inf"))
+        known, separable = KnownSize(np.empty(0), np.empty(0), search.log_size, float("inf")), False
         fit = search.fit(search.free, tolerance, max_iterations)
     evidence = np.max(known.log_evidence, initial=fit.log_evidence) + np.log(min(known.error, 1.0))
-    return replace(fit, iterations=search.iterations, size=known, _log_evidence=float(evidence))
+    separable = separable or search.explains_all()
+    return replace(
+        fit, iterations=search.iterations, size=known, separable=separable, _log_evidence=float(evidence)
+    )
 
 
 @dataclass
@@ -231,14 +257,13 @@ class _SizeSearch:
 
     objective: SimilarityObjective
     step: ConeStep
-    shares: Sequence[float] | None
     iterations: int = 0
 
     def begin(self, theta: Array) -> SimilarityFit:
         """Fit size and shape together, which makes the metric too small, and return where that ends."""
         self.free, self.theta, self.curvature = SizePrior.of(self.objective), theta, None
         scale = _scale(self.objective, theta)
-        self.strengths = [share / scale**2 for share in self.shares or [1.0] * len(self.objective.structure.ridges)]
+        self.strengths = [1.0 / scale**2] * len(self.objective.structure.ridges)
         return self.settle(self.free)
 
     def settle(self, prior: SizePrior) -> SimilarityFit:
@@ -262,8 +287,6 @@ class _SizeSearch:
 
     def _wanted(self, fit: SimilarityFit) -> list[float]:
         scale = _scale(self.objective, self.theta)
-        if self.shares is not None:
-            return [share / scale**2 for share in self.shares]
         ridges = self.objective.structure.ridges
         return [_wanted(P, gamma, fit.theta, scale) for P, gamma in zip(ridges, fit.determined, strict=True)]
 
@@ -281,6 +304,11 @@ class _SizeSearch:
         fit = self.settle(self.go_to(t, information))
         return self.log_size, fit.log_evidence - self.free.limit(self.scale)[0]
 
+    def explains_all(self) -> bool:
+        """Return whether the metric explains every answer; one of zero explains none."""
+        D = self.objective.distances(self.theta)
+        return bool(np.ptp(D) > 0.0) and self.objective.questions.are_explained_by(D)
+
     @property
     def scale(self) -> float:
         """Return c."""
@@ -289,6 +317,12 @@ class _SizeSearch:
     @property
     def log_size(self) -> float:
         return float(np.log(max(self.scale, 1e-300)))
+
+
+def posterior_covariance(objective: SimilarityObjective, fit: SimilarityFit) -> Array:
+    """Return the covariance (n, n) of θ by Laplace's method, size and shape together."""
+    A = fit.curvature + _penalty(objective, fit.strengths) + SizePrior.of(objective)(fit.theta)[2]
+    return np.linalg.inv(regular(A))
 
 
 def _wanted(P: Array, determined: float, theta: Array, scale: float) -> float:
@@ -384,14 +418,14 @@ def _size(objective: SimilarityObjective, theta: Array, covariance: Array) -> tu
 
 
 def _log_evidence(
-    objective: SimilarityObjective, theta: Array, value: float, A: Array, size_variance: float, strengths: Sequence[float]
+    objective: SimilarityObjective, theta: Array, value: float, A: Array, variance: float, strengths: Sequence[float]
 ) -> float:
     """Return log E (`crowdmetric.similarity.size`); `value` is f without further priors.
 
     With u the unit vector of the identity, ``log det A across u = log det A + log uᵀA⁻¹u``.
     """
     identity = objective.structure.theta(np.eye(objective.items.shape[1]))
-    along = max(size_variance * float(identity @ identity), 1e-300)
+    along = max(variance * float(identity @ identity), 1e-300)
     total: float = -value - 0.5 * float(np.linalg.slogdet(A)[1] + np.log(along))
     for strength, P in zip(strengths, objective.structure.ridges, strict=True):
         total += 0.5 * float(np.trace(P)) * float(np.log(max(strength, 1e-300)))

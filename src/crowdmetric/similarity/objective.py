@@ -124,6 +124,18 @@ class SimilarityObjective:
                 H += contrast.T @ contrast
         return H
 
+    def log_loss(self, theta: Array, root: Array) -> float:
+        """Return minus the log-likelihood of predictions, averaged over metrics of covariance root rootᵀ around θ."""
+        D, total = self.distances(theta), 0.0
+        for asked in self.questions.asked:
+            step = max(1, CHUNK // (asked.index.shape[1] * self.structure.size))
+            for start in range(0, len(asked.index), step):
+                index = asked.index[start : start + step]
+                rows = self.kept_rows[index] if self.is_kept else self.rows_of(index.ravel()).reshape(*index.shape, -1)
+                chance = self.likelihood.probabilities(D[index], self.likelihood.variance(D[index], rows, root))
+                total -= float(np.sum(asked.counts[start : start + step] * np.log(np.maximum(chance, 1e-300))))
+        return total
+
     # -------------------------------------------------------------------------------------- rows of F
 
     def _rows(self) -> Iterator[tuple[slice, Array]]:

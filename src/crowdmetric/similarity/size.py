@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.solvers.priors import NOISE_FREE
 
-__all__ = ["KnownSize", "NoiseLimit", "SizePrior", "best_size"]
+__all__ = ["STEEP", "KnownSize", "NoiseLimit", "SizePrior", "best_size"]
 
 Array = NDArray[np.float64]
 

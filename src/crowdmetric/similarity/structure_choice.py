@@ -10,14 +10,13 @@ about, questions are left out instead: there a metric may learn what is particul
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.similarity.cone_step import ConeStep
+from crowdmetric.similarity.cone_step import ConeStep, regular
 from crowdmetric.similarity.likelihood import AnswerModel
-from crowdmetric.similarity.newton import ROUGH, SimilarityFit, fit_with_evidence, refit
+from crowdmetric.similarity.newton import ROUGH, SimilarityFit, fit_with_evidence, held_size, refined, refit
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.pair_choices import PairChoices
 from crowdmetric.similarity.structures import STRUCTURES
@@ -151,10 +150,8 @@ def choose_structure(
             best = candidate, objective, replace(fit, strengths=strengths)
     assert best is not None
     chosen, objective, fit = best
-    if splits:  # the size again, to the tolerance, for the strengths that predict best
-        shares = [strength * fit.scale**2 for strength in fit.strengths]
-        exact: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations}
-        fit = fit_with_evidence(objective, fit.theta, shares=shares, **exact)
+    if splits:
+        fit = refined(objective, fit, fit.strengths, tolerance=tolerance, max_iterations=max_iterations)
     return StructureChoice(objective, fit, chosen, tuple(tried), left_out if splits else None)
 
 
@@ -177,7 +174,7 @@ def _candidates(
     starts = [fit.theta for _ in splits]
     for factor in FACTORS if splits and len(fit.strengths) > 1 else (1.0,):
         strengths = (*fit.strengths[:1], *(factor * strength for strength in fit.strengths[1:]))
-        scores, weights = _left_out_scores(objective, strengths, starts, splits, step)
+        scores, weights = _left_out_scores(objective, fit, strengths, starts, splits, step)
         score = float(np.average(scores, weights=weights)) if splits else float("nan")
         found.append((Candidate(objective.structure.name, factor, score, fit.log_evidence, tuple(scores)), strengths))
         if len(found) > 1 and score <= found[-2][0].score:
@@ -203,6 +200,7 @@ def _merit(candidate: Candidate) -> float:
 
 def _left_out_scores(
     objective: SimilarityObjective,
+    fit: SimilarityFit,
     strengths: tuple[float, ...],
     starts: list[Array],
     splits: list[tuple[PairChoices, PairChoices]],
@@ -210,13 +208,16 @@ def _left_out_scores(
 ) -> tuple[list[float], list[float]]:
     """Return the mean log-likelihood of the answers of each group left out, and how many there are.
 
+    The size is that of the fit. Predictions are averaged over what the other answers leave open, as the estimator's are.
     `starts` has where to begin for each group, and is given where the fit ended: the next strengths begin there.
     """
     scores, answers = [], []
+    held = held_size(objective, fit)
     for place, (known, new) in enumerate(splits):
         enough = ENOUGH * known.n_answers
-        theta = refit(objective.about(known), strengths, starts[place], step, tolerance=enough)
+        theta, H = refit(objective.about(known), strengths, starts[place], step, held, tolerance=enough)
         starts[place] = theta
         answers.append(new.n_answers)
-        scores.append(-objective.about(new).value(theta) / new.n_answers)
+        root = np.linalg.inv(np.linalg.cholesky(regular(H))).T
+        scores.append(-objective.about(new).log_loss(theta, root) / new.n_answers)
     return scores, answers
