@@ -23,6 +23,7 @@ from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.similarity_inputs import read_judgements
 from crowdmetric.fits.doubts import LOOSE_SCALE
 from crowdmetric.judgements import Judgements
+from crowdmetric.similarity.clusters import clustering_of
 from crowdmetric.similarity.factored import FactoredFit, fit_factored
 from crowdmetric.similarity.likelihood import LINKS, AnswerModel
 from crowdmetric.similarity.metric_draws import draw_judged, draw_structured
@@ -30,7 +31,7 @@ from crowdmetric.similarity.newton import fit_with_evidence, posterior_covarianc
 from crowdmetric.similarity.objective import CHUNK, SimilarityObjective
 from crowdmetric.similarity.pair_choices import PairChoices, questions_of
 from crowdmetric.similarity.personal_metrics import OwnMetrics, fit_people
-from crowdmetric.similarity.structure_choice import LEFT_OUT, StructureChoice, choose_structure
+from crowdmetric.similarity.structure_choice import BETTER, LEFT_OUT, StructureChoice, choose_structure
 from crowdmetric.similarity.structures import STRUCTURES, MetricStructure
 from crowdmetric.similarity.symmetric_fit import symmetric_fit
 from crowdmetric.solvers.shape_draws import draw_around
@@ -50,6 +51,8 @@ LARGEST_LAPSE = 0.5
 PEOPLE = ("shared", "own")
 # If features differ by less than this share of their size, all items count as equal.
 SAME_FEATURES = 1e-14
+# With fewer people than this, intervals that count people are known poorly themselves.
+FEW_PEOPLE = 10
 SEPARABLE = (
     "the answers are separable: some metric explains every one of them, and the larger it is, the better, so that only a "
     "weak prior limits its size; rely on ratios of distances, not on metric_ itself"
@@ -63,7 +66,8 @@ NOT_ALWAYS_FOUND = (
     "standard_errors_", "symmetric_metric_", "symmetric_covariance_", "symmetric_log_likelihood_",
     "metric_covariance_", "metric_draws_",
     "person_metrics_", "people_spread_",
-    "people_spread_interval_", "people_differ_", "parameter_covariance_", "candidates_", "determined_", "rank_", "scale_error_",
+    "people_spread_interval_", "people_differ_", "parameter_covariance_",
+    "candidates_", "determined_", "rank_", "scale_error_", "clustering_",
 )  # fmt: skip
 
 
@@ -91,7 +95,8 @@ class SimilarityMetric(CrowdMetric):
         then uses gradients alone and has no standard errors.
     link : {'squared', 'distance', 'auto'}, default 'squared'
         Whether people compare squared distances or distances. The latter often predicts probabilities better, but the
-        problem is then no longer convex: there is no certificate. Auto: by evidence.
+        problem is then no longer convex: there is no certificate. Auto: as the structure, by what predicts answers that
+        were left out.
     lapse : None, float, 'estimate' or 'checks', default None
         Share of careless answers: none, a given number, estimated (not convex), or from check questions.
     people : {'shared', 'own'}, default 'shared'
@@ -127,6 +132,10 @@ class SimilarityMetric(CrowdMetric):
         How many shape parameters the answers determine; absent if the fit uses gradients alone.
     rank_ : int
         The largest rank that was allowed; only if the fit uses gradients alone.
+    clustering_ : float
+        How many answers of one person tell as much as one of somebody else; intervals count answers accordingly. 1 if
+        it is not known who answered, or answers of one person do not go together. Absent if the fit uses gradients
+        alone.
     scale_error_ : float
         Standard error of the logarithm of the metric's size, its mean eigenvalue; infinite if that is not known, absent
         if the fit uses gradients alone.
@@ -231,13 +240,14 @@ class SimilarityMetric(CrowdMetric):
         with one_thread_each():  # matrices are small: threads would only wait for each other
             choice, likelihood = self._fit_likelihood(inside, questions, tables)
             own = self._fit_people(choice, tables) if self.people == "own" else None
+            self.clustering_ = 1.0 if self.people == "own" else _clustering(choice, tables)
             self._describe(choice, likelihood, own, size)
             if self.uncertainty:
                 self._describe_uncertainty(choice, own, size)
         theta = choice.fit.theta if own is None else own.theta
         metric = choice.objective.structure.metric(theta) / size**2
         people = _people(tables)
-        status = self._status(choice, own)
+        status = self._status(choice, own, len(people))
         gap = choice.fit.gap / questions.n_answers
         solution = Solution(
             status, choice.fit.converged, choice.fit.value / questions.n_answers, gap, choice.fit.iterations,
@@ -280,7 +290,12 @@ class SimilarityMetric(CrowdMetric):
             if lapse is None:
                 choice, likelihood = self._fit_lapse(items, questions, choice, likelihood)
             fits.append((choice, likelihood))
-        return max(fits, key=lambda pair: pair[0].fit.log_evidence)
+        if len(fits) == 1:
+            return fits[0]
+        simple, other = fits
+        needed = 0.0 if simple[0].left_out is None else BETTER
+        best, rest = (other, simple) if other[0].merit > simple[0].merit + needed else (simple, other)
+        return replace(best[0], why_link=best[0].summary_of_link(rest[0])), best[1]
 
     def _given_lapse(self, tables: tuple[Judgements, ...]) -> float | None:
         """Return the lapse rate, or None if it is to be estimated."""
@@ -313,9 +328,10 @@ class SimilarityMetric(CrowdMetric):
 
     def _fit_structure(self, items: Array, questions: PairChoices, likelihood: AnswerModel) -> StructureChoice:
         stopping: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
-        if self.structure == "auto":
+        if self.structure == "auto" or self.link == "auto":
+            names = STRUCTURES if self.structure == "auto" else (self.structure,)
             how: dict[str, Any] = {"left_out": self.left_out, "folds": self.folds, "seed": self.random_state}
-            return choose_structure(items, questions, likelihood, **how, **stopping)
+            return choose_structure(items, questions, likelihood, names=tuple(names), **how, **stopping)
         objective = SimilarityObjective(items, questions, likelihood, STRUCTURES[self.structure](items.shape[1]))
         fit = fit_with_evidence(objective, **stopping)
         return StructureChoice.given(objective, fit)
@@ -337,7 +353,7 @@ class SimilarityMetric(CrowdMetric):
         scale = float(np.trace(structure.metric(fit.theta))) / choice.objective.items.shape[1]
         self.ridge_ = fit.strengths[0] * scale**2 if fit.strengths else 0.0
         self.determined_ = float(sum(fit.determined))
-        self.scale_error_ = fit.size.error if fit.size is not None else float("nan")
+        self.scale_error_ = (fit.size.error if fit.size is not None else float("nan")) * np.sqrt(self.clustering_)
         if choice.candidates:
             self.candidates_ = [f"{c.summary()}: {c.score:.4f}" for c in choice.candidates]
         if own is not None:
@@ -345,7 +361,7 @@ class SimilarityMetric(CrowdMetric):
             self.people_spread_, self.people_differ_ = own.spread, own.differ
             self.people_spread_interval_ = np.array(own.interval)
         else:
-            self.parameter_covariance_ = posterior_covariance(choice.objective, fit) / size**4
+            self.parameter_covariance_ = posterior_covariance(choice.objective, fit, 1.0 / self.clustering_) / size**4
 
     def _describe_uncertainty(self, choice: StructureChoice, own: OwnMetrics | None, size: float) -> None:
         """Set the symmetric fit and its covariance, in the items' own units.
@@ -359,11 +375,11 @@ class SimilarityMetric(CrowdMetric):
         symmetric, covariance, self.symmetric_log_likelihood_ = symmetric_fit(objective, choice.fit, own)
         estimate = svec(choice.objective.structure.metric(choice.fit.theta))
         if objective.structure.name != "full":  # with a given structure, entries outside it are known to be zero
-            draws = draw_structured(objective, choice.fit)
+            draws = draw_structured(objective, choice.fit, 1.0 / self.clustering_)
         elif own is not None:
             draws = draw_around(svec(symmetric), np.linalg.pinv(covariance, hermitian=True), estimate)
         else:
-            judged = draw_judged(objective, estimate)
+            judged = draw_judged(objective, estimate, 1.0 / self.clustering_)
             draws = judged.draws
             if judged.is_rough:  # then the evidence knows better how well the size is known
                 draws = judged.widened(self.scale_error_)
@@ -375,14 +391,18 @@ class SimilarityMetric(CrowdMetric):
         self.metric_covariance_ = np.cov(self.metric_draws_.T).reshape(p, p)
         self.standard_errors_ = smat(self.metric_draws_.std(axis=0, ddof=1))
 
-    def _status(self, choice: StructureChoice, own: OwnMetrics | None) -> str:
+    def _status(self, choice: StructureChoice, own: OwnMetrics | None, n_people: int) -> str:
         done = (
             "Solved." if choice.fit.converged else f"Stopped after {self.max_iter} iterations; raise max_iter or tol."
         )
-        parts = [done, choice.summary()]
+        parts = [done, choice.summary(), *filter(None, [choice.why_link])]
         parts.append(f"The answers determine {self.determined_:.1f} shape parameters.")
         if not choice.objective.likelihood.is_convex:
             parts.append("The problem is not convex under these options, so there is no certificate.")
+        if 1 < n_people < FEW_PEOPLE and own is None:
+            parts.append(
+                f"Only {n_people} people answered: the metric is theirs, and intervals say little about other people."
+            )
         parts += [f"{doubt[0].upper()}{doubt[1:]}." for doubt in self._doubts(choice)]
         if own is not None:
             parts.append(own.summary())
@@ -513,6 +533,13 @@ class SimilarityMetric(CrowdMetric):
 
 def _value_with_lapse(likelihood: AnswerModel, questions: PairChoices, D: Array, lapse: float) -> float:
     return replace(likelihood, lapse=lapse).value(questions, D)
+
+
+def _clustering(choice: StructureChoice, tables: tuple[Judgements, ...]) -> float:
+    """Return how many answers of the same people count as one; 1 where it is not known who answered what."""
+    if len(tables) > 1 or tables[0].n_people < 2:
+        return 1.0
+    return clustering_of(choice.objective, choice.fit, questions_of(tables, by_person=True), tables[0].n_people)
 
 
 def _people(tables: tuple[Judgements, ...]) -> NDArray[Any]:

@@ -134,14 +134,27 @@ class AnswerModel:
                 more, step_of_pairs = _compiled_slope(asked, -self.beta * f)
                 value, gradient = value + more, gradient + step_of_pairs
                 continue
-            u = -self.beta * f[asked.index]
-            logs = self._log(u)
-            value -= float(np.einsum("tk,tk->", asked.counts, logs))
-            p = np.exp(logs) if self.lapse == 0.0 else self._softmax(u)
-            r = asked.counts if self.lapse == 0.0 else asked.counts * (1.0 - self.lapse) * p / np.exp(logs)
-            step = p * r.sum(axis=1, keepdims=True) - r  # dvalue/du
+            more, step = self._steps(asked, f)
+            value += more
             gradient += np.bincount(asked.index.ravel(), step.ravel(), D.size)
         return value, -self.beta * self.link_slope(D) * gradient
+
+    def _steps(self, asked: Alternatives, f: Array) -> tuple[float, Array]:
+        """Return minus the log-likelihood of some questions, and its derivatives (T, k) in their utilities."""
+        u = -self.beta * f[asked.index]
+        logs = self._log(u)
+        p = np.exp(logs) if self.lapse == 0.0 else self._softmax(u)
+        r = asked.counts if self.lapse == 0.0 else asked.counts * (1.0 - self.lapse) * p / np.exp(logs)
+        return -float(np.einsum("tk,tk->", asked.counts, logs)), p * r.sum(axis=1, keepdims=True) - r
+
+    def slopes_of_people(self, questions: PairChoices, n_people: int, D: Array) -> sparse.csr_matrix:
+        """Return the derivative of everybody's minus log-likelihood in D, sparse (K, P)."""
+        f, total = self.linked(D), sparse.csr_matrix((n_people, D.size))
+        for asked in questions.asked:
+            step = self._steps(asked, f)[1]
+            who = np.repeat(asked.person, asked.index.shape[1])
+            total = total + sparse.csr_matrix((step.ravel(), (who, asked.index.ravel())), shape=total.shape)
+        return (total @ sparse.diags(-self.beta * self.link_slope(D))).tocsr()
 
     def slopes(self, questions: PairChoices, D: Array) -> tuple[Array, Array]:
         """Return minus the log-likelihoods (C,) of several metrics and their derivatives (C, P) in distances D (C, P).

@@ -56,9 +56,13 @@ LEAST_RATE, MOST_RATE = 0.0, 2.0
 
 @dataclass(frozen=True)
 class JudgementLikelihood:
-    """The likelihood of judgements itself, of metrics ``eᵗ smat(s)``, with the limit of noise on their size."""
+    """The likelihood of judgements itself, of metrics ``eᵗ smat(s)``, with the limit of noise on their size.
+
+    An answer counts `weight` (`crowdmetric.similarity.clusters`).
+    """
 
     objective: SimilarityObjective
+    weight: float = 1.0
 
     @cached_property
     def _size(self) -> SizePrior:
@@ -69,15 +73,15 @@ class JudgementLikelihood:
         metrics = np.exp(t)[:, None] * shapes
         values, slopes = self.objective.slopes(metrics)
         limits = [self._size(metric) for metric in metrics]
-        values = values + [value for value, *_ in limits]
-        slopes = slopes + [slope for _, slope, _ in limits]
+        values = self.weight * values + [value for value, *_ in limits]
+        slopes = self.weight * slopes + [slope for _, slope, _ in limits]
         return -values, -np.einsum("cp,cp->c", slopes, metrics), -np.exp(t)[:, None] * slopes
 
     def information(self, t: float, shape: Array) -> Array:
         """Return the Fisher information (1 + p, 1 + p) in (t, s)."""
         J = np.column_stack([shape, np.eye(shape.size)]) * np.exp(t)
         metric = np.exp(t) * shape
-        information: Array = J.T @ (self.objective.curvature(metric) + self._size(metric)[2]) @ J
+        information: Array = J.T @ (self.weight * self.objective.curvature(metric) + self._size(metric)[2]) @ J
         return information
 
 
@@ -213,12 +217,13 @@ class JudgedDraws:
         return self.off > OFF
 
 
-def draw_judged(objective: SimilarityObjective, estimate: Array) -> JudgedDraws:
+def draw_judged(objective: SimilarityObjective, estimate: Array, weight: float = 1.0) -> JudgedDraws:
     """Return draws of a metric; the objective's structure is full, and the estimate (p,) is svec of a metric.
 
+    An answer counts `weight`.
     Draws begin at the size of the estimate: a joint mode of size and shape may be far from where the posterior is.
     """
-    exact = JudgementLikelihood(objective)
+    exact = JudgementLikelihood(objective, weight)
     density, near = ShapedDensity.near(exact, _visible(objective, estimate))
     start = density.at(float(near[0]), density.space.shapes(near[None, 1:])[0])
     drawn = _draw_expanded(density, exact, start)
@@ -228,18 +233,18 @@ def draw_judged(objective: SimilarityObjective, estimate: Array) -> JudgedDraws:
     return drawn
 
 
-def draw_structured(objective: SimilarityObjective, fit: SimilarityFit, seed: int = 0) -> Array:
+def draw_structured(objective: SimilarityObjective, fit: SimilarityFit, weight: float, seed: int = 0) -> Array:
     """Return draws svec M (n, p) of a metric whose structure is given, by Laplace's method.
 
     The log size is drawn with the error that the evidence gives it, and the shape around the fit's, at that size.
     """
     structure, d = objective.structure, objective.items.shape[1]
-    covariance = posterior_covariance(objective, fit)
+    covariance = posterior_covariance(objective, fit, weight)
     identity = structure.theta(np.eye(d))
     along = covariance @ identity
     across = covariance - np.outer(along, along) / float(identity @ along)
     rng, count = np.random.default_rng(seed), number_of_draws(d)
-    error = 0.0 if fit.size is None else min(fit.size.error, FARTHEST)
+    error = 0.0 if fit.size is None else min(fit.size.error / np.sqrt(weight), FARTHEST)
     shapes = structure.project(rng.multivariate_normal(fit.theta, across, size=count, method="eigh"))
     shapes *= (fit.theta @ identity / (shapes @ identity))[:, None]
     drawn = np.exp(error * rng.standard_normal(count))[:, None] * shapes

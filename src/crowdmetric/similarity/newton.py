@@ -319,9 +319,9 @@ class _SizeSearch:
         return float(np.log(max(self.scale, 1e-300)))
 
 
-def posterior_covariance(objective: SimilarityObjective, fit: SimilarityFit) -> Array:
-    """Return the covariance (n, n) of θ by Laplace's method, size and shape together."""
-    A = fit.curvature + _penalty(objective, fit.strengths) + SizePrior.of(objective)(fit.theta)[2]
+def posterior_covariance(objective: SimilarityObjective, fit: SimilarityFit, weight: float = 1.0) -> Array:
+    """Return the covariance (n, n) of θ by Laplace's method, size and shape together; an answer counts `weight`."""
+    A = weight * fit.curvature + _penalty(objective, fit.strengths) + SizePrior.of(objective)(fit.theta)[2]
     return np.linalg.inv(regular(A))
 
 

@@ -94,6 +94,11 @@ class SimilarityObjective:
         value, g = self.likelihood.slope(self.questions, self.distances(theta))
         return value, np.sum([F.T @ g[part] for part, F in self._rows()], axis=0)
 
+    def slopes_of_people(self, theta: Array, n_people: int) -> Array:
+        """Return the gradients (K, n) of everybody's minus log-likelihood."""
+        pulls = self.likelihood.slopes_of_people(self.questions, n_people, self.distances(theta))
+        return np.sum([pulls[:, part] @ F for part, F in self._rows()], axis=0)
+
     def slopes(self, thetas: Array) -> tuple[Array, Array]:
         """Return `slope` of several metrics (C, n): values (C,) and gradients (C, n)."""
         if not self.is_kept:
