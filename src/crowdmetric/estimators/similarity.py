@@ -487,8 +487,8 @@ class SimilarityMetric(CrowdMetric):
         step = max(1, CHUNK // (delta.shape[1] * structure.size))
         for start in range(0, len(D), step):
             part = delta[start : start + step]
-            rows = structure.rows(part.reshape(-1, part.shape[2])).reshape(*part.shape[:2], -1)
-            variance[start : start + step] = self._likelihood().variance(D[start : start + step], rows, root)
+            moved = (structure.rows(part.reshape(-1, part.shape[2])) @ root).reshape(*part.shape[:2], -1)
+            variance[start : start + step] = self._likelihood().variance(D[start : start + step], moved)
         return variance
 
     def _likelihood(self) -> AnswerModel:

@@ -85,15 +85,17 @@ class AnswerModel:
         certain = 1.0 / np.sqrt(1.0 + np.pi / 8.0 * np.asarray(variance))
         return self._lapsed(self._softmax(-self.beta * self.linked(D) * np.reshape(certain, (-1, 1))))
 
-    def variance(self, D: Array, rows: Array, root: Array) -> Array:
+    def variance(self, D: Array, moved: Array) -> Array:
         """Return the mean variance (T,) of a difference of two utilities of a question.
 
-        Squared distances D (T, k) are linear in parameters, with rows (T, k, n), that have the covariance root rootᵀ.
+        Squared distances D (T, k) move by `moved` (T, k, n) per unit of each of n independent standard variables.
         """
-        moved = self.beta * (self.link_slope(D)[..., None] * rows) @ root
-        spread: Array = np.sum(moved.var(axis=1), axis=-1)
-        k = D.shape[1]
-        return spread * 2.0 * k / (k - 1.0)  # of all differences, from the variance about their mean
+        slope = self.beta * self.link_slope(D)[..., None]
+        spread, pairs = np.zeros(len(D)), list(combinations(range(D.shape[1]), 2))
+        for j, l in pairs:  # noqa: E741 - the letters of the formula
+            apart = slope[:, j] * moved[:, j] - slope[:, l] * moved[:, l]
+            spread += np.einsum("tn,tn->t", apart, apart)
+        return spread / len(pairs)
 
     def _softmax(self, u: Array) -> Array:
         e = np.exp(u - u.max(axis=-1, keepdims=True))

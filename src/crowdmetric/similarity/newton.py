@@ -37,11 +37,11 @@ Array = NDArray[np.float64]
 
 FLOOR = 1e-8
 # Maximum number of refits until the strengths settle, and the change of their logarithms that counts as settled.
-ROUNDS, SETTLED = 12, 0.03
+ROUNDS, SETTLED = 12, 0.1
 # Expected decrease, in nats, at which intermediate fits stop.
 ROUGH = 0.05
-# The same for fits at sizes that are compared.
-EVEN = 0.005
+# The same for fits at sizes that are compared, and the number of refits: relative to the size, strengths hardly change.
+EVEN, EVEN_ROUNDS = 0.01, 2
 # Range of strengths from which the evidence chooses, in units of 1 / (mean eigenvalue)².
 LEAST_RIDGE, MOST_RIDGE = 1e-6, 1e6
 # Below this mean eigenvalue, for items of size one and β = 1, a metric counts as zero, and has no shape to speak of.
@@ -266,10 +266,10 @@ class _SizeSearch:
         self.strengths = [1.0 / scale**2] * len(self.objective.structure.ridges)
         return self.settle(self.free)
 
-    def settle(self, prior: SizePrior) -> SimilarityFit:
+    def settle(self, prior: SizePrior, tolerance: float = ROUGH, rounds: int = ROUNDS) -> SimilarityFit:
         """Fit roughly, until the strengths have settled."""
-        for _ in range(ROUNDS):
-            fit = self.fit(prior, EVEN, 20)
+        for _ in range(rounds):
+            fit = self.fit(prior, tolerance, 8)
             wanted = self._wanted(fit)
             changes = [abs(np.log(new / old)) for new, old in zip(wanted, self.strengths, strict=True)]
             if fit.converged and max(changes, default=0.0) < SETTLED:
@@ -301,7 +301,7 @@ class _SizeSearch:
 
     def at(self, information: float, t: float) -> tuple[float, float]:
         """Return the size that a fit at a log size has, and log E there."""
-        fit = self.settle(self.go_to(t, information))
+        fit = self.settle(self.go_to(t, information), EVEN, EVEN_ROUNDS)
         return self.log_size, fit.log_evidence - self.free.limit(self.scale)[0]
 
     def explains_all(self) -> bool:

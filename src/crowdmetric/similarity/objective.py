@@ -136,8 +136,10 @@ class SimilarityObjective:
             step = max(1, CHUNK // (asked.index.shape[1] * self.structure.size))
             for start in range(0, len(asked.index), step):
                 index = asked.index[start : start + step]
-                rows = self.kept_rows[index] if self.is_kept else self.rows_of(index.ravel()).reshape(*index.shape, -1)
-                chance = self.likelihood.probabilities(D[index], self.likelihood.variance(D[index], rows, root))
+                used, places = np.unique(index, return_inverse=True)
+                moved = (self.kept_rows[used] if self.is_kept else self.rows_of(used)) @ root
+                variance = self.likelihood.variance(D[index], moved[places.reshape(index.shape)])
+                chance = self.likelihood.probabilities(D[index], variance)
                 total -= float(np.sum(asked.counts[start : start + step] * np.log(np.maximum(chance, 1e-300))))
         return total
 

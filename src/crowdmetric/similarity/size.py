@@ -37,6 +37,8 @@ Array = NDArray[np.float64]
 STEEP = 100.0
 # Sizes are this many standard errors of the size apart where the evidence is looked at, within limits, in log.
 APART, LEAST_APART, MOST_APART = 1.0, 0.02, 0.35
+# Sizes count for the standard error if log E is within this many nats of the best.
+LIKELY = 6.0
 # A 90 % interval reaches this many standard errors.
 INSIDE = 1.645
 # Sizes are looked at up to this far from the first, in log, and until a better one would be this many errors away.
@@ -174,9 +176,18 @@ def best_size(log_evidence: Callable[[float], tuple[float, float]], start: float
             vertex, bend = _parabola(sizes[top - 1 : top + 2], values[top - 1 : top + 2])
             width = 1.0 / np.sqrt(max(bend, 1e-300))
             if np.min(np.abs(sizes - vertex)) < CLOSE_ENOUGH * min(width, 1.0):
-                return KnownSize(sizes, values, vertex, width)
+                return KnownSize(sizes, values, vertex, _width(sizes, values, width))
             look(vertex)
     return KnownSize(sizes, values, float(sizes[top]), float("inf"))
+
+
+def _width(sizes: Array, values: Array, width: float) -> float:
+    """Return the standard error from all sizes that are about as likely as the best: three of them may be too close."""
+    near = values > values.max() - LIKELY
+    if near.sum() < 4:
+        return width
+    bend = -2.0 * float(np.polyfit(sizes[near], values[near], 2)[0])
+    return float(1.0 / np.sqrt(bend)) if bend > 0.0 else width
 
 
 def _parabola(t: Array, values: Array) -> tuple[float, float]:
