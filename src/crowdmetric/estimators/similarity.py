@@ -54,8 +54,8 @@ SAME_FEATURES = 1e-14
 # With fewer people than this, intervals that count people are known poorly themselves.
 FEW_PEOPLE = 10
 SEPARABLE = (
-    "the answers are separable: some metric explains every one of them, and the larger it is, the better, so that only a "
-    "weak prior limits its size; rely on ratios of distances, not on metric_ itself"
+    "the answers are separable: some metric explains every one of them, and the larger it is, the better, so that only "
+    "a weak prior limits its size; rely on ratios of distances, not on metric_ itself"
 )
 SIZE_UNKNOWN = (
     "the size of the metric is not known: the answers say too little about it; rely on ratios of distances, not on "
@@ -104,7 +104,8 @@ class SimilarityMetric(CrowdMetric):
     beta : float, default 1.0
         Sharpness of the answers. Only βM is identified: a larger β gives a smaller metric of the same shape.
     uncertainty : bool, default True
-        Whether to find standard errors, which takes a second fit without the cone.
+        Whether to draw from the posterior of the metric, for standard errors and intervals. `metric_` is not the mean
+        of these draws but the most likely shape at the most likely size, which is certified where that is possible.
     folds : int, default 5
         Groups of items or questions that are left out in turn to choose a structure.
     tol : float, default 1e-8
@@ -127,7 +128,8 @@ class SimilarityMetric(CrowdMetric):
         Log-likelihood of all answers at the metric found.
     ridge_ : float
         Strength τ of the ridge ``½τ‖M/c − I‖²``, c = tr M / d, on the metric's diagonal (its off-diagonal entries
-        have a strength of their own); zero if there is none.
+        have a strength of their own); zero if there is none. The size c is the one that the evidence asks for, with
+        the shape integrated out (`crowdmetric.similarity.size`).
     determined_ : float
         How many shape parameters the answers determine; absent if the fit uses gradients alone.
     rank_ : int
@@ -138,7 +140,7 @@ class SimilarityMetric(CrowdMetric):
         alone.
     scale_error_ : float
         Standard error of the logarithm of the metric's size, its mean eigenvalue; infinite if that is not known, absent
-        if the fit uses gradients alone.
+        if the fit uses gradients alone. It agrees with the evidence at half and at twice the size.
     parameter_covariance_ : (n, n) array
         Covariance of the parameters of the chosen structure, over which predictions are averaged; absent with
         people='own'.

@@ -17,6 +17,7 @@ triplet embedding: what is possible where items are known; not for new items). T
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import process_time
@@ -26,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.checks import instance_of, one_of, whole_number
-from crowdmetric.errors import DataError
+from crowdmetric.errors import DataError, NotIdentifiedWarning
 from crowdmetric.estimators.similarity import SimilarityMetric
 from crowdmetric.evaluate.rankings import free_of_cycles
 from crowdmetric.evaluate.scores import LEAST, clustered
@@ -319,7 +320,9 @@ def _fit(X: Array, judgements: Judgements, model: str, options: dict[str, Any]) 
         link = options.get("link", "squared")
         return SimilarityMetric(np.eye(N), rank=min(EMBEDDING_RANK, N), link=link).fit(judgements)
     given = {"uncertainty": False} | options | SIMILARITY_MODELS[model]
-    return SimilarityMetric(X, **given).fit(judgements)
+    with warnings.catch_warnings():  # a size that is not known shows in the log-loss
+        warnings.simplefilter("ignore", NotIdentifiedWarning)
+        return SimilarityMetric(X, **given).fit(judgements)
 
 
 # ------------------------------------------------------------------------------------------ what bounds it

@@ -5,11 +5,11 @@
     minimize   f(θ) = −ℓ(θ) + ½ Σ_r λ_r ‖P_r θ‖² + ½ t ‖θ‖²      over the cone of a structure
 
 P_r are the structure's ridges: one shrinks the diagonal entries of the metric toward their mean, one the off-diagonal
-entries toward zero. Together they shrink the metric's *shape* toward the identity, as in `crowdmetric.solvers.law_fit`,
-where ``τ = λ c²`` with ``c = tr M / d``; with λ rather than τ held fixed the penalty is convex. The strengths are
-MacKay's: at the optimum ``γ_r = rank P_r − λ_r tr(A⁻¹ P_r)`` parameters are determined by the answers, with A the
-curvature of f, and ``λ_r ← γ_r / ‖P_r θ‖²``. t is 1e-8 times the curvature, so parameters on which no answer depends
-stay at zero.
+entries toward zero. Together they shrink the metric's *shape* toward the identity. Their strengths λ_r and the size of
+the metric, ``c = tr M / d``, come from the evidence (`crowdmetric.similarity.size`): fits at several sizes, each held
+by a steep penalty that is part of f, tell which is best. At a size, ``γ_r = rank P_r − λ_r tr(A⁻¹ P_r)`` parameters
+are determined by the answers, with A the curvature of f. t is 1e-8 times the curvature, so parameters on which no
+answer depends stay at zero.
 
 **Certificate.** Where −ℓ is convex, its tangent is below it. With G the gradient of f without the last term, ::
 
@@ -31,7 +31,10 @@ from crowdmetric.similarity.cone_step import ConeStep, regular
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.size import STEEP, KnownSize, SizePrior, best_size
 
-__all__ = ["SimilarityFit", "fit_with_evidence", "minimize", "held_size", "posterior_covariance", "refined", "refit", "start_for"]
+__all__ = [
+    "SimilarityFit", "fit_with_evidence", "held_size", "minimize", "posterior_covariance", "refined", "refit",
+    "start_for",
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 
@@ -154,7 +157,7 @@ def minimize(
         value, g, H, floor = _local(objective, penalty, theta, prior, floor)
     likelihood_curvature = H - penalty - floor * np.eye(len(H)) - (0.0 if prior is None else prior(theta)[2])
     gap = _gap(objective, g, theta, floor) if in_cone and objective.likelihood.is_convex else float("nan")
-    covariance = np.linalg.inv(regular(H))
+    covariance = _inverse(H)
     determined = _determined(objective, covariance, strengths)
     scale, variance = _size(objective, theta, covariance)
     plain = objective.value(theta)
@@ -162,7 +165,7 @@ def minimize(
     return SimilarityFit(
         theta, plain, likelihood_curvature, tuple(strengths), determined, gap, done, steps, scale, variance,
         None, False, evidence,
-    )
+    )  # fmt: skip
 
 
 def refit(
@@ -175,7 +178,7 @@ def refit(
     tolerance: float,
     max_iterations: int = 20,
 ) -> tuple[Array, Array]:
-    """Return about the minimizer θ of f with a penalty on the size, from a start that is close to it, and f's curvature.
+    """Return about the minimizer θ of f with a penalty on the size, from a start close to it, and f's curvature.
 
     Curvature, which takes most of the time of a Newton step, is computed once and again only where a step gains less
     than it promised.
@@ -209,7 +212,12 @@ def held_size(objective: SimilarityObjective, fit: SimilarityFit) -> SizePrior:
 
 
 def refined(
-    objective: SimilarityObjective, fit: SimilarityFit, strengths: Sequence[float], *, tolerance: float, max_iterations: int
+    objective: SimilarityObjective,
+    fit: SimilarityFit,
+    strengths: Sequence[float],
+    *,
+    tolerance: float,
+    max_iterations: int,
 ) -> SimilarityFit:
     """Return the fit of the same size with other strengths, to a tolerance."""
     found = minimize(
@@ -217,9 +225,7 @@ def refined(
         tolerance=tolerance, max_iterations=max_iterations,
     )  # fmt: skip
     iterations = fit.iterations + found.iterations
-    return replace(
-        found, iterations=iterations, size=fit.size, separable=fit.separable, _log_evidence=fit.log_evidence
-    )
+    return replace(found, iterations=iterations, size=fit.size, separable=fit.separable, _log_evidence=fit.log_evidence)
 
 
 def fit_with_evidence(
@@ -246,9 +252,7 @@ def fit_with_evidence(
         fit = search.fit(search.free, tolerance, max_iterations)
     evidence = np.max(known.log_evidence, initial=fit.log_evidence) + np.log(min(known.error, 1.0))
     separable = separable or search.explains_all()
-    return replace(
-        fit, iterations=search.iterations, size=known, separable=separable, _log_evidence=float(evidence)
-    )
+    return replace(fit, iterations=search.iterations, size=known, separable=separable, _log_evidence=float(evidence))
 
 
 @dataclass
@@ -258,10 +262,11 @@ class _SizeSearch:
     objective: SimilarityObjective
     step: ConeStep
     iterations: int = 0
+    curvature: Array | None = None
 
     def begin(self, theta: Array) -> SimilarityFit:
         """Fit size and shape together, which makes the metric too small, and return where that ends."""
-        self.free, self.theta, self.curvature = SizePrior.of(self.objective), theta, None
+        self.free, self.theta = SizePrior.of(self.objective), theta
         scale = _scale(self.objective, theta)
         self.strengths = [1.0 / scale**2] * len(self.objective.structure.ridges)
         return self.settle(self.free)
@@ -322,7 +327,11 @@ class _SizeSearch:
 def posterior_covariance(objective: SimilarityObjective, fit: SimilarityFit, weight: float = 1.0) -> Array:
     """Return the covariance (n, n) of θ by Laplace's method, size and shape together; an answer counts `weight`."""
     A = weight * fit.curvature + _penalty(objective, fit.strengths) + SizePrior.of(objective)(fit.theta)[2]
-    return np.linalg.inv(regular(A))
+    return _inverse(A)
+
+
+def _inverse(A: Array) -> Array:
+    return np.asarray(np.linalg.inv(regular(A)), dtype=np.float64)
 
 
 def _wanted(P: Array, determined: float, theta: Array, scale: float) -> float:
@@ -400,9 +409,7 @@ def _gap(objective: SimilarityObjective, g: Array, theta: Array, floor: float) -
     return max(0.0, float(G @ theta + 0.5 * floor * (theta @ theta) + (negative @ negative) / (2.0 * floor)))
 
 
-def _determined(
-    objective: SimilarityObjective, covariance: Array, strengths: Sequence[float]
-) -> tuple[float, ...]:
+def _determined(objective: SimilarityObjective, covariance: Array, strengths: Sequence[float]) -> tuple[float, ...]:
     """Return ``γ_r = rank P_r − λ_r tr(A⁻¹ P_r)``."""
     return tuple(
         float(np.clip(np.trace(P) - strength * np.sum(covariance * P), 0.0, np.trace(P)))

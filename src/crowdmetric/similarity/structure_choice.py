@@ -178,9 +178,7 @@ def choose_structure(
     chosen, objective, fit = best
     if splits:
         fit = refined(objective, fit, fit.strengths, tolerance=tolerance, max_iterations=max_iterations)
-    return StructureChoice(
-        objective, fit, chosen, tuple(tried) if len(names) > 1 else (), left_out if splits else None
-    )
+    return StructureChoice(objective, fit, chosen, tuple(tried) if len(names) > 1 else (), left_out if splits else None)
 
 
 def _splits(
@@ -195,7 +193,10 @@ def _splits(
 
 
 def _candidates(
-    objective: SimilarityObjective, fit: SimilarityFit, splits: list[tuple[PairChoices, PairChoices]], step: ConeStep,
+    objective: SimilarityObjective,
+    fit: SimilarityFit,
+    splits: list[tuple[PairChoices, PairChoices]],
+    step: ConeStep,
     factors: tuple[float, ...],
 ) -> list[tuple[Candidate, tuple[float, ...]]]:
     """Return one structure with its strengths; the ridge on off-diagonal entries is raised while that helps."""
@@ -237,7 +238,7 @@ def _left_out_scores(
 ) -> tuple[list[float], list[float]]:
     """Return the mean log-likelihood of the answers of each group left out, and how many there are.
 
-    The size is that of the fit. Predictions are averaged over what the other answers leave open, as the estimator's are.
+    The size is that of the fit. Predictions are averaged over what the other answers leave open, as always.
     `starts` has where to begin for each group, and is given where the fit ended: the next strengths begin there.
     """
     scores, answers = [], []
