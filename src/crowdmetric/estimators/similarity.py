@@ -23,7 +23,7 @@ from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.similarity_inputs import read_judgements
 from crowdmetric.fits.doubts import LOOSE_SCALE
 from crowdmetric.judgements import Judgements
-from crowdmetric.similarity.clusters import clustering_of
+from crowdmetric.similarity.clustering import clustering_of
 from crowdmetric.similarity.factored import FactoredFit, fit_factored
 from crowdmetric.similarity.likelihood import LINKS, AnswerModel
 from crowdmetric.similarity.metric_draws import draw_judged, draw_structured

@@ -58,7 +58,7 @@ LEAST_RATE, MOST_RATE = 0.0, 2.0
 class JudgementLikelihood:
     """The likelihood of judgements itself, of metrics ``eᵗ smat(s)``, with the limit of noise on their size.
 
-    An answer counts `weight` (`crowdmetric.similarity.clusters`).
+    An answer counts `weight` (`crowdmetric.similarity.clustering`).
     """
 
     objective: SimilarityObjective

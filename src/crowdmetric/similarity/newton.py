@@ -242,7 +242,7 @@ def fit_with_evidence(
     if first.scale > NO_METRIC / objective.likelihood.beta:
         information = first.scale**2 / max(first.size_variance, 1e-300)
         known = best_size(partial(search.at, information), search.log_size, information**-0.5)
-        known = known.checked(partial(search.at, information))
+        known = known.checked(partial(search.at, information, tolerance=ROUGH))
         separable = search.explains_all()  # at twice the size, where ridges matter less
         held = search.go_to(known.best, information)
         search.settle(held)
@@ -304,9 +304,9 @@ class _SizeSearch:
             self.strengths = [strength / factor**2 for strength in self.strengths]
         return self.free.holding(c, information)
 
-    def at(self, information: float, t: float) -> tuple[float, float]:
+    def at(self, information: float, t: float, tolerance: float = EVEN) -> tuple[float, float]:
         """Return the size that a fit at a log size has, and log E there."""
-        fit = self.settle(self.go_to(t, information), EVEN, EVEN_ROUNDS)
+        fit = self.settle(self.go_to(t, information), tolerance, EVEN_ROUNDS)
         return self.log_size, fit.log_evidence - self.free.limit(self.scale)[0]
 
     def explains_all(self) -> bool:

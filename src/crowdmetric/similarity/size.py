@@ -42,7 +42,7 @@ LIKELY = 6.0
 # A 90 % interval reaches this many standard errors.
 INSIDE = 1.645
 # Sizes are looked at up to this far from the first, in log, and until a better one would be this many errors away.
-FARTHEST, CLOSE_ENOUGH, MOST_SIZES = 6.0, 0.1, 40
+FARTHEST, CLOSE_ENOUGH, MOST_SIZES = 6.0, 0.2, 40
 
 
 @dataclass(frozen=True)
