@@ -154,8 +154,8 @@ class SimilarityMetric(CrowdMetric):
     person_metrics_ : (K, d, d) array
         With people='own': everybody's metric.
     people_spread_, people_spread_interval_, people_differ_ : float, (2,) array, bool
-        With people='own': how much people's metrics differ from the crowd's, relative to it, with a 90 % interval,
-        and whether one metric is not enough.
+        With people='own': the root mean square of ``‖M_k − M‖ / ‖M‖`` under the law ``M_k = L (I + E_k)² Lᵀ``, with a
+        90 % interval, and whether one metric is not enough.
 
     Examples
     --------
