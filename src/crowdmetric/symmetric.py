@@ -31,6 +31,7 @@ __all__ = [
     "orthonormal_basis",
     "outer_difference",
     "project_psd",
+    "project_to_trace",
     "relative_error",
     "restrict",
     "shape_error",
@@ -183,6 +184,27 @@ def project_psd(A: Array) -> Array:
     """
     values, vectors = np.linalg.eigh(0.5 * (A + np.swapaxes(A, -1, -2)))
     return (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+
+
+def project_to_trace(A: Array) -> Array:
+    """Return the nearest positive semi-definite matrices of the same traces, which must be positive.
+
+    A number is taken off all eigenvalues before negative ones become zero, such that their sum stays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.symmetric import project_to_trace
+    >>> project_to_trace(np.diag([3.0, 2.0, -1.0])).tolist()
+    [[2.5, 0.0, 0.0], [0.0, 1.5, 0.0], [0.0, 0.0, 0.0]]
+    """
+    values, vectors = np.linalg.eigh(0.5 * (A + np.swapaxes(A, -1, -2)))
+    falling = values[..., ::-1]
+    # what to take off where the k largest stay
+    off = (np.cumsum(falling, axis=-1) - np.sum(values, axis=-1, keepdims=True)) / np.arange(1, values.shape[-1] + 1)
+    last = np.sum(falling > off, axis=-1, keepdims=True) - 1
+    values = np.maximum(values - np.take_along_axis(off, last, axis=-1), 0.0)
+    return (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
 def invertible(covariance: Array) -> Array:

@@ -53,6 +53,7 @@ from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.question_stream import NUMBERS, QuestionStream, asked_in_memory, asked_on_disk, low_rank_plan
 from crowdmetric.fits.scoring_fit import ScoringFit, fit_by_scoring, scoring_plan
 from crowdmetric.fits.starts import Start, start_from
+from crowdmetric.fits.uncertainty import log_error
 from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns
 from crowdmetric.inputs import CONSTRAINTS, Rows, check_items, check_scan, check_scan_alone, read_rows
 from crowdmetric.losses import Loss
@@ -64,7 +65,7 @@ from crowdmetric.similarity.structures import Full
 from crowdmetric.solvers.law_fit import items_determined
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.symmetric import degrees_of_freedom
+from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.first_order import covariance_matrix
 from crowdmetric.users.integrals import mean_probability
@@ -163,7 +164,10 @@ class PopulationMetric(CrowdMetric):
     scale_error_ : float
         Standard error of log scale.
     metric_draws_ : (n, p) array
-        svec of metrics drawn from the posterior (`crowdmetric.solvers.posterior`), the source of all intervals.
+        svec of matrices drawn from the posterior (`crowdmetric.fits.size_posterior`), the source of all intervals. In
+        directions about which the answers say little, a draw may have negative eigenvalues.
+    law_draws_ : (n, 2p + d) array, or (n, 2p + d + N) with item effects
+        The same draws with all that goes with them: svec M, μ, svec Σ, and the items' effects.
     standard_errors_ : (d, d) array
         Standard deviations of the entries of the metric over these draws.
     metric_covariance_ : (p, p) array
@@ -484,13 +488,16 @@ class PopulationMetric(CrowdMetric):
     def _describe_uncertainty(self, found: ScoringFit, stopping: dict[str, Any]) -> None:
         """Set how sure the metric is, and whether questions look chosen for people."""
         psd = self.constraint == "psd"
-        uncertainty = found.uncertainty(psd=psd, **stopping)
-        self.scale_error_ = uncertainty.scale_error
-        uncertainty = uncertainty.outside(found.crowd.span, psd=psd)
-        self.metric_draws_ = uncertainty.draws
-        self.metric_covariance_, self.standard_errors_ = uncertainty.covariance, uncertainty.standard_errors
-        self.symmetric_metric_ = uncertainty.symmetric
-        self.symmetric_covariance_ = uncertainty.symmetric_covariance
+        uncertainty, span, size = found.uncertainty(psd=psd, **stopping), found.crowd.span, found.crowd.units.size
+        self.scale_error_ = log_error(uncertainty.draws[:, found.fit.layout.metric] @ svec(np.eye(found.crowd.d)))
+        self.law_draws_ = found.laws_outside(uncertainty.draws)
+        p = degrees_of_freedom(span.features)
+        self.metric_draws_ = self.law_draws_[:, :p].copy()
+        self.metric_covariance_ = np.cov(self.metric_draws_.T).reshape(p, p)
+        self.standard_errors_ = smat(self.metric_draws_.std(axis=0, ddof=1))
+        symmetric, covariance = uncertainty.symmetric / size**2, uncertainty.symmetric_covariance / size**4
+        self.symmetric_metric_ = span.matrix_outside(symmetric)
+        self.symmetric_covariance_ = span.covariance_outside(symmetric, covariance)
         self.symmetric_log_likelihood_ = uncertainty.symmetric_value
         if not self.adaptive:
             self.question_bias_ = found.problem.question_bias(found.fit.natural)
