@@ -3,13 +3,13 @@
 Let ``M = c (I + T)`` with ``c = tr M / d`` and T without trace, n = everything but M, and ρ the ridge on the shape that
 c asks for. The fit is repeated at several fixed sizes, and each has the evidence (Laplace's method)::
 
-    log E(c) = ℓ − prior − ½ ρ‖T̂‖² + ½ (p − 1) log ρ − ½ log det(H + ρ) (+ log c for free people)
-    H = c² B'(A_mm − A_mn A_nn⁻¹ A_nm) B        A the information about natural parameters and the prior of n
+    log E(c) = ℓ − prior − ½ ρ‖T̂‖² + ½ (p − 1) log ρ − ½ log det P + ½ log det P_μμ        (+ log c for free people)
 
-in which the columns of B are the traceless directions in which the metric can move. So the shape is integrated out, and
-n under Jeffreys' prior, which favors no size: priors that are flat in μ, or in the mean ideal point −½M⁻¹μ, would differ
-from it by up to a factor cᵈ. All orders of magnitude of c are equally likely; where people's covariance is free, the
-metric may be zero, and there all sizes are. Between the sizes, log E is interpolated.
+P is the precision of T and n: the information about them, c² B'AB for T, with the prior. The columns of B are the
+traceless directions in which the metric can move. So shape and n are integrated out, people's mean μ (with their
+covariance, if it is free) under Jeffreys' prior, which favors no size: priors that are flat in μ, or in the mean ideal
+point −½M⁻¹μ, would differ from it by up to a factor cᵈ. All orders of magnitude of c are equally likely; where people's
+covariance is free, the metric may be zero, and there all sizes are. Between the sizes, log E is interpolated.
 
 A draw takes a size by its evidence, and then (T, n) from the Gaussian law around the fit at the nearest size, moved
 along to the size that was drawn. This is a nested Laplace approximation (Rue, Martino, and Chopin): the size, in which
@@ -28,11 +28,11 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
+from scipy.interpolate import Akima1DInterpolator
 from scipy.linalg import solve_triangular
 
 from crowdmetric.fits.problem import PopulationProblem
-from crowdmetric.solvers.law_fit import NO_METRIC, PopulationFit, wanted_shape
+from crowdmetric.solvers.law_fit import NO_METRIC, PopulationFit, observed_information, wanted_shape
 from crowdmetric.solvers.posterior import SizeAndShape
 from crowdmetric.solvers.priors import penalty, shape_penalty
 from crowdmetric.symmetric import degrees_of_freedom, project_to_trace, smat, svec
@@ -46,8 +46,14 @@ Array = NDArray[np.float64]
 APART, LEAST_APART, MOST_APART, HARDLY_LOWER = 1.6, 0.02, 0.4, 0.5
 # Sizes end where the evidence has fallen by this many nats, or this far from the fitted one, in log, or at so many.
 NEGLIGIBLE, FARTHEST, MOST_SIZES = 5.0, 4.0, 17
-# Tolerance of fits at fixed sizes, in nats.
-TOLERANCE, STEPS = 0.05, 30
+# Strength with which a size is held, relative to the information about it: three standard errors away, the answers move
+# it by a tenth of one. Much stronger, the valley would be too steep and narrow for steps along it.
+HELD = 30.0
+# Tolerance of fits at fixed sizes, in nats, and most steps.
+TOLERANCE, STEPS = 0.05, 100
+# With at least so many people per parameter, outer products of their scores are the information. With fewer, second
+# differences of the likelihood are, where answers times parameters are at most so many; beyond, the expected information.
+PEOPLE_PER_PARAMETER, MOST_DIFFERENCES = 5, 50_000
 # Least information about a parameter other than the shape, for which the prior alone need not be proper.
 LEAST_INFORMATION = 0.01
 # Points between the first and the last size at which evidence is interpolated.
@@ -70,8 +76,6 @@ class AtSize:
         B.
     root : (q + n, q + n)
         The lower Cholesky factor of the precision of T, in coordinates of B, and n.
-    precision : float
-        Of log c at this shape.
     """
 
     t: float
@@ -80,7 +84,6 @@ class AtSize:
     center: Array
     directions: Array
     root: Array
-    precision: float
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class Posterior:
         if t.size == 1:
             return np.repeat(t, 2), np.array([0.0, 1.0])
         grid = np.linspace(t[0], t[-1], POINTS)
-        weight = np.exp(PchipInterpolator(t, evidence)(grid) - evidence.max())
+        weight = np.exp(Akima1DInterpolator(t, evidence, method="makima")(grid) - evidence.max())
         below = np.concatenate([[0.0], np.cumsum(0.5 * (weight[1:] + weight[:-1]))])
         return grid, below / below[-1]
 
@@ -121,17 +124,19 @@ class Posterior:
 
 def posterior_of(problem: PopulationProblem, fit: PopulationFit) -> Posterior:
     """Return the posterior around a fit with a metric of more than one feature or of one."""
-    d, problem = problem.d, problem.roughly()
-    size = float(fit.natural[fit.layout.metric] @ svec(np.eye(d))) / d
-    t = float(np.log(max(size, NO_METRIC)))
-    middle = _fit_at(problem, fit, t)
-    apart = float(np.clip(APART * max(middle.precision, 1e-300) ** -0.5, LEAST_APART, MOST_APART))
+    many = problem.n_people >= PEOPLE_PER_PARAMETER * fit.natural.size
+    problem = replace(problem.roughly(), by_outer_products=True if many else None)
+    t = max(_log_size(fit), float(np.log(NO_METRIC)))
+    known = max(_precision_of_size(fit), 1.0)
+    apart = float(np.clip(APART * known**-0.5, LEAST_APART, MOST_APART))
+    hold = HELD * known
+    middle = _fit_at(problem, fit, t, hold)
     found, best = [middle], middle.evidence
     for way in (1.0, -1.0):
         at, step, before = middle, apart, middle.evidence
         while len(found) < MOST_SIZES and abs(at.t - t) < FARTHEST:
-            at = _fit_at(problem, at.fit, at.t + way * step)
-            if not np.isfinite(at.evidence):
+            at = _fit_at(problem, at.fit, at.t + way * step, hold)
+            if not (at.fit.result.converged and np.isfinite(at.evidence)):
                 break
             found.append(at)
             best = max(best, at.evidence)
@@ -141,7 +146,7 @@ def posterior_of(problem: PopulationProblem, fit: PopulationFit) -> Posterior:
                 step = min(2.0 * step, MOST_APART)
             before = at.evidence
         if way * (at.t - t) < np.log(2.0):
-            found.append(_fit_at(problem, at.fit, t + way * float(np.log(2.0))))
+            found.append(_fit_at(problem, at.fit, t + way * float(np.log(2.0)), hold))
     return Posterior(sorted(found, key=lambda at: at.t))
 
 
@@ -150,34 +155,52 @@ def nearest_metrics(draws: Array) -> Array:
     return svec(project_to_trace(smat(draws)))
 
 
-def _fit_at(problem: PopulationProblem, near: PopulationFit, t: float) -> AtSize:
-    """Return the fit at log c = t, from one at another size."""
+def _fit_at(problem: PopulationProblem, near: PopulationFit, t: float, hold: float) -> AtSize:
+    """Return the fit at about log c = t, held with a strength, from one at another size."""
     chart, layout, p = near.chart, near.layout, near.layout.p
-    ridges = replace(near.ridges, volume=0.0, log_size=t)
-    fit = problem.fit(
-        f"size {t:.6f}", chart, near.theta, ridges=ridges, tolerance=TOLERANCE, max_iterations=STEPS
-    )  # fmt: skip
+    ridges = replace(near.ridges, volume=0.0, held=(t, hold))
+    start = chart.resized(near.theta, t - _log_size(near))
+    fit = problem.fit(f"size {t:.6f}", chart, start, ridges=ridges, tolerance=TOLERANCE, max_iterations=STEPS)
     if ridges.shape > 0.0:  # evidence is stationary in the ridge: the next fit may have the one that this asks for
         fit = replace(fit, ridges=replace(fit.ridges, shape=wanted_shape(fit, layout.metric, ridges.shape)))
+    t = _log_size(fit)
     shape, c = fit.natural[:p] / np.exp(t), float(np.exp(t))
     B = _directions(fit)
     q, n = B.shape[1], fit.natural.size - p
-    rest = penalty(fit.natural, layout, replace(ridges, shape=0.0, log_size=None), fit.beta)
-    A = fit.information + rest.curvature
+    rest = penalty(fit.natural, layout, replace(ridges, shape=0.0, held=None), fit.beta)
+    A = _information(problem, fit) + rest.curvature
     J = np.zeros((p + n, q + n))
     J[:p, :q], J[p:, q:] = c * B, np.eye(n)
     precision = J.T @ A @ J
     precision[:q, :q] += ridges.shape * np.eye(q)
     precision[q:, q:] = _at_least(precision[q:, q:], LEAST_INFORMATION)
     root = _cholesky(precision)
-    volume = 2.0 * float(np.sum(np.log(np.diag(root)))) - float(np.linalg.slogdet(precision[q:, q:])[1])
+    flat = slice(q, q + (layout.spread.stop if layout.free else layout.mean.stop) - p)
+    volume = 2.0 * float(np.sum(np.log(np.diag(root)))) - float(np.linalg.slogdet(precision[flat, flat])[1])
     evidence = fit.value - rest.value - shape_penalty(fit.natural[:p], ridges.shape).value - 0.5 * volume
     if ridges.shape > 0.0:
         evidence += 0.5 * q * float(np.log(ridges.shape))
     if layout.free:
         evidence += t
-    along = fit.natural[:p] @ A[:p, :p] @ fit.natural[:p]
-    return AtSize(t, evidence, fit, np.concatenate([shape, fit.natural[p:]]), B, root, float(along))
+    return AtSize(t, evidence, fit, np.concatenate([shape, fit.natural[p:]]), B, root)
+
+
+def _log_size(fit: PopulationFit) -> float:
+    d = fit.layout.d
+    return float(np.log(max(float(fit.natural[fit.layout.metric] @ svec(np.eye(d))) / d, 1e-300)))
+
+
+def _precision_of_size(fit: PopulationFit) -> float:
+    """Return the information about log c alone."""
+    m = fit.layout.metric
+    return float(fit.natural[m] @ fit.information[m, m] @ fit.natural[m])
+
+
+def _information(problem: PopulationProblem, fit: PopulationFit) -> Array:
+    """Return the information (n, n) about natural parameters at a fit, without negative eigenvalues."""
+    if not problem.has_few_people or problem.weight * fit.natural.size > MOST_DIFFERENCES:
+        return fit.information
+    return _at_least(observed_information(problem.total, fit.natural, fit.score), 0.0)
 
 
 def _directions(fit: PopulationFit) -> Array:

@@ -96,7 +96,9 @@ def _symmetric_fit(
     metric = law.metric if np.trace(law.metric) > NO_METRIC * d else -0.5 * np.eye(d)
     spread = law.covariance if free else fit.natural[fit.layout.spread]
     start = chart.theta(metric, law.mean, spread, law.effects)
-    ridges = replace(fit.ridges, shape=0.0, size=0.0, volume=0.0)  # item effects keep theirs: alone, they could explain anything
+    ridges = replace(
+        fit.ridges, shape=0.0, size=0.0, volume=0.0
+    )  # item effects keep theirs: alone, they could explain anything
     unbound = problem.roughly().fit("symmetric", chart, start, ridges=ridges, **stopping)
     value = unbound.value
     if not unbound.result.converged:

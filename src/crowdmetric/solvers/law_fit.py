@@ -290,7 +290,7 @@ def _next_ridges(before: Ridges, wanted_before: Ridges, now: Ridges, wanted: Rid
     where answers say little: every step is nearly as long as the one before. Short steps are taken as they come.
     """
     found = {}
-    for name, strength in ((n, s) for n, s in vars(wanted).items() if s is not None):
+    for name, strength in wanted.strengths.items():
         four = [vars(ridges)[name] for ridges in (before, wanted_before, now, wanted)]
         x0, g0, x, g = map(float, np.log(np.maximum(four, 1e-300)))
         is_slow = min(four) > 0.0 and abs(g - x) > SETTLED
@@ -352,7 +352,7 @@ def _settled(fit: PopulationFit, wanted: Ridges, enough: float) -> bool:
             return abs(step) < SETTLED
         return 0.5 * determined[name]() * (1.0 - now / after) * step < enough
 
-    return all(close(n) for n, s in vars(wanted).items() if s is not None)
+    return all(map(close, wanted.strengths))
 
 
 def _with_volumes(total: Total, fit: PopulationFit, ridges: Ridges) -> Ridges:

@@ -44,13 +44,14 @@ Array = NDArray[Any]
 
 # Standard deviation of the prior on each part of ψ, in units of the noise of an answer.
 NOISE_FREE = 10.0
-# Strength with which a size is held where it is asked for.
-HELD = 1e6
 
 
 @dataclass(frozen=True)
 class Ridges:
-    """The strengths of the four ridges, and the volumes of the two shapes; zero: none."""
+    """The strengths of the four ridges, and the volumes of the two shapes; zero: none.
+
+    `held` is a value at which log c is held, and the strength of that; None: the size is free.
+    """
 
     shape: float = 0.0
     size: float = 0.0
@@ -58,7 +59,12 @@ class Ridges:
     items: float = 0.0
     volume: float = 0.0
     people_volume: float = 0.0
-    log_size: float | None = None
+    held: tuple[float, float] | None = None
+
+    @property
+    def strengths(self) -> dict[str, float]:
+        """All numbers by their names, without the size that is held."""
+        return {name: value for name, value in vars(self).items() if name != "held"}
 
     @property
     def without_shapes(self) -> Ridges:
@@ -118,13 +124,13 @@ def volume_penalty(m: Array, volume: float) -> Penalty:
     return Penalty(0.5 * (m.size - 1) * float(np.log1p(known)), slope * trace, bend * np.outer(trace, trace))
 
 
-def held_size(m: Array, log_size: float) -> Penalty:
-    """Return ``½ HELD (log c − log_size)²`` for m = svec A and c = tr A / d."""
+def held_size(m: Array, log_size: float, strength: float) -> Penalty:
+    """Return ``½ strength (log c − log_size)²`` for m = svec A and c = tr A / d, with its curvature along c."""
     d = dimension(m.size)
     trace = svec(np.eye(d)) / d
     c = max(float(trace @ m), 1e-300)
     away = np.log(c) - log_size
-    return Penalty(0.5 * HELD * away**2, HELD * away / c * trace, HELD / c**2 * np.outer(trace, trace))
+    return Penalty(0.5 * strength * away**2, strength * away / c * trace, strength / c**2 * np.outer(trace, trace))
 
 
 def penalty(natural: Array, layout: Layout, ridges: Ridges, beta: float) -> Penalty:
@@ -147,8 +153,8 @@ def penalty(natural: Array, layout: Layout, ridges: Ridges, beta: float) -> Pena
     else:
         away = natural[layout.spread] + 0.5 * np.log(layout.d)
         parts.append((layout.spread, Penalty(0.5 * float(away @ away), away, np.eye(1))))
-    if ridges.log_size is not None:
-        parts.append((layout.metric, held_size(m, ridges.log_size)))
+    if ridges.held is not None:
+        parts.append((layout.metric, held_size(m, *ridges.held)))
     for place, part in parts:
         value += part.value
         gradient[place] += part.gradient
