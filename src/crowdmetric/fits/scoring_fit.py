@@ -20,7 +20,7 @@ from crowdmetric.fits.unknowns import unknowns_of
 from crowdmetric.inputs import Rows
 from crowdmetric.solvers.law_fit import PopulationFit
 from crowdmetric.solvers.parametrization import Parametrization
-from crowdmetric.symmetric import degrees_of_freedom, invertible, project_psd, smat, svec
+from crowdmetric.symmetric import invertible, project_psd, smat, svec
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.layout import Layout
 from crowdmetric.users.population_sums import Law
@@ -83,7 +83,7 @@ class ScoringFit:
         return np.concatenate([self.others[:, :, :1], rows.reshape(k, r, -1)], axis=2) if k else np.empty((0, r, 1))
 
     def laws_outside(self, natural: Array) -> Array:
-        """Return svec M, μ, svec Σ and item effects in the items' own units, of natural parameters (n, ·) of the fit."""
+        """Return svec M, μ, svec Σ and item effects of natural parameters (n, ·), in the items' own units."""
         span, units, at, psd = self.crowd.span, self.crowd.units, self.fit.layout, self.fit.chart.kind == "psd"
         law_of = self.problem.structure.law
         laws = [law_of(row, self.problem.d) for row in natural]

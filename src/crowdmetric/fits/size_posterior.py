@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ from crowdmetric.symmetric import degrees_of_freedom, project_to_trace, smat, sv
 
 __all__ = ["AtSize", "Posterior", "nearest_metrics", "posterior_of"]
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 # Distance of sizes in standard errors at fixed shape, and limits of that distance in log. It is doubled where the
 # evidence changes by less than this, in nats: a size at a fixed shape is known better than at the best shape for it.
@@ -52,7 +53,7 @@ HELD = 30.0
 # Tolerance of fits at fixed sizes, in nats, and most steps.
 TOLERANCE, STEPS = 0.05, 100
 # With at least so many people per parameter, outer products of their scores are the information. With fewer, second
-# differences of the likelihood are, where answers times parameters are at most so many; beyond, the expected information.
+# differences of the likelihood are, if answers times parameters are at most so many; beyond, the expected information.
 PEOPLE_PER_PARAMETER, MOST_DIFFERENCES = 5, 50_000
 # Least information about a parameter other than the shape, for which the prior alone need not be proper.
 LEAST_INFORMATION = 0.01

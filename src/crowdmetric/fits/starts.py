@@ -158,7 +158,8 @@ def best_of_starts(
             return BestOfStarts(best, values, others)
     else:
         values, others = saved.value("values"), saved.value("others")
-        ridges = Ridges(**{name: float(saved.value(name)) for name in Ridges().strengths})
+        strengths: dict[str, Any] = {name: float(saved.value(name)) for name in Ridges().strengths}
+        ridges = Ridges(**strengths)
     start = state if some is problem else state.point
     end = problem.fit("fit", chart, start, ridges=ridges, **stopping)
     return BestOfStarts(finished(problem, chart, end, **stopping), values, others)

@@ -289,7 +289,7 @@ def _next_ridges(before: Ridges, wanted_before: Ridges, now: Ridges, wanted: Rid
     In logarithms x, the evidence wanted the step g₀ − x₀ before and wants g − x now. Taking each as it comes is slow
     where answers say little: every step is nearly as long as the one before. Short steps are taken as they come.
     """
-    found = {}
+    found = dict[str, Any]()
     for name, strength in wanted.strengths.items():
         four = [vars(ridges)[name] for ridges in (before, wanted_before, now, wanted)]
         x0, g0, x, g = map(float, np.log(np.maximum(four, 1e-300)))
@@ -361,7 +361,7 @@ def _with_volumes(total: Total, fit: PopulationFit, ridges: Ridges) -> Ridges:
     H is the information about the shapes at fixed sizes, everything else being fitted. It also changes with the size
     by itself, because answers tell less where they are foreseen, so the slope is a difference: by two more passes.
     """
-    layout, found = fit.layout, {}
+    layout, found = fit.layout, dict[str, Any]()
     shapes = {
         name: (place, strength)
         for name, place, strength in (

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, multigammaln, softmax
 
-from crowdmetric.symmetric import degrees_of_freedom, dimension, factor_jacobian, smat, svec
+from crowdmetric.symmetric import degrees_of_freedom, factor_jacobian, svec
 
 __all__ = ["FARTHEST", "SizeAndShape", "number_of_draws"]
 

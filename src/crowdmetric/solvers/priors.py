@@ -15,8 +15,8 @@ The ridge on people is for free ones. Isotropic people have ``Σ = 4s²M²``, wh
 The sizes c and σ² are hyperparameters, like the strengths. For a given error of M a ridge on its shape costs less the
 larger c is, so without the volumes a size grows along directions about which the answers say nothing. The evidence for
 a size has the shape integrated out, ``−½ log det(H(c) + ridge)``, where H is the information about the p − 1 parameters
-of the shape at fixed size. A volume stands for it as if all of them were known equally well, ``H = volume · ridge · c²``
-each. `crowdmetric.solvers.law_fit` chooses it such that the slope in log c is the true one where the fit ends.
+of the shape at fixed size. A volume stands for it as if each of them were known by ``volume · ridge · c²``.
+`crowdmetric.solvers.law_fit` chooses it such that the slope in log c is the true one where the fit ends.
 
 The limit of noise is weak and fixed. Its three terms are the mean squares of the contributions of metric, mean and
 people's differences to ψ for a typical pair of items, in units of the noise of an answer. If answers are free of noise,
@@ -62,7 +62,7 @@ class Ridges:
     held: tuple[float, float] | None = None
 
     @property
-    def strengths(self) -> dict[str, float]:
+    def strengths(self) -> dict[str, Any]:
         """All numbers by their names, without the size that is held."""
         return {name: value for name, value in vars(self).items() if name != "held"}
 
@@ -112,7 +112,7 @@ def shape_penalty(m: Array, strength: float) -> Penalty:
 
 
 def volume_penalty(m: Array, volume: float) -> Penalty:
-    """Return ``½ (p − 1) log(1 + volume c²)`` for m = svec A and c = tr A / d, its curvature without what is negative."""
+    """Return ``½ (p − 1) log(1 + volume c²)`` for m = svec A and c = tr A / d; negative curvature counts as zero."""
     if volume == 0.0:
         return Penalty(0.0, np.zeros(m.size), np.zeros((m.size, m.size)))
     d = dimension(m.size)
