@@ -29,9 +29,8 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from crowdmetric.checks import whole_number
+from crowdmetric.checks import check_metric, whole_number
 from crowdmetric.errors import DataError
-from crowdmetric.symmetric import check_metric
 
 __all__ = ["SimulatedCrowd", "answer", "responses", "sample_metric", "sample_subspaces", "simulate_crowd"]
 

@@ -14,11 +14,14 @@ from crowdmetric.collect.settings import Settings
 from crowdmetric.collect.sheets import Place
 from crowdmetric.collect.study_items import StudyItems
 from crowdmetric.errors import DataError
-from crowdmetric.tables import read_columns
+from crowdmetric.tables import judgement_kind, read_columns
+from crowdmetric.tables.columns import listed
 
 __all__ = ["DESIGN", "EVALUATION", "design_fingerprint", "questionnaire_file", "random_places"]
 
 EVALUATION, DESIGN = "evaluation", "design"
+# The columns of a table of questions, as `crowdmetric design --out` writes it.
+COLUMNS = ("person", "question", "left", "right")
 
 
 def design_fingerprint(settings: Settings, items: StudyItems, folder: Path) -> str:
@@ -52,6 +55,15 @@ def questionnaire_file(path: Path, items: StudyItems) -> list[Place]:
     missing = [name for name in ("person", "left", "right") if name not in columns]
     if missing:
         raise DataError(f"{path} has no column {missing[0]!r}; person, left and right were expected")
+    others = [name for name in columns if name not in COLUMNS]
+    if others:
+        kind = judgement_kind(columns)
+        asks = "a study asks which of two items people prefer"
+        why = asks.capitalize() if kind is None else f"These are questions about similarity, but {asks}"
+        raise DataError(
+            f"{path} has the columns {listed(others)} besides {listed(COLUMNS)}. {why}: remove them if each question "
+            "is complete without them"
+        )
     known = set(items.ids)
     pairs: dict[str, list[tuple[str, str]]] = {}
     for person, left, right in zip(*(map(str, columns[n].tolist()) for n in ("person", "left", "right")), strict=True):

@@ -51,7 +51,8 @@ def design(
     Parameters
     ----------
     items
-        (N, d) catalogue; None: items are made for the purpose, in `dimension` dimensions.
+        (N, d) catalogue, or a data frame, which may have ids; None: items are made for the purpose, in `dimension`
+        dimensions.
     people, answers
         Number of people, and of questions per person.
     kind : {'optimal', 'random', 'within', 'matched'}
@@ -69,7 +70,7 @@ def design(
     ideal_points
         (S, d) where people may be; None: scattered like the items.
     item_ids
-        What items are called in the table.
+        What items are called in the table; None: by the ids that `items` has, else by row number.
     seed
         Random seed.
     options
@@ -95,6 +96,7 @@ def design(
             raise DataError(f"{name}={value!r} has no effect with kind={kind!r}; leave it out")
     people, answers = whole_number(people, "people", 1), whole_number(answers, "answers", 1)
     X = _catalogue(items, dimension, options)
+    item_ids = None if X is None else names_of(item_ids, items, len(X))
     given: dict[str, Any] = {"metric": metric, "doubt": doubt, "beta": beta, "ideal_points": ideal_points}
     if kind == "matched":
         given |= options | {"questions": answers, "seed": seed}
@@ -104,7 +106,7 @@ def design(
     rng = np.random.default_rng(whole_number(seed, "seed", 0))
     if X is not None:
         guess = guess_about_items(X, metric, doubt, beta, ideal_points, rng)
-        source: ItemSource = Catalogue(X, names_of(item_ids, len(X)))
+        source: ItemSource = Catalogue(X, item_ids)
     else:
         guess = guess_about_space(whole_number(dimension, "dimension", 1), metric, doubt, beta, ideal_points, rng)
         reach = options.pop("reach", None)

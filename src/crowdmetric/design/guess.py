@@ -13,10 +13,9 @@ from math import ceil, sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import positive_number
+from crowdmetric.checks import check_metric, positive_number
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
-from crowdmetric.symmetric import check_metric
 
 __all__ = ["METRICS", "Guess", "guess_about_items", "guess_about_space"]
 

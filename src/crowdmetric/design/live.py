@@ -174,7 +174,7 @@ class LiveDesign:
         seed: int = 0,
     ) -> None:
         self.items = check_items(items)
-        self.item_ids = names_of(item_ids, len(self.items))
+        self.item_ids = names_of(item_ids, items, len(self.items))
         self._row = {str(name): row for row, name in enumerate(self.item_ids.tolist())}
         self.answers = whole_number(answers, "answers", 1)
         self.random_share = share_of_one(random_share, "random_share")
@@ -468,8 +468,8 @@ class LiveDesign:
     ) -> Self:
         """Return a design as it was saved; the items and their ids must be the same."""
         X = check_items(items)
-        options, state, wave = read_state(path, X, names_of(item_ids, len(X)))
-        live = cls(X, item_ids=item_ids, executor=executor, **options)
+        options, state, wave = read_state(path, X, names_of(item_ids, items, len(X)))
+        live = cls(items, item_ids=item_ids, executor=executor, **options)
         live._state, live._wave = state, wave
         return live
 

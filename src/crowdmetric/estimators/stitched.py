@@ -179,7 +179,7 @@ class StitchedMetric(CrowdMetric):
         )
         if not (stage1.converged and placed):
             warnings.warn(solution.status, ConvergenceWarning, stacklevel=2)
-        self._finish(stitched.metric, rows.users, points, solution)
+        self._finish(stitched.metric, rows.users, points, solution, rows.labels)
         return self
 
     def _begin(self, subspaces: Subspaces) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import whole_number
+from crowdmetric.checks import function_or_none, whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import CrowdmetricWarning, DataError
@@ -27,7 +27,7 @@ from crowdmetric.evaluate.splits import SPLITS, TITLES, Split, SplitPlan, split
 from crowdmetric.evaluate.taste_model import FittedTastes, TasteModel
 from crowdmetric.fits.memory import RUNTIME, MemoryPlan, bytes_to_lay_out, read_memory
 from crowdmetric.fits.starts import Start
-from crowdmetric.inputs import check_items
+from crowdmetric.inputs import answers_about, check_items
 from crowdmetric.progress import in_words
 from crowdmetric.tables import ComparisonScan
 
@@ -119,6 +119,8 @@ def evaluate(
     True
     """
     X = check_items(items)
+    function_or_none(after_fit, "after_fit", "a sentence")
+    function_or_none(give_up, "give_up", "an Evaluation")
     drawn = None
     if isinstance(comparisons, ComparisonScan):
         plan_evaluation(X, comparisons, people=people, memory=memory, jobs=jobs)
@@ -127,11 +129,7 @@ def evaluate(
         drawn = (comparisons.n_users, scan.n_users)
     elif people is not None or memory is not None:
         raise DataError("people and memory are for scanned comparisons (Comparisons.scan_parquet); leave them out")
-    if X.shape[0] != comparisons.n_items:
-        raise DataError(
-            f"the comparisons are about {comparisons.n_items} items, but items has {X.shape[0]} rows; "
-            "read both from the same catalogue (Comparisons.read(..., items=...))"
-        )
+    comparisons = answers_about(comparisons, items, X.shape[0])
     if not comparisons.is_binary:
         raise DataError("the answers are real numbers; probabilities can only be compared on answers −1 and +1")
     whole_number(repeats, "repeats")
@@ -316,12 +314,4 @@ def _score(
 
 def _blank(questions: Comparisons) -> Comparisons:
     """Return the questions with every answer +1, so no model can look."""
-    return Comparisons(
-        user=questions.user,
-        left=questions.left,
-        right=questions.right,
-        response=np.ones(len(questions)),
-        weight=np.ones(len(questions)),
-        user_ids=questions.user_ids,
-        item_ids=questions.item_ids,
-    )
+    return replace(questions, response=np.ones(len(questions)), weight=np.ones(len(questions)))
