@@ -553,7 +553,7 @@ T = len(CROWD.y)
 BAD: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no items": ({"items": None}, changed(), r"items is missing; give the \(N, d\) item vectors"),
     "flat items": ({"items": CROWD.items[:, 0]}, changed(), r"items has shape \(360,\), expected \(N, d\)"),
-    "text items": ({"items": [["a", "b"]]}, changed(), r"items cannot be read as numbers.*give an \(N, d\) numeric"),
+    "text items": ({"items": [["a", "b"]]}, changed(), r"items cannot be read as numbers, because it holds text"),
     "NaN items": (
         {"items": with_entry(CROWD.items, np.nan)},
         changed(),

@@ -20,9 +20,11 @@ __all__ = [
     "function_or_none",
     "instance_of",
     "is_accurate",
+    "numeric_array",
     "one_of",
     "positive_number",
     "real_number",
+    "seed_number",
     "share_of_one",
     "shown",
     "true_or_false",
@@ -34,17 +36,24 @@ Kind = TypeVar("Kind")
 # Outside this range, squares and products overflow or underflow in double precision, and results would be wrong without
 # notice.
 SMALLEST, LARGEST = 1e-60, 1e60
-# NumPy counts in 64 bits.
-LARGEST_WHOLE = 2**63 - 1
+# NumPy counts in 64 bits; no memory holds more people, answers or items than the second number.
+LARGEST_WHOLE, MOST_COUNTED = 2**63 - 1, 10**9
+# Values are shown in messages up to this many characters.
+LONGEST_SHOWN = 80
 
 
-def whole_number(value: Any, name: str, least: int = 1, most: int = LARGEST_WHOLE) -> int:
+def whole_number(value: Any, name: str, least: int = 1, most: int = MOST_COUNTED) -> int:
     """Return a whole number from `least` to `most`, Python's or NumPy's; True, 1.0 and '1' are refused."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise DataError(f"{name}={shown(value)} is not a whole number of at least {least}")
     if int(value) > most:
         raise DataError(f"{name}={shown(value)} is more than {most:,}, the largest that can be meant; lower it")
     return int(value)
+
+
+def seed_number(value: Any, name: str) -> int:
+    """Return the seed of a random generator."""
+    return whole_number(value, name, 0, LARGEST_WHOLE)
 
 
 def positive_number(value: Any, name: str) -> float:
@@ -79,23 +88,24 @@ def real_number(value: Any) -> float:
 
 
 def shown(value: Any) -> str:
-    """Return a value for a message; of an integer too long to read, the number of digits."""
+    """Return a value for a message: the beginning of a long one; of an integer too long to read, how long it is."""
     if isinstance(value, Integral) and not isinstance(value, bool) and abs(int(value)) > LARGEST_WHOLE:
         return f"an integer of {int(log10(abs(int(value)))) + 1} digits"
-    return repr(value)
+    text = " ".join(repr(value).split())
+    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
 
 
 def one_of(value: Any, name: str, known: Collection[str]) -> str:
     """Return one of the known names; an array or a list is refused."""
     if not isinstance(value, str) or value not in known:
-        raise DataError(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, known))}")
+        raise DataError(f"{name}={shown(value)} is not known; choose one of {', '.join(map(repr, known))}")
     return value
 
 
 def true_or_false(value: Any, name: str) -> bool:
     """Return True or False, Python's or NumPy's; text and numbers are refused."""
     if not isinstance(value, bool | np.bool_):
-        raise DataError(f"{name}={value!r} is neither True nor False; give one of them")
+        raise DataError(f"{name}={shown(value)} is neither True nor False; give one of them")
     return bool(value)
 
 
@@ -116,8 +126,8 @@ def function_or_none(value: Any, name: str, of: str) -> Any:
 def check_metric(metric: Any, d: int, name: str) -> NDArray[np.float64]:
     """Return a given M as a float array if it is (d, d), finite, symmetric and positive semi-definite."""
     try:
-        M = np.array(as_array(metric, name), dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        M = np.array(numeric_array(metric, name), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{name} cannot be read as numbers ({error}); give a ({d}, {d}) array") from None
@@ -157,6 +167,14 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
         raise DataError(f"{name} cannot be read as an array ({error}); give rows of one length") from None
     if array.dtype.kind in "cmMVS" or (array.dtype.kind == "O" and any(isinstance(v, bytes) for v in array.flat)):
         raise DataError(f"{name} has dtype {array.dtype}; real numbers were expected")
+    return array
+
+
+def numeric_array(values: Any, name: str) -> NDArray[Any]:
+    """Return `as_array`, without text, which NumPy would read as numbers where it looks like some."""
+    array = as_array(values, name)
+    if array.dtype.kind == "U" or (array.dtype.kind == "O" and any(isinstance(cell, str) for cell in array.flat)):
+        raise DataError(f"{name} cannot be read as numbers, because it holds text; give a numeric array")
     return array
 
 

@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import as_array, check_size, instance_of, positive_number, whole_number
+from crowdmetric.checks import (
+    as_array,
+    check_size,
+    instance_of,
+    numeric_array,
+    positive_number,
+    seed_number,
+    whole_number,
+)
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.losses import Loss
@@ -39,7 +47,7 @@ from crowdmetric.users.blocks import Answers
 
 __all__ = [
     "CONSTRAINTS",
-    "Asked",
+    "AskedRows",
     "Rows",
     "answers_about",
     "check_items",
@@ -79,7 +87,7 @@ CODES, FLAGS, WORDS = np.array([0, 1]), np.array([False, True]), np.array(["left
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedRows:
     """Validated questions.
 
     Attributes
@@ -149,14 +157,8 @@ def check_items(items: ArrayLike | None) -> Array:
     if items is None:
         raise DataError("items is missing; give the (N, d) item vectors as items=, or pairs as (T, 2, d) vectors")
     try:
-        given = as_array(features_of(items), "items")
-        if given.dtype.kind == "U" or (given.dtype.kind == "O" and any(isinstance(v, str) for v in given.flat)):
-            raise DataError(
-                "items cannot be read as numbers, because they hold text; give an (N, d) numeric array, or read the "
-                "table with crowdmetric.tables.read_items(..., categorical=...)"
-            )
-        array = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(numeric_array(features_of(items), "items"), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"items cannot be read as numbers ({error}); give an (N, d) numeric array") from None
@@ -204,8 +206,9 @@ def check_scan_alone(y: Any, users: Any, sample_weight: Any) -> None:
 def check_options(tol: Any, max_iter: Any, cv: Any, random_state: Any) -> None:
     """Check the options of an iteration and of a cross-validation."""
     positive_number(tol, "tol")
-    for name, value, least in (("max_iter", max_iter, 1), ("cv", cv, 2), ("random_state", random_state, 0)):
+    for name, value, least in (("max_iter", max_iter, 1), ("cv", cv, 2)):
         whole_number(value, name, least)
+    seed_number(random_state, "random_state")
 
 
 def is_by_row(pairs: Any) -> bool:
@@ -246,7 +249,7 @@ def _frame_with(pairs: Any, y: Any, users: Any, sample_weight: Any, loss: Loss) 
     return columns | beside, labels
 
 
-def read_asked(pairs: Any, users: Any, items: ArrayLike | None) -> Asked:
+def read_asked(pairs: Any, users: Any, items: ArrayLike | None) -> AskedRows:
     """Return validated questions from row numbers or ids (T, 2), vectors (T, 2, d), Comparisons or a data frame."""
     if isinstance(pairs, Comparisons):
         if users is not None:
@@ -259,7 +262,7 @@ def read_asked(pairs: Any, users: Any, items: ArrayLike | None) -> Asked:
             raise DataError(f"the table has a column {column!r}, and users was given too; leave one of them out")
         users = users if column is None else columns[column]
     catalog, numbers = read_pairs(pairs, items)
-    return Asked(catalog, numbers, None if users is None else user_ids(users, len(numbers)), is_by_row(pairs))
+    return AskedRows(catalog, numbers, None if users is None else user_ids(users, len(numbers)), is_by_row(pairs))
 
 
 def read_pairs(pairs: Any, items: ArrayLike | None) -> tuple[Array, Indices]:

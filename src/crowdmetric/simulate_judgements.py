@@ -8,7 +8,7 @@ from numbers import Number
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import check_metric, one_of, positive_number, share_of_one, whole_number
+from crowdmetric.checks import check_metric, one_of, positive_number, seed_number, share_of_one, whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
 from crowdmetric.judgements import KINDS, Judgements
@@ -82,7 +82,7 @@ def simulate_judgements(
     >>> study.items.shape, study.judgements.kind
     ((20, 3), 'odd_one_out')
     """
-    rng = np.random.default_rng(whole_number(seed, "seed", 0))
+    rng = np.random.default_rng(seed_number(seed, "seed"))
     one_of(kind, "kind", tuple(KINDS))
     one_of(link, "link", ("squared", "distance"))
     for name, value in (("questions", questions), ("people", people)):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crowdmetric.checks import positive_number, whole_number
+from crowdmetric.checks import positive_number, seed_number, whole_number
 from crowdmetric.design.guess import guess_about_items, guess_about_space
 from crowdmetric.design.matched_questions import matched_from_catalogue, matched_from_generator
 from crowdmetric.design.optimal import optimal_questions, random_questions
@@ -103,7 +103,7 @@ def design(
         if X is None:
             return matched_from_generator(whole_number(dimension, "dimension", 1), people, **given)
         return matched_from_catalogue(X, people, item_ids=item_ids, **given)
-    rng = np.random.default_rng(whole_number(seed, "seed", 0))
+    rng = np.random.default_rng(seed_number(seed, "seed"))
     if X is not None:
         guess = guess_about_items(X, metric, doubt, beta, ideal_points, rng)
         source: ItemSource = Catalogue(X, item_ids)

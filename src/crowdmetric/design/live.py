@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import one_of, positive_number, share_of_one, true_or_false, whole_number
+from crowdmetric.checks import one_of, positive_number, seed_number, share_of_one, true_or_false, whole_number
 from crowdmetric.design.adaptive import best_next_pair
 from crowdmetric.design.guess import guess_about_items
 from crowdmetric.design.kinds import KINDS, source_of
@@ -183,7 +183,7 @@ class LiveDesign:
         self._compared = None if settle is None else self._differences(settle)
         self.budget = None if budget is None else whole_number(budget, "budget", 1)
         self.covariance = one_of(covariance, "covariance", tuple(STRUCTURES))
-        self.beta, self.seed = positive_number(beta, "beta"), whole_number(seed, "seed", 0)
+        self.beta, self.seed = positive_number(beta, "beta"), seed_number(seed, "seed")
         self.adapt = one_of(adapt, "adapt", ("across", "within"))
         self._guess = {"metric": metric, "doubt": doubt, "ideal_points": ideal_points}
         self.kind, self.tolerance = one_of(kind, "kind", KINDS), positive_number(tolerance, "tolerance")
@@ -197,6 +197,8 @@ class LiveDesign:
         )
         # a wrong guess is told now: a re-design that fails later does not end a study
         guess_about_items(self.items, metric, doubt, self.beta, ideal_points, np.random.default_rng(self.seed))
+        if executor is not None and not callable(getattr(executor, "submit", None)):
+            raise DataError(f"executor={executor!r} is no executor; give one of concurrent.futures, or leave it out")
         self._state = LiveState.empty()
         self._wave: Wave | None = None
         self._executor = executor

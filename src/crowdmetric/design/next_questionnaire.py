@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crowdmetric.checks import one_of, positive_number, share_of_one, whole_number
+from crowdmetric.checks import one_of, positive_number, seed_number, share_of_one, whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.design.information import apportion
 from crowdmetric.design.learning import AnswerTable
@@ -61,7 +61,7 @@ def next_questionnaire(
     order = WaveOrder(
         number=0, source=source, answers=m, covariance=one_of(covariance, "covariance", tuple(STRUCTURES)),
         beta=positive_number(beta, "beta"), random_share=share, told=so_far, new=np.zeros(len(so_far), dtype=np.bool_),
-        before=None, guess={}, seed=whole_number(seed, "seed", 0),
+        before=None, guess={}, seed=seed_number(seed, "seed"),
     )  # fmt: skip
     wave = next_wave(order)
     assert wave.learned is not None  # there are answers

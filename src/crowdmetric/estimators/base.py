@@ -17,12 +17,13 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import ClassifierTags, RegressorTags, Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from crowdmetric.checks import numeric_array
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.summary import InMemory, fitted_attributes, summary_of
 from crowdmetric.inputs import (
     SIGNS,
-    Asked,
+    AskedRows,
     check_items,
     is_by_row,
     names_of_features,
@@ -186,6 +187,7 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if isinstance(X, Items):
             return self._of_items(X)
         X = features_of(X)
+        numeric_array(X, "X")
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return X @ self.components_.T
 
@@ -242,7 +244,7 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_is_fitted(self)
         return self._gaps(read_asked(pairs, users, self.items))
 
-    def _gaps(self, asked: Asked) -> Array:
+    def _gaps(self, asked: AskedRows) -> Array:
         """Return ψ (T,) of validated questions."""
         left, right = asked.items[asked.pairs[:, 0]], asked.items[asked.pairs[:, 1]]
         # ψ = ⟨δ, M s + v⟩

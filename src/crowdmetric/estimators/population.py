@@ -58,7 +58,7 @@ from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns
 from crowdmetric.inputs import (
     CONSTRAINTS,
     SIGNS,
-    Asked,
+    AskedRows,
     Rows,
     check_items,
     check_scan,
@@ -626,7 +626,7 @@ class PopulationMetric(CrowdMetric):
         """
         return super().decision_function(pairs, users)
 
-    def _gaps(self, asked: Asked) -> Array:
+    def _gaps(self, asked: AskedRows) -> Array:
         psi = super()._gaps(asked)
         effects = self._item_effects(len(asked.items)) if asked.by_row else None
         if effects is None:
@@ -656,7 +656,7 @@ class PopulationMetric(CrowdMetric):
             found.get("item_effect_variances_"),
         )
 
-    def _variance_of_unknowns(self, questions: Asked) -> Array:
+    def _variance_of_unknowns(self, questions: AskedRows) -> Array:
         """Return the variance of ψ (T,) from everything unknown except where the person stands."""
         unknowns, items, numbers, people = self.unknowns(), questions.items, questions.pairs, questions.people
         by_row = questions.by_row
@@ -668,7 +668,7 @@ class PopulationMetric(CrowdMetric):
         new = SeenItems(asked).new_items(np.where(known, place, -1), numbers if by_row else None)
         return variance + unknowns.personal * new
 
-    def _variance(self, questions: Asked) -> Array:
+    def _variance(self, questions: AskedRows) -> Array:
         """Return the variance of ψ (T,) given what is known of each person."""
         items, numbers, people = questions.items, questions.pairs, questions.people
         delta = items[numbers[:, 0]] - items[numbers[:, 1]]

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from sklearn.utils.validation import check_is_fitted
 
-from crowdmetric.checks import one_of, positive_number, real_number, shown, true_or_false, whole_number
+from crowdmetric.checks import one_of, positive_number, real_number, seed_number, shown, true_or_false, whole_number
 from crowdmetric.engines.threads import one_thread_each
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
@@ -248,8 +248,9 @@ class SimilarityMetric(CrowdMetric):
         for name, values in allowed.items():
             one_of(getattr(self, name), name, values)
         true_or_false(self.uncertainty, "uncertainty")
-        for name, least in (("folds", 2), ("max_iter", 1), ("random_state", 0)):
+        for name, least in (("folds", 2), ("max_iter", 1)):
             whole_number(getattr(self, name), name, least)
+        seed_number(self.random_state, "random_state")
         lapse = self.lapse
         number = 0.0 <= real_number(lapse) <= LARGEST_LAPSE
         if not (lapse is None or number or (isinstance(lapse, str) and lapse in ("estimate", "checks"))):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import function_or_none, whole_number
+from crowdmetric.checks import function_or_none, positive_number, whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import CrowdmetricWarning, DataError
@@ -151,7 +151,7 @@ def evaluate(
     ends: dict[str, Start | TasteMetric | None] = {}
     # splits differ in some of the answers only: a crowd starts where its fit to the previous split ended
     begun, clock = list(chosen), perf_counter()
-    deadline = None if time_limit is None else time() + time_limit
+    deadline = None if time_limit is None else time() + positive_number(time_limit, "time_limit")
     given_up = set(on_first_split)
     for stage in _stages(work, chosen):
         some = stage

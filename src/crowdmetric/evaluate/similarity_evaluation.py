@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.checks import function_or_none, instance_of, one_of, whole_number
+from crowdmetric.checks import function_or_none, instance_of, one_of, seed_number, whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.similarity import SimilarityMetric
 from crowdmetric.evaluate.rankings import free_of_cycles
@@ -258,8 +258,9 @@ def evaluate_similarity(
     how = "make one with Judgements.from_table or .read"
     X, judgements = check_items(items), instance_of(judgements, "judgements", Judgements, how)
     judgements = matched(judgements, ids_of(items), len(X)).merged()
-    whole_number(folds, "folds", 2)
-    whole_number(seed, "seed", 0)
+    if whole_number(folds, "folds", 2) > len(judgements):
+        raise DataError(f"folds={folds} is more than there are judgements, {len(judgements):,}; use fewer folds")
+    seed_number(seed, "seed")
     function_or_none(after_fit, "after_fit", "a sentence")
     several = judgements.n_people >= 2
     usual = [name for name in SIMILARITY_MODELS if name != "own" or several]

@@ -105,6 +105,8 @@ def as_ids(column: Any, name: str) -> tuple[Column, NDArray[np.bool_]]:
     missing = np.fromiter(map(_is_missing, column.tolist()), bool, len(column))
     usable = _is_whole if column.dtype.kind == "f" else _is_text
     wrong = [value for value in column[~missing].tolist() if not usable(value)]
+    if column.dtype.kind == "f" and not wrong and np.any(np.abs(column[~missing]) > EXACT_IN_FLOAT64):
+        wrong = [float(np.abs(column[~missing]).max())]
     if wrong:
         raise DataError(
             f"{name} must be all whole numbers or all text, but holds {wrong[0]!r} of type "

@@ -187,7 +187,8 @@ def code_judgements(columns: Columns, item_ids: Column | None, person_ids: Any, 
     _require(columns, KINDS[kind])
     sieve = Sieve(len(columns[KINDS[kind][0]]), what="judgements")
     given = [present_ids(columns[name], name, sieve) for name in KINDS[kind]]
-    counts = _read_counts(kind, columns, given, sieve) * read_weight(columns.get("weight"), sieve)[:, None]
+    counts, weight = _read_counts(kind, columns, given, sieve), read_weight(columns.get("weight"), sieve)
+    counts = counts * np.where(sieve.keep, weight, 0.0)[:, None]
     known = found_items(given, sieve) if item_ids is None else item_ids
     items = np.column_stack([code_known(column, known, "item", sieve) for column in given])
     person, people = _people(columns, person_ids, sieve)
