@@ -213,7 +213,9 @@ def check_options(tol: Any, max_iter: Any, cv: Any, random_state: Any) -> None:
 
 def is_by_row(pairs: Any) -> bool:
     """Return whether pairs name items, by row or by id, and are not their vectors."""
-    return isinstance(pairs, Comparisons | ComparisonScan) or is_data_frame(pairs) or np.ndim(pairs) == 2
+    if isinstance(pairs, Comparisons | ComparisonScan) or is_data_frame(pairs):
+        return True
+    return as_array(pairs, "pairs").ndim == 2
 
 
 def answers_about(answers: Any, items: Any, n_items: int) -> Comparisons:

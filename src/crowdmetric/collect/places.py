@@ -14,7 +14,7 @@ from crowdmetric.collect.settings import Settings
 from crowdmetric.collect.sheets import Place
 from crowdmetric.collect.study_items import StudyItems
 from crowdmetric.errors import DataError
-from crowdmetric.tables import judgement_kind, read_columns
+from crowdmetric.tables import as_ids, judgement_kind, read_columns
 from crowdmetric.tables.columns import listed
 
 __all__ = ["DESIGN", "EVALUATION", "design_fingerprint", "questionnaire_file", "random_places"]
@@ -64,6 +64,9 @@ def questionnaire_file(path: Path, items: StudyItems) -> list[Place]:
             f"{path} has the columns {listed(others)} besides {listed(COLUMNS)}. {why}: remove them if each question "
             "is complete without them"
         )
+    nobody = as_ids(columns["person"], "person")[1]
+    if nobody.any():
+        raise DataError(f"person is empty in row {np.argmax(nobody)} of {path}; name the person, or remove the row")
     known = set(items.ids)
     pairs: dict[str, list[tuple[str, str]]] = {}
     for person, left, right in zip(*(map(str, columns[n].tolist()) for n in ("person", "left", "right")), strict=True):
