@@ -115,6 +115,22 @@ def test_every_estimator_keeps_ids(name: str) -> None:
         ESTIMATORS[name](X).fit(TABLES["read without items"])
 
 
+def test_labels_of_items_are_matched_too() -> None:
+    line = np.arange(N) % 3
+    axes = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    corners = pd.DataFrame(axes[line] * X[:, :1], index=IDS)
+    labels = pd.Series(np.array(["a", "b", "c"])[line], index=IDS)
+    within: dict[str, Any] = {"people": 60, "answers": 2, "kind": "within", "rank": 1, "seed": 0}
+    asked = [design(corners, subspaces=series, **within).columns()["left"] for series in (labels, labels[::-1])]
+    np.testing.assert_array_equal(*asked)
+    pairs = np.array([np.flatnonzero(line == person % 3)[[0, 1 + k % 3]] for k, person in enumerate(USERS)])
+    inside = Comparisons.from_arrays(USERS, IDS[pairs], Y, item_ids=IDS)
+    model = StitchedMetric(corners, subspaces=labels[::-1], rank=1, metric_bound=5.0, ideal_bound=3.0).fit(inside)
+    assert model.n_across_ == 0
+    with pytest.raises(DataError, match="subspaces has nothing for item 'i13'"):
+        model.set_params(subspaces=labels[:13]).fit(inside)
+
+
 def test_matched_questions_find_their_items() -> None:
     pairs = np.array([[0, 1], [2, 3]] * 30)
     corners = np.vstack([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0], [3.0, 1.0]])

@@ -167,9 +167,14 @@ class SavedModel:
             setattr(estimator, attribute, value)
         return estimator
 
+    @property
+    def named_ids(self) -> Column | None:
+        """The (N,) ids by which answers are matched to the items; None where they are no more than row numbers."""
+        return None if np.array_equal(self.item_ids, np.arange(len(self.item_ids))) else self.item_ids
+
     def _items_with_ids(self) -> Any:
         """Return the items with their ids, if they have any, for answers to be matched to them."""
-        if self.items is None or np.array_equal(self.item_ids, np.arange(len(self.items))):
+        if self.items is None or self.named_ids is None:
             return self.items
         names = self.feature_names if self.preprocessing is None else [f"f{j}" for j in range(self.items.shape[1])]
         return Items(self.item_ids, self.items, names)

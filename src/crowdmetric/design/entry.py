@@ -18,6 +18,7 @@ from crowdmetric.design.questionnaire import Questionnaire, names_of
 from crowdmetric.design.within import within_questions
 from crowdmetric.errors import DataError, NotIdentifiedError
 from crowdmetric.inputs import check_items
+from crowdmetric.tables import in_order_of
 
 __all__ = ["KINDS", "Plan", "Planned", "design", "plan"]
 
@@ -116,7 +117,8 @@ def design(
             raise DataError(
                 "kind='within' needs items and subspaces=, a label for each of them, the bases, or 'discover'"
             )
-        return within_questions(source, people, answers, guess, options.pop("subspaces"), seed=seed, **options)
+        subspaces = in_order_of(options.pop("subspaces"), items, "subspaces")
+        return within_questions(source, people, answers, guess, subspaces, seed=seed, **options)
     make = optimal_questions if kind == "optimal" else random_questions
     return make(source, people, answers, guess, seed=seed, **options)
 

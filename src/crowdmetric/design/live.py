@@ -31,6 +31,7 @@ from crowdmetric.design.waves import Wave, WaveOrder, next_wave
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
 from crowdmetric.symmetric import smat
+from crowdmetric.tables import in_order_of
 from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["Asked", "LiveDesign"]
@@ -192,8 +193,9 @@ class LiveDesign:
                 f"adapt='within' has no use with kind={kind!r}, whose estimators do not apply to questions that depend "
                 "on a person's own answers; leave one of them out"
             )
+        labels = in_order_of(subspaces, items, "subspaces")
         self._source, self.subspaces, self.rank = source_of(
-            self.kind, self.items, self.item_ids, self.answers, subspaces, rank, self.tolerance, self.seed
+            self.kind, self.items, self.item_ids, self.answers, labels, rank, self.tolerance, self.seed
         )
         # a wrong guess is told now: a re-design that fails later does not end a study
         guess_about_items(self.items, metric, doubt, self.beta, ideal_points, np.random.default_rng(self.seed))

@@ -29,7 +29,7 @@ from crowdmetric.fits.memory import RUNTIME, MemoryPlan, bytes_to_lay_out, read_
 from crowdmetric.fits.starts import Start
 from crowdmetric.inputs import answers_about, check_items
 from crowdmetric.progress import in_words
-from crowdmetric.tables import ComparisonScan
+from crowdmetric.tables import ComparisonScan, in_order_of
 
 __all__ = ["evaluate", "plan_evaluation"]
 
@@ -138,6 +138,7 @@ def evaluate(
     if not splits or len(set(splits)) < len(splits):
         raise DataError(f"splits={list(splits)!r} is empty or repeats a name; name each split once")
     people_there = np.unique(comparisons.user).size
+    subspaces = in_order_of(subspaces, items, "subspaces")
     chosen = choose_models(models, subspaces, X.shape[0], X.shape[1], people_there)
     plan = SplitPlan(train_answers=train_answers, given=given, both_new=both_new)
     hidden = [split(comparisons, kind, plan, repeat=n, seed=seed) for kind in splits for n in range(repeats)]

@@ -36,7 +36,7 @@ from crowdmetric.tables.files import (
     write_csv,
 )
 from crowdmetric.tables.frozen_table import FrozenTable
-from crowdmetric.tables.items import Items, feature_columns, features_of, ids_of, known_items, read_items
+from crowdmetric.tables.items import Items, feature_columns, features_of, ids_of, in_order_of, known_items, read_items
 from crowdmetric.tables.judgement_columns import (
     CodedJudgements,
     code_judgements,
@@ -80,6 +80,7 @@ __all__ = [
     "features_of",
     "has_answers",
     "ids_of",
+    "in_order_of",
     "is_data_frame",
     "is_drawn",
     "judgement_kind",

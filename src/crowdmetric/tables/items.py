@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.checks import as_array, whole_number
 from crowdmetric.errors import DataError, TableWarning, option
+from crowdmetric.tables.answers import codes_of
 from crowdmetric.tables.columns import Column, Columns, as_column, listed, plain, unique_ids
 from crowdmetric.tables.files import (
     READERS,
@@ -30,7 +31,16 @@ from crowdmetric.tables.matching import IdsAre
 from crowdmetric.tables.stored import Stored, check_zip, stored
 from crowdmetric.tables.text import NUMBER
 
-__all__ = ["Items", "KnownItems", "feature_columns", "features_of", "ids_of", "known_items", "read_items"]
+__all__ = [
+    "Items",
+    "KnownItems",
+    "feature_columns",
+    "features_of",
+    "ids_of",
+    "in_order_of",
+    "known_items",
+    "read_items",
+]
 
 ID_COLUMNS = ("item_id", "item", "id")
 # Columns that hold the names of items, if they are text.
@@ -318,11 +328,29 @@ def _numbers(column: Column, name: str) -> NDArray[np.float64]:
     return column.astype(np.float64)
 
 
+def in_order_of(values: Any, items: Any, what: str) -> Any:
+    """Return values of items in the order of the items: a pandas series by its index, where the items have ids too."""
+    index = getattr(values, "index", None)
+    if index is None or callable(index) or hasattr(values, "columns"):
+        return values
+    own, ids = _ids_of_index(index), ids_of(items)
+    if own is None or ids is None:
+        return values
+    rows = codes_of(ids, unique_ids(own, f"the index of {what}"))
+    if np.any(rows < 0):
+        raise DataError(f"{what} has nothing for item {plain(ids[rows < 0][0])!r}; give a value for every item")
+    return np.asarray(values)[rows]
+
+
 def index_of(source: Any) -> Column | None:
     """Return the index of a pandas data frame that is more than row numbers; None for anything else."""
     index = getattr(source, "index", None)
     if index is None or not hasattr(source, "columns"):
         return None
+    return _ids_of_index(index)
+
+
+def _ids_of_index(index: Any) -> Column | None:
     if type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1):
         return None
     if getattr(index, "nlevels", 1) != 1:
