@@ -132,9 +132,9 @@ def test_a_questionnaire_with_an_unknown_item_or_a_self_pair_is_refused(tmp_path
 @pytest.mark.parametrize(
     ("columns", "sentence"),
     [
-        ("anchor", "the columns 'anchor' besides.*questions about similarity, but a study asks which of two items"),
-        ("choice", "the columns 'choice' besides 'person', 'question', 'left', 'right'. A study asks which"),
-        ("c,d", "the columns 'c', 'd' besides"),
+        ("anchor", "holds 'anchor' besides.*a study asks which of two items.*these questions are about similarity"),
+        ("choice", "holds 'choice' besides 'person', 'question', 'left', 'right', but a study asks.*; remove what"),
+        ("c,d", "holds 'c', 'd' besides"),
     ],
 )
 def test_a_questionnaire_with_columns_that_do_not_fit_is_refused(tmp_path: Path, columns: str, sentence: str) -> None:

@@ -57,12 +57,13 @@ def questionnaire_file(path: Path, items: StudyItems) -> list[Place]:
         raise DataError(f"{path} has no column {missing[0]!r}; person, left and right were expected")
     others = [name for name in columns if name not in COLUMNS]
     if others:
-        kind = judgement_kind(columns)
-        asks = "a study asks which of two items people prefer"
-        why = asks.capitalize() if kind is None else f"These are questions about similarity, but {asks}"
+        remedy = (
+            "remove what a question is complete without" if judgement_kind(columns) is None
+            else "these questions are about similarity, so ask them elsewhere"
+        )  # fmt: skip
         raise DataError(
-            f"{path} has the columns {listed(others)} besides {listed(COLUMNS)}. {why}: remove them if each question "
-            "is complete without them"
+            f"{path} holds {listed(others)} besides {listed(COLUMNS)}, but a study asks which of two items people "
+            f"prefer; {remedy}"
         )
     nobody = as_ids(columns["person"], "person")[1]
     if nobody.any():
