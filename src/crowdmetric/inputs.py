@@ -41,6 +41,7 @@ from crowdmetric.tables import (
     is_data_frame,
     matched,
     read_columns,
+    refuse_judgements,
     rows_of_ids,
 )
 from crowdmetric.users.blocks import Answers
@@ -313,6 +314,7 @@ def _is_text(array: NDArray[Any]) -> bool:
 def _pairs_of_frame(frame: Any, items: ArrayLike | None) -> tuple[Array, Indices]:
     """Return items and the rows (T, 2) of those that a data frame names, which may have no answers and no people."""
     columns = {name: column for name, column in read_columns(frame).items() if name not in (*ANSWERS, "weight")}
+    refuse_judgements(columns)
     columns["user"] = np.zeros(len(next(iter(columns.values()), ())), dtype=np.int64)
     table = canonical_columns(columns, {name: name for name in ("user", "left", "right")})
     sides = [_complete_ids(table[name], name) for name in ("left", "right")]

@@ -57,8 +57,8 @@ class IdealPointMetric(CrowdMetric):
 
     Parameters
     ----------
-    items : (N, d) array
-        Shared, not copied, by `clone`. May be None if pairs are given as vectors.
+    items : (N, d) array, data frame or Items
+        Shared, not copied, by `clone`; ids as in `PopulationMetric`. May be None if pairs are given as vectors.
     loss : {"logistic", "probit", "hinge", "squared"} or Loss
     beta : float
         Sharpness of the answers; only βM is identified from binary answers.
@@ -143,12 +143,13 @@ class IdealPointMetric(CrowdMetric):
 
         Parameters
         ----------
-        pairs : (T, 2) int array, (T, 2, d) array, Comparisons or ComparisonScan
-            Row numbers into items, or the vectors themselves, left and right. A scan (`Comparisons.scan_parquet`) is
+        pairs : data frame, Comparisons, ComparisonScan, (T, 2) int or str array, (T, 2, d) array
+            As in `PopulationMetric.fit`. A scan (`Comparisons.scan_parquet`) is
             read in chunks and fitted by gradients alone, to the same certificate, if the loss is smooth. People's
             places are not kept, and bounds that were not given are chosen on 5,000 people.
         y : (T,) array
-            −1 left preferred, +1 right preferred; real ψ with ``loss="squared"``.
+            −1 left preferred, +1 right preferred, or in other words as in `PopulationMetric.fit`; real ψ with
+            ``loss="squared"``.
         users : (T,) array
             Who answered; None: one person.
         sample_weight : (T,) array

@@ -45,8 +45,8 @@ class StitchedMetric(CrowdMetric):
 
     Parameters
     ----------
-    items : (N, d) array
-        Shared, not copied, by `clone`.
+    items : (N, d) array, data frame or Items
+        Shared, not copied, by `clone`; ids as in `PopulationMetric`.
     subspaces : (N,) labels, (n, d, r) bases, list of (d, r_λ) bases, or "discover"
         The subspace of each item (−1 or None: nowhere), the subspaces themselves, or a request to find them
         among the items (`crowdmetric.subspaces.discover_subspaces`).
