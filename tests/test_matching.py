@@ -291,6 +291,14 @@ def test_y_is_read_as_it_is_written(way: str) -> None:
     assert found.score(PAIRS, WRITTEN[way], users=USERS) == expected.score(PAIRS, Y, users=USERS)
 
 
+def test_answers_that_are_all_alike_are_scored_as_the_fit_was_given_them() -> None:
+    model = ESTIMATORS["ideal"](X).fit(PAIRS, WRITTEN["0 and 1"], users=USERS)
+    left = Y < 0
+    assert model.score(PAIRS[left], np.zeros(left.sum(), dtype=int)) == model.score(PAIRS[left], Y[left])
+    with pytest.raises(DataError, match="y holds 0, where 0 may mean left or a tie"):
+        clone(model).fit(PAIRS[left], np.zeros(left.sum(), dtype=int), users=USERS[left])
+
+
 @pytest.mark.parametrize("way", ["signs", "0 and 1", "booleans", "words"])
 def test_scikit_learn_scores_what_was_given(way: str) -> None:
     """A scorer compares predictions with y as it was written."""

@@ -398,13 +398,13 @@ def signs_of(y: Any, T: int, loss: Loss, name: str = "y") -> tuple[Array, NDArra
     if _is_text(array):
         cells, known = np.char.lower(np.char.strip(array.astype(str))), WORDS
     elif array.dtype.kind in "biuf":
-        cells, known = array, FLAGS if array.dtype.kind == "b" else SIGNS if np.any(array != 0) else CODES
+        cells, known = array, FLAGS if array.dtype.kind == "b" else SIGNS
     else:
         return _column(array, T, name), SIGNS
     found = set(np.unique(cells).tolist())
-    for labels in (known, CODES):
-        if found <= set(labels.tolist()):
-            return np.where(cells == labels[1], 1.0, -1.0), labels
+    if found <= set(known.tolist()) or found == set(CODES.tolist()):  # 0 alone may as well be a tie
+        labels = known if found <= set(known.tolist()) else CODES
+        return np.where(cells == labels[1], 1.0, -1.0), labels
     if known is WORDS:
         raise DataError(
             f"{name} holds {sorted(found - set(WORDS.tolist()))[0]!r}, but an answer is 'left' or 'right' (or −1 and "

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import ClassifierTags, RegressorTags, Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from crowdmetric.checks import numeric_array
+from crowdmetric.checks import as_array, numeric_array
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.summary import InMemory, fitted_attributes, summary_of
@@ -295,6 +295,9 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         from sklearn.metrics import accuracy_score, r2_score  # noqa: PLC0415 - takes a while to load
 
         check_is_fitted(self)
+        if y is not None and self._loss().needs_binary:
+            given = as_array(y, "y")  # written as the fit was given them, even if all are alike
+            y = np.where(given == self.classes_[1], 1, -1) if np.all(np.isin(given, self.classes_)) else y
         rows = read_rows(pairs, y, users, sample_weight, self.items, self._loss(), unnamed=True)
         # answers without users are those of the average person, even if somebody is called 0
         unnamed = users is None and not (isinstance(pairs, Comparisons) or is_data_frame(pairs))
