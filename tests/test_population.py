@@ -19,6 +19,7 @@ from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarni
 from crowdmetric.estimators import PopulationMetric
 from crowdmetric.fits.doubts import has_no_metric
 from crowdmetric.fits.units import Units
+from crowdmetric.inputs import read_asked
 from crowdmetric.losses import Logistic, Loss, Probit
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.simulate import answer, sample_metric, simulate_crowd
@@ -1025,9 +1026,9 @@ def test_predictions_know_what_is_unknown_of_people_whose_spreads_are_not_kept()
     crowd = simulate_crowd(3, None, None, 3_000, 4, seed=31)
     model = PopulationMetric(crowd.items, uncertainty=False).fit(crowd.pairs, crowd.y, users=crowd.users)
     elsewhere = np.roll(crowd.pairs, 4, axis=0)  # the next person's questions: one's own are known better than others
-    kept = model._variance(*model._read(elsewhere, crowd.users))
+    kept = model._variance(read_asked(elsewhere, crowd.users, crowd.items))
     model.pseudo_ideal_covariances_ = None
-    usual = model._variance(*model._read(elsewhere, crowd.users))
+    usual = model._variance(read_asked(elsewhere, crowd.users, crowd.items))
     # the law of total covariance holds on average over people
     assert np.mean(usual) == pytest.approx(np.mean(kept), rel=0.05)
     assert np.all(usual > 0.0)

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
 
 __all__ = [
     "as_like",
     "as_numpy",
-    "check_metric",
     "components_of",
     "degrees_of_freedom",
     "describe_direction",
@@ -258,29 +257,6 @@ def orthonormal_basis(X: Array, rank: int | None = None, tolerance: float = 1e-1
             "lower rank or give more items"
         )
     return directions[:rank].T
-
-
-def check_metric(metric: ArrayLike, d: int, name: str) -> Array:
-    """Return a given M as a float array if it is (d, d), finite, symmetric and positive semi-definite."""
-    try:
-        M = np.array(metric, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{name} cannot be read as numbers ({error}); give a ({d}, {d}) array") from None
-    if M.shape != (d, d):
-        raise DataError(f"{name} has shape {M.shape}, but items have {d} features; it must be ({d}, {d})")
-    if not np.all(np.isfinite(M)):
-        raise DataError(f"{name} has entries that are not finite; give a real symmetric matrix")
-    size = float(np.linalg.norm(M))
-    if np.linalg.norm(M - M.T) > 1e-8 * size:
-        raise DataError(f"{name} is not symmetric, but a metric is; give (M + M.T) / 2")
-    M = 0.5 * (M + M.T)
-    lowest = float(np.linalg.eigvalsh(M)[0])
-    if lowest < -1e-8 * size:
-        raise DataError(
-            f"{name} has the eigenvalue {lowest:.3g}, but none may be negative; "
-            "project it with crowdmetric.symmetric.project_psd"
-        )
-    return M
 
 
 def relative_error(estimate: Array, truth: Array) -> float:
