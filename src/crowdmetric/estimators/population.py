@@ -280,7 +280,14 @@ class PopulationMetric(CrowdMetric):
         self.progress = progress
 
     def fit(
-        self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None, *, judgements: Any = None
+        self,
+        pairs: Any,
+        y: Any = None,
+        users: Any = None,
+        sample_weight: Any = None,
+        *,
+        judgements: Any = None,
+        begin: Start | None = None,
     ) -> Self:
         """Learn the metric and the law of people.
 
@@ -299,6 +306,9 @@ class PopulationMetric(CrowdMetric):
         judgements : Judgements or sequence of Judgements, optional
             Similarity judgements about the same items. Both kinds of answers then determine one metric, up to a scale
             (`crowdmetric.similarity.judgement_term`). `crowdmetric.agreement.one_metric` tests whether they share it.
+        begin : Start, optional
+            Where a fit to similar answers ended (`crowdmetric.evaluate.Evaluation.ends`), to begin there in place of
+            the first of `starts`. A fit by gradients begins anew.
         """
         clock = perf_counter()
         loss, device = self._loss(), device_of(self._engine)
@@ -328,7 +338,7 @@ class PopulationMetric(CrowdMetric):
             n_items = self._items_with_effects(pairs, rows.items.shape[0])
             crowd = crowd_in_memory(rows, 1 if device is None else device.blocks, shown=n_items > 0, reduced=reduced)
         with threads_for(degrees_of_freedom(crowd.d) + n_items):
-            return self._fit_by_scoring(crowd, rows, loss, n_items, judgements, clock, by_row=_is_by_row(pairs))
+            return self._fit_by_scoring(crowd, rows, loss, n_items, judgements, begin, clock, by_row=_is_by_row(pairs))
 
     def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
         """Return how much memory a fit to a scan will take, before it starts; a limit that is too low is an error."""
@@ -345,9 +355,6 @@ class PopulationMetric(CrowdMetric):
         return self._is_single() or degrees_of_freedom(d) > LARGEST_SCORING
 
     # ------------------------------------------------------------------------------------- options and answers
-
-    # Where a fit to similar answers ended, for the next one to begin there; set by `crowdmetric fit`.
-    _begin: Start | None = None
 
     @property
     def _engine(self) -> Engine | None:
@@ -379,14 +386,22 @@ class PopulationMetric(CrowdMetric):
     # ------------------------------------------------------------------------------------- by scoring
 
     def _fit_by_scoring(
-        self, crowd: Crowd, rows: Rows, loss: Loss, n_items: int, judgements: Any, clock: float, *, by_row: bool
+        self,
+        crowd: Crowd,
+        rows: Rows,
+        loss: Loss,
+        n_items: int,
+        judgements: Any,
+        begin: Start | None,
+        clock: float,
+        *,
+        by_row: bool,
     ) -> Self:
         """Fit to a crowd by outer products of scores; `rows` are the answers of some of the people, or of all."""
         problem = self._problem(crowd, loss, n_items, judgements)
         kind = "none" if self.constraint == "zero" else self.constraint
         chart = Parametrization(crowd.d, kind, self.covariance == "free", n_items, self.rank)
         stopping: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
-        begin, self._begin = self._begin, None
         found = fit_by_scoring(
             crowd, problem, chart, self._earlier_end(chart, crowd), starts=self.starts, ridge=self.ridge,
             random_state=self.random_state, integration=self.integration, begin=begin, **stopping,
