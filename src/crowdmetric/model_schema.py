@@ -99,17 +99,19 @@ def check_description(place: str, description: Mapping[str, Any]) -> None:
 SHAPES: dict[str, str] = {
     "metric": "dd", "components": "dd", "shape": "dd", "symmetric_metric": "dd",
     "item_ids": "N", "feature_names": "D", "items": "Nd", "preprocessing.matrix": "dD", "preprocessing.mean": "D",
+    "preprocessing.values": "2D",
     "users": "K", "pseudo_ideal_points": "Kd", "ideal_points": "Kd", "pseudo_ideal_covariances": "Kdd",
     "person_metrics": "Kdd", "pseudo_ideal_mean": "d", "ideal_mean": "d", "pseudo_ideal_covariance": "dd",
     "ideal_covariance": "dd", "people_coordinates": "Kk", "people_axes": "kd", "factor": "dk", "factor_draws": "*dk",
     "item_effects": "N", "item_effect_variances": "N", "asked_items": "*2", "offset_covariance": "oo",
-    "symmetric_covariance": "pp", "alternatives": "***", "starts": "*", "classes": "2",
+    "alternatives": "***", "starts": "*", "classes": "2",
     "shown": "n", "shown_items": "nd", "inducing": "*", "theta": "*", "answers": "t5", "factors": "t2",
-    "utilities": "N", "utility_errors": "N",
+    "utilities": "*", "utility_errors": "*",
 }  # fmt: skip
 # Those that may hold NaN or infinity, because a fit may not know them.
 SOMETIMES_UNKNOWN: dict[str, str] = {
     "standard_errors": "dd",
+    "symmetric_covariance": "pp",
     "metric_covariance": "pp",
     "metric_draws": "*p",
     "sharpness": "3",
@@ -117,10 +119,11 @@ SOMETIMES_UNKNOWN: dict[str, str] = {
 # Names of items, people and features: numbers or text.
 IDS = ("item_ids", "users", "feature_names")
 # Symmetric matrices without negative eigenvalues, up to rounding; the metric itself unless `constraint` is 'symmetric'.
-COVARIANCES = (
-    "pseudo_ideal_covariance", "ideal_covariance", "pseudo_ideal_covariances", "person_metrics", "offset_covariance",
+COVARIANCES = ("pseudo_ideal_covariance", "person_metrics")
+# Symmetric matrices. (Those for people and offsets come from approximations, which may leave them slightly indefinite.)
+SYMMETRIC = (
+    "metric", "symmetric_metric", "ideal_covariance", "pseudo_ideal_covariances", "offset_covariance", *COVARIANCES,
 )  # fmt: skip
-SYMMETRIC = ("metric", "symmetric_metric", "symmetric_covariance", *COVARIANCES)
 # Numbers that are not negative.
 NOT_NEGATIVE = ("spread", "personal_spread", "item_effect_spread", "item_effect_variances", "utility_errors", "lapse")
 # Largest asymmetry, and most negative eigenvalue, that count as rounding, relative to the largest entry.
