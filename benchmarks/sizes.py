@@ -127,9 +127,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--first", type=int, default=500, help="seed of the first run")
     parser.add_argument("settings", nargs="*", metavar="setting", help="names of some settings")
     options = parser.parse_args(arguments or [])
-    print(
-        "| crowd | runs | size (least–most) | size known | log width | shape | entries | distances | CPU per run |"
-    )
+    print("| crowd | runs | size (least–most) | size known | log width | shape | entries | distances | CPU per run |")
     print("|---" * 9 + "|")
     for setting in SETTINGS:
         if not options.settings or setting.name in options.settings:
