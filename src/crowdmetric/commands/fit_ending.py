@@ -13,7 +13,7 @@ from typing import Any
 from crowdmetric.choice import QUESTIONS
 from crowdmetric.coefficients import Coefficients, coefficients_of
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.estimators.summary import fit_in_numbers
+from crowdmetric.estimators.summary import fit_in_numbers, has_coefficients
 from crowdmetric.evaluate import Evaluation
 from crowdmetric.evaluate.models import BASELINES, LEARNED
 from crowdmetric.evaluate.splits import TITLES
@@ -59,7 +59,7 @@ def print_ending(
     careful : sequence of str, optional
         What to be careful about; None: what follows from all of these.
     """
-    table = None if model.items is None else _table(model, comparisons)
+    table = _table(model, comparisons) if has_coefficients(model) else None
     gains = [] if evaluation is None else gains_of(evaluation, getattr(options, "for", None))
     careful = warnings_of(model, diagnosis, evaluation, comparisons) if careful is None else careful
     page = Path(options.out) / REPORT

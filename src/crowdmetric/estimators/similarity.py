@@ -44,7 +44,7 @@ __all__ = ["SimilarityMetric"]
 
 Array = NDArray[Any]
 
-# Up to this many parameters of a full metric (d ≤ 44) curvature is used; beyond, only gradients.
+# Up to this many parameters curvature is used (a full metric of d ≤ 44 features); beyond, only gradients.
 LARGEST_NEWTON = 1_000
 # Maximum number of rounds that alternate between the lapse rate and the metric, and the change of the rate at which
 # they stop.
@@ -106,8 +106,9 @@ class SimilarityMetric(CrowdMetric):
     beta : float, default 1.0
         Sharpness of the answers. Only βM is identified: a larger β gives a smaller metric of the same shape.
     uncertainty : bool, default True
-        Whether to draw from the posterior of the metric, for standard errors and intervals. `metric_` is not the mean
-        of these draws but the most likely shape at the most likely size, which is certified where that is possible.
+        Whether to draw from the posterior of the metric, for standard errors and intervals; for up to 44 features.
+        `metric_` is not the mean of these draws but the most likely shape at the most likely size, which is certified
+        where that is possible.
     folds : int, default 5
         Groups of items or questions that are left out in turn to choose a structure.
     tol : float, default 1e-8
@@ -241,14 +242,14 @@ class SimilarityMetric(CrowdMetric):
             )
         for name in NOT_ALWAYS_FOUND:
             self.__dict__.pop(name, None)
-        if self.rank is not None or degrees_of_freedom(items.shape[1]) > LARGEST_NEWTON:
+        if self.rank is not None or self._parameters(items.shape[1]) > LARGEST_NEWTON:
             return self._fit_by_gradients(inside, questions, tables, size, clock)
         with one_thread_each():  # matrices are small: threads would only wait for each other
             choice, likelihood = self._fit_likelihood(inside, questions, tables)
             own = self._fit_people(choice, tables) if self.people == "own" else None
             self.clustering_ = 1.0 if self.people == "own" else _clustering(choice, tables)
             self._describe(choice, likelihood, own, size)
-            if self.uncertainty:
+            if self.uncertainty and degrees_of_freedom(items.shape[1]) <= LARGEST_NEWTON:
                 self._describe_uncertainty(choice, own, size)
         theta = choice.fit.theta if own is None else own.theta
         metric = choice.objective.structure.metric(theta) / size**2
@@ -285,6 +286,10 @@ class SimilarityMetric(CrowdMetric):
             raise DataError(
                 f"lapse={shown(lapse)} is not None, a share from 0 to {LARGEST_LAPSE:g}, 'estimate' or 'checks'"
             )
+
+    def _parameters(self, d: int) -> int:
+        """Return how many parameters the metric of d features may have: few for one that is diagonal."""
+        return STRUCTURES["full" if self.structure == "auto" else self.structure](d).size
 
     def _fit_likelihood(
         self, items: Array, questions: PairChoices, tables: tuple[Judgements, ...]

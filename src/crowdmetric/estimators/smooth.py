@@ -94,6 +94,9 @@ class TasteMetric(CrowdMetric):
         Whether to find standard errors of M, which takes about as long as the rest.
     warm_start : bool
         Whether a second `fit` begins where the first ended, with its structure and shape.
+    sharpen : bool
+        Whether `fit` finds the sharpness of all kinds of questions. If not, that of a kind is found when a question of
+        that kind is first asked, and is NaN until then.
     engine : None
         Anything else is an error: everybody's Gaussian factors are renewed together, in memory and on one thread,
         because a pass over people takes milliseconds to seconds. The fits of one evaluation run in parallel
@@ -150,8 +153,6 @@ class TasteMetric(CrowdMetric):
     # answers are logistic, and their sharpness is one of the scales that are learned
     loss: ClassVar[str | Loss] = "logistic"  # type: ignore[misc]
     beta: ClassVar[float] = 1.0  # type: ignore[misc]
-    # trial fits are asked questions of one kind, and find the sharpness of that kind only
-    _sharpened_on_demand = False
 
     def __init__(
         self,
@@ -163,6 +164,7 @@ class TasteMetric(CrowdMetric):
         max_iter: int = 60,
         uncertainty: bool = True,
         warm_start: bool = False,
+        sharpen: bool = True,
         engine: None = None,
     ) -> None:
         self.items = items
@@ -172,6 +174,7 @@ class TasteMetric(CrowdMetric):
         self.max_iter = max_iter
         self.uncertainty = uncertainty
         self.warm_start = warm_start
+        self.sharpen = sharpen
         self.engine = engine
 
     def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
@@ -208,7 +211,7 @@ class TasteMetric(CrowdMetric):
             self.not_shared_ = fit.family.at(fit.theta, fit.Z).not_shared(often)
         else:
             self.not_shared_ = 0.0
-        self.sharpness_ = np.full(len(KINDS), np.nan) if self._sharpened_on_demand else find_sharpness(fit)
+        self.sharpness_ = find_sharpness(fit) if self.sharpen else np.full(len(KINDS), np.nan)
         self.theta_, self._inverse = fit.theta, fit.inverse
         self.factors_ = fit.propagation.factors(len(answers.person))
         loss = -fit.log_likelihood / float(rows.weight.sum())
@@ -409,7 +412,7 @@ class TasteMetric(CrowdMetric):
 
     def _check_parameters(self) -> None:
         one_of(self.shape, "shape", ("auto", *SHAPES))
-        for name in ("uncertainty", "warm_start"):
+        for name in ("uncertainty", "warm_start", "sharpen"):
             true_or_false(getattr(self, name), name)
         check_options(self.tol, self.max_iter, 2, 0)
         if self.engine is not None:

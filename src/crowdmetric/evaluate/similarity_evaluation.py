@@ -125,11 +125,12 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class SimilarityEvaluation:
-    """The table of results, the ceiling, and what to beware of."""
+    """The table of results, the ceiling, what to beware of, and the models that cannot be fitted, with the reason."""
 
     results: tuple[SimilarityResult, ...]
     ceiling: Ceiling
     notes: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
     def result(self, split: str, model: str) -> SimilarityResult:
         """Return one cell of the table."""
@@ -161,7 +162,7 @@ class SimilarityEvaluation:
                 found.append(
                     f"{SIMILARITY_SPLITS[split]}: metrics of people's own {word} ({gain:.3f} ± {error:.3f} nats)."
                 )
-        return [*found, self.ceiling.summary(), *self.notes]
+        return [*found, self.ceiling.summary(), *self.notes, *self.left_out]
 
     def summary(self) -> str:
         """Return a readable table per split, and what follows."""
@@ -184,7 +185,7 @@ class SimilarityEvaluation:
         names = ("split", "model", "log_loss", "accuracy", "log_loss_error", "accuracy_error", "n_answers", "seconds")
         rows = [{name: _plain(getattr(r, name)) for name in names} for r in self.results]
         ceiling = {name: _plain(getattr(self.ceiling, name)) for name in ("n_answers", "low", "high")}
-        return {"results": rows, "ceiling": ceiling, "findings": self.findings()}
+        return {"results": rows, "ceiling": ceiling, "findings": self.findings(), "left_out": list(self.left_out)}
 
 
 def _plain(value: Any) -> Any:
@@ -269,22 +270,29 @@ def evaluate_similarity(
     usual = ["items", "questions", *(["people"] if judgements.n_people >= folds else [])]
     splits = _names(splits, "splits", usual, tuple(SIMILARITY_SPLITS))
     cluster = judgements.person if several else judgements.items[:, 0]
-    results = []
+    results, refused = [], dict[str, DataError]()
     for split in splits:
+        masks = similarity_folds(judgements, split, folds, seed)
         for model in models:
-            if (split, model) in {("items", "embedding"), ("people", "own")}:
+            if model in refused or (split, model) in {("items", "embedding"), ("people", "own")}:
                 continue
-            masks = similarity_folds(judgements, split, folds, seed)
-            results.append(_result(X, judgements, split, model, masks, cluster, options))
+            try:
+                results.append(_result(X, judgements, split, model, masks, cluster, options))
+            except DataError as error:
+                refused[model] = error
             if after_fit is not None:
                 after_fit(f"{split}: {model}")
+    results = [result for result in results if result.model not in refused]
+    if refused and not results:
+        raise next(iter(refused.values()))
     notes: tuple[str, ...] = ()
     if looks_ranked(judgements):
         notes = (
             "The judgements of one person about one anchor never contradict each other, as if cut from a ranking: they "
             "are not independent, errors are too small, and new questions are easier than they seem. Quote new items.",
         )
-    return SimilarityEvaluation(tuple(results), ceiling_of(judgements), notes)
+    left_out = tuple(f"The model {model!r} is left out: {error}." for model, error in refused.items())
+    return SimilarityEvaluation(tuple(results), ceiling_of(judgements), notes, left_out)
 
 
 def _result(
