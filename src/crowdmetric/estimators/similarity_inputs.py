@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.checks import as_array
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
-from crowdmetric.judgements import Judgements
+from crowdmetric.judgements import Judgements, canonical_of_judgements
 
 __all__ = ["read_judgements"]
 
@@ -36,7 +37,8 @@ def read_judgements(
     items : (N, d) array or None
         None: `judgements` hold vectors.
     merge : bool
-        Whether rows may be put in another order and added up.
+        Whether rows may be put in another order and added up, and items renumbered by content, so that nothing that is
+        drawn depends on the order of a table (`crowdmetric.canonical`).
     """
     tables = _tables(judgements)
     if tables is not None:
@@ -49,7 +51,7 @@ def read_judgements(
                     f"the judgements are about {table.n_items} items, but items has {len(catalog)} rows; read both "
                     "from the same catalog (Judgements.read(..., items=...))"
                 )
-        return catalog, tuple(table.merged() for table in tables) if merge else tables
+        return _by_content(catalog, tuple(table.merged() for table in tables)) if merge else (catalog, tables)
     array = as_array(judgements, "judgements")
     if array.ndim not in (2, 3) or array.shape[1] not in MAKERS:
         raise DataError(
@@ -62,7 +64,16 @@ def read_judgements(
         catalog, rows = check_items(items), _row_numbers(array)
     options: dict[str, Any] = {"n_items": len(catalog), "person": users, "merge": merge, "on_bad": "raise"}
     made = MAKERS[array.shape[1]](rows, _choice(y, len(rows)), **options)
-    return catalog, (made,)
+    return _by_content(catalog, (made,)) if merge else (catalog, (made,))
+
+
+def _by_content(catalog: Array, tables: tuple[Judgements, ...]) -> tuple[Array, tuple[Judgements, ...]]:
+    """Return items and judgements with items, and so questions, in an order that comes from the answers."""
+    number = canonical_of_judgements(tables, catalog).items
+    order = np.argsort(number)
+    return catalog[order], tuple(
+        replace(table, items=number[table.items], item_ids=table.item_ids[order]).merged() for table in tables
+    )
 
 
 def _tables(judgements: Any) -> tuple[Judgements, ...] | None:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import expit
 
+from crowdmetric.canonical import canonical_of_pairs
 from crowdmetric.comparisons import Comparisons
 
 __all__ = ["CommonUtility", "ItemFeatures", "Tally", "choose_precision", "fit_weights"]
@@ -95,9 +96,12 @@ class Tally:
         """Count the answers of five groups of people, or of each person where they are fewer."""
         low, high = np.minimum(answers.left, answers.right), np.maximum(answers.left, answers.right)
         keys, pair = np.unique(low.astype(np.int64) * answers.n_items + high, return_inverse=True)
-        people = np.unique(answers.user)
+        by_content = canonical_of_pairs(
+            answers.user, answers.pairs, answers.response, answers.weight, answers.n_users, answers.n_items
+        )
+        people, place = np.unique(by_content.people[answers.user], return_inverse=True)
         groups = max(1, min(FOLDS, people.size))
-        group = np.random.default_rng(0).permutation(people.size)[np.searchsorted(people, answers.user)] % groups
+        group = np.random.default_rng(0).permutation(people.size)[place] % groups
         prefers_high = (answers.response > 0) == (answers.right > answers.left)
         counts = [
             np.bincount(
