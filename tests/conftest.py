@@ -8,6 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Nothing depends on the clock: no example has a deadline, none is too slow, and every run tries the same ones.
+settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+settings.load_profile("tests")
 
 SHARED = Path(__file__).parents[2] / "shared"
 

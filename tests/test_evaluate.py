@@ -108,7 +108,7 @@ def tables(draw) -> Comparisons:
     return Comparisons.from_arrays(list(users), np.array(pairs), list(answers), n_items=n_items)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     table=tables(),
     most=st.sampled_from([None, 1, 3]),
