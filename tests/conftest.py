@@ -36,7 +36,13 @@ def golden() -> Callable[[str], dict[str, Any]]:
 
 
 # Files whose few tests take longest, the longest first: started last, they keep one core busy and leave the other idle.
-LONGEST = ("test_readme.py", "test_optimal_design.py", "test_interruption.py", "test_item_effects.py")
+LONGEST = (
+    "test_readme.py",
+    "test_console.py",
+    "test_optimal_design.py",
+    "test_interruption.py",
+    "test_item_effects.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

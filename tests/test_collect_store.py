@@ -70,8 +70,8 @@ def postgres(tmp_path_factory):
         pytest.skip("no PostgreSQL server is installed (Debian: apt-get install postgresql)")
     tools = Path(found[-1]).parent
     as_owner: list[str] = []
-    # by a socket in a folder of its own: a port that was free a moment ago may be another program's by now; sockets have
-    # short names, so the folder is not deep inside the run's own
+    # by a socket in a folder of its own: a port that was free a moment ago may be another program's by now. The folder
+    # is not deep inside the run's own: sockets have short names
     folder = Path(
         subprocess.run(["mktemp", "-d", "/tmp/pgXXXXXX"], capture_output=True, text=True, check=True).stdout.strip()
     )

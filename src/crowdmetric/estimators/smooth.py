@@ -565,12 +565,12 @@ class _Shapes:
 
 def _variances(family: Covariances, theta: Array, H: Array) -> Array:
     """Return variances (d, d) of the entries of M by the delta method."""
-    step = 1e-5
-    change = np.array(
-        [(family.metric(theta + e) - family.metric(theta - e)) / (2.0 * step) for e in step * np.eye(theta.size)]
-    )
-    there = np.linalg.solve(H, change.reshape(theta.size, -1)).reshape(change.shape)
-    return np.maximum(np.einsum("pij,pij->ij", change, there), 0.0)
+    d = len(family.metric(theta))
+    entries, change = family.changes(theta)
+    there = np.linalg.solve(H, change)
+    variances = np.zeros(d * d)
+    variances[entries] = np.maximum(np.sum(change * there, axis=0), 0.0)
+    return variances.reshape(d, d)
 
 
 def _by_row(pairs: Any) -> bool:
