@@ -230,9 +230,11 @@ class PopulationMetric(CrowdMetric):
         After a fit by gradients: posterior variance of each b.
     offset_covariance_ : (n, n) array
         Posterior covariance of (svec M, μ, b), with b only under `item_effects`; not kept if n > 1,500.
-    personal_spread_ : float
-        τ, how much people differ about one item beyond the model, found by hiding items
-        (`crowdmetric.fits.unknowns`).
+    new_item_spread_, new_item_doubt_ : float
+        How much less sure predictions have to be about items that a person has not compared: the standard deviation τ
+        that each such item adds to ψ, and that relative to the root mean square of ψ, found by hiding items
+        (`crowdmetric.fits.unknowns`). Zero if the law and the person's answers are as sure as they should be. It does
+        not measure tastes for single items: most of those look like noise of the answers, which the law counts on.
     asked_items_ : (R, 2) array
         Rows of `users_`, and of the items that these people have compared. Predictions average over the uncertainty of
         the law, over ω² for each item that nobody has compared, and over τ² for each item that is new to a person who
@@ -539,7 +541,8 @@ class PopulationMetric(CrowdMetric):
 
     def _describe_unknowns(self, found: ScoringFit, rows: Rows) -> None:
         """Set what predictions do not know, from the answers of everybody or of some people."""
-        self.personal_spread_ = found.personal_spread(rows)
+        self.new_item_spread_, size = found.new_items(rows)
+        self.new_item_doubt_ = self.new_item_spread_ / size if size > 0.0 else 0.0
         covariance = found.offset_covariance()
         if covariance is not None:
             self.offset_covariance_ = covariance
@@ -760,7 +763,7 @@ class PopulationMetric(CrowdMetric):
         return Unknowns(
             found.get("offset_covariance_"),
             float(found.get("item_effect_spread_", 0.0)) ** 2,
-            float(found.get("personal_spread_", 0.0)) ** 2,
+            float(found.get("new_item_spread_", 0.0)) ** 2,
             found.get("item_effect_variances_"),
         )
 

@@ -200,5 +200,5 @@ class FittedCrowd:
 
     @cached_property
     def personal(self) -> float:
-        """τ², how much people differ about items new to them."""
+        """τ², what predictions lack about items new to a person."""
         return self.find_personal()

@@ -23,7 +23,7 @@ from crowdmetric.evaluate.evaluation import Evaluation, Result
 from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.models import BEGINS_AT, choose_models
 from crowdmetric.evaluate.scores import measures, per_answer
-from crowdmetric.evaluate.splits import SPLITS, TITLES, Split, SplitPlan, split
+from crowdmetric.evaluate.splits import SPLITS, TITLES, Split, SplitPlan, all_splits
 from crowdmetric.evaluate.taste_model import FittedTastes, TasteModel
 from crowdmetric.fits.memory import RUNTIME, MemoryPlan, bytes_to_lay_out, read_memory
 from crowdmetric.fits.starts import Start
@@ -135,7 +135,7 @@ def evaluate(
     subspaces = in_order_of(subspaces, items, "subspaces")
     chosen = choose_models(models, subspaces, X.shape[0], X.shape[1], people_there)
     plan = SplitPlan(train_answers=train_answers, given=given, both_new=both_new)
-    hidden = [split(comparisons, kind, plan, repeat=n, seed=seed) for kind in splits for n in range(repeats)]
+    hidden = all_splits(comparisons, splits, plan, repeats, seed, X)
     work = [
         (number, model)
         for number, parts in enumerate(hidden)

@@ -32,7 +32,7 @@ from crowdmetric.estimators.similarity import SimilarityMetric
 from crowdmetric.evaluate.rankings import free_of_cycles
 from crowdmetric.evaluate.scores import LEAST, clustered
 from crowdmetric.inputs import check_items
-from crowdmetric.judgements import Judgements
+from crowdmetric.judgements import Judgements, canonical_of_judgements
 from crowdmetric.tables import ids_of, matched
 
 __all__ = [
@@ -195,20 +195,30 @@ def _plain(value: Any) -> Any:
 # ------------------------------------------------------------------------------------------ what is hidden
 
 
-def similarity_folds(judgements: Judgements, split: str, folds: int, seed: int) -> list[tuple[Mask, Mask]]:
-    """Return masks (T,) of what is learned from and what is hidden, one pair per fold."""
+def similarity_folds(
+    judgements: Judgements, split: str, folds: int, seed: int, items: Any = None
+) -> list[tuple[Mask, Mask]]:
+    """Return masks (T,) of what is learned from and what is hidden, one pair per fold.
+
+    They depend on who said what, and on features `items` (N, d), not on names or on the order of rows, items or people.
+    """
     rng = np.random.default_rng(seed)
+    by_content = canonical_of_judgements((judgements,), items)
     if split == "items":
-        group = rng.permutation(judgements.n_items) % folds
+        shown = np.unique(judgements.items)
+        group = np.full(judgements.n_items, -1)
+        group[by_content.sorted_items(shown)] = rng.permutation(shown.size) % folds
         hidden = [(group[judgements.items] == fold).any(axis=1) for fold in range(folds)]
     elif split == "questions":
-        _, question = np.unique(judgements.items, axis=0, return_inverse=True)
+        asked = np.sort(by_content.items[judgements.pairs], axis=2)
+        asked = np.sort(asked[..., 0] * judgements.n_items + asked[..., 1], axis=1)  # options in any order
+        _, question = np.unique(asked, axis=0, return_inverse=True)
         group = rng.permutation(int(question.max()) + 1) % folds
         hidden = [group[question.ravel()] == fold for fold in range(folds)]
     elif split == "people":
         if judgements.n_people < folds:
             raise DataError(f"{judgements.n_people} people cannot be dealt into {folds} groups; leave this split out")
-        group = rng.permutation(judgements.n_people) % folds
+        group = (rng.permutation(judgements.n_people) % folds)[by_content.people]
         hidden = [group[judgements.person] == fold for fold in range(folds)]
     else:
         raise DataError(f"split {split!r} is not known; choose {', '.join(map(repr, SIMILARITY_SPLITS))}")
@@ -272,7 +282,7 @@ def evaluate_similarity(
     cluster = judgements.person if several else judgements.items[:, 0]
     results, refused = [], dict[str, DataError]()
     for split in splits:
-        masks = similarity_folds(judgements, split, folds, seed)
+        masks = similarity_folds(judgements, split, folds, seed, X)
         for model in models:
             if model in refused or (split, model) in {("items", "embedding"), ("people", "own")}:
                 continue

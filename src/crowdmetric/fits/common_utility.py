@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import expit
 
+from crowdmetric.canonical import canonical_of_pairs
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
@@ -114,9 +115,10 @@ class Tally:
         """Count the answers of five groups of people, or of each person where they are fewer."""
         low, high = pairs.min(axis=1), pairs.max(axis=1)
         keys, pair = np.unique(low.astype(np.int64) * n_items + high, return_inverse=True)
-        people = np.unique(person)
+        by_content = canonical_of_pairs(person, pairs, response, weight, int(np.max(person)) + 1, n_items)
+        people, place = np.unique(by_content.people[person], return_inverse=True)
         groups = max(1, min(FOLDS, people.size))
-        group = np.random.default_rng(0).permutation(people.size)[np.searchsorted(people, person)] % groups
+        group = np.random.default_rng(0).permutation(people.size)[place] % groups
         prefers_high = (response > 0) == (pairs[:, 1] > pairs[:, 0])
         counts = [
             np.bincount(
