@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sized
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.checks import one_of, whole_number
+from crowdmetric.checks import as_array, one_of, whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.tables import (
     ASKED,
     DECLARED,
+    IDS_ARE,
     Column,
     Columns,
     ComparisonScan,
     CsvSource,
     DatasetSource,
     FrozenTable,
+    IdsAre,
     OnBad,
     ParquetSource,
     RowSource,
@@ -32,10 +34,11 @@ from crowdmetric.tables import (
     matching_files,
     origin_of_pairs,
     read_columns,
+    refuse_judgements,
     unique_ids,
 )
 
-__all__ = ["Comparisons", "times_asked"]
+__all__ = ["Comparisons", "made_of_column", "times_asked"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -67,6 +70,9 @@ class Comparisons(FrozenTable):
         As given; otherwise the row numbers 0…N−1, or the sorted names found.
     dropped : dict
         How many rows of the source were left out, by reason.
+    ids_are : {'given', 'found', 'rows'}
+        Where `item_ids` come from: a list that was given, the answers themselves, or row numbers. A fit matches answers
+        to items by id wherever both have ids (`crowdmetric.tables.matching`).
     made_of : str
         What the pairs were cut from, where somebody says so: 'choices', 'rankings', 'ratings', or 'pairs' that were
         asked one by one; empty: `origin` finds out.
@@ -90,9 +96,11 @@ class Comparisons(FrozenTable):
     user_ids: Column
     item_ids: Column
     dropped: dict[str, int] = field(default_factory=dict)
+    ids_are: IdsAre = "given"
     made_of: str = ""
 
     def __post_init__(self) -> None:
+        one_of(self.ids_are, "ids_are", IDS_ARE)
         if self.made_of:
             one_of(self.made_of, "made_of", (*DECLARED, "orders"))
         rows = {name: np.array(getattr(self, name), dtype=np.int64) for name in ("user", "left", "right")}
@@ -167,7 +175,7 @@ class Comparisons(FrozenTable):
             if name not in columns:
                 raise DataError(f"{name} is missing; who compared which two items is needed in every row")
         known = known_items(items, n_items, item_ids)
-        return cls(*code_answers(columns, known, user_ids, on_bad), made_of=made_of)
+        return cls(*code_answers(columns, known.ids, user_ids, on_bad), known.are, made_of)
 
     @classmethod
     def from_table(
@@ -201,10 +209,11 @@ class Comparisons(FrozenTable):
             As in `from_arrays`; None: as a column ``made_of`` says, where there is one.
         """
         given = read_columns(table)
+        refuse_judgements(given, {user, left, right})
         columns = canonical_columns(given, {"user": user, "left": left, "right": right})
         known = known_items(items, n_items, item_ids)
-        made_of = _made_of(given.get("made_of")) if made_of is None else made_of
-        return cls(*code_answers(columns, known, user_ids, on_bad), made_of=made_of)
+        made_of = made_of_column(given.get("made_of")) if made_of is None else made_of
+        return cls(*code_answers(columns, known.ids, user_ids, on_bad), known.are, made_of)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], **options: Any) -> Comparisons:
@@ -248,14 +257,25 @@ class Comparisons(FrozenTable):
         """
         if people is not None:
             whole_number(people, "people")
-        return cls(*scan.collect(people))
+        return cls(*scan.collect(people), scan.ids_are)
 
     def take(self, rows: Any) -> Comparisons:
         """Return the rows of a mask ``(T,)`` or of row numbers; people and items keep their numbers."""
         index = self._index(rows)
         kept = {name: getattr(self, name)[index] for name in ROWS}
+        ids = {"user_ids": self.user_ids, "item_ids": self.item_ids, "ids_are": self.ids_are}
         # a part of the pairs that were cut from something was cut from it too, although that shows less
-        return Comparisons(**kept, user_ids=self.user_ids, item_ids=self.item_ids, made_of=self.origin)
+        return Comparisons(**kept, **ids, made_of=self.origin)  # type: ignore[arg-type]
+
+    def used_items(self) -> NDArray[np.bool_]:
+        """Return which items (N,) are compared."""
+        used = np.zeros(self.n_items, dtype=np.bool_)
+        used[self.left] = used[self.right] = True
+        return used
+
+    def renumbered(self, place: Ints, item_ids: Column) -> Comparisons:
+        """Return the same answers about items with these ids, given the place (N,) of each of today's among them."""
+        return replace(self, left=place[self.left], right=place[self.right], item_ids=item_ids, ids_are="given")
 
     # ------------------------------------------------------------------------------------------ asking
 
@@ -316,10 +336,10 @@ class Comparisons(FrozenTable):
         return f"<Comparisons: {len(self)} rows, {self.n_users} people, {self.n_items} items>"
 
     def __eq__(self, other: object) -> bool:
-        """Compare rows and ids; what was dropped on the way, and what somebody says of them, does not matter."""
+        """Compare rows and ids; what was dropped on the way, where ids come from and what is said does not matter."""
         if not isinstance(other, Comparisons):
             return NotImplemented
-        names = [f.name for f in fields(self) if f.name not in ("dropped", "made_of")]
+        names = [f.name for f in fields(self) if f.name not in ("dropped", "ids_are", "made_of")]
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
     __hash__ = None  # type: ignore[assignment]  # equal by content, like a dictionary
@@ -423,7 +443,7 @@ def _groups(*columns: Column) -> Ints:
 # ------------------------------------------------------------------------------------------- arguments
 
 
-def _made_of(column: Column | None) -> str:
+def made_of_column(column: Column | None) -> str:
     """Return what a column ``made_of`` says, one word for all rows; empty without one."""
     if column is None:
         return ""
@@ -440,7 +460,7 @@ def _made_of(column: Column | None) -> str:
 def _sides(pairs: Any) -> tuple[Any, Any]:
     """Return left and right of ``pairs (T, 2)``; lists keep the types of their entries."""
     if hasattr(pairs, "__array__"):
-        pairs = np.asarray(pairs)
+        pairs = as_array(pairs, "pairs")
         if pairs.ndim == 2 and pairs.shape[1] == 2:
             return pairs[:, 0], pairs[:, 1]
         raise DataError(f"pairs has shape {pairs.shape}; (T, 2) was expected, a left and a right item per row")
@@ -463,6 +483,6 @@ def _scan(
     scratch: str | os.PathLike[str] | None = None,
 ) -> ComparisonScan:
     known = known_items(items, n_items, item_ids)
-    if known is None:
+    if known.ids is None:
         raise DataError("a scan must know the items before it reads the answers; pass items=, n_items= or item_ids=")
-    return ComparisonScan(source, known, {"user": user, "left": left, "right": right}, on_bad, scratch)
+    return ComparisonScan(source, known.ids, {"user": user, "left": left, "right": right}, on_bad, scratch, known.are)

@@ -69,7 +69,7 @@ def intervals_from(draws: Array, estimate: ArrayLike, level: float = 0.9) -> Int
     >>> found.low.round(6).tolist(), found.high.round(6).tolist()
     ([5.0], [95.0])
     """
-    if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < float(level) < 1:
+    if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < level < 1:
         raise DataError(f"level={level!r} is not between 0 and 1; 0.9 gives 90 % intervals")
     center = np.asarray(estimate, dtype=np.float64)
     level, tail = float(level), 0.5 * (1.0 - float(level))

@@ -303,6 +303,11 @@ def feature_importance(
     check_saved(model)
     if model.items is None:
         raise DataError("the model was fitted to vectors and has no items; importance needs PopulationMetric(items=…)")
+    if model.description["parameters"].get("covariance") == "none":
+        raise DataError(
+            "in this model everybody has the same utilities, without errors: it does not tell what moves choices; fit "
+            "a model in which people differ"
+        )
     law = _Law.of(model)
     asked = _Asked.of(model, comparisons, seed)
     center = asked.center

@@ -1,8 +1,9 @@
 """How sure we are: intervals for a metric, for distances, for ratios of distances, and for who is closer.
 
 A fitted `PopulationMetric` or `MatchedMetric` has draws from the posterior of its metric (``metric_draws_``, see
-`crowdmetric.solvers.posterior`). Everything here is computed for each draw, and an interval contains 90 % of the
-results. So distances are never negative, and ratios of distances do not depend on the scale of the metric.
+`crowdmetric.fits.size_posterior`). Everything here is computed for each draw, and an interval contains 90 % of the
+results. So ratios of distances do not depend on the scale of the metric. A squared distance that is negative under a
+draw counts as zero.
 
 The estimate is that of ``metric_``. An interval excludes as many draws below as above. If the estimate would then be
 outside, as at the edge of the parameter space, the interval begins or ends at the estimate and still contains 90 %.
@@ -10,7 +11,7 @@ outside, as at the edge of the parameter space, the interval begins or ends at t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,11 @@ def entries(model: CrowdMetric, level: float = 0.9) -> Intervals:
     >>> distance_ratios(model, [[0, 1]], [[0, 2]]).estimate.shape
     (1,)
     """
-    return intervals_from(smat(_draws_of(model)), model.get_mahalanobis_matrix(), level)
+    M = model.get_mahalanobis_matrix()
+    found = intervals_from(smat(_draws_of(model)), M, level)
+    if np.all(np.diag(M) >= 0.0):  # a metric: draws may be below zero where the answers say little
+        found = replace(found, low=np.where(np.eye(len(M)) > 0, np.maximum(found.low, 0.0), found.low))
+    return found
 
 
 def distances(model: CrowdMetric, pairs: Any, level: float = 0.9, *, squared: bool = False) -> Intervals:
@@ -218,7 +223,7 @@ def _squares(model: CrowdMetric, pairs: Any) -> tuple[Array, Array]:
         return _squares_of_factor(model, pairs)
     draws, forms = _draws_of(model), _forms(model, pairs)
     square, drawn = forms @ svec(model.get_mahalanobis_matrix()), draws @ forms.T
-    return np.asarray(square), np.asarray(drawn)
+    return np.asarray(square), np.maximum(drawn, np.minimum(square, 0.0))
 
 
 def _squares_of_factor(model: CrowdMetric, pairs: Any) -> tuple[Array, Array]:

@@ -23,11 +23,13 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sklearn
+from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
@@ -37,13 +39,15 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import ModelFileError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.summary import counted, fitted_attributes, summary_of
+from crowdmetric.fits.memory import read_memory
 from crowdmetric.folders import check_target, for_json, new_file, new_folder, write_file
+from crowdmetric.inputs import check_items
 from crowdmetric.losses import LOSSES
 from crowdmetric.model_schema import check_arrays, check_description
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.radii import Radii
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.tables import Column, ComparisonScan, index_of, unique_ids
+from crowdmetric.tables import Column, ComparisonScan, Items, unique_ids
 
 __all__ = ["FORMAT_VERSION", "SavedModel", "is_model", "load_model", "save_model", "withhold", "write_report"]
 
@@ -58,6 +62,11 @@ ARRAYS, DESCRIPTION, REPORT = "metric.npz", "model.json", "report.html"
 CATALOGUE = ("items", "item_ids", "feature_names")
 # The arrays of an ItemMap.
 MAP_ARRAYS = ("matrix", "mean")
+# What reading an archive raises that is damaged, forged or too large.
+UNREADABLE = (
+    ValueError, KeyError, EOFError, OSError, OverflowError, MemoryError, NotImplementedError, RuntimeError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 # Attributes of a fit that are neither arrays nor numbers; they are in model.json.
 RECORDS: dict[str, type[Solution] | type[Radii]] = {"solution_": Solution, "radii_": Radii}
 
@@ -156,7 +165,8 @@ class SavedModel:
                 f"the model was fitted by {name!r}, which crowdmetric {__version__} does not know; update it"
             )
         try:
-            estimator: CrowdMetric = getattr(crowdmetric.estimators, name)(self.items, **self.description["parameters"])
+            kind: type[CrowdMetric] = getattr(crowdmetric.estimators, name)
+            estimator = kind(self._items_with_ids(), **self.description["parameters"])
         except TypeError as error:
             raise ModelFileError(
                 f"the parameters of the model do not suit {name} ({error}); update crowdmetric"
@@ -164,6 +174,18 @@ class SavedModel:
         for attribute, value in self.fitted.items():
             setattr(estimator, attribute, value)
         return estimator
+
+    @property
+    def named_ids(self) -> Column | None:
+        """The (N,) ids by which answers are matched to the items; None where they are no more than row numbers."""
+        return None if np.array_equal(self.item_ids, np.arange(len(self.item_ids))) else self.item_ids
+
+    def _items_with_ids(self) -> Any:
+        """Return the items with their ids, if they have any, for answers to be matched to them."""
+        if self.items is None or self.named_ids is None:
+            return self.items
+        names = self.feature_names if self.preprocessing is None else [f"f{j}" for j in range(self.items.shape[1])]
+        return Items(self.item_ids, self.items, names)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description and the eigenvalues of the metric, ready for JSON."""
@@ -213,7 +235,7 @@ def save_model(
     estimator : CrowdMetric
         Fitted. Its items are saved with it, so the folder alone can predict.
     item_ids : (N,) int or str, optional
-        By default the index of the data frame that was given as items, where it names them, else the row numbers.
+        By default the ids of the items of the estimator, where they have any, else the row numbers.
     feature_names : sequence of d str, optional
         By default the columns of the data frame that was given as items, else ``f0``, ``f1``, ….
     comparisons : Comparisons or ComparisonScan, optional
@@ -221,7 +243,7 @@ def save_model(
     preprocessing : ItemMap, optional
         What turned the items into those of the estimator.
     report : function of a SavedModel, optional
-        Returns the page to keep beside the model as ``report.html``.
+        Returns the page to keep beside the model as ``report.html``. The model is saved before it is called.
     overwrite : bool
         Replace an older model. A folder that holds anything else is never replaced.
 
@@ -254,8 +276,8 @@ def save_model(
         model = replace(model, description=model.description | {"checksum": _checksum(temporary / ARRAYS)})
         text = json.dumps(model.description, indent=2, ensure_ascii=False, allow_nan=False)
         write_file(temporary / DESCRIPTION, text + "\n")
-        if report is not None:
-            write_file(temporary / REPORT, report(model))
+    if report is not None:
+        write_report(folder, report(model))
     return model
 
 
@@ -292,7 +314,7 @@ def _collect(
 ) -> SavedModel:
     fitted, not_kept = _fitted_state(estimator)
     parameters, left_out = _parameters(estimator)
-    items = None if estimator.items is None else np.asarray(estimator.items, dtype=np.float64)
+    items = None if estimator.items is None else check_items(estimator.items)
     ids, names = _names(estimator, item_ids, feature_names, preprocessing)
     description = {
         "format": FORMAT,
@@ -316,7 +338,7 @@ def _names(
     estimator: CrowdMetric, item_ids: Any, feature_names: Sequence[str] | None, preprocessing: ItemMap | None
 ) -> tuple[Column, list[str]]:
     """Return the ids of the items (N,) and the names of the features before preprocessing."""
-    n, d = (0 if estimator.items is None else np.shape(estimator.items)[0]), len(estimator.metric_)
+    n, d = (0 if estimator.items is None else len(check_items(estimator.items))), len(estimator.metric_)
     if preprocessing is not None:
         check_is_fitted(preprocessing)
         kept, d = preprocessing.matrix_.shape
@@ -326,7 +348,7 @@ def _names(
                 "that its items went through"
             )
     if item_ids is None:
-        item_ids = index_of(estimator.items)
+        item_ids = estimator.item_ids
     ids = np.arange(n) if item_ids is None else unique_ids(item_ids, "item_ids")
     if feature_names is None and preprocessing is None:
         feature_names = getattr(estimator, "feature_names_in_", None)
@@ -450,10 +472,15 @@ def load_model(folder: Place) -> SavedModel:
     description = _read_description(folder)
     arrays = _read_arrays(folder / ARRAYS, description.get("checksum"))
     check_description(str(folder), description)
-    check_arrays(str(folder), arrays)
+    check_arrays(str(folder), arrays, description)
+    _check_records(folder, description, arrays)
     catalogue = {name: arrays.pop(name) for name in CATALOGUE if name in arrays}
+    try:
+        fitted = _unpacked(arrays) | _read_records(description)
+    except (ValueError, TypeError, IndexError) as error:
+        raise ModelFileError(f"the lists of arrays in {folder} cannot be read ({error}); save it again") from error
     return SavedModel(
-        fitted=_unpacked(arrays) | _read_records(description),
+        fitted=fitted,
         items=catalogue.get("items"),
         item_ids=catalogue["item_ids"],
         feature_names=[str(name) for name in catalogue["feature_names"]],
@@ -522,10 +549,46 @@ def _read_arrays(path: Path, checksum: Any) -> dict[str, NDArray[Any]]:
             "folder again, or save the model again"
         )
     try:
+        _check_size(path)
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise ModelFileError(f"{path} cannot be read ({error}); save the model again") from error
+    except ModelFileError:
+        raise
+    except UNREADABLE as error:
+        raise ModelFileError(f"{path} cannot be read ({error or 'not enough memory'}); save the model again") from error
+
+
+def _check_size(path: Path) -> None:
+    """Raise ModelFileError if the arrays of an archive, unpacked, are more than memory has room for.
+
+    Sizes are taken from the archive's directory and from the first bytes of every array, which must agree: nothing is
+    unpacked before.
+    """
+    with zipfile.ZipFile(path) as archive:
+        total, room = sum(entry.file_size for entry in archive.infolist()), read_memory(None)
+        if total > room:
+            raise ModelFileError(
+                f"{path} takes {total / 1e9:,.1f} GB when it is unpacked, and there is room for {room / 1e9:,.1f} GB; "
+                "use a machine with more memory, or copy the model again"
+            )
+        for entry in archive.infolist():
+            with archive.open(entry) as file:
+                read_header = {1: read_array_header_1_0, 2: read_array_header_2_0}[read_magic(file)[0]]
+                shape, _, dtype = read_header(file)
+                if file.tell() + prod(shape) * dtype.itemsize != entry.file_size:
+                    raise ValueError(f"{entry.filename} has another size than it says")
+
+
+def _check_records(folder: Path, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Raise ModelFileError if the counts in a description are not those of the arrays."""
+    counts = {"items": len(arrays["items"]) if "items" in arrays else 0, "people": len(arrays["users"])}
+    for name, there in counts.items():
+        said = description["data"].get(name, there)
+        if said != there and not (name == "people" and there == 0):  # a fit to a scan keeps nobody
+            raise ModelFileError(
+                f"{folder} says that it knows {said:,} {name}, and it has {there:,}; it was changed: save the model "
+                "again"
+            )
 
 
 def _unpacked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from argparse import Namespace
 from datetime import date
+from functools import partial
 from typing import Any
 
 from crowdmetric.commands.command import note
@@ -19,6 +20,7 @@ from crowdmetric.commands.fit_choice import (
 from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.fit_findings import diagnosed, evaluated, saved_as, suggest_tastes
 from crowdmetric.commands.fit_options import ESTIMATORS, add_arguments, parameters_of, ridge_of
+from crowdmetric.commands.fit_saving import judged, saved_and_safe
 from crowdmetric.commands.item_tables import image_files, read_labels, read_names
 from crowdmetric.commands.preparing import check_preparation, prepared, related
 from crowdmetric.commands.reading import answers_of, holds_judgements, items_of, names_of_files
@@ -29,7 +31,7 @@ from crowdmetric.errors import NotIdentifiedWarning
 from crowdmetric.estimators import PopulationMetric
 from crowdmetric.folders import check_target
 from crowdmetric.identifiability.relations import Relation
-from crowdmetric.persist import SavedModel, is_model, save_model, withhold, write_report
+from crowdmetric.persist import SavedModel, is_model, withhold, write_report
 from crowdmetric.progress import show_progress
 from crowdmetric.report import report_page
 from crowdmetric.report.withheld import what_would_tell, why_withheld
@@ -91,28 +93,24 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
             note(options, tastes)
             reasons.append(tastes)
     estimator = ESTIMATORS[name](features, **parameters)
+    begin = {}
     if evaluation is not None and isinstance(estimator, PopulationMetric):
-        estimator._begin = evaluation.ends.get(str(evaluation.saved))
+        begin = {"begin": evaluation.ends.get(str(evaluation.saved))}
     with show_progress("Learning the metric", quiet=options.quiet) as say:
-        fit_with_progress(estimator, comparisons, say, **beside)
-    reasons += whether_one_metric(options, estimator, comparisons, **beside)
-    found = getattr(estimator, "discovery_", None)
-    if found is not None:
-        for line in found.summary().splitlines():
-            note(options, line)
-    model = save_model(
-        options.out,
-        estimator,
-        item_ids=items.ids,
-        feature_names=items.feature_names,
-        comparisons=comparisons,
-        preprocessing=preprocessing,
-        overwrite=options.overwrite,
-    )
-    _conclude(options, model, comparisons, relations, diagnosis=diagnosis, evaluation=evaluation, page={
-        "choices": reasons, "suggestion": suggestion, "item_names": item_names,
-        "item_images": image_files(options, items),
-    })  # fmt: skip
+        fit_with_progress(estimator, comparisons, say, **beside, **begin)
+    catalogue = {"item_ids": items.ids, "feature_names": items.feature_names, "preprocessing": preprocessing}
+    with saved_and_safe(options, estimator, comparisons=comparisons, **catalogue) as model:
+        one = judged(
+            options, "whether there is one metric", partial(_one_metric, options, estimator, comparisons, beside)
+        )
+        found = getattr(estimator, "discovery_", None)
+        if found is not None:
+            for line in found.summary().splitlines():
+                note(options, line)
+        _conclude(options, model, comparisons, relations, diagnosis=diagnosis, evaluation=evaluation, page={
+            "choices": [*reasons, *(one or [])], "suggestion": suggestion, "item_names": item_names,
+            "item_images": image_files(options, items),
+        })  # fmt: skip
 
 
 def _conclude(
@@ -128,3 +126,7 @@ def _conclude(
         text = report_page(model, files=names_of_files(options), date=date.today().isoformat(), **page, **findings)
         write_report(options.out, text)
     print_ending(options, model, **findings)
+
+
+def _one_metric(options: Namespace, estimator: Any, comparisons: Comparisons, beside: dict[str, Any]) -> list[str]:
+    return whether_one_metric(options, estimator, comparisons, **beside)

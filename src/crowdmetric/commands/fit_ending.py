@@ -14,7 +14,7 @@ from typing import Any
 from crowdmetric.choice import QUESTIONS
 from crowdmetric.coefficients import Coefficients, coefficients_of
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.estimators.summary import fit_in_numbers
+from crowdmetric.estimators.summary import fit_in_numbers, has_coefficients
 from crowdmetric.evaluate import Evaluation
 from crowdmetric.evaluate.models import BASELINES, LEARNED
 from crowdmetric.evaluate.splits import TITLES
@@ -70,7 +70,7 @@ def print_ending(
         What to be careful about; None: what follows from all of these.
     """
     withheld = model.description.get("withheld", [])
-    table = None if model.items is None or withheld else _table(model, comparisons)
+    table = _table(model, comparisons) if has_coefficients(model) and not withheld else None
     gains = [] if evaluation is None else gains_of(evaluation, getattr(options, "for", None))
     careful = warnings_of(model, diagnosis, evaluation, comparisons, relations) if careful is None else careful
     page = Path(options.out) / REPORT

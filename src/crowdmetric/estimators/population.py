@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.contract import DeviceEngine, Engine, device_of
@@ -29,13 +30,24 @@ from crowdmetric.estimators.population_options import (
     check_population_options,
     items_with_effects,
     refuse_judgements,
+    refuse_scan_of_pooled,
 )
 from crowdmetric.estimators.similarity_inputs import read_judgements
 from crowdmetric.fits.checkpoints import Checkpoint, fingerprint
+from crowdmetric.fits.common_utility import Tally, fit_popularity, fit_quadratic
 from crowdmetric.fits.crowd import ChunkCache, Crowd, crowd_in_memory, crowd_on_disk
-from crowdmetric.fits.doubts import NOT_CONVERGED, doubts_about, has_no_metric, knows_shape, status_of
+from crowdmetric.fits.doubts import (
+    NOT_CONVERGED,
+    PEOPLE_ALIKE,
+    WITHOUT_LEARNED_METRIC,
+    doubts_about,
+    has_no_metric,
+    knows_shape,
+    status_of,
+)
 from crowdmetric.fits.factor_uncertainty import factor_draws, factor_errors, why_no_errors
 from crowdmetric.fits.integration_check import INTEGRATIONS, largest_grid
+from crowdmetric.fits.linear_utilities import fit_linear_utilities, people_of
 from crowdmetric.fits.many_features import (
     DEFAULT_RANK,
     LARGEST_SCORING,
@@ -53,8 +65,20 @@ from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.question_stream import NUMBERS, QuestionStream, asked_in_memory, asked_on_disk, low_rank_plan
 from crowdmetric.fits.scoring_fit import ScoringFit, fit_by_scoring, scoring_plan
 from crowdmetric.fits.starts import Start, start_from
+from crowdmetric.fits.uncertainty import log_error
 from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns
-from crowdmetric.inputs import CONSTRAINTS, Rows, check_items, check_scan, check_scan_alone, origin_of, read_rows
+from crowdmetric.inputs import (
+    CONSTRAINTS,
+    SIGNS,
+    AskedRows,
+    Rows,
+    check_items,
+    check_scan,
+    check_scan_alone,
+    origin_of,
+    read_asked,
+    read_rows,
+)
 from crowdmetric.losses import Loss
 from crowdmetric.similarity.judgement_term import JudgementsBeside
 from crowdmetric.similarity.likelihood import AnswerModel
@@ -64,8 +88,8 @@ from crowdmetric.similarity.structures import Full
 from crowdmetric.solvers.law_fit import items_determined
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.tables import ASKED, ComparisonScan, cut_sentence
+from crowdmetric.symmetric import degrees_of_freedom, smat, svec
+from crowdmetric.tables import ASKED, ComparisonScan, check_same_order, cut_sentence, features_of
 from crowdmetric.users.first_order import covariance_matrix
 from crowdmetric.users.integrals import mean_probability
 from crowdmetric.users.item_effects import WithItemEffects
@@ -91,22 +115,27 @@ class PopulationMetric(CrowdMetric):
 
     Parameters
     ----------
-    items : (N, d) array
-        Item vectors; shared, not copied.
+    items : (N, d) array, data frame or Items
+        Item vectors; shared, not copied. The index or the column ``item_id`` of a data frame are the ids by which
+        answers are matched to items.
     loss : {'logistic', 'probit'}, default 'logistic'
         How answers scatter around the model's ψ.
     beta : float, default 1.0
         Sharpness of the answers. Only βM is identified: a larger β gives a smaller metric of the same shape.
-    covariance : {'isotropic', 'free'}, default 'isotropic'
+    covariance : {'isotropic', 'free', 'none'}, default 'isotropic'
         Ideal points N(u₀, s²I) or N(u₀, Σ_u). Use 'free' if people form clusters or differ more along some features. In
-        a fit by gradients (see `rank`) people differ only within the span of the metric.
+        a fit by gradients (see `rank`) people differ only within the span of the metric. 'none' is for baselines in
+        which people do not differ: with constraint='zero' and item effects, how popular items are (Bradley–Terry), and
+        with constraint='symmetric' one quadratic utility, both with one ridge by cross-validation over people.
     rank : int, optional
         Largest rank of the metric. None: d, but at most 32 if the metric has more than 3,000 parameters (d > 76) or the
         engine works in single precision. Such fits use gradients alone, from one start.
     constraint : {'psd', 'symmetric', 'identity', 'zero'}, default 'psd'
         A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points. 'identity' and 'zero'
         have no learned metric, and no uncertainty of one: M is a multiple of the identity, or zero. With 'zero' people
-        have linear utilities, and `covariance` must be 'free'.
+        have linear utilities. With covariance='isotropic' their weights then differ equally in all directions, and
+        three variances are all that is found, for any number of items and features
+        (`crowdmetric.fits.linear_utilities`).
     ridge : 'evidence', 'hidden-people', float or None, default 'evidence'
         Strength of the penalty ½ ridge ‖M/c − I‖², c = tr M / d, which shrinks the metric's shape toward the identity.
         'evidence' finds it from the data. Under a free covariance it then also finds a second ridge, which shrinks the
@@ -142,8 +171,8 @@ class PopulationMetric(CrowdMetric):
     item_effects : bool, default False
         Whether items have utilities beyond their features, ``b_i ~ N(0, ω²)`` with ω from the evidence
         (`crowdmetric.users.item_effects`), so that the metric need not explain popularity that has other reasons. Items
-        must be given by row numbers. There may be at most 500, with answers in memory and without a GPU; a fit by
-        gradients (see `rank`) has no such limits.
+        must be given by row numbers. Where items and the parameters of the metric are more than 3,000 together, the fit
+        uses gradients alone (see `rank`), for any number of items; other fits need answers in memory, and no GPU.
     adaptive : bool, default False
         Whether later questions to a person were chosen by their own earlier answers. The likelihood stays valid, but
         the test for questions chosen near people's ideal points does not, and is skipped (`question_bias_` is NaN).
@@ -163,7 +192,10 @@ class PopulationMetric(CrowdMetric):
     scale_error_ : float
         Standard error of log scale.
     metric_draws_ : (n, p) array
-        svec of metrics drawn from the posterior (`crowdmetric.solvers.posterior`), the source of all intervals.
+        svec of matrices drawn from the posterior (`crowdmetric.fits.size_posterior`), the source of all intervals. In
+        directions about which the answers say little, a draw may have negative eigenvalues.
+    law_draws_ : (n, 2p + d) array, or (n, 2p + d + N) with item effects
+        The same draws with all that goes with them: svec M, μ, svec Σ, and the items' effects.
     standard_errors_ : (d, d) array
         Standard deviations of the entries of the metric over these draws.
     metric_covariance_ : (p, p) array
@@ -199,9 +231,11 @@ class PopulationMetric(CrowdMetric):
         After a fit by gradients: posterior variance of each b.
     offset_covariance_ : (n, n) array
         Posterior covariance of (svec M, μ, b), with b only under `item_effects`; not kept if n > 1,500.
-    personal_spread_ : float
-        τ, how much people differ about one item beyond the model, found by hiding items
-        (`crowdmetric.fits.unknowns`).
+    new_item_spread_, new_item_doubt_ : float
+        How much less sure predictions have to be about items that a person has not compared: the standard deviation τ
+        that each such item adds to ψ, and that relative to the root mean square of ψ, found by hiding items
+        (`crowdmetric.fits.unknowns`). Zero if the law and the person's answers are as sure as they should be. It does
+        not measure tastes for single items: most of those look like noise of the answers, which the law counts on.
     asked_items_ : (R, 2) array
         Rows of `users_`, and of the items that these people have compared. Predictions average over the uncertainty of
         the law, over ω² for each item that nobody has compared, and over τ² for each item that is new to a person who
@@ -282,33 +316,48 @@ class PopulationMetric(CrowdMetric):
         self.progress = progress
 
     def fit(
-        self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None, *, judgements: Any = None
+        self,
+        pairs: Any,
+        y: Any = None,
+        users: Any = None,
+        sample_weight: Any = None,
+        *,
+        judgements: Any = None,
+        begin: Start | None = None,
     ) -> Self:
         """Learn the metric and the law of people.
 
         Parameters
         ----------
-        pairs : (T, 2) int array, (T, 2, d) array, Comparisons or ComparisonScan
-            Row numbers into items, or the vectors themselves, left and right. A scan (`Comparisons.scan_parquet`) is
-            read in chunks, and people's places are not kept: `users_` is empty, and `crowdmetric.locate` finds the
-            places that are needed.
+        pairs : data frame, Comparisons, ComparisonScan, (T, 2) int or str array, (T, 2, d) array
+            A data frame has the columns of `Comparisons.from_table` (user, left, right, choice, …). Its items are
+            matched to `items` by id, and so are those of Comparisons. Arrays hold row numbers into items, their ids as
+            text, or the vectors themselves, left and right. A scan (`Comparisons.scan_parquet`) is read in chunks, and
+            people's places are not kept: `users_` is empty, and `crowdmetric.locate` finds the places that are needed.
         y : (T,) array
-            −1 left preferred, +1 right preferred.
+            −1 left preferred, +1 right preferred; or 0 and 1, booleans (True: right), or 'left' and 'right'.
         users : (T,) array
             Who answered; None: one person.
         sample_weight : (T,) array
             How often an answer counts; a tie is two opposite answers of half a weight each.
-        judgements : Judgements or sequence of Judgements, optional
+        judgements : Judgements, sequence of Judgements or data frame, optional
             Similarity judgements about the same items. Both kinds of answers then determine one metric, up to a scale
             (`crowdmetric.similarity.judgement_term`). `crowdmetric.agreement.one_metric` tests whether they share it.
+        begin : Start, optional
+            Where a fit to similar answers ended (`crowdmetric.evaluate.Evaluation.ends`), to begin there in place of
+            the first of `starts`. A fit by gradients begins anew.
         """
         clock = perf_counter()
         loss, device = self._loss(), device_of(self._engine)
         reduced = self.rank is None and judgements is None  # judged items may differ in other dimensions
+        if judgements is not None:
+            tables = judgements if isinstance(judgements, Sequence) else [judgements]
+            check_same_order([pairs, *tables], self.item_ids)
         if isinstance(pairs, ComparisonScan):
             check_scan_alone(y, users, sample_weight)
+            refuse_scan_of_pooled(self.covariance)
             cache, items = ChunkCache(self.memory_plan(pairs).room), check_scan(pairs, self.items, loss)
-            if self.by_gradients_alone(items.shape[1]):
+            if self.by_gradients_alone(items.shape[1], items.shape[0]):
                 refuse_judgements(judgements)
                 some = read_rows(Comparisons.from_scan(pairs, MOST_PEOPLE), None, None, None, items, loss)
                 asked = asked_on_disk(pairs, items, cache, device)
@@ -324,37 +373,50 @@ class PopulationMetric(CrowdMetric):
                 made_of = pairs.origin if isinstance(pairs, Comparisons) else ASKED
                 return self._fit_by_gradients(on_device, loss, clock, made_of)
             rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
-            self._check(loss, rows.items.shape[1])
-            if self.by_gradients_alone(rows.items.shape[1]):
+            self._check(loss, rows.items.shape[1], rows.items.shape[0])
+            if self.covariance == "none":
+                refuse_judgements(judgements)
+                check_items_are_named(rows)
+                return self._fit_pooled(rows, loss, clock, origin_of(pairs, rows))
+            if self.by_gradients_alone(rows.items.shape[1], rows.items.shape[0]):
                 refuse_judgements(judgements)
                 if self.item_effects:
-                    check_items_are_named(pairs)
-                return self._fit_by_gradients(asked_in_memory(rows, device), loss, clock, origin_of(pairs, rows))
-            n_items = self._items_with_effects(pairs, rows.items.shape[0])
+                    check_items_are_named(rows)
+                stream = asked_in_memory(rows, device)
+                return self._fit_by_gradients(stream, loss, clock, origin_of(pairs, rows), rows.labels)
+            n_items = self._items_with_effects(rows, rows.items.shape[0])
             crowd = crowd_in_memory(rows, 1 if device is None else device.blocks, shown=n_items > 0, reduced=reduced)
         with threads_for(degrees_of_freedom(crowd.d) + n_items):
             return self._fit_by_scoring(
-                crowd, rows, loss, n_items, judgements, clock, by_row=_is_by_row(pairs), origin=origin_of(pairs, rows)
+                crowd, rows, loss, n_items, judgements, begin, clock, origin=origin_of(pairs, rows)
             )
 
     def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
         """Return how much memory a fit to a scan will take, before it starts; a limit that is too low is an error."""
         N, d = check_items(self.items).shape
-        self._check(self._loss(), d)
+        self._check(self._loss(), d, N)
         limit = read_memory(self.memory)
-        if self.by_gradients_alone(d):
+        if self.by_gradients_alone(d, N):
             return low_rank_plan(scan, N, d, self._rank_by_gradients(d), limit)
         free, jobs = self.covariance == "free", LocalEngine(self.jobs).jobs
         return scoring_plan(scan, N, d, free=free, rank=self.rank, jobs=jobs, limit=limit)
 
-    def by_gradients_alone(self, d: int) -> bool:
-        """Return whether d features are too many for fits by scoring, or the engine's precision too low."""
-        return self._is_single() or degrees_of_freedom(d) > LARGEST_SCORING
+    def by_gradients_alone(self, d: int, n_items: int = 0) -> bool:
+        """Return whether d features, or items with effects, are too many for fits by scoring.
+
+        The engine's precision may be too low too. Linear utilities with three variances are always fitted so.
+        """
+        parameters = degrees_of_freedom(d) + (
+            n_items if isinstance(self.item_effects, bool | np.bool_) and self.item_effects else 0
+        )
+        return self._is_linear() or self._is_single() or parameters > LARGEST_SCORING
+
+    def _is_linear(self) -> bool:
+        """Return whether people have linear utilities whose weights differ equally in all directions."""
+        kind = (self.constraint, self.covariance)
+        return all(isinstance(name, str) for name in kind) and kind == ("zero", "isotropic")
 
     # ------------------------------------------------------------------------------------- options and answers
-
-    # Where a fit to similar answers ended, for the next one to begin there; set by `crowdmetric fit`.
-    _begin: Start | None = None
 
     @property
     def _engine(self) -> Engine | None:
@@ -364,37 +426,47 @@ class PopulationMetric(CrowdMetric):
         device = device_of(self._engine)
         return device is not None and not device.is_double
 
-    def _check(self, loss: Loss, d: int) -> None:
-        by_gradients = self.by_gradients_alone(d)
+    def _check(self, loss: Loss, d: int, n_items: int) -> None:
+        by_gradients = self.by_gradients_alone(d, n_items)
         check_population_options(self.get_params(deep=False), d, loss, self._engine, by_gradients=by_gradients)
 
-    def _items_with_effects(self, pairs: Any, n_items: int) -> int:
+    def _items_with_effects(self, answers: ComparisonScan | Rows, n_items: int) -> int:
         """Return the number of items with per-item effects."""
-        return items_with_effects(pairs, n_items, self._engine) if self.item_effects else 0
+        return items_with_effects(answers, n_items, self._engine) if self.item_effects else 0
 
     def _asked_on_device(
         self, pairs: Any, y: Any, users: Any, sample_weight: Any, loss: Loss, device: DeviceEngine | None
     ) -> QuestionStream | None:
         """Return the questions of a fit by gradients, read on the device; None if `read_rows` has to read them."""
-        shape: tuple[int, ...] = getattr(self.items, "shape", ())
-        if device is None or len(shape) != 2 or not self.by_gradients_alone(shape[1]):
+        items = features_of(self.items)
+        shape: tuple[int, ...] = getattr(items, "shape", ())
+        if device is None or len(shape) != 2 or not self.by_gradients_alone(shape[1], shape[0]):
             return None
-        self._check(loss, shape[1])
-        check_for_gradients(self.get_params(deep=False), shape[1], self._engine)
-        return asked_on_device(pairs, y, users, sample_weight, self.items, device, NUMBERS)
+        if self._is_linear():  # in memory, and on this machine
+            return None
+        self._check(loss, shape[1], shape[0])
+        check_for_gradients(self.get_params(deep=False), shape[1], shape[0], self._engine)
+        return asked_on_device(pairs, y, users, sample_weight, items, device, NUMBERS)
 
     # ------------------------------------------------------------------------------------- by scoring
 
     def _fit_by_scoring(
-        self, crowd: Crowd, rows: Rows, loss: Loss, n_items: int, judgements: Any, clock: float, *, by_row: bool,
+        self,
+        crowd: Crowd,
+        rows: Rows,
+        loss: Loss,
+        n_items: int,
+        judgements: Any,
+        begin: Start | None,
+        clock: float,
+        *,
         origin: str,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Fit to a crowd by outer products of scores; `rows` are the answers of some of the people, or of all."""
         problem = self._problem(crowd, loss, n_items, judgements)
         kind = "none" if self.constraint == "zero" else self.constraint
         chart = Parametrization(crowd.d, kind, self.covariance == "free", n_items, self.rank)
         stopping: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
-        begin, self._begin = self._begin, None
         found = fit_by_scoring(
             crowd, problem, chart, self._earlier_end(chart, crowd), starts=self.starts, ridge=self.ridge,
             random_state=self.random_state, integration=self.integration, begin=begin, **stopping,
@@ -402,13 +474,13 @@ class PopulationMetric(CrowdMetric):
         self._forget()
         self.made_of_ = origin
         self._describe_fit(found)
-        self._describe_unknowns(found, rows, by_row=by_row)
+        self._describe_unknowns(found, rows)
         if self.uncertainty and self.constraint in CONSTRAINTS and origin == ASKED:
             self._describe_uncertainty(found, stopping)
         points, self.pseudo_ideal_covariances_ = found.people()
         nobody = np.empty(0, dtype=np.int64)
         users = nobody if crowd.users is None else crowd.users
-        self._finish(self.scale_ * self.shape_, users, points, self._solution(found, clock))
+        self._finish(self.scale_ * self.shape_, users, points, self._solution(found, clock), rows.labels)
         return self
 
     def _problem(self, crowd: Crowd, loss: Loss, n_items: int, judgements: Any) -> PopulationProblem:
@@ -479,27 +551,31 @@ class PopulationMetric(CrowdMetric):
             term = problem.beside(fit.natural[fit.layout.metric], information=False)
             self.judgement_scale_, self.judgement_log_likelihood_ = term.scale, term.value
 
-    def _describe_unknowns(self, found: ScoringFit, rows: Rows, *, by_row: bool) -> None:
+    def _describe_unknowns(self, found: ScoringFit, rows: Rows) -> None:
         """Set what predictions do not know, from the answers of everybody or of some people."""
-        self.personal_spread_ = found.personal_spread(rows)
+        self.new_item_spread_, size = found.new_items(rows)
+        self.new_item_doubt_ = self.new_item_spread_ / size if size > 0.0 else 0.0
         covariance = found.offset_covariance()
         if covariance is not None:
             self.offset_covariance_ = covariance
         if found.crowd.users is not None:
             # items given as vectors are new: row numbers cannot name them
-            first = 0 if by_row or self.items is None else np.shape(self.items)[0]
+            first = 0 if rows.by_row or self.items is None else len(check_items(self.items))
             self.asked_items_ = SeenItems.of(rows.person, rows.pairs + first).rows
 
     def _describe_uncertainty(self, found: ScoringFit, stopping: dict[str, Any]) -> None:
         """Set how sure the metric is, and whether questions look chosen for people."""
         psd = self.constraint == "psd"
-        uncertainty = found.uncertainty(psd=psd, **stopping)
-        self.scale_error_ = uncertainty.scale_error
-        uncertainty = uncertainty.outside(found.crowd.span, psd=psd)
-        self.metric_draws_ = uncertainty.draws
-        self.metric_covariance_, self.standard_errors_ = uncertainty.covariance, uncertainty.standard_errors
-        self.symmetric_metric_ = uncertainty.symmetric
-        self.symmetric_covariance_ = uncertainty.symmetric_covariance
+        uncertainty, span, size = found.uncertainty(psd=psd, **stopping), found.crowd.span, found.crowd.units.size
+        self.scale_error_ = log_error(uncertainty.draws[:, found.fit.layout.metric] @ svec(np.eye(found.crowd.d)))
+        self.law_draws_ = found.laws_outside(uncertainty.draws)
+        p = degrees_of_freedom(span.features)
+        self.metric_draws_ = self.law_draws_[:, :p].copy()
+        self.metric_covariance_ = np.cov(self.metric_draws_.T).reshape(p, p)
+        self.standard_errors_ = smat(self.metric_draws_.std(axis=0, ddof=1))
+        symmetric, covariance = uncertainty.symmetric / size**2, uncertainty.symmetric_covariance / size**4
+        self.symmetric_metric_ = span.matrix_outside(symmetric)
+        self.symmetric_covariance_ = span.covariance_outside(symmetric, covariance)
         self.symmetric_log_likelihood_ = uncertainty.symmetric_value
         if not self.adaptive:
             self.question_bias_ = found.problem.question_bias(found.fit.natural)
@@ -530,10 +606,14 @@ class PopulationMetric(CrowdMetric):
     def _rank_by_gradients(self, d: int) -> int:
         return self.rank or min(d, DEFAULT_RANK)
 
-    def _fit_by_gradients(self, asked: QuestionStream, loss: Loss, clock: float, origin: str) -> Self:
-        """Fit many features, or in single precision."""
+    def _fit_by_gradients(
+        self, asked: QuestionStream, loss: Loss, clock: float, origin: str, labels: NDArray[Any] = SIGNS
+    ) -> Self:
+        """Fit many features, or many items with effects, or in single precision, or linear utilities."""
         (n_items, d), device = asked.items.shape, device_of(self._engine)
-        check_for_gradients(self.get_params(deep=False), d, self._engine)
+        check_for_gradients(self.get_params(deep=False), d, n_items, self._engine)
+        if self._is_linear():
+            return self._fit_linear(asked, loss, clock, origin, labels)
         rank, free, item_effects = self._rank_by_gradients(d), self.covariance == "free", bool(self.item_effects)
         no_errors = "not asked for"
         if origin != ASKED:
@@ -566,7 +646,62 @@ class PopulationMetric(CrowdMetric):
         )
         objective, seconds = -result.value / asked.weight, perf_counter() - clock
         solution = Solution(status, result.converged, objective, float("nan"), result.passes, seconds)
-        self._finish(self.scale_ * self.shape_, asked.users, None, solution)
+        self._finish(self.scale_ * self.shape_, asked.users, None, solution, labels)
+        return self
+
+    def _fit_pooled(self, rows: Rows, loss: Loss, clock: float, origin: str) -> Self:
+        """Fit one utility for everybody (`crowdmetric.fits.common_utility`)."""
+        X, (N, d) = rows.items, rows.items.shape
+        tally = Tally.of_rows(rows.pairs, rows.person, rows.response, rows.weight, N)
+        metric, mean, effects = np.zeros((d, d)), np.zeros(d), None
+        if self.constraint == "zero":
+            popularity = fit_popularity(tally, N)
+            effects, utilities, ridge = popularity.strength, popularity.strength, popularity.precision
+        else:
+            quadratic = fit_quadratic(X, tally)
+            (metric, mean), utilities, ridge = quadratic.as_law(), quadratic.utilities(X), quadratic.precision
+        psi = utilities[rows.pairs[:, 1]] - utilities[rows.pairs[:, 0]]
+        value = float(rows.weight @ np.log(np.maximum(loss.probability(rows.response * psi), 1e-300)))
+        self._forget()
+        self.made_of_ = origin
+        self._describe_law(Law(metric, mean, np.zeros((d, d)), effects), None)
+        if effects is not None:
+            self.item_effects_ = effects
+        self.log_likelihood_, self.starts_ = value, np.array([value])
+        self.ridge_, self.size_ridge_, self.people_ridge_ = (ridge if np.isfinite(ridge) else 0.0), 0.0, 0.0
+        seconds, loss_per_answer = perf_counter() - clock, -value / float(rows.weight.sum())
+        solution = Solution(f"Solved. {PEOPLE_ALIKE}", True, loss_per_answer, float("nan"), 0, seconds)
+        self._finish(metric, rows.users, np.tile(mean, (rows.users.size, 1)), solution, rows.labels)
+        return self
+
+    def _fit_linear(self, asked: QuestionStream, loss: Loss, clock: float, origin: str, labels: NDArray[Any]) -> Self:
+        """Fit linear utilities with three variances (`crowdmetric.fits.linear_utilities`)."""
+        progress = Passes.of(self.progress, asked.n_users, USUAL_GRADIENTS)
+        with threads_beside(None):
+            fit = fit_linear_utilities(
+                asked, loss, item_effects=bool(self.item_effects), max_iterations=self.max_iter,
+                after_step=None if progress is None else progress.after_step,
+            )  # fmt: skip
+            points, spreads = people_of(asked, fit, loss)
+        self._forget()
+        self.made_of_ = origin
+        self._describe_law(fit.law_outside, None)
+        if fit.effects.size:
+            self.item_effects_, self.item_effect_spread_ = fit.effects, float(fit.new_item**0.5)
+            self.item_effects_determined_, self.item_effect_variances_ = fit.determined, fit.item_variances
+        self.log_likelihood_, self.starts_ = fit.value, np.array([fit.value])
+        self.ridge_, self.size_ridge_, self.people_ridge_ = 0.0, 0.0, 0.0
+        self.pseudo_ideal_covariances_ = None if spreads is None else spreads / asked.units.size**2
+        if not fit.converged:
+            warnings.warn(NOT_CONVERGED, ConvergenceWarning, stacklevel=4)
+        status = (
+            f"{'Solved by' if fit.converged else 'Stopped after'} {fit.passes} passes. {WITHOUT_LEARNED_METRIC['zero']}"
+        )
+        solution = Solution(
+            status, fit.converged, -fit.value / asked.weight, float("nan"), fit.passes, perf_counter() - clock
+        )
+        points = asked.units.points_outside(points, self.shape_)
+        self._finish(self.scale_ * self.shape_, asked.users, points, solution, labels)
         return self
 
     def _describe_low_rank_fit(self, fit: LowRankFit) -> None:
@@ -620,21 +755,25 @@ class PopulationMetric(CrowdMetric):
 
         People who were not in the data are the average person; items given as vectors, not as rows, are new: b = 0.
         """
-        psi = super().decision_function(pairs, users)
-        effects = self._item_effects(np.shape(self.items)[0]) if _is_by_row(pairs) and self.items is not None else None
+        return super().decision_function(pairs, users)
+
+    def _gaps(self, asked: AskedRows) -> Array:
+        psi = super()._gaps(asked)
+        effects = self._item_effects(len(asked.items)) if asked.by_row else None
         if effects is None:
             return psi
-        numbers = pairs.pairs if isinstance(pairs, Comparisons) else np.asarray(pairs)
-        return psi - (effects[numbers[:, 0]] - effects[numbers[:, 1]])
+        return psi - (effects[asked.pairs[:, 0]] - effects[asked.pairs[:, 1]])
 
     def predict_proba(self, pairs: Any, users: Any = None) -> Array:
-        """Return ``Pr[y = −1], Pr[y = +1]`` (T, 2), averaged over everything that is unknown.
+        """Return ``Pr[left], Pr[right]`` (T, 2), averaged over everything that is unknown.
 
         Unknown are where the person stands (an unknown person is anyone in the population), the law itself, and what
         this person thinks of items new to them; see `crowdmetric.fits.unknowns`.
         """
-        psi, asked = self.decision_function(pairs, users), self._read(pairs, users)
-        variance = self._variance(*asked) + self._variance_of_unknowns(*asked, by_row=_is_by_row(pairs))
+        check_is_fitted(self)
+        asked = read_asked(pairs, users, self.items)
+        psi = self._gaps(asked)
+        variance = self._variance(asked) + self._variance_of_unknowns(asked)
         right = mean_probability(psi, variance, self._loss())
         return np.column_stack([1.0 - right, right])
 
@@ -644,15 +783,14 @@ class PopulationMetric(CrowdMetric):
         return Unknowns(
             found.get("offset_covariance_"),
             float(found.get("item_effect_spread_", 0.0)) ** 2,
-            float(found.get("personal_spread_", 0.0)) ** 2,
+            float(found.get("new_item_spread_", 0.0)) ** 2,
             found.get("item_effect_variances_"),
         )
 
-    def _variance_of_unknowns(
-        self, items: Array, numbers: Indices, people: NDArray[Any] | None, *, by_row: bool
-    ) -> Array:
+    def _variance_of_unknowns(self, questions: AskedRows) -> Array:
         """Return the variance of ψ (T,) from everything unknown except where the person stands."""
-        unknowns = self.unknowns()
+        unknowns, items, numbers, people = self.unknowns(), questions.items, questions.pairs, questions.people
+        by_row = questions.by_row
         variance = unknowns.variance(items[numbers[:, 0]], items[numbers[:, 1]], numbers if by_row else None)
         asked: Array | None = getattr(self, "asked_items_", None)
         if people is None or asked is None:
@@ -661,8 +799,9 @@ class PopulationMetric(CrowdMetric):
         new = SeenItems(asked).new_items(np.where(known, place, -1), numbers if by_row else None)
         return variance + unknowns.personal * new
 
-    def _variance(self, items: Array, numbers: Indices, people: NDArray[Any] | None) -> Array:
+    def _variance(self, questions: AskedRows) -> Array:
         """Return the variance of ψ (T,) given what is known of each person."""
+        items, numbers, people = questions.items, questions.pairs, questions.people
         delta = items[numbers[:, 0]] - items[numbers[:, 1]]
         prior = np.einsum("td,td->t", delta @ self.pseudo_ideal_covariance_, delta)
         if people is None:
@@ -686,8 +825,3 @@ class PopulationMetric(CrowdMetric):
             explained = np.atleast_2d(np.cov(self.pseudo_ideal_points_.T, ddof=0))
         values, vectors = np.linalg.eigh(self.pseudo_ideal_covariance_ - explained)
         return (vectors * np.maximum(values, 0.0)) @ vectors.T
-
-
-def _is_by_row(pairs: Any) -> bool:
-    """Return whether pairs name items by their row numbers, not by their vectors."""
-    return isinstance(pairs, Comparisons | ComparisonScan) or np.ndim(pairs) == 2

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from crowdmetric.checks import as_array, one_of, true_or_false
+from crowdmetric.canonical import canonical_of_pairs
+from crowdmetric.checks import one_of, true_or_false
 from crowdmetric.engines.threads import threads_for
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarning
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.inputs import Rows, check_items, check_options, origin_of, read_rows
+from crowdmetric.inputs import Rows, check_items, check_options, origin_of, read_asked, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
 from crowdmetric.smooth.covariances import SCALES, Covariances
@@ -78,9 +79,10 @@ class TasteMetric(CrowdMetric):
 
     Parameters
     ----------
-    items : (N, d) array
-        Shared, not copied, by `clone`. May be None if pairs are given as vectors. Where more than 2,000 are compared,
-        people share the crowd's utilities through 500 of them (`crowdmetric.smooth.inducing`).
+    items : (N, d) array, data frame or Items
+        Shared, not copied, by `clone`; ids as in `PopulationMetric`. May be None if pairs are given as vectors. Where
+        more than 2,000 are compared, people share the crowd's utilities through 500 of them
+        (`crowdmetric.smooth.inducing`).
     structure : {"auto", "isotropic", "diagonal", "shrunk", "full", "rank-1", "rank-2", …}
         What M may be, for standardized features. "shrunk" is any matrix, shrunk toward the isotropic one. "rank-r" is a
         matrix of rank r, any number up to d. "auto": by the evidence among the first four, with "shrunk" and "full" for
@@ -94,6 +96,9 @@ class TasteMetric(CrowdMetric):
         Whether to find standard errors of M, which takes about as long as the rest.
     warm_start : bool
         Whether a second `fit` begins where the first ended, with its structure and shape.
+    sharpen : bool
+        Whether `fit` finds the sharpness of all kinds of questions. If not, that of a kind is found when a question of
+        that kind is first asked, and is NaN until then.
     engine : None
         Anything else is an error: everybody's Gaussian factors are renewed together, in memory and on one thread,
         because a pass over people takes milliseconds to seconds. The fits of one evaluation run in parallel
@@ -122,7 +127,7 @@ class TasteMetric(CrowdMetric):
     utilities_, utility_errors_ : (N,) array
         How good the crowd finds each item, ``b + μ``, and how sure that is; only differences matter.
     shown_, shown_items_ : (n,), (n, d) array
-        Rows and features of the items that were compared.
+        Rows and features of the items that were compared, in an order that comes from the answers.
     inducing_ : (m,) array
         Numbers, among the items shown, of those that determine the crowd's utilities: all of them up to 2,000 items.
     not_shared_ : float
@@ -150,8 +155,6 @@ class TasteMetric(CrowdMetric):
     # answers are logistic, and their sharpness is one of the scales that are learned
     loss: ClassVar[str | Loss] = "logistic"  # type: ignore[misc]
     beta: ClassVar[float] = 1.0  # type: ignore[misc]
-    # trial fits are asked questions of one kind, and find the sharpness of that kind only
-    _sharpened_on_demand = False
 
     def __init__(
         self,
@@ -163,6 +166,7 @@ class TasteMetric(CrowdMetric):
         max_iter: int = 60,
         uncertainty: bool = True,
         warm_start: bool = False,
+        sharpen: bool = True,
         engine: None = None,
     ) -> None:
         self.items = items
@@ -172,6 +176,7 @@ class TasteMetric(CrowdMetric):
         self.max_iter = max_iter
         self.uncertainty = uncertainty
         self.warm_start = warm_start
+        self.sharpen = sharpen
         self.engine = engine
 
     def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
@@ -179,10 +184,10 @@ class TasteMetric(CrowdMetric):
 
         Parameters
         ----------
-        pairs : (T, 2) int array, (T, 2, d) array, Comparisons or ComparisonScan
-            Row numbers into items, or the vectors themselves, left and right. A scan is read into memory.
+        pairs : data frame, Comparisons, ComparisonScan, (T, 2) int or str array, (T, 2, d) array
+            As in `PopulationMetric.fit`. A scan is read into memory.
         y : (T,) array
-            −1 left preferred, +1 right preferred.
+            −1 left preferred, +1 right preferred; or 0 and 1, booleans (True: right), or 'left' and 'right'.
         users : (T,) array
             Who answered; None: one person.
         sample_weight : (T,) array
@@ -190,7 +195,7 @@ class TasteMetric(CrowdMetric):
         """
         self._check_parameters()
         clock = time.perf_counter()
-        rows = _distinct(read_rows(pairs, y, users, sample_weight, self.items, self._loss()), pairs)
+        rows = _distinct(read_rows(pairs, y, users, sample_weight, self.items, self._loss()))
         answers = self._prepare(rows)
         with threads_for(len(self.shown_)):
             return self._fit(rows, answers, clock, origin_of(pairs, rows))
@@ -211,11 +216,12 @@ class TasteMetric(CrowdMetric):
             self.not_shared_ = fit.family.at(fit.theta, fit.Z).not_shared(often)
         else:
             self.not_shared_ = 0.0
-        self.sharpness_ = np.full(len(KINDS), np.nan) if self._sharpened_on_demand else find_sharpness(fit)
+        self.sharpness_ = find_sharpness(fit) if self.sharpen else np.full(len(KINDS), np.nan)
         self.theta_, self._inverse = fit.theta, fit.inverse
         self.factors_ = fit.propagation.factors(len(answers.person))
         loss = -fit.log_likelihood / float(rows.weight.sum())
-        self._finish(self._outside(fit.family.metric(fit.theta)), rows.users, None, self._solution(fit, loss, clock))
+        metric = self._outside(fit.family.metric(fit.theta))
+        self._finish(metric, rows.users, None, self._solution(fit, loss, clock), rows.labels)
         self._tastes = self._of_fit(fit, rows.items)
         field, number = self._tastes.field, self._tastes.number
         self.utilities_ = field.mean[number]
@@ -224,11 +230,17 @@ class TasteMetric(CrowdMetric):
 
     def _prepare(self, rows: Rows) -> DistinctAnswers:
         """Set which items were shown, their units and the answers about them; return these."""
-        shown = np.unique(rows.pairs)
+        by_content = canonical_of_pairs(
+            rows.person, rows.pairs, rows.response, rows.weight, rows.users.size, len(rows.items), rows.items
+        )
+        # whatever is drawn or sampled below goes by these numbers, not by the order of a table
+        shown = by_content.sorted_items(np.unique(rows.pairs))
+        number = np.empty(len(rows.items), dtype=np.intp)
+        number[shown] = np.arange(shown.size)
         self.shown_, self.shown_items_ = shown, rows.items[shown]
         if not _is_auto(self.structure):
             structure_of(self.structure, rows.items.shape[1])  # refuses what it does not know
-        answers = merged(rows.person, np.searchsorted(shown, rows.pairs), rows.response, rows.weight)
+        answers = merged(rows.person, number[rows.pairs], rows.response, rows.weight)
         columns = (answers.person, answers.low, answers.high, answers.sign, answers.weight)
         self.answers_ = np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
         self.inducing_: Indices = np.arange(shown.size, dtype=np.intp)
@@ -411,7 +423,7 @@ class TasteMetric(CrowdMetric):
 
     def _check_parameters(self) -> None:
         one_of(self.shape, "shape", ("auto", *SHAPES))
-        for name in ("uncertainty", "warm_start"):
+        for name in ("uncertainty", "warm_start", "sharpen"):
             true_or_false(getattr(self, name), name)
         check_options(self.tol, self.max_iter, 2, 0)
         if self.engine is not None:
@@ -455,9 +467,9 @@ class TasteMetric(CrowdMetric):
         Pairs are row numbers into the items of the fit, or Comparisons.
         """
         tastes = self._learned()
-        if not _by_row(pairs):
-            raise DataError("place needs pairs of row numbers into items; give (T, 2) numbers or Comparisons")
         rows = read_rows(pairs, y, users, None, self.items, self._loss())
+        if not rows.by_row:
+            raise DataError("place needs pairs of row numbers into items; give (T, 2) numbers or Comparisons")
         answers = merged(rows.person, tastes.number[rows.pairs], rows.response, rows.weight)
         placed = copy(self)
         placed.users_ = rows.users
@@ -495,19 +507,20 @@ class TasteMetric(CrowdMetric):
         return mean, variance
 
     def predict_proba(self, pairs: Any, users: Any = None) -> Array:
-        """Return ``Pr[y = −1], Pr[y = +1]`` (T, 2), averaged over all that the answers leave open."""
+        """Return ``Pr[left], Pr[right]`` (T, 2), averaged over all that the answers leave open."""
         right = probability_of(*self._moments(pairs, users))
         return np.column_stack([1.0 - right, right])
 
     def _moments(self, pairs: Any, users: Any) -> tuple[Array, Array, Array]:
         """Return mean and variance of ψ and the sharpness of questions of its kind, (T,) each."""
         tastes = self._learned()
-        items, numbers, people = self._read(pairs, users)
+        questions = read_asked(pairs, users, self.items)
+        items, numbers, people = questions.items, questions.pairs, questions.people
         who = np.full(len(numbers), -1, dtype=np.intp)
         if people is not None:
             known, found = self._find(people)
             who[known] = found[known]
-        if _by_row(pairs):
+        if questions.by_row:
             asked = tastes.number[numbers]
             return *tastes.field.moments(asked[:, 0], asked[:, 1], who), self._sharpness(asked, who)
         if not hasattr(self, "answers_"):
@@ -562,16 +575,12 @@ class _Shapes:
 
 def _variances(family: Covariances, theta: Array, H: Array) -> Array:
     """Return variances (d, d) of the entries of M by the delta method."""
-    step = 1e-5
-    change = np.array(
-        [(family.metric(theta + e) - family.metric(theta - e)) / (2.0 * step) for e in step * np.eye(theta.size)]
-    )
-    there = np.linalg.solve(H, change.reshape(theta.size, -1)).reshape(change.shape)
-    return np.maximum(np.einsum("pij,pij->ij", change, there), 0.0)
-
-
-def _by_row(pairs: Any) -> bool:
-    return hasattr(pairs, "pairs") or as_array(pairs, "pairs").ndim == 2
+    d = len(family.metric(theta))
+    entries, change = family.changes(theta)
+    there = np.linalg.solve(H, change)
+    variances = np.zeros(d * d)
+    variances[entries] = np.maximum(np.sum(change * there, axis=0), 0.0)
+    return variances.reshape(d, d)
 
 
 def _path(structure: str, d: int) -> tuple[str, ...]:
@@ -593,9 +602,9 @@ def _candidates(structure: str, d: int) -> tuple[str, ...]:
     return tuple(STRUCTURES) if d <= MOST_FEATURES_IF_FULL else ("isotropic", "diagonal")
 
 
-def _distinct(rows: Rows, pairs: Any) -> Rows:
+def _distinct(rows: Rows) -> Rows:
     """Return rows whose items are distinct where they were given as vectors; those of a catalog stay as they are."""
-    if hasattr(pairs, "pairs") or np.ndim(pairs) != 3:
+    if rows.by_row:
         return rows
     items, place = np.unique(rows.items, axis=0, return_inverse=True)
-    return Rows(items, place.reshape(-1)[rows.pairs], rows.response, rows.weight, rows.person, rows.users)
+    return replace(rows, items=items, pairs=place.reshape(-1)[rows.pairs])

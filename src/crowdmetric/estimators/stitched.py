@@ -22,6 +22,7 @@ from crowdmetric.solvers.solution import Solution
 from crowdmetric.stitch import METHODS, stitch_details
 from crowdmetric.subspaces import Discovery, Subspaces, assign_pairs, discover_subspaces, given_subspaces
 from crowdmetric.symmetric import smat
+from crowdmetric.tables import in_order_of
 from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.projected import describe_deficiency, mean_squared_loss, solve_people, triangles
 
@@ -44,8 +45,8 @@ class StitchedMetric(CrowdMetric):
 
     Parameters
     ----------
-    items : (N, d) array
-        Shared, not copied, by `clone`.
+    items : (N, d) array, data frame or Items
+        Shared, not copied, by `clone`; ids as in `PopulationMetric`.
     subspaces : (N,) labels, (n, d, r) bases, list of (d, r_λ) bases, or "discover"
         The subspace of each item (−1 or None: nowhere), the subspaces themselves, or a request to find them
         among the items (`crowdmetric.subspaces.discover_subspaces`).
@@ -179,7 +180,7 @@ class StitchedMetric(CrowdMetric):
         )
         if not (stage1.converged and placed):
             warnings.warn(solution.status, ConvergenceWarning, stacklevel=2)
-        self._finish(stitched.metric, rows.users, points, solution)
+        self._finish(stitched.metric, rows.users, points, solution, rows.labels)
         return self
 
     def _begin(self, subspaces: Subspaces) -> None:
@@ -211,7 +212,8 @@ class StitchedMetric(CrowdMetric):
             raise DataError(
                 f"n_subspaces={self.n_subspaces} has no effect with subspaces given as labels or bases; leave it out"
             )
-        return given_subspaces(rows.items, self.subspaces, self.rank, affine=self.affine)
+        labels = in_order_of(self.subspaces, self.items, "subspaces")
+        return given_subspaces(rows.items, labels, self.rank, affine=self.affine)
 
     # ---------------------------------------------------------------------------- stage 1: one metric per subspace
 

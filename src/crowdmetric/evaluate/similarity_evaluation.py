@@ -17,6 +17,7 @@ triplet embedding: what is possible where items are known; not for new items). T
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import process_time
@@ -25,14 +26,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.checks import instance_of, one_of, whole_number
-from crowdmetric.errors import DataError
+from crowdmetric.checks import function_or_none, instance_of, one_of, seed_number, whole_number
+from crowdmetric.errors import DataError, NotIdentifiedWarning
 from crowdmetric.estimators.similarity import SimilarityMetric
 from crowdmetric.evaluate.scores import LEAST, clustered, plus_minus
 from crowdmetric.evaluate.verdict import FEWEST_PEOPLE, Difference
 from crowdmetric.inputs import check_items
-from crowdmetric.judgements import Judgements
-from crowdmetric.tables import ASKED, origin_of_pairs
+from crowdmetric.judgements import Judgements, canonical_of_judgements
+from crowdmetric.tables import ASKED, ids_of, matched, origin_of_pairs
 
 __all__ = [
     "SIMILARITY_MODELS",
@@ -125,11 +126,15 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class SimilarityEvaluation:
-    """The table of results, the ceiling, what to beware of, and how many people answered (None: nobody is named)."""
+    """The table of results, the ceiling, what to beware of, models that cannot be fitted, and how many people answered.
+
+    `left_out` gives the reason for each of those models; `people` is None where nobody is named.
+    """
 
     results: tuple[SimilarityResult, ...]
     ceiling: Ceiling
     notes: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
     people: int | None = None
 
     def result(self, split: str, model: str) -> SimilarityResult:
@@ -174,7 +179,7 @@ class SimilarityEvaluation:
                     f"{SIMILARITY_SPLITS[split]}: metrics of people's own {word} "
                     f"({plus_minus(gain.mean, gain.error, digits=3)} nats)."
                 )
-        return [*found, self.ceiling.summary(), *self.notes]
+        return [*found, self.ceiling.summary(), *self.notes, *self.left_out]
 
     def summary(self) -> str:
         """Return a readable table per split, and what follows."""
@@ -198,7 +203,8 @@ class SimilarityEvaluation:
         names = ("split", "model", "log_loss", "accuracy", "log_loss_error", "accuracy_error", "n_answers", "seconds")
         rows = [{name: _plain(getattr(r, name)) for name in names} for r in self.results]
         ceiling = {name: _plain(getattr(self.ceiling, name)) for name in ("n_answers", "low", "high")}
-        return {"results": rows, "ceiling": ceiling, "findings": self.findings(), "people": self.people}
+        found = {"results": rows, "ceiling": ceiling, "findings": self.findings()}
+        return found | {"left_out": list(self.left_out), "people": self.people}
 
 
 def _plain(value: Any) -> Any:
@@ -208,20 +214,30 @@ def _plain(value: Any) -> Any:
 # ------------------------------------------------------------------------------------------ what is hidden
 
 
-def similarity_folds(judgements: Judgements, split: str, folds: int, seed: int) -> list[tuple[Mask, Mask]]:
-    """Return masks (T,) of what is learned from and what is hidden, one pair per fold."""
+def similarity_folds(
+    judgements: Judgements, split: str, folds: int, seed: int, items: Any = None
+) -> list[tuple[Mask, Mask]]:
+    """Return masks (T,) of what is learned from and what is hidden, one pair per fold.
+
+    They depend on who said what, and on features `items` (N, d), not on names or on the order of rows, items or people.
+    """
     rng = np.random.default_rng(seed)
+    by_content = canonical_of_judgements((judgements,), items)
     if split == "items":
-        group = rng.permutation(judgements.n_items) % folds
+        shown = np.unique(judgements.items)
+        group = np.full(judgements.n_items, -1)
+        group[by_content.sorted_items(shown)] = rng.permutation(shown.size) % folds
         hidden = [(group[judgements.items] == fold).any(axis=1) for fold in range(folds)]
     elif split == "questions":
-        _, question = np.unique(judgements.items, axis=0, return_inverse=True)
+        asked = np.sort(by_content.items[judgements.pairs], axis=2)
+        asked = np.sort(asked[..., 0] * judgements.n_items + asked[..., 1], axis=1)  # options in any order
+        _, question = np.unique(asked, axis=0, return_inverse=True)
         group = rng.permutation(int(question.max()) + 1) % folds
         hidden = [group[question.ravel()] == fold for fold in range(folds)]
     elif split == "people":
         if judgements.n_people < folds:
             raise DataError(f"{judgements.n_people} people cannot be dealt into {folds} groups; leave this split out")
-        group = rng.permutation(judgements.n_people) % folds
+        group = (rng.permutation(judgements.n_people) % folds)[by_content.people]
         hidden = [group[judgements.person] == fold for fold in range(folds)]
     else:
         raise DataError(f"split {split!r} is not known; choose {', '.join(map(repr, SIMILARITY_SPLITS))}")
@@ -271,24 +287,33 @@ def evaluate_similarity(
     True
     """
     how = "make one with Judgements.from_table or .read"
-    X, judgements = check_items(items), instance_of(judgements, "judgements", Judgements, how).merged()
-    whole_number(folds, "folds", 2)
-    whole_number(seed, "seed", 0)
+    X, judgements = check_items(items), instance_of(judgements, "judgements", Judgements, how)
+    judgements = matched(judgements, ids_of(items), len(X)).merged()
+    if whole_number(folds, "folds", 2) > len(judgements):
+        raise DataError(f"folds={folds} is more than there are judgements, {len(judgements):,}; use fewer folds")
+    seed_number(seed, "seed")
+    function_or_none(after_fit, "after_fit", "a sentence")
     several = judgements.n_people >= 2
     usual = [name for name in SIMILARITY_MODELS if name != "own" or several]
     models = _names(models, "models", usual, tuple(SIMILARITY_MODELS))
     usual = ["items", "questions", *(["people"] if judgements.n_people >= folds else [])]
     splits = _names(splits, "splits", usual, tuple(SIMILARITY_SPLITS))
     cluster = judgements.person if several else judgements.items[:, 0]
-    results = []
+    results, refused = [], dict[str, DataError]()
     for split in splits:
+        masks = similarity_folds(judgements, split, folds, seed, X)
         for model in models:
-            if (split, model) in {("items", "embedding"), ("people", "own")}:
+            if model in refused or (split, model) in {("items", "embedding"), ("people", "own")}:
                 continue
-            masks = similarity_folds(judgements, split, folds, seed)
-            results.append(_result(X, judgements, split, model, masks, cluster, options))
+            try:
+                results.append(_result(X, judgements, split, model, masks, cluster, options))
+            except DataError as error:
+                refused[model] = error
             if after_fit is not None:
                 after_fit(f"{split}: {model}")
+    results = [result for result in results if result.model not in refused]
+    if refused and not results:
+        raise next(iter(refused.values()))
     notes: tuple[str, ...] = ()
     if looks_ranked(judgements):
         notes = (
@@ -297,7 +322,9 @@ def evaluate_similarity(
         )
     if several and judgements.n_people < FEWEST_PEOPLE:
         notes += (few_people(judgements.n_people),)
-    return SimilarityEvaluation(tuple(results), ceiling_of(judgements), notes, judgements.n_people if several else None)
+    left_out = tuple(f"The model {model!r} is left out: {error}." for model, error in refused.items())
+    people = judgements.n_people if several else None
+    return SimilarityEvaluation(tuple(results), ceiling_of(judgements), notes, left_out, people)
 
 
 def few_people(count: int) -> str:
@@ -345,7 +372,9 @@ def _fit(X: Array, judgements: Judgements, model: str, options: dict[str, Any]) 
         link = options.get("link", "squared")
         return SimilarityMetric(np.eye(N), rank=min(EMBEDDING_RANK, N), link=link).fit(judgements)
     given = {"uncertainty": False} | options | SIMILARITY_MODELS[model]
-    return SimilarityMetric(X, **given).fit(judgements)
+    with warnings.catch_warnings():  # a size that is not known shows in the log-loss
+        warnings.simplefilter("ignore", NotIdentifiedWarning)
+        return SimilarityMetric(X, **given).fit(judgements)
 
 
 # ------------------------------------------------------------------------------------------ what bounds it

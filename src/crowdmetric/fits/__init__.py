@@ -18,6 +18,7 @@ Population fits by scoring::
     starts.py              where a fit begins, and the best end
     integration_check.py   was expectation propagation accurate enough?
     uncertainty.py         draws from the posterior of the metric
+    size_posterior.py      sizes by their evidence, and a Gaussian law of all else at each
     exact_draws.py         draws from the likelihood itself, for live studies that are about to stop
     unknowns.py            what predictions do not know, besides where a person stands
     hidden_items.py        how much people differ about items new to them
@@ -26,6 +27,8 @@ Population fits by scoring::
 Other fits::
 
     many_features.py       population fits by gradients alone
+    linear_utilities.py    linear utilities and item effects with three variances, for any number of items
+    common_utility.py      one utility for everybody, shrunk as cross-validation asks
     factor_uncertainty.py  their standard errors
     bounded_people.py      ideal points in a ball, by passes over chunks
     matched_people.py      matched questions, ideal points conditioned away

@@ -32,7 +32,7 @@ AGREEMENT = 0.05
 # The scale counts as unknown if the standard error of its logarithm is larger than this.
 LOOSE_SCALE = 0.5
 # If people differ this many times more than answers scatter, the scale is held by the prior, not by the answers alone.
-NOISELESS = 1.5 * NOISE_FREE
+NOISELESS = NOISE_FREE
 # Questions look chosen for people beyond this z-score.
 BIASED = 4.0
 # If the answers determine less than this share of the shape's parameters, the status says how many.
@@ -43,6 +43,7 @@ WITHOUT_LEARNED_METRIC = {
     "zero": "With constraint='zero' there is no metric: people have linear utilities.",
     "identity": "With constraint='identity' the metric is a multiple of the identity.",
 }
+PEOPLE_ALIKE = "With covariance='none' people do not differ: everybody has the same utilities."
 NOT_CONVERGED = "the fit has not converged; raise max_iter"
 
 

@@ -50,6 +50,7 @@ from crowdmetric.report.shared_sections import (
 from crowdmetric.report.tastes import HALF, find_tastes
 from crowdmetric.report.warnings import warnings_of, worth_using
 from crowdmetric.report.withheld import folded, one_screen, what_would_tell, why_withheld
+from crowdmetric.tables import matched
 
 __all__ = ["report_page"]
 
@@ -127,6 +128,8 @@ def report_page(
     """
     if model.items is None:
         raise DataError("the model was fitted to vectors and has no items; a report needs PopulationMetric(items=…)")
+    if comparisons is not None:
+        comparisons = matched(comparisons, model.named_ids, len(model.items))
     careful = warnings_of(model, diagnosis, evaluation, comparisons, relations)
     careful += [as_sentence(suggestion)] if suggestion else []
     withheld = model.description.get("withheld") or (

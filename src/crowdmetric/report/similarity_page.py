@@ -40,6 +40,7 @@ from crowdmetric.report.shared_sections import (
 )
 from crowdmetric.report.warnings import warnings_of
 from crowdmetric.report.withheld import PLAN, TARGET, folded, one_screen, rounded, why_not_identified
+from crowdmetric.tables import matched
 
 __all__ = [
     "cautions_of_similarity",
@@ -100,6 +101,7 @@ def similarity_page(
     """
     if model.items is None:
         raise DataError("the model was fitted to vectors and has no items; a report needs SimilarityMetric(items=…)")
+    judgements = matched(judgements, model.named_ids, len(model.items))
     shown = most_asked(judgements.items.ravel(), len(model.item_ids))
     worth = worth_of_similarity(model, evaluation)
     if evaluation is not None:
@@ -141,6 +143,9 @@ def worth_of_similarity(model: SavedModel, evaluation: SimilarityEvaluation | No
     """
     if evaluation is None:
         return ["That was not measured: no judgements were hidden. `crowdmetric evaluate` measures it."]
+    models = {result.model for result in evaluation.results}
+    if not {"chosen", "euclid"} <= models:
+        return [f"That was not measured. {' '.join(evaluation.left_out)}"]
     splits = [name for name in SIMILARITY_SPLITS if any(result.split == name for result in evaluation.results)]
     wanted = model.description["parameters"].get("left_out", "items")
     split = wanted if wanted in splits else splits[0]
