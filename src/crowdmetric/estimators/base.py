@@ -47,6 +47,10 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         locates nobody.
     objective_, solution_
         Mean loss at the optimum; how the fit ended.
+    questions_
+        (n, 2) rows of the items that were compared, at most 10,000 of all questions, as often as they were asked, for
+        `crowdmetric.importance`; absent where items were given as vectors, or where an estimator learns nothing about
+        people.
     """
 
     items: ArrayLike | None

@@ -24,7 +24,9 @@ from crowdmetric.inputs import (
     check_options,
     check_scan,
     check_scan_alone,
+    is_by_row,
     read_rows,
+    some_questions,
 )
 from crowdmetric.losses import Loss
 from crowdmetric.radii import Radii, choose_radii
@@ -175,6 +177,8 @@ class IdealPointMetric(CrowdMetric):
             self._fit_exactly(answers, rows)
         else:
             self._fit_bounded(answers, rows, loss)
+        if is_by_row(pairs):
+            self.questions_ = some_questions(rows.pairs, rows.weight)
         return self
 
     def _fit_scan(self, scan: ComparisonScan, loss: Loss) -> None:

@@ -54,7 +54,16 @@ from crowdmetric.fits.question_stream import NUMBERS, QuestionStream, asked_in_m
 from crowdmetric.fits.scoring_fit import ScoringFit, fit_by_scoring, scoring_plan
 from crowdmetric.fits.starts import Start, start_from
 from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns
-from crowdmetric.inputs import CONSTRAINTS, Rows, check_items, check_scan, check_scan_alone, read_rows
+from crowdmetric.inputs import (
+    CONSTRAINTS,
+    Rows,
+    check_items,
+    check_scan,
+    check_scan_alone,
+    is_by_row,
+    read_rows,
+    some_questions,
+)
 from crowdmetric.losses import Loss
 from crowdmetric.similarity.judgement_term import JudgementsBeside
 from crowdmetric.similarity.likelihood import AnswerModel
@@ -308,7 +317,7 @@ class PopulationMetric(CrowdMetric):
             cache, items = ChunkCache(self.memory_plan(pairs).room), check_scan(pairs, self.items, loss)
             if self.by_gradients_alone(items.shape[1]):
                 refuse_judgements(judgements)
-                return self._fit_by_gradients(asked_on_disk(pairs, items, cache, device), loss, clock)
+                return self._fit_by_gradients(asked_on_disk(pairs, items, cache, device), loss, clock, by_row=True)
             n_items = self._items_with_effects(pairs, pairs.n_items)
             crowd = crowd_on_disk(pairs, items, cache, reduced=reduced)
             rows = read_rows(Comparisons.from_scan(pairs, MOST_PEOPLE), None, None, None, items, loss)
@@ -317,18 +326,19 @@ class PopulationMetric(CrowdMetric):
                 read_memory(self.memory)  # not needed here, but validated: it may be a mistake
             asked = self._asked_on_device(pairs, y, users, sample_weight, loss, device)
             if asked is not None:
-                return self._fit_by_gradients(asked, loss, clock)
+                return self._fit_by_gradients(asked, loss, clock, by_row=is_by_row(pairs))
             rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
             self._check(loss, rows.items.shape[1])
             if self.by_gradients_alone(rows.items.shape[1]):
                 refuse_judgements(judgements)
                 if self.item_effects:
                     check_items_are_named(pairs)
-                return self._fit_by_gradients(asked_in_memory(rows, device), loss, clock)
+                asked = asked_in_memory(rows, device)
+                return self._fit_by_gradients(asked, loss, clock, by_row=is_by_row(pairs))
             n_items = self._items_with_effects(pairs, rows.items.shape[0])
             crowd = crowd_in_memory(rows, 1 if device is None else device.blocks, shown=n_items > 0, reduced=reduced)
         with threads_for(degrees_of_freedom(crowd.d) + n_items):
-            return self._fit_by_scoring(crowd, rows, loss, n_items, judgements, clock, by_row=_is_by_row(pairs))
+            return self._fit_by_scoring(crowd, rows, loss, n_items, judgements, clock, by_row=is_by_row(pairs))
 
     def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
         """Return how much memory a fit to a scan will take, before it starts; a limit that is too low is an error."""
@@ -400,6 +410,8 @@ class PopulationMetric(CrowdMetric):
         nobody = np.empty(0, dtype=np.int64)
         users = nobody if crowd.users is None else crowd.users
         self._finish(self.scale_ * self.shape_, users, points, self._solution(found, clock))
+        if by_row and self.items is not None:
+            self.questions_ = some_questions(rows.pairs, rows.weight)
         return self
 
     def _problem(self, crowd: Crowd, loss: Loss, n_items: int, judgements: Any) -> PopulationProblem:
@@ -520,7 +532,7 @@ class PopulationMetric(CrowdMetric):
     def _rank_by_gradients(self, d: int) -> int:
         return self.rank or min(d, DEFAULT_RANK)
 
-    def _fit_by_gradients(self, asked: QuestionStream, loss: Loss, clock: float) -> Self:
+    def _fit_by_gradients(self, asked: QuestionStream, loss: Loss, clock: float, *, by_row: bool) -> Self:
         """Fit many features, or in single precision."""
         (n_items, d), device = asked.items.shape, device_of(self._engine)
         check_for_gradients(self.get_params(deep=False), d, self._engine)
@@ -554,6 +566,8 @@ class PopulationMetric(CrowdMetric):
         objective, seconds = -result.value / asked.weight, perf_counter() - clock
         solution = Solution(status, result.converged, objective, float("nan"), result.passes, seconds)
         self._finish(self.scale_ * self.shape_, asked.users, None, solution)
+        if by_row:
+            self.questions_ = some_questions(*asked.some())
         return self
 
     def _describe_low_rank_fit(self, fit: LowRankFit) -> None:
@@ -608,7 +622,7 @@ class PopulationMetric(CrowdMetric):
         People who were not in the data are the average person; items given as vectors, not as rows, are new: b = 0.
         """
         psi = super().decision_function(pairs, users)
-        effects = self._item_effects(np.shape(self.items)[0]) if _is_by_row(pairs) and self.items is not None else None
+        effects = self._item_effects(np.shape(self.items)[0]) if is_by_row(pairs) and self.items is not None else None
         if effects is None:
             return psi
         numbers = pairs.pairs if isinstance(pairs, Comparisons) else np.asarray(pairs)
@@ -621,7 +635,7 @@ class PopulationMetric(CrowdMetric):
         this person thinks of items new to them; see `crowdmetric.fits.unknowns`.
         """
         psi, asked = self.decision_function(pairs, users), self._read(pairs, users)
-        variance = self._variance(*asked) + self._variance_of_unknowns(*asked, by_row=_is_by_row(pairs))
+        variance = self._variance(*asked) + self._variance_of_unknowns(*asked, by_row=is_by_row(pairs))
         right = mean_probability(psi, variance, self._loss())
         return np.column_stack([1.0 - right, right])
 
@@ -673,8 +687,3 @@ class PopulationMetric(CrowdMetric):
             explained = np.atleast_2d(np.cov(self.pseudo_ideal_points_.T, ddof=0))
         values, vectors = np.linalg.eigh(self.pseudo_ideal_covariance_ - explained)
         return (vectors * np.maximum(values, 0.0)) @ vectors.T
-
-
-def _is_by_row(pairs: Any) -> bool:
-    """Return whether pairs name items by their row numbers, not by their vectors."""
-    return isinstance(pairs, Comparisons | ComparisonScan) or np.ndim(pairs) == 2
