@@ -186,11 +186,12 @@ def _of_distance(model: LearnedModel) -> Coefficients:
         sure = parts_from(drawn, LEVEL)
         weights, ends = sure.estimate, {"low": sure.low, "high": sure.high}
     order = np.argsort(-weights, kind="stable")
+    order = order[spread[order] > 0] if spread.any() else order
     first = order[0]
     chance = 1.0 if drawn is None else float(np.mean(np.argmax(drawn, axis=1) == first))
     leader = leader_of(model.feature_names[first], float(weights[first]), chance)
     headline = f"What counts most in the learned distance is {leader}."
-    if len(weights) > 1 and np.ptp(weights) < ALIKE * weights[first]:
+    if len(order) > 1 and np.ptp(weights[order]) < ALIKE * weights[first]:
         headline = "All features count alike in the learned distance."
     return Coefficients(
         tuple(model.feature_names[j] for j in order),

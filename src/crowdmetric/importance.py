@@ -125,11 +125,10 @@ class LearnedModel(Protocol):
 
 
 def raw_features(model: LearnedModel, items: Array) -> tuple[Array, Array]:
-    """Return how features as they came make the features of the fit, (d, features), and their spreads."""
-    if model.preprocessing is None:
-        return np.eye(items.shape[1]), items.std(axis=0)
-    T = model.preprocessing.matrix_
-    return T, (items @ np.linalg.pinv(T).T).std(axis=0)
+    """Return how features as they came make those of the fit, (d, features), and their spreads, 0 for constants."""
+    T = np.eye(items.shape[1]) if model.preprocessing is None else model.preprocessing.matrix_
+    X = items @ np.linalg.pinv(T).T
+    return T, np.where(np.any(T, axis=0) & varying_features(X), X.std(axis=0), 0.0)
 
 
 def feature_weights(metrics: Array, raw: Array, spread: Array) -> Array:
@@ -480,7 +479,8 @@ class _Asked:
             T, values = done.matrix_, done.values_
             X = Z @ np.linalg.pinv(T).T + done.mean_
         delta = X[pairs[:, 0]] - X[pairs[:, 1]]
-        spread = np.where(varying_features(X), X[np.unique(pairs)].std(axis=0), 0.0)
+        varies = np.any(T, axis=0) & varying_features(X)
+        spread = np.where(varies, X[np.unique(pairs)].std(axis=0), 0.0)
         units = np.where(spread > 0, spread, 1.0)
         P = _shown(np.where(spread > 0, delta, 0.0) / units)
         seen = np.diag(P) > UNSEEN

@@ -21,7 +21,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from crowdmetric.errors import DataError
 
-__all__ = ["DIFFERENT_UNITS", "WORTH_A_WORD", "ItemMap", "scale_ratio", "values_to_compare", "varying_features"]
+__all__ = [
+    "DIFFERENT_UNITS",
+    "WORTH_A_WORD",
+    "ItemMap",
+    "scale_ratio",
+    "spreads_of",
+    "values_to_compare",
+    "varying_features",
+]
 
 Array = NDArray[np.float64]
 
@@ -45,6 +53,12 @@ def varying_features(items: ArrayLike) -> NDArray[np.bool_]:
     if varies.any():
         varies &= reach > epsilon * np.quantile(reach[varies], 0.5, method="higher")
     return np.asarray(varies)
+
+
+def spreads_of(items: ArrayLike) -> Array:
+    """Return the standard deviation (d,) of every feature over items (N, d); 1 for one that does not vary."""
+    X = np.asarray(items, dtype=np.float64)
+    return np.where(varying_features(X), X.std(axis=0), 1.0)
 
 
 def values_to_compare(items: ArrayLike) -> Array:
@@ -200,6 +214,14 @@ class ItemMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 f"{name} has shape {given.shape}, but items have {k} features after preprocessing; give {wanted}"
             )
         return given
+
+    def units(self) -> tuple[NDArray[np.intp], Array] | None:
+        """Return which features the coordinates of z are (k,), and their units; None for principal directions."""
+        check_is_fitted(self)
+        if self.components is not None or self.whiten:
+            return None
+        kept = np.flatnonzero(np.any(self.matrix_, axis=0))
+        return kept, 1.0 / np.diagonal(self.matrix_[:, kept])
 
     def summary(self) -> str:
         """Return what is done to items, in one line."""

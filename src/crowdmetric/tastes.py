@@ -163,9 +163,11 @@ def _units(model: LearnedModel) -> tuple[Array, Array, list[str]]:
     d, done = model.items.shape[1], model.preprocessing
     if done is None:
         return np.ones(d), np.zeros(d), list(model.feature_names)
-    if done.components is not None or done.whiten:
+    units = done.units()
+    if units is None:
         return np.ones(d), np.zeros(d), [f"coordinate {j + 1}" for j in range(d)]
-    return 1.0 / np.diagonal(done.matrix_), done.mean_, list(model.feature_names)
+    kept, scale = units
+    return scale, done.mean_[kept], [model.feature_names[j] for j in kept]
 
 
 def _map(estimator: Any, features: tuple[int, int], scale: Array, center: Array) -> TasteMap:

@@ -41,10 +41,10 @@ def prepared(options: Namespace, items: Items) -> tuple[NDArray[np.float64], lis
         return items.features, items.feature_names, None
     features = preprocessing.fit_transform(items.features)
     note(options, f"items: {preprocessing.summary()}")
-    if preprocessing.components is not None or preprocessing.whiten:
+    units = preprocessing.units()
+    if units is None:
         return features, [f"direction {j + 1}" for j in range(features.shape[1])], preprocessing
-    kept = np.any(preprocessing.matrix_, axis=0)
-    return features, [name for name, used in zip(items.feature_names, kept, strict=True) if used], preprocessing
+    return features, [items.feature_names[j] for j in units[0]], preprocessing
 
 
 def _preprocessing(options: Namespace, items: Items) -> ItemMap | None:

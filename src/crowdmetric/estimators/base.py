@@ -6,6 +6,7 @@ The vocabulary is scikit-learn's (`fit`, `predict`, `score`, `transform`) and me
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from copy import copy, deepcopy
 from dataclasses import dataclass
@@ -18,13 +19,15 @@ from sklearn.utils import ClassifierTags, RegressorTags, Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.errors import DataError
+from crowdmetric.errors import DataError, NotIdentifiedWarning
 from crowdmetric.estimators.summary import InMemory, fitted_attributes, summary_of
 from crowdmetric.inputs import names_of_features, read_pairs, read_rows, user_ids
 from crowdmetric.losses import Loss, get_loss
+from crowdmetric.preprocess import varying_features
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import components_of
 from crowdmetric.tables import labeled_matrix
+from crowdmetric.tables.columns import listed
 
 __all__ = ["CrowdMetric"]
 
@@ -109,6 +112,21 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             del self.feature_names_in_
         if self._loss().needs_binary:
             self.classes_ = np.array([-1, 1])
+        self._name_constants()
+
+    def _name_constants(self) -> None:
+        """Warn of features in which no two items differ: no answer says anything about them."""
+        if self.items is None or getattr(self, "engine", None) is not None:  # items may be on a device
+            return
+        names = getattr(self, "feature_names_in_", [f"f{j}" for j in range(len(self.metric_))])
+        constant = [names[j] for j in np.flatnonzero(~varying_features(self.items))]
+        if constant:
+            warnings.warn(
+                f"all items are alike in {listed(constant, most=6)}, which answers can say nothing about; leave "
+                f"{'it' if len(constant) == 1 else 'them'} out",
+                NotIdentifiedWarning,
+                stacklevel=4,
+            )
 
     def _ideal(self, points: Array) -> Array:
         """Return the ideal points (K, d) of pseudo-ideal ones.

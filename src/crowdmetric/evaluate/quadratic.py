@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.evaluate.common_utility import CommonUtility, Tally, choose_precision, fit_weights
+from crowdmetric.preprocess import spreads_of
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
 __all__ = ["PooledQuadratic"]
@@ -51,8 +52,7 @@ class PooledQuadratic:
         """Learn from answers about items (N, d)."""
         X = np.asarray(items, dtype=np.float64)
         shown = np.unique(train.pairs)
-        center, spread = X[shown].mean(axis=0), X[shown].std(axis=0)
-        Z = (X - center) / np.where(spread > 0, spread, 1.0)
+        Z = (X - X[shown].mean(axis=0)) / spreads_of(X[shown])
         tally = Tally.of(train)
         # learned from the items shown alone; the others only have to be described afterwards
         rows = np.zeros(len(X), dtype=np.intp)

@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from crowdmetric.draw_intervals import Intervals, parts_from
 from crowdmetric.importance import feature_weights, raw_features
 from crowdmetric.persist import SavedModel
+from crowdmetric.preprocess import spreads_of
 from crowdmetric.symmetric import smat
 
-__all__ = ["Directions", "angles_from", "find_directions", "numbers_of", "symmetric_fit", "units_of"]
+__all__ = ["Directions", "angles_from", "find_directions", "numbers_of", "symmetric_fit"]
 
 Array = NDArray[np.float64]
 Number = TypeVar("Number")
@@ -96,15 +97,9 @@ def symmetric_fit(model: SavedModel) -> tuple[Array, Array] | None:
     return S, C
 
 
-def units_of(items: Array) -> Array:
-    """Return the spread of each feature over the items (d,); 1 for a feature that is the same for all."""
-    spread = items.std(axis=0)
-    return np.where(spread > 0, spread, 1.0)
-
-
 def find_directions(model: SavedModel, items: Array) -> Directions:
     """Return the directions of a model of these `items` (N, d), as the fit saw them."""
-    units = units_of(items)
+    units = spreads_of(items)
     vectors = np.linalg.eigh(model.metric * units[:, None] * units)[1][:, ::-1]
     found = model.fitted.get("metric_draws_")
     if found is None:
@@ -133,7 +128,7 @@ def numbers_of(model: SavedModel, items: Array, vectors: Array) -> dict[str, Cal
 
     Strengths and shares of the directions `vectors` (d, d), each (n, d), and weights of features (n, features).
     """
-    units = units_of(items)
+    units = spreads_of(items)
     W = units[:, None] * vectors  # D w_i
     C = np.cov(items / units, rowvar=False).reshape(vectors.shape)
     spread = np.einsum("di,de,ei->i", vectors, C, vectors)
