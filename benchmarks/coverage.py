@@ -6,7 +6,7 @@ outside their own interval, which must be 0. Within a run intervals go wrong tog
 runs, with the standard error of that mean. ``python -m benchmarks.coverage --runs 40 'd=3, 100 × 5'`` runs some.
 
 What moves choices has its own table, over crowds with steady tastes and normal or yes/no items: shares of features
-and contrasts between their values (`crowdmetric.importance`), beside what the true law gives for the same questions. The
+and contrasts between values (`crowdmetric.importance`), beside what the true law gives for the same questions. The
 last columns are the root mean square error of log-odds in standard errors, by the width of intervals, and how many of
 the contrasts that are known to be above or below zero have the wrong sign. ``--what-moves-choices`` prints it alone.
 """

@@ -494,6 +494,7 @@ def test_where_features_only_name_the_items_questions_are_left_out() -> None:
     assert named.score(study.judgements) > known_features.score(study.judgements) - 0.02
 
 
+@pytest.mark.filterwarnings("ignore:all items are alike:crowdmetric.errors.NotIdentifiedWarning")
 def test_a_metric_of_zero_has_intervals() -> None:
     """People call closer what is farther, and one feature is the same for all items: intervals begin near zero."""
     rng = np.random.default_rng(0)
@@ -527,6 +528,7 @@ def test_a_barrier_finds_the_same_step_as_projections(structure: str) -> None:
     assert costs[1] == pytest.approx(costs[0], abs=1e-8 * (1.0 + abs(costs[0])))
 
 
+@pytest.mark.filterwarnings("ignore:all items are alike:crowdmetric.errors.NotIdentifiedWarning")
 def test_answers_without_meaning_about_a_repeated_feature_converge() -> None:
     """Nothing is known of how two equal columns share a weight, and chance leaves metrics at the edge of the cone."""
     rng = np.random.default_rng(8)
@@ -572,6 +574,7 @@ def test_few_repeated_answers_do_not_bound_the_accuracy() -> None:
     assert "between 64.0% and 82.0%" in Ceiling(2_800.0, 0.64, 0.82).summary()
 
 
+@pytest.mark.filterwarnings("ignore:all items are alike:crowdmetric.errors.NotIdentifiedWarning")
 def test_options_that_are_equally_far_under_every_metric_are_refused() -> None:
     """Two items with the same features, or two at opposite sides of the anchor."""
     X = np.array([[1.0, 0.5], [-1.0, 0.5], [-1.0, 0.5], [3.0, 0.5]])
