@@ -126,7 +126,7 @@ def test_features_that_cannot_change_alone_change_together(tmp_path: Path) -> No
 def inside(found: FeatureImportance) -> bool:
     """Return whether all estimates lie strictly inside their intervals, unless these have no width."""
     ends = [(found.low, found.shares, found.high), (found.chosen_low, found.chosen, found.chosen_high)]
-    return all(np.all((low < at) & (at < high) | (low == high)) for low, at, high in ends)
+    return all(np.all((low < at) & (at < high) | (high - low < 1e-9)) for low, at, high in ends)
 
 
 @pytest.mark.parametrize("covariance", ["isotropic", "free"])

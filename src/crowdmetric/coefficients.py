@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from crowdmetric.draw_intervals import parts_from
+from crowdmetric.draw_intervals import least_square, parts_from
 from crowdmetric.errors import DataError, printable
 from crowdmetric.importance import (
     FeatureImportance,
@@ -183,7 +183,7 @@ def _of_distance(model: LearnedModel) -> Coefficients:
     draws, ends = model.fitted.get("metric_draws_"), {}
     if draws is not None and len(draws) > 1:
         drawn = feature_weights(smat(np.asarray(draws, dtype=np.float64)), raw, spread)
-        sure = parts_from(drawn, LEVEL)
+        sure = parts_from(drawn, LEVEL, least_square(model.metric))
         weights, ends = sure.estimate, {"low": sure.low, "high": sure.high}
     order = np.argsort(-weights, kind="stable")
     order = order[spread[order] > 0] if spread.any() else order

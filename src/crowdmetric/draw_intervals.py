@@ -5,6 +5,9 @@ inside its interval, whatever the draws are, and the square or the logarithm of 
 of its estimate. The number that belongs to the fitted metric, which is the most probable one, may be another: where
 numbers cannot be negative, or where few answers leave much open, most draws lie on one side of it.
 
+Draws of a metric may have small negative eigenvalues, as its posterior is expanded. Squared distances cannot: what is
+reported is at least zero (`least_square`).
+
 Parts of a whole (`parts_from`), such as shares, should also add up. Medians do so only roughly. What they lack is given
 to each part in proportion to how far it may move within its interval.
 """
@@ -19,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.errors import DataError
 
-__all__ = ["Intervals", "intervals_from", "parts_from"]
+__all__ = ["Intervals", "intervals_from", "least_square", "parts_from"]
 
 Array = NDArray[Any]
 
@@ -65,8 +68,8 @@ class Intervals:
         return "\n".join([f"estimate ({self.level:.0%} interval)", *lines, *more])
 
 
-def intervals_from(draws: ArrayLike, level: float = 0.9) -> Intervals:
-    """Return the medians of draws (n, …) and intervals (…) that hold a share `level` of them.
+def intervals_from(draws: ArrayLike, level: float = 0.9, least: float = -np.inf) -> Intervals:
+    """Return the medians of draws (n, …) and intervals (…) that hold a share `level` of them, all at least `least`.
 
     Examples
     --------
@@ -79,11 +82,17 @@ def intervals_from(draws: ArrayLike, level: float = 0.9) -> Intervals:
     if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < float(level) < 1:
         raise DataError(f"level={level!r} is not between 0 and 1; 0.9 gives 90 % intervals")
     drawn, tail = np.asarray(draws, dtype=np.float64), 0.5 * (1.0 - float(level))
-    low, middle, high = np.quantile(drawn, [tail, 0.5, 1.0 - tail], axis=0)
+    low, middle, high = np.maximum(np.quantile(drawn, [tail, 0.5, 1.0 - tail], axis=0), least)
     return Intervals(middle, drawn.std(axis=0, ddof=1), low, high, float(level))
 
 
-def parts_from(draws: ArrayLike, level: float = 0.9) -> Intervals:
+def least_square(metric: Array) -> float:
+    """Return what no squared distance is below: 0 under a metric (d, d), −∞ under any other symmetric matrix."""
+    values = np.linalg.eigvalsh(metric)
+    return 0.0 if values[0] >= -1e-9 * abs(values[-1]) else -np.inf
+
+
+def parts_from(draws: ArrayLike, level: float = 0.9, least: float = 0.0) -> Intervals:
     """Return `intervals_from` for parts (n, k) that add up to the same whole W in every draw, and so do the estimates.
 
     With medians m and the interval from l to h, the estimates are::
@@ -91,7 +100,7 @@ def parts_from(draws: ArrayLike, level: float = 0.9) -> Intervals:
         m + (h − m) (W − Σ m) / Σ (h − m)      if Σ m < W, else likewise with l
     """
     drawn = np.asarray(draws, dtype=np.float64)
-    found = intervals_from(drawn, level)
+    found = intervals_from(drawn, level, least)
     lack = float(drawn.sum(axis=1).mean() - found.estimate.sum())
     room = (found.high if lack > 0 else found.low) - found.estimate
     share = min(lack / room.sum(), 1.0) if room.any() else 0.0

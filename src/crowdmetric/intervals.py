@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from crowdmetric.draw_intervals import Intervals, intervals_from
+from crowdmetric.draw_intervals import Intervals, intervals_from, least_square
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.population import PopulationMetric
@@ -30,6 +30,8 @@ Array = NDArray[Any]
 
 # A difference of linear forms this small relative to them counts as zero.
 ROUNDING = 1e-12
+# What draws in which items are no distance apart are divided by; larger ratios than this have no upper end.
+NO_SQUARE, UNBOUNDED = 1e-300, 1e100
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def distances(model: CrowdMetric, pairs: Any, level: float = 0.9, *, squared: bo
     True
     """
     drawn = _squares(model, pairs)
-    return intervals_from(drawn if squared else _root(drawn), level)
+    return intervals_from(drawn if squared else _root(drawn), level, least_square(model.metric_))
 
 
 def distance_ratios(model: CrowdMetric, pairs: Any, others: Any, level: float = 0.9) -> Intervals:
@@ -146,11 +148,11 @@ def distance_ratios(model: CrowdMetric, pairs: Any, others: Any, level: float = 
     top, bottom = _squares(model, pairs), _squares(model, others)
     if bottom.shape[1] not in (1, top.shape[1]):
         raise DataError(f"there are {top.shape[1]} pairs but {bottom.shape[1]} others; give as many, or one")
-    known = np.broadcast_to(np.all(bottom > 0, axis=0), top.shape[1])
-    found = intervals_from(_root(top / np.where(bottom > 0, bottom, 1.0)), level)
+    known = np.broadcast_to(np.median(bottom, axis=0) > 0, top.shape[1])
+    found = intervals_from(_root(np.maximum(top, 0.0) / np.maximum(bottom, NO_SQUARE)), level)
     return Intervals(
         np.where(known, found.estimate, np.nan), np.where(known, found.standard_error, np.inf),
-        np.where(known, found.low, 0.0), np.where(known, found.high, np.inf), found.level,
+        np.where(known, found.low, 0.0), np.where(known & (found.high < UNBOUNDED), found.high, np.inf), found.level,
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.draw_intervals import Intervals, parts_from
+from crowdmetric.draw_intervals import Intervals, least_square, parts_from
 from crowdmetric.importance import feature_weights, raw_features
 from crowdmetric.persist import SavedModel
 from crowdmetric.preprocess import spreads_of
@@ -108,10 +108,11 @@ def find_directions(model: SavedModel, items: Array) -> Directions:
         return Directions(vectors, *_in_order(here), None, None, None, None, units, loadings, None)
     draws = smat(np.asarray(found, dtype=np.float64))
     # the strongest first, also where that is not the order of M
-    strength = parts_from(numbers_of(model, items, vectors)["strengths"](draws), LEVEL).estimate
+    least = least_square(model.metric)
+    strength = parts_from(numbers_of(model, items, vectors)["strengths"](draws), LEVEL, least).estimate
     vectors = vectors[:, np.argsort(-strength, kind="stable")]
     numbers = numbers_of(model, items, vectors)
-    sure = {name: parts_from(of(draws), LEVEL) for name, of in numbers.items()}
+    sure = {name: parts_from(of(draws), LEVEL, least) for name, of in numbers.items()}
     fitted = tuple(of(model.metric[None])[0] for of in numbers.values())
     angles = np.quantile(angles_from(vectors, draws, units), LEVEL, axis=0)
     plane = _plane(draws, units[:, None] * vectors)
