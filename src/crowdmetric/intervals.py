@@ -150,10 +150,9 @@ def distance_ratios(model: CrowdMetric, pairs: Any, others: Any, level: float = 
         raise DataError(f"there are {top.shape[1]} pairs but {bottom.shape[1]} others; give as many, or one")
     known = np.broadcast_to(np.median(bottom, axis=0) > 0, top.shape[1])
     found = intervals_from(_root(np.maximum(top, 0.0) / np.maximum(bottom, NO_SQUARE)), level)
-    return Intervals(
-        np.where(known, found.estimate, np.nan), np.where(known, found.standard_error, np.inf),
-        np.where(known, found.low, 0.0), np.where(known & (found.high < UNBOUNDED), found.high, np.inf), found.level,
-    )  # fmt: skip
+    high, error = (np.where(known & (ends < UNBOUNDED), ends, np.inf) for ends in (found.high, found.standard_error))
+    low = np.where(known, found.low, 0.0)
+    return Intervals(np.where(known, found.estimate, np.nan), error, low, high, found.level)
 
 
 def closer(model: CrowdMetric, a: Any, b: Any, c: Any, level: float = 0.9) -> Closer:
