@@ -109,9 +109,9 @@ def test_intervals_of_strengths_are_those_of_the_draws(model) -> None:
     q /= np.trace(draws, axis1=1, axis2=2)[:, None] / 3
     sure = found.strength_intervals
     assert np.all(sure.contains(found.strengths))
-    inside = np.mean(sure.contains(q), axis=0)
-    np.testing.assert_allclose(inside, 0.9, atol=0.01)
-    assert np.all(sure.low >= 0)
+    np.testing.assert_allclose(np.mean(q <= sure.high, axis=0), 0.95, atol=0.01)
+    np.testing.assert_allclose(np.mean(q < sure.low, axis=0)[sure.low > 0], 0.05, atol=0.01)
+    assert np.all(sure.low >= 0)  # also where draws have small negative eigenvalues
     # 90 % of the draws have their leading direction within the angle
     leading = np.linalg.eigh(draws)[1][:, :, -1]
     angle = np.degrees(np.arccos(np.minimum(np.abs(leading @ found.vectors[:, 0]), 1.0)))

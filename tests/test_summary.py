@@ -105,12 +105,6 @@ def test_every_estimator_sums_up_what_it_learned(name: str, tmp_path) -> None:
     assert "items=<" in repr(model)
 
 
-def drawn(model: PopulationMetric) -> dict[str, Any]:
-    """Return what the fit has set, with draws that are all the law itself."""
-    law = [svec(model.metric_), model.pseudo_ideal_mean_, svec(model.pseudo_ideal_covariance_)]
-    return {**InMemory.of(model).fitted, "law_draws_": np.tile(np.concatenate(law), (40, 1))}
-
-
 @pytest.mark.filterwarnings("ignore::crowdmetric.errors.NotIdentifiedWarning")  # steady tastes: no size of a metric
 def test_intervals_include_other_laws_that_explain_the_answers_about_as_well() -> None:
     model = InMemory.of(PopulationMetric(ITEMS, starts=1, uncertainty=False).fit(ANSWERS))
@@ -132,12 +126,18 @@ def test_intervals_include_other_laws_that_explain_the_answers_about_as_well() -
     for each in (alone, second):
         assert np.all((found.low - 1e-9 <= each.shares) & (each.shares <= found.high + 1e-9))
         assert np.all((found.chosen_low - 1e-9 <= each.chosen) & (each.chosen <= found.chosen_high + 1e-9))
+    effects = np.linspace(-1e6, 1e6, len(ITEMS))  # where they hold, they drown the features
+    with_effects = {
+        **both, "law_draws_": np.append(one["law_draws_"], np.zeros((40, effects.size)), axis=1),
+        "alternatives_": np.append(both["alternatives_"], np.tile(effects, (1, 3, 1)), axis=2),
+    }  # fmt: skip
+    assert np.all(find_importance(replace(model, fitted=with_effects)).low < 1e-6)
     # the other law is as likely as exp(−½), and so is that its feature comes first
     assert np.min(found.first_place) == pytest.approx(np.exp(-0.5) / (1.0 + np.exp(-0.5)), abs=0.01)
 
 
 def test_other_explanations_are_of_the_kind_of_the_fit() -> None:
-    """One that need not be a distance stays so, and item effects come with it."""
+    """One that need not be a distance stays so."""
     travel = load_travel()
     items = travel.items.features / travel.items.features.std(axis=0)
     with warnings.catch_warnings():
@@ -145,16 +145,6 @@ def test_other_explanations_are_of_the_kind_of_the_fit() -> None:
         model = PopulationMetric(items, covariance="free", constraint="symmetric", uncertainty=False)
         other = model.fit(travel.comparisons).alternatives_[0, 0]
     assert np.linalg.eigvalsh(smat(other[1:7]))[0] < 0.0
-    saved = InMemory.of(model)
-    effects = np.linspace(-1e6, 1e6, len(items))
-    shape = (*model.alternatives_.shape[:2], effects.size)
-    with_effects = np.append(model.alternatives_, np.broadcast_to(effects, shape), axis=2)
-    with_effects[:, :, 0] = 0.0  # as likely as the best law
-    sure = drawn(model)
-    no_effects = np.append(sure["law_draws_"], np.zeros((40, effects.size)), axis=1)
-    found = find_importance(replace(saved, fitted={**sure, "law_draws_": no_effects, "alternatives_": with_effects}))
-    assert np.all(found.low < 0.02)  # where the other law holds, items' effects drown the features
-    assert np.all(find_importance(replace(saved, fitted=sure)).low > 0.02)
 
 
 def test_of_a_metric_of_low_rank_no_share_of_all_parameters_is_said_to_be_determined() -> None:
