@@ -68,7 +68,7 @@ class Intervals:
         return "\n".join([f"estimate ({self.level:.0%} interval)", *lines, *more])
 
 
-def intervals_from(draws: ArrayLike, level: float = 0.9, least: float = -np.inf) -> Intervals:
+def intervals_from(draws: ArrayLike, level: float = 0.9, least: ArrayLike = -np.inf) -> Intervals:
     """Return the medians of draws (n, …) and intervals (…) that hold a share `level` of them, all at least `least`.
 
     Examples

@@ -91,7 +91,9 @@ def entries(model: CrowdMetric, level: float = 0.9) -> Intervals:
     >>> distance_ratios(model, [[0, 1]], [[0, 2]]).estimate.shape
     (1,)
     """
-    return intervals_from(smat(_draws_of(model)), level)
+    draws = smat(_draws_of(model))
+    on_diagonal = np.eye(draws.shape[1]) > 0
+    return intervals_from(draws, level, np.where(on_diagonal, least_square(model.metric_), -np.inf))
 
 
 def distances(model: CrowdMetric, pairs: Any, level: float = 0.9, *, squared: bool = False) -> Intervals:
