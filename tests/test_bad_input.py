@@ -60,6 +60,7 @@ Y = np.where(RNG.normal(size=30) > 0, 1, -1)
 USERS = np.repeat(np.arange(10), 3)
 LABELS = np.arange(8) % 2
 NAN, INF = math.nan, math.inf
+DIGITS = 10**400  # an integer that is larger than any float
 
 GIVEN = {"metric_bound": 5.0, "ideal_bound": 3.0}
 FITTED: dict[str, Callable[..., Any]] = {
@@ -121,6 +122,8 @@ BAD: dict[str, dict[str, Any]] = {
         "four axes": np.zeros((30, 2, 2, 1)),
         "nan vectors": np.full((30, 2, 2), NAN),
         "other vectors": np.zeros((30, 2, 5)),
+        "bytes": PAIRS.astype("S"),
+        "400 digits": [[DIGITS, 1]] * 30,
         "all the same": np.zeros((30, 2), dtype=int),
     },
     "y": {
@@ -128,9 +131,11 @@ BAD: dict[str, dict[str, Any]] = {
         "short": Y[:-1],
         "long": np.append(Y, 1),
         "column": Y[:, None],
-        "text": np.where(Y > 0, "right", "left"),
-        "booleans": Y > 0,
-        "0 and 1": (Y > 0).astype(int),
+        "text": np.where(Y > 0, "right", "wrong"),
+        "ties": put(np.where(Y > 0, "right", "left"), 0, "tie", object),
+        "−1, 0 and 1": put(Y, 0, 0),
+        "1 and 2": 1 + (Y > 0),
+        "bytes": np.where(Y > 0, b"1", b"0"),
         "real": Y * 0.5,
         "nan": put(Y, 0, NAN),
         "infinite": put(Y, 0, INF),
@@ -155,6 +160,9 @@ BAD: dict[str, dict[str, Any]] = {
         "a number": 3,
         "a text": "everybody",
         "missing text": ["", *["a"] * 29],
+        "bytes": USERS.astype("S"),
+        "400 digits": [DIGITS] * 30,
+        "beyond floats": np.full(30, 1e300),
     },
     "sample_weight": {
         "negative": put(np.ones(30), 0, -1),
@@ -168,6 +176,8 @@ BAD: dict[str, dict[str, Any]] = {
         "masked": masked(np.ones(30)),
         "none among them": [None] * 30,
         "ragged": [[1], [1, 2]] * 15,
+        "bytes": [b"1"] * 30,
+        "400 digits": [DIGITS] * 30,
     },
     "items": {
         "none": None,
@@ -187,6 +197,9 @@ BAD: dict[str, dict[str, Any]] = {
         "a dictionary": {"a": ITEMS[:, 0]},
         "dates": np.arange(16).reshape(8, 2).astype("datetime64[D]"),
         "fewer": ITEMS[:3],
+        "bytes": ITEMS.astype("S"),
+        "text of numbers": ITEMS.astype(str),
+        "400 digits": [[DIGITS, 1]] * 8,
         "1e150": ITEMS * 1e150,
         "1e-160": ITEMS * 1e-160,
         "1e300": ITEMS * 1e300,
@@ -194,7 +207,10 @@ BAD: dict[str, dict[str, Any]] = {
         "one feature of 1e200": ITEMS * [1.0, 1e200],
     },
 }
-ODD = {"text": "x", "array": np.arange(3.0), "list": [1], "object": object(), "complex": 1j, "nan": NAN}
+ODD = {
+    "text": "x", "array": np.arange(3.0), "list": [1], "object": object(), "complex": 1j, "nan": NAN, "bytes": b"1",
+    "400 digits": DIGITS,
+}  # fmt: skip
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "ideal": {
         "loss": ODD,
@@ -202,6 +218,15 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
         "metric_bound": ODD | {"negative": -1.0, "zero": 0.0, "infinite": INF, "True": True},
         "ideal_bound": ODD | {"negative": -1.0, "infinite": INF},
         "norm": ODD,
+        "fixed_metric": ODD
+        | {
+            "1e300": 1e300 * np.eye(2),
+            "bytes inside": np.eye(2).astype("S"),
+            "masked": masked(np.eye(2)),
+            "400 digits inside": [[DIGITS, 0], [0, 1]],
+            "text of numbers": [["1", "0"], ["0", "1"]],
+        },
+        "progress": ODD | {"five": 5},
         "tol": ODD | {"negative": -1.0, "zero": 0.0},
         "max_iter": ODD | {"half": 1.5, "text": "1", "zero": 0, "True": True},
         "random_state": ODD | {"negative": -1},
@@ -230,6 +255,7 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
         "tol": ODD,
         "max_iter": ODD,
         "memory": ODD | {"infinite": INF, "zero": 0, "words": "much", "unit": "2XB"},
+        "progress": ODD | {"five": 5},
         "random_state": ODD | {"negative": -1},
         "item_effects": {"text": "x", "list": [1], "array": np.arange(3.0)},
     },
@@ -273,7 +299,9 @@ def fits() -> Iterator[Case]:
 
 
 # Values with which nothing is wrong but their size, or that say what a fit can do without: these may also succeed.
-MAY_SUCCEED = ("items 1e", "items one feature of 1e200", "=infinite", "users halves", "y real", "items fewer")
+MAY_SUCCEED = (
+    "items 1e", "items one feature of 1e200", "=infinite", "users halves", "y real", "items fewer", "memory=400 digits",
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------- extreme sizes
@@ -339,6 +367,19 @@ ARRAYS: dict[str, dict[str, Any]] = {
     "n_items text": {"n_items": "3"},
     "n_items True": {"n_items": True},
     "n_items negative": {"n_items": -1},
+    "n_items whole float": {"n_items": 2.0},
+    "n_items 10**18": {"n_items": 10**18},
+    "n_items 400 digits": {"n_items": DIGITS},
+    "left 400 digits": {"left": [DIGITS, 1, 2]},
+    "left beyond floats": {"left": [1e300, 1, 2]},
+    "users 400 digits": {"users": [DIGITS, 1, 2]},
+    "weight 400 digits": {"weight": [DIGITS, 1, 2]},
+    "users masked": {"users": masked([1, 1, 2, 2])[1:]},
+    "left masked": {"left": masked([1, 0, 1, 2])[1:]},
+    "choice masked": {"choice": masked(["x", "left", "right", "tie"])[1:]},
+    "item_ids masked": {"item_ids": masked([0, 1, 2, 3])},
+    "choice of bytes": {"choice": [b"left", b"right", b"tie"]},
+    "users of bytes": {"users": np.array([b"1", b"1", b"2"])},
     "item_ids repeated": {"item_ids": [0, 0, 1]},
     "item_ids ragged": {"item_ids": [[0], [1, 2]]},
     "item_ids of text": {"item_ids": ["0", "1", "2"]},
@@ -348,6 +389,10 @@ ARRAYS: dict[str, dict[str, Any]] = {
     "items a number": {"items": 3},
     "items flat": {"items": [1.0, 2.0]},
 }
+
+
+def fitted_to_table(name: str, **changed: Any) -> Any:
+    return FITTED[name](ITEMS).fit(Comparisons.from_arrays(USERS, PAIRS, Y, n_items=8, **changed))
 
 
 def from_arrays(**changed: Any) -> Comparisons:
@@ -368,12 +413,21 @@ JUDGED: dict[str, dict[str, Any]] = {
     "n_left more than n": {"choice": None, "n_left": [3, 4], "n": [1, 1]},
     "counts negative": {"choice": None, "n_left": [-1, -1], "n_right": [-1, -1]},
     "response 0": {"choice": None, "response": [0, 0]},
+    "anchor beyond floats": {"anchor": [1e300, 1.0]},
+    "anchor masked": {"anchor": np.ma.masked_array([0, 1], mask=[False, True])},
+    "weight infinite": {"weight": [INF, INF]},
+    "weight too large": {"weight": [1e300, 1e300]},
+    "counts infinite": {"choice": None, "n_left": [INF, INF], "n_right": [1, 1]},
+    "counts too large": {"choice": None, "n_left": [1e300, 1], "n_right": [1, 1]},
+    "n_items 10**18": {"n_items": 10**18},
 }
+TRIPLE = np.array([[0, 1, 2], [3, 4, 5], [1, 2, 6]], dtype=float)
 
 
 def judged(**changed: Any) -> Judgements:
     return Judgements.from_table(
-        {name: value for name, value in (TRIPLETS | changed).items() if value is not None}, n_items=3
+        {name: value for name, value in (TRIPLETS | changed).items() if value is not None and name != "n_items"},
+        n_items=changed.get("n_items", 3),
     )
 
 
@@ -442,7 +496,17 @@ FUNCTIONS: list[Case] = [
                 **{"dimension": 3, "subspaces": 4, "rank": 1, "users": 3, "comparisons": 2} | {name: value},
             ),
         )
-        for name, value in [("beta", NAN), ("beta", -1.0), ("noise", -1.0), ("noise", NAN), ("people", "martians")]
+        for name, value in [
+            ("beta", NAN),
+            ("beta", -1.0),
+            ("noise", -1.0),
+            ("noise", NAN),
+            ("people", "martians"),
+            ("beta", DIGITS),
+            ("users", 10**18),
+            ("dimension", 10**18),
+            ("metric", [[DIGITS]]),
+        ]
     ),
     *(
         (
@@ -460,6 +524,9 @@ FUNCTIONS: list[Case] = [
             ("beta", 0.0),
             ("seed", -1),
             ("doubt", -1.0),
+            ("doubt", 1e-60),
+            ("people", 10**18),
+            ("people", DIGITS),
             ("item_ids", [1, 2]),
         ]
     ),
@@ -493,6 +560,10 @@ FUNCTIONS: list[Case] = [
             ("splits", ["x"]),
             ("jobs", 0),
             ("jobs", "x"),
+            ("jobs", DIGITS),
+            ("time_limit", DIGITS),
+            ("time_limit", "x"),
+            ("after_fit", 5),
         ]
     ),
     *(
@@ -515,7 +586,7 @@ FUNCTIONS: list[Case] = [
 
 # ------------------------------------------------------------- judgements, designs that learn, fitted models
 
-WHOLE = ODD | {"half": 1.5, "zero": 0, "True": True, "negative": -1}
+WHOLE = ODD | {"half": 1.5, "zero": 0, "True": True, "negative": -1, "10**18": 10**18}
 POSITIVE = ODD | {"negative": -1.0, "zero": 0.0, "infinite": INF}
 SHARE = ODD | {"negative": -0.5, "two": 2.0}
 MATRIX = ODD | {"negative": -np.eye(2), "larger": np.eye(3), "lopsided": np.array([[1.0, 2.0], [0.0, 1.0]])}
@@ -559,7 +630,8 @@ def evaluated(items: Any = ITEMS, judgements: Any = SIMILAR, **options: Any) -> 
 NEWER: dict[Callable[..., Any], dict[str, dict[str, Any]]] = {
     similar: {
         "items": BAD_ITEMS, "structure": ODD, "rank": ODD | {"half": 1.5, "zero": 0, "True": True, "more": 9},
-        "link": ODD, "lapse": ODD | {"one": 1.0, "negative": -0.1, "True": True}, "people": ODD, "beta": POSITIVE,
+        "link": ODD,
+        "lapse": ODD | {"one": 1.0, "negative": -0.1, "True": True, ".999": 0.999}, "people": ODD, "beta": POSITIVE,
         "uncertainty": ODD, "folds": WHOLE, "tol": POSITIVE, "max_iter": WHOLE, "random_state": SEED,
     },
     live: {
@@ -595,6 +667,7 @@ NEWER: dict[Callable[..., Any], dict[str, dict[str, Any]]] = {
         "items": BAD_ITEMS, "judgements": ODD | {"none": None, "comparisons": ANSWERS},
         "models": ODD | {"unknown": ["x"], "empty": [], "repeated": ["full", "full"]},
         "splits": ODD | {"unknown": ["x"], "empty": []}, "folds": WHOLE, "seed": SEED, "link": ODD,
+        "after_fit": {"five": 5},
     },
 }  # fmt: skip
 
@@ -613,6 +686,14 @@ def used(name: str, use: Callable[..., Any], *given: Any, **options: Any) -> Any
 
 def after_locating(name: str, use: str, *given: Any, **options: Any) -> Any:
     return getattr(locate(fitted(name), PAIRS, Y, users=USERS), use)(*given, **options)
+
+
+def judged_in_arrays(value: Any) -> Iterator[Case]:
+    """Yield judgements in arrays with a value where an item is named."""
+    triples = put(TRIPLE, 0, value)
+    yield f"triplets of {value}: fit", lambda: SimilarityMetric(ITEMS).fit(triples)
+    yield f"triplets of {value}: predict", partial(used, "similarity", lambda m, v: m.predict(v), triples)
+    yield f"triplets of {value}: vectors", lambda: SimilarityMetric().fit(np.full((4, 3, 2), value))
 
 
 def predicting(pairs: dict[str, Any]) -> Iterator[Case]:
@@ -665,6 +746,28 @@ LATER: list[Case] = [
         for use in (item_coordinates, coefficients_of, feature_importance)
     ),
     ("agreement: none", partial(used, "population", agreement, None)),
+    *(case for value in (INF, NAN, 1e300, -1.0, 0.5) for case in judged_in_arrays(value) if "0.5: v" not in case[0]),
+    *(
+        (
+            f"score: weights of {value}",
+            partial(used, "similarity", lambda m, v: m.score(SIMILAR, sample_weight=v), value),
+        )
+        for value in (INF, NAN, 1e300, -1.0)
+    ),
+    *(
+        (f"{kind} of answers 1e300: {name}", partial(fitted_to_table, name, **{kind: np.full(30, 1e300)}))
+        for name in ("population", "matched")
+        for kind in ("weight",)
+    ),
+    ("from_triplets: masked", lambda: Judgements.from_triplets(masked(TRIPLE.astype(int)))),
+    ("from_triplets: beyond floats", lambda: Judgements.from_triplets(put(TRIPLE, 0, 1e300))),
+    ("from_arrays: masked pairs", lambda: Comparisons.from_arrays(USERS, masked(PAIRS), Y)),
+    ("from_table: one column twice", lambda: Comparisons.from_table(pd.DataFrame(GOOD), user="left", left="left")),
+    ("from_table: triplets", lambda: Comparisons.from_table(TRIPLETS | {"user": [1, 2]})),
+    ("transform: masked", partial(used, "population", lambda m: m.transform(masked(ITEMS)))),
+    ("transform: bytes", partial(used, "population", lambda m: m.transform(ITEMS.astype("S")))),
+    ("ItemMap: masked", lambda: ItemMap().fit(masked(ITEMS))),
+    ("ItemMap: bytes", lambda: ItemMap().fit(ITEMS.astype("S"))),
 ]
 
 CASES = [*fits(), *EXTREMES, *TABLES, *FUNCTIONS, *LATER]
@@ -774,6 +877,8 @@ COMMANDS: list[list[str]] = [
     ["fit", "items.csv", "answers.csv", "--out", "new", "--beta", "nan"],
     ["fit", "items.csv", "answers.csv", "--out", "new", "--beta", "1e300"],
     ["fit", "items.csv", "answers.csv", "--out", "new", "--memory", "much"],
+    ["fit", "items.csv", "answers.csv", "--out", "new", "--columns", "left=right,right=right"],
+    ["diagnose", "items.csv", "answers.csv", "--columns", "user=left,left=left"],
     ["fit", "items.csv", "answers.csv", "--out", "new", "--pca", "99"],
     ["fit", "items.csv", "answers.csv", "--out", "new", "--labels", "answers.csv"],
     ["fit", "items.csv", "answers.csv", "--out", "new", "--names", "absent.csv"],

@@ -47,6 +47,10 @@ def test_the_examples_in_the_template_are_valid_too() -> None:
         ("[study]\nundecided = 'yes'", "undecided in [study] is 'yes', but true or false was expected"),
         ("[design]\nkind = 'best'", "kind in [design] is 'best', but one of 'random'"),
         ("[design]\nkind = 'file'", "file in [design]"),
+        ("[design]\nwithin = inf", "within in [design] is inf, but a relative error above 0, at most"),
+        ("[design]\nwithin = nan", "within in [design] is nan"),
+        ("[design]\nwithin = 1" + 400 * "0", "within in [design] is 1000"),
+        ("[design]\ngive_back_minutes = inf", "give_back_minutes in [design] is inf"),
         ("[design]\nkind = 'random'\nhook = 'a:b'", "hook in [design]"),
         ("[design]\nrepeats = 1.5", "repeats in [design] is 1.5, but a number from 0 to 1"),
         ("[design]\nkind = 'matched'\n[study]\nquestions = 5", "matched questions come in pairs"),
@@ -123,6 +127,29 @@ def test_a_questionnaire_with_an_unknown_item_or_a_self_pair_is_refused(tmp_path
     assert "item '99'" in " ".join(check_study(study.folder)[2])
     (study.folder / "questions.csv").write_text("person,left,right\n0,1,1\n", encoding="utf-8")
     assert "with itself" in " ".join(check_study(study.folder)[2])
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ("anchor", "holds 'anchor' besides.*a study asks which of two items.*these questions are about similarity"),
+        ("choice", "holds 'choice' besides 'person', 'question', 'left', 'right', but a study asks.*; remove what"),
+        ("c,d", "holds 'c', 'd' besides"),
+    ],
+)
+def test_a_questionnaire_with_columns_that_do_not_fit_is_refused(tmp_path: Path, columns: str, sentence: str) -> None:
+    study = new_study(tmp_path)
+    cells = ",".join("3" for _ in columns.split(","))
+    text = f"person,question,left,right,{columns}\n0,0,1,2,{cells}\n"
+    (study.folder / "questions.csv").write_text(text, encoding="utf-8")
+    assert re.search(sentence, " ".join(check_study(study.folder)[2]))
+    assert main(["collect", str(study.folder), "--check"]) == 1
+
+
+def test_a_questionnaire_names_everybody(tmp_path: Path) -> None:
+    study = new_study(tmp_path)
+    (study.folder / "questions.csv").write_text("person,left,right\nann,1,2\n,2,3\n", encoding="utf-8")
+    assert "person is empty in row 1" in " ".join(check_study(study.folder)[2])
 
 
 def test_practice_and_checks_name_items_that_exist(tmp_path: Path) -> None:

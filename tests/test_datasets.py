@@ -129,7 +129,9 @@ def answers_of(data: Dataset) -> set[tuple]:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "euc_jp", "shift_jis"])
-@pytest.mark.parametrize("header", ["", "id\tname\tstyle\tmajor\tminor\theavy\teaten\tprice\tsold\n"])
+@pytest.mark.parametrize(
+    "header", ["", "id\tname\tstyle\tmajor\tminor\theavy\teaten\tprice\tsold\n", "# sushi3\n#name style major group\n"]
+)
 def test_sushi_is_read_as_mirrors_have_it(sushi, encoding, header) -> None:
     """A line of column names, and the names of set A in Japanese."""
     expected = answers_of(load_sushi(sushi, answers="a", pairs=None))

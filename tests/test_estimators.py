@@ -553,7 +553,7 @@ T = len(CROWD.y)
 BAD: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no items": ({"items": None}, changed(), r"items is missing; give the \(N, d\) item vectors"),
     "flat items": ({"items": CROWD.items[:, 0]}, changed(), r"items has shape \(360,\), expected \(N, d\)"),
-    "text items": ({"items": [["a", "b"]]}, changed(), r"items cannot be read as numbers.*give an \(N, d\) numeric"),
+    "text items": ({"items": [["a", "b"]]}, changed(), r"items cannot be read as numbers, because it holds text"),
     "NaN items": (
         {"items": with_entry(CROWD.items, np.nan)},
         changed(),
@@ -580,9 +580,10 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "no y": ({}, changed(y=None), r"y is missing; give the answers, −1 where the left item"),
     "short y": ({}, changed(y=CROWD.y[:-1]), r"y has shape \(179,\), but there are 180 comparisons; give one value"),
-    "y of 0": ({}, changed(y=with_entry(CROWD.y, 0)), r"y holds 0, but loss='logistic' needs −1.*use loss='squared'"),
+    "y of 0": ({}, changed(y=with_entry(CROWD.y, 0)), r"y holds -1 and 0 and 1, where 0 may mean left or a tie"),
+    "y of 2": ({}, changed(y=with_entry(CROWD.y, 2)), r"y holds 2, but loss='logistic' needs −1.*use loss='squared'"),
     "NaN y": ({}, changed(y=with_entry(CROWD.y, np.nan)), r"y holds NaN or infinite values; drop those"),
-    "text y": ({}, changed(y=["left"] * T), r"y has dtype <U4, expected numbers; turn choices into answers with Comp"),
+    "text y": ({}, changed(y=["up"] * T), r"y holds 'up', but an answer is 'left' or 'right'.*use Comparisons"),
     "short users": (
         {},
         changed(users=CROWD.users[1:]),
@@ -699,7 +700,7 @@ def test_comparisons_say_it_all() -> None:
     with pytest.raises(DataError, match="Comparisons carry their people; leave users out"):
         model.predict(table, users=CROWD.users)
     fewer = Comparisons.from_arrays([0, 1], [[0, 1], [1, 0]], [1, -1], n_items=2)
-    with pytest.raises(DataError, match="about 2 items, but items has 360 rows; read both from the same catalogue"):
+    with pytest.raises(DataError, match="about 2 items, but items has 360 rows; read both from the same catalog"):
         model.fit(fewer)
 
 

@@ -130,7 +130,6 @@ def test_draws_and_errors_are_of_all_features() -> None:
     Q = turned(4, 2)
     small, large = fitted(X, answers), fitted(X @ Q.T, answers)
     draws = smat(large.metric_draws_)
-    assert np.linalg.eigvalsh(draws).min() > -1e-9
     # the same posterior on the span, drawn in other coordinates
     seen, expected = np.einsum("di,nde,ej->nij", Q, draws, Q), smat(small.metric_draws_)
     for level in (0.1, 0.5, 0.9):

@@ -33,8 +33,8 @@ from crowdmetric.estimators import MatchedMetric, PopulationMetric
 from crowdmetric.fits.crowd import crowd_in_memory
 from crowdmetric.fits.exact_draws import DRAWS, LawDensity
 from crowdmetric.fits.problem import PopulationProblem
+from crowdmetric.fits.size_posterior import nearest_metrics, posterior_of
 from crowdmetric.fits.starts import evidence_fit
-from crowdmetric.fits.uncertainty import posterior_draws
 from crowdmetric.inputs import read_rows
 from crowdmetric.losses import Logistic
 from crowdmetric.solvers.parametrization import Parametrization
@@ -471,7 +471,7 @@ def law_density(people: int) -> tuple[LawDensity, np.ndarray]:
     crowd = crowd_in_memory(read_rows(answers.pairs, answers.y, answers.person, answers.weight, ITEMS, Logistic(1.0)))
     problem = PopulationProblem.of(crowd, STRUCTURES["isotropic"], Logistic(1.0), LocalEngine(1), largest_grid=2)
     fit = evidence_fit(problem, Parametrization(D, "psd", False, 0, None), tolerance=1e-2)
-    return LawDensity(problem, 0.0), posterior_draws(problem, fit, free=False)
+    return LawDensity(problem, 0.0), nearest_metrics(posterior_of(problem, fit).draws(300)[:, fit.layout.metric])
 
 
 def test_the_slope_of_the_posterior_of_a_law_is_that_of_differences() -> None:

@@ -19,6 +19,7 @@ from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarni
 from crowdmetric.estimators import PopulationMetric
 from crowdmetric.fits.doubts import has_no_metric
 from crowdmetric.fits.units import Units
+from crowdmetric.inputs import read_asked
 from crowdmetric.losses import Logistic, Loss, Probit
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.simulate import answer, sample_metric, simulate_crowd
@@ -585,8 +586,9 @@ def test_the_ridge_on_the_size_is_the_one_of_the_largest_evidence(K: int) -> Non
     # where it ends, the pull of the answers on the size balances the ridge's: along M → (1 + ε)M nothing else changes
     along = np.concatenate([fit.natural[:3], np.zeros(5)])
     sums = total(fit.natural)
-    noise = penalty(fit.natural, fit.layout, Ridges(), 1.0).gradient
-    assert float((sums.score - noise) @ along) == pytest.approx(fit.ridges.size * t**2, abs=0.02)
+    others = replace(fit.ridges, shape=0.0, size=0.0, people=0.0)
+    rest = penalty(fit.natural, fit.layout, others, 1.0).gradient
+    assert float((sums.score - rest) @ along) == pytest.approx(fit.ridges.size * t**2, abs=0.02)
 
 
 def test_a_crowd_without_ideal_points_gets_no_metric() -> None:
@@ -1024,9 +1026,9 @@ def test_predictions_know_what_is_unknown_of_people_whose_spreads_are_not_kept()
     crowd = simulate_crowd(3, None, None, 3_000, 4, seed=31)
     model = PopulationMetric(crowd.items, uncertainty=False).fit(crowd.pairs, crowd.y, users=crowd.users)
     elsewhere = np.roll(crowd.pairs, 4, axis=0)  # the next person's questions: one's own are known better than others
-    kept = model._variance(*model._read(elsewhere, crowd.users))
+    kept = model._variance(read_asked(elsewhere, crowd.users, crowd.items))
     model.pseudo_ideal_covariances_ = None
-    usual = model._variance(*model._read(elsewhere, crowd.users))
+    usual = model._variance(read_asked(elsewhere, crowd.users, crowd.items))
     # the law of total covariance holds on average over people
     assert np.mean(usual) == pytest.approx(np.mean(kept), rel=0.05)
     assert np.all(usual > 0.0)

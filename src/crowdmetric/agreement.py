@@ -93,6 +93,12 @@ def agreement(first: CrowdMetric, second: CrowdMetric) -> Agreement:
     True
     """
     (one, C1), (two, C2) = _fit_of(first), _fit_of(second)
+    names = [getattr(model, "feature_names_in_", None) for model in (first, second)]
+    if names[0] is not None and names[1] is not None and list(names[0]) != list(names[1]):
+        raise DataError(
+            f"the metrics are of the features {list(names[0])} and {list(names[1])}; fit both to the same features, in "
+            "one order"
+        )
     if one.size != two.size:
         raise DataError(f"the metrics have {one.size} and {two.size} parameters; fit both to the same features")
     known = np.isfinite(np.diag(C1)) & np.isfinite(np.diag(C2))

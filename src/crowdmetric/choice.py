@@ -34,6 +34,7 @@ from crowdmetric.errors import CrowdmetricWarning, DataError
 from crowdmetric.estimators import PopulationMetric
 from crowdmetric.evaluate import CrowdModel, Evaluation, evaluate
 from crowdmetric.evaluate.taste_model import SMOOTHNESS
+from crowdmetric.inputs import check_items
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.users.conditioning import find_sets
 from crowdmetric.users.item_effects import MOST_ITEMS
@@ -123,7 +124,7 @@ class Trials:
     """
 
     def __init__(self, items: ArrayLike, comparisons: Comparisons, parameters: Mapping[str, Any]) -> None:
-        self.items = np.asarray(items, dtype=np.float64)
+        self.items = check_items(items)
         self.comparisons = comparisons
         self.parameters = dict(parameters)
         self._made: dict[tuple[str, bool], PopulationMetric] = {}

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sized
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.checks import whole_number
+from crowdmetric.checks import as_array, one_of, whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.tables import (
+    IDS_ARE,
     Column,
     Columns,
     ComparisonScan,
     CsvSource,
     DatasetSource,
     FrozenTable,
+    IdsAre,
     OnBad,
     ParquetSource,
     RowSource,
@@ -27,6 +29,7 @@ from crowdmetric.tables import (
     known_items,
     matching_files,
     read_columns,
+    refuse_judgements,
     unique_ids,
 )
 
@@ -60,6 +63,9 @@ class Comparisons(FrozenTable):
         As given; otherwise the row numbers 0…N−1, or the sorted names found.
     dropped : dict
         How many rows of the source were left out, by reason.
+    ids_are : {'given', 'found', 'rows'}
+        Where `item_ids` come from: a list that was given, the answers themselves, or row numbers. A fit matches answers
+        to items by id wherever both have ids (`crowdmetric.tables.matching`).
 
     Examples
     --------
@@ -80,8 +86,10 @@ class Comparisons(FrozenTable):
     user_ids: Column
     item_ids: Column
     dropped: dict[str, int] = field(default_factory=dict)
+    ids_are: IdsAre = "given"
 
     def __post_init__(self) -> None:
+        one_of(self.ids_are, "ids_are", IDS_ARE)
         rows = {name: np.array(getattr(self, name), dtype=np.int64) for name in ("user", "left", "right")}
         rows |= {name: np.array(getattr(self, name), dtype=np.float64) for name in ("response", "weight")}
         ids = {name: unique_ids(getattr(self, name), name) for name in ("user_ids", "item_ids")}
@@ -151,7 +159,7 @@ class Comparisons(FrozenTable):
             if name not in columns:
                 raise DataError(f"{name} is missing; who compared which two items is needed in every row")
         known = known_items(items, n_items, item_ids)
-        return cls(*code_answers(columns, known, user_ids, on_bad))
+        return cls(*code_answers(columns, known.ids, user_ids, on_bad), known.are)
 
     @classmethod
     def from_table(
@@ -181,9 +189,11 @@ class Comparisons(FrozenTable):
         items, n_items, item_ids, user_ids, on_bad
             As in `from_arrays`.
         """
-        columns = canonical_columns(read_columns(table), {"user": user, "left": left, "right": right})
+        columns = read_columns(table)
+        refuse_judgements(columns, {user, left, right})
+        columns = canonical_columns(columns, {"user": user, "left": left, "right": right})
         known = known_items(items, n_items, item_ids)
-        return cls(*code_answers(columns, known, user_ids, on_bad))
+        return cls(*code_answers(columns, known.ids, user_ids, on_bad), known.are)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], **options: Any) -> Comparisons:
@@ -227,13 +237,23 @@ class Comparisons(FrozenTable):
         """
         if people is not None:
             whole_number(people, "people")
-        return cls(*scan.collect(people))
+        return cls(*scan.collect(people), scan.ids_are)
 
     def take(self, rows: Any) -> Comparisons:
         """Return the rows of a mask ``(T,)`` or of row numbers; people and items keep their numbers."""
         index = self._index(rows)
         kept = {name: getattr(self, name)[index] for name in ROWS}
-        return Comparisons(**kept, user_ids=self.user_ids, item_ids=self.item_ids)
+        return Comparisons(**kept, user_ids=self.user_ids, item_ids=self.item_ids, ids_are=self.ids_are)
+
+    def used_items(self) -> NDArray[np.bool_]:
+        """Return which items (N,) are compared."""
+        used = np.zeros(self.n_items, dtype=np.bool_)
+        used[self.left] = used[self.right] = True
+        return used
+
+    def renumbered(self, place: Ints, item_ids: Column) -> Comparisons:
+        """Return the same answers about items with these ids, given the place (N,) of each of today's among them."""
+        return replace(self, left=place[self.left], right=place[self.right], item_ids=item_ids, ids_are="given")
 
     # ------------------------------------------------------------------------------------------ asking
 
@@ -269,10 +289,10 @@ class Comparisons(FrozenTable):
         return f"<Comparisons: {len(self)} rows, {self.n_users} people, {self.n_items} items>"
 
     def __eq__(self, other: object) -> bool:
-        """Compare rows and ids; what was dropped on the way does not matter."""
+        """Compare rows and ids; what was dropped on the way, and where ids come from, does not matter."""
         if not isinstance(other, Comparisons):
             return NotImplemented
-        names = [f.name for f in fields(self) if f.name != "dropped"]
+        names = [f.name for f in fields(self) if f.name not in ("dropped", "ids_are")]
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
     __hash__ = None  # type: ignore[assignment]  # equal by content, like a dictionary
@@ -377,7 +397,7 @@ def _groups(*columns: Column) -> Ints:
 def _sides(pairs: Any) -> tuple[Any, Any]:
     """Return left and right of ``pairs (T, 2)``; lists keep the types of their entries."""
     if hasattr(pairs, "__array__"):
-        pairs = np.asarray(pairs)
+        pairs = as_array(pairs, "pairs")
         if pairs.ndim == 2 and pairs.shape[1] == 2:
             return pairs[:, 0], pairs[:, 1]
         raise DataError(f"pairs has shape {pairs.shape}; (T, 2) was expected, a left and a right item per row")
@@ -400,6 +420,6 @@ def _scan(
     scratch: str | os.PathLike[str] | None = None,
 ) -> ComparisonScan:
     known = known_items(items, n_items, item_ids)
-    if known is None:
+    if known.ids is None:
         raise DataError("a scan must know the items before it reads the answers; pass items=, n_items= or item_ids=")
-    return ComparisonScan(source, known, {"user": user, "left": left, "right": right}, on_bad, scratch)
+    return ComparisonScan(source, known.ids, {"user": user, "left": left, "right": right}, on_bad, scratch, known.are)

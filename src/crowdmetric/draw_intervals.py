@@ -79,7 +79,7 @@ def intervals_from(draws: ArrayLike, level: float = 0.9, least: ArrayLike = -np.
     >>> found.estimate.tolist(), found.low.round(6).tolist(), found.high.round(6).tolist()
     ([50.0], [5.0], [95.0])
     """
-    if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < float(level) < 1:
+    if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < level < 1:
         raise DataError(f"level={level!r} is not between 0 and 1; 0.9 gives 90 % intervals")
     drawn, tail = np.asarray(draws, dtype=np.float64), 0.5 * (1.0 - float(level))
     low, middle, high = np.maximum(np.quantile(drawn, [tail, 0.5, 1.0 - tail], axis=0), least)

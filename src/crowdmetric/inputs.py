@@ -1,24 +1,56 @@
-"""Validates what `fit` and `predict` are given: pairs of row numbers, pairs of vectors, or Comparisons."""
+"""Validates what `fit` and `predict` are given: pairs of row numbers, of ids or of vectors, or a table of answers.
+
+A table is Comparisons, a scan, or a data frame with the columns that `Comparisons.from_table` knows. Whatever it is,
+its items are matched to those of the estimator here, by id where both have ids (`crowdmetric.tables.matching`); behind
+this module there are only row numbers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import as_array, check_size, positive_number, whole_number
+from crowdmetric.checks import (
+    as_array,
+    check_size,
+    instance_of,
+    numeric_array,
+    positive_number,
+    seed_number,
+    whole_number,
+)
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.losses import Loss
-from crowdmetric.tables import ComparisonScan, as_ids
+from crowdmetric.tables import (
+    PEOPLE,
+    Column,
+    Columns,
+    ComparisonScan,
+    Items,
+    as_ids,
+    canonical_columns,
+    check_same_items,
+    feature_columns,
+    features_of,
+    ids_of,
+    is_data_frame,
+    matched,
+    read_columns,
+    refuse_judgements,
+    rows_of_ids,
+)
 from crowdmetric.users.blocks import Answers
 
 __all__ = [
     "CONSTRAINTS",
+    "AskedRows",
     "Rows",
+    "answers_about",
     "check_items",
     "check_options",
     "check_scan",
@@ -27,10 +59,13 @@ __all__ = [
     "items_differ",
     "names_of_features",
     "people_of",
+    "read_asked",
     "read_pairs",
     "read_rows",
+    "signs_of",
     "some_questions",
     "user_ids",
+    "weights_of",
 ]
 
 Array = NDArray[np.float64]
@@ -44,8 +79,37 @@ DENSE = 4
 LOOKED_AT = 4096
 # Maximum number of questions that a fitted model keeps, to say what moves choices.
 MOST_QUESTIONS = 10_000
+# Columns that hold answers.
+ANSWERS = ("response", "choice", "probability")
 # More answers than one person plausibly gives: if nobody is named, `users` was probably forgotten.
 MOST_OF_ONE = 500
+
+
+# How binary answers may be written, left first.
+SIGNS = np.array([-1, 1])
+CODES, FLAGS, WORDS = np.array([0, 1]), np.array([False, True]), np.array(["left", "right"])
+
+
+@dataclass(frozen=True)
+class AskedRows:
+    """Validated questions.
+
+    Attributes
+    ----------
+    items
+        (N, d).
+    pairs
+        (T, 2) rows of items.
+    people
+        (T,) who is asked; None: nobody in particular.
+    by_row
+        Whether items were named, by row or by id, and not given as vectors.
+    """
+
+    items: Array
+    pairs: Indices
+    people: NDArray[Any] | None
+    by_row: bool
 
 
 @dataclass(frozen=True)
@@ -64,6 +128,10 @@ class Rows:
         (T,) row of `users`.
     users
         (K,) who answered, sorted (or as the Comparisons list them).
+    by_row
+        Whether items were named, by row or by id, and not given as vectors.
+    labels
+        (2,) how answers were written: −1 and +1, 0 and 1, False and True, or 'left' and 'right'.
     """
 
     items: Array
@@ -72,6 +140,8 @@ class Rows:
     weight: Array
     person: Indices
     users: NDArray[Any]
+    by_row: bool = True
+    labels: NDArray[Any] = field(default_factory=lambda: SIGNS)
 
     def jointly(self) -> Answers:
         """Return the answers as one problem in all of R^d."""
@@ -87,12 +157,12 @@ class Rows:
 
 
 def check_items(items: ArrayLike | None) -> Array:
-    """Return items as a finite (N, d) float64 array, without a copy if it is one."""
+    """Return the features of items as a finite (N, d) float64 array, without a copy if it is one."""
     if items is None:
         raise DataError("items is missing; give the (N, d) item vectors as items=, or pairs as (T, 2, d) vectors")
     try:
-        array = np.asarray(as_array(items, "items"), dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(numeric_array(features_of(items), "items"), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"items cannot be read as numbers ({error}); give an (N, d) numeric array") from None
@@ -112,20 +182,17 @@ def check_items(items: ArrayLike | None) -> Array:
 
 
 def names_of_features(items: Any) -> list[str] | None:
-    """Return the names of a data frame's columns if all are text; None for anything else."""
-    columns = getattr(items, "columns", None)
-    names = None if columns is None else list(columns)
+    """Return the names of the features of a data frame or an `Items` table if all are text; None for anything else."""
+    names = feature_columns(items) or []
+    if isinstance(items, Items) and names == [f"f{j}" for j in range(len(names))]:
+        return None  # of an array
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def check_scan(scan: ComparisonScan, items: ArrayLike | None, loss: Loss) -> Array:
     """Return items as `check_items` does, if a scan is about them and its answers are of the loss's kind."""
     catalogue = check_items(items)
-    if scan.n_items != catalogue.shape[0]:
-        raise DataError(
-            f"the comparisons are about {scan.n_items} items, but items has {catalogue.shape[0]} rows; "
-            "read both from the same catalogue (Comparisons.scan_parquet(..., items=...))"
-        )
+    check_same_items(scan, ids_of(items), len(catalogue))
     if loss.needs_binary and not scan.is_binary:
         raise DataError(
             f"some scanned responses are neither −1 (left preferred) nor +1 (right preferred), which "
@@ -143,19 +210,80 @@ def check_scan_alone(y: Any, users: Any, sample_weight: Any) -> None:
 def check_options(tol: Any, max_iter: Any, cv: Any, random_state: Any) -> None:
     """Check the options of an iteration and of a cross-validation."""
     positive_number(tol, "tol")
-    for name, value, least in (("max_iter", max_iter, 1), ("cv", cv, 2), ("random_state", random_state, 0)):
+    for name, value, least in (("max_iter", max_iter, 1), ("cv", cv, 2)):
         whole_number(value, name, least)
+    seed_number(random_state, "random_state")
+
+
+def is_by_row(pairs: Any) -> bool:
+    """Return whether pairs name items, by row or by id, and are not their vectors."""
+    if isinstance(pairs, Comparisons | ComparisonScan) or is_data_frame(pairs):
+        return True
+    return as_array(pairs, "pairs").ndim == 2
+
+
+def answers_about(answers: Any, items: Any, n_items: int) -> Comparisons:
+    """Return Comparisons, or a data frame of answers, with items numbered as the rows of `items`."""
+    if is_data_frame(answers):
+        return _read_frame(read_columns(answers), items, n_items)
+    how = "make one with Comparisons.from_arrays or .read"
+    return matched(instance_of(answers, "the answers", Comparisons, how), ids_of(items), n_items)
+
+
+def _read_frame(columns: Columns, items: Any, n_items: int) -> Comparisons:
+    ids = ids_of(items)
+    known: dict[str, Any] = {"n_items": n_items} if ids is None else {"item_ids": ids}
+    return Comparisons.from_table(columns, **known)
+
+
+def _frame_with(pairs: Any, y: Any, users: Any, sample_weight: Any, loss: Loss) -> tuple[Columns, NDArray[Any]]:
+    """Return the columns of a data frame of pairs, with what was given beside it, and the labels of the answers."""
+    columns, labels = read_columns(pairs), SIGNS
+    T = len(next(iter(columns.values()), ()))
+    beside: Columns = {}
+    if y is not None:
+        beside["response"], labels = signs_of(y, T, loss)
+    if users is not None:
+        beside["user"] = user_ids(users, T)
+    if sample_weight is not None:
+        beside["weight"] = weights_of(sample_weight, T)
+    for name, given in (("response", "y"), ("user", "users"), ("weight", "sample_weight")):
+        twice = {"response": (*ANSWERS, "winner", "loser"), "user": PEOPLE}.get(name, (name,))
+        there = [column for column in twice if column in columns]
+        if name in beside and there:
+            raise DataError(f"the table has a column {there[0]!r}, and {given} was given too; leave one of them out")
+    return columns | beside, labels
+
+
+def read_asked(pairs: Any, users: Any, items: ArrayLike | None) -> AskedRows:
+    """Return validated questions from row numbers or ids (T, 2), vectors (T, 2, d), Comparisons or a data frame."""
+    if isinstance(pairs, Comparisons):
+        if users is not None:
+            raise DataError("Comparisons carry their people; leave users out")
+        users = pairs.user_ids[pairs.user]
+    elif is_data_frame(pairs):
+        columns = read_columns(pairs)
+        column = next((name for name in PEOPLE if name in columns), None)
+        if column is not None and users is not None:
+            raise DataError(f"the table has a column {column!r}, and users was given too; leave one of them out")
+        users = users if column is None else columns[column]
+    catalog, numbers = read_pairs(pairs, items)
+    return AskedRows(catalog, numbers, None if users is None else user_ids(users, len(numbers)), is_by_row(pairs))
 
 
 def read_pairs(pairs: Any, items: ArrayLike | None) -> tuple[Array, Indices]:
-    """Return (items (N, d), pairs (T, 2)) from row numbers into `items` or from (T, 2, d) vectors."""
+    """Return (items (N, d), pairs (T, 2)) from row numbers or ids in `items`, from vectors (T, 2, d) or a table."""
+    if isinstance(pairs, Comparisons):
+        catalog = check_items(items)
+        return catalog, matched(pairs, ids_of(items), len(catalog)).pairs
+    if is_data_frame(pairs):
+        return _pairs_of_frame(pairs, items)
     array = as_array(pairs, "pairs")
     if array.ndim == 3 and array.shape[1] == 2:
         vectors = check_items(array.reshape(-1, array.shape[2]))
-        if items is not None and vectors.shape[1] != np.shape(items)[1]:
-            raise DataError(
-                f"pairs hold vectors of {vectors.shape[1]} features, but items have {np.shape(items)[1]}; use one space"
-            )
+        d = None if items is None else check_items(items).shape[1]
+        if d is not None and vectors.shape[1] != d:
+            raise DataError(f"pairs hold vectors of {vectors.shape[1]} features, but items have {d}; use one space")
         return vectors, np.arange(vectors.shape[0]).reshape(-1, 2)
     if array.ndim != 2 or array.shape[1] != 2:
         raise DataError(
@@ -164,6 +292,8 @@ def read_pairs(pairs: Any, items: ArrayLike | None) -> tuple[Array, Indices]:
     if array.shape[0] == 0:
         raise DataError("pairs is empty; at least one comparison is needed")
     catalogue = check_items(items)
+    if _is_text(array):
+        return catalogue, rows_of_ids(array, ids_of(items), "pairs").astype(np.intp)
     whole = array.dtype.kind == "f" and np.all(np.isfinite(array)) and np.all(np.mod(array, 1) == 0)
     if array.dtype.kind not in "iu" and not whole:
         raise DataError(
@@ -178,6 +308,32 @@ def read_pairs(pairs: Any, items: ArrayLike | None) -> tuple[Array, Indices]:
             f"(0…{catalogue.shape[0] - 1}); drop them with Comparisons.from_arrays(..., n_items={catalogue.shape[0]})"
         )
     return catalogue, array.astype(np.intp, copy=False)
+
+
+def _is_text(array: NDArray[Any]) -> bool:
+    return array.dtype.kind == "U" or (array.dtype.kind == "O" and all(isinstance(v, str) for v in array.flat))
+
+
+def _pairs_of_frame(frame: Any, items: ArrayLike | None) -> tuple[Array, Indices]:
+    """Return items and the rows (T, 2) of those that a data frame names, which may have no answers and no people."""
+    columns = {name: column for name, column in read_columns(frame).items() if name not in (*ANSWERS, "weight")}
+    refuse_judgements(columns)
+    columns["user"] = np.zeros(len(next(iter(columns.values()), ())), dtype=np.int64)
+    table = canonical_columns(columns, {name: name for name in ("user", "left", "right")})
+    sides = [_complete_ids(table[name], name) for name in ("left", "right")]
+    if sides[0].dtype.kind != sides[1].dtype.kind:
+        raise DataError("left and right name items in two ways; use integers on both sides, or text on both")
+    names, ids = np.column_stack(sides), ids_of(items)
+    if ids is None and names.dtype.kind == "i":
+        return read_pairs(names, items)
+    return check_items(items), rows_of_ids(names, ids, "the table").astype(np.intp)
+
+
+def _complete_ids(column: Column, name: str) -> Column:
+    ids, missing = as_ids(column, name)
+    if np.any(missing):
+        raise DataError(f"{name} is empty in row {int(np.argmax(missing))}; fill it in, or drop the row")
+    return ids
 
 
 def read_rows(
@@ -196,18 +352,22 @@ def read_rows(
     Rows of weight zero are dropped, and so are people without other rows, unless `everybody` is set or Comparisons list
     them. With `unnamed`, any number of answers may come without `users`.
     """
+    labels, is_table = SIGNS, True
     if isinstance(pairs, ComparisonScan):
         pairs = Comparisons.from_scan(pairs)
     if isinstance(pairs, Comparisons):
         if y is not None or users is not None or sample_weight is not None:
             raise DataError("Comparisons carry their answers, people and weights; leave y, users and sample_weight out")
         catalogue = check_items(items)
-        if pairs.n_items != catalogue.shape[0]:
-            raise DataError(
-                f"the comparisons are about {pairs.n_items} items, but items has {catalogue.shape[0]} rows; "
-                "read both from the same catalogue (Comparisons.read(..., items=...))"
-            )
-        rows = Rows(catalogue, pairs.pairs, pairs.response, pairs.weight, pairs.user, pairs.user_ids)
+        table = matched(pairs, ids_of(items), len(catalogue))
+    elif is_data_frame(pairs):
+        catalogue = check_items(items)
+        columns, labels = _frame_with(pairs, y, users, sample_weight, loss)
+        table = _read_frame(columns, items, len(catalogue))
+    else:
+        is_table = False
+    if is_table:
+        rows = Rows(catalogue, table.pairs, table.response, table.weight, table.user, table.user_ids, labels=labels)
     else:
         catalogue, numbers = read_pairs(pairs, items)
         if y is None:
@@ -215,19 +375,51 @@ def read_rows(
                 "y is missing; give the answers, −1 where the left item was preferred and +1 where the right was"
             )
         T = numbers.shape[0]
-        response = _column(y, T, "y")
-        weight = np.ones(T) if sample_weight is None else _column(sample_weight, T, "sample_weight")
-        if np.any(weight < 0) or not np.any(weight > 0):
-            raise DataError("sample_weight must not be negative, and some of it must be positive")
+        response, labels = signs_of(y, T, loss)
+        weight = np.ones(T) if sample_weight is None else weights_of(sample_weight, T)
         if users is None and T > MOST_OF_ONE and not unnamed:
             raise DataError(
                 f"users is missing, so all {T:,} answers would be one person's; say who gave each as users=, (T,) "
                 "ids, or give users=np.zeros(T, dtype=int) if it was one person"
             )
         names, person = people_of(users, T)
-        rows = Rows(catalogue, numbers, response, weight, person, names)
+        rows = Rows(catalogue, numbers, response, weight, person, names, is_by_row(pairs), labels)
     _check_answers(rows, loss)
-    return _weighed(rows, everybody=everybody or isinstance(pairs, Comparisons))
+    return _weighed(rows, everybody=everybody or is_table)
+
+
+def signs_of(y: Any, T: int, loss: Loss, name: str = "y") -> tuple[Array, NDArray[Any]]:
+    """Return the answers (T,), −1 left and +1 right (any number under a loss of real answers), and how y wrote them.
+
+    Binary answers are −1 and +1, 0 and 1, False and True, or 'left' and 'right'; in each the first is left.
+    """
+    array = as_array(y, name)
+    if array.dtype.kind == "O" and array.size and all(isinstance(cell, bool) for cell in array.flat):
+        array = array.astype(np.bool_)
+    if not loss.needs_binary or array.shape != (T,):
+        return _column(array, T, name), SIGNS
+    if _is_text(array):
+        cells, known = np.char.lower(np.char.strip(array.astype(str))), WORDS
+    elif array.dtype.kind in "biuf":
+        cells, known = array, FLAGS if array.dtype.kind == "b" else SIGNS
+    else:
+        return _column(array, T, name), SIGNS
+    found = set(np.unique(cells).tolist())
+    if found <= set(known.tolist()) or found == set(CODES.tolist()):  # 0 alone may as well be a tie
+        labels = known if found <= set(known.tolist()) else CODES
+        return np.where(cells == labels[1], 1.0, -1.0), labels
+    if known is WORDS:
+        raise DataError(
+            f"{name} holds {sorted(found - set(WORDS.tolist()))[0]!r}, but an answer is 'left' or 'right' (or −1 and "
+            "+1, or 0 and 1); for ties and other ways of writing answers use Comparisons.from_arrays(..., choice=...)"
+        )
+    for others, doubt in (({-1, 0, 1}, "0 may mean left or a tie"), ({1, 2}, "1 may mean left or right")):
+        if found <= others:
+            raise DataError(
+                f"{name} holds {' and '.join(f'{cell:g}' for cell in sorted(found))}, where {doubt}; write −1 for left "
+                "and +1 for right, and leave ties to Comparisons.from_arrays(..., choice=...)"
+            )
+    return _column(array, T, name), SIGNS
 
 
 def _weighed(rows: Rows, *, everybody: bool) -> Rows:
@@ -241,7 +433,18 @@ def _weighed(rows: Rows, *, everybody: bool) -> Rows:
     if not everybody:
         named, person = np.unique(person, return_inverse=True)
         users = users[named]
-    return Rows(rows.items, rows.pairs[keep], rows.response[keep], rows.weight[keep], person.astype(np.intp), users)
+    return replace(
+        rows, pairs=rows.pairs[keep], response=rows.response[keep], weight=rows.weight[keep],
+        person=person.astype(np.intp), users=users,
+    )  # fmt: skip
+
+
+def weights_of(sample_weight: Any, T: int) -> Array:
+    """Return the weights (T,) of answers, none negative and some positive."""
+    weight = _column(sample_weight, T, "sample_weight")
+    if np.any(weight < 0) or not np.any(weight > 0):
+        raise DataError("sample_weight must not be negative, and some of it must be positive")
+    return weight
 
 
 def _column(values: Any, T: int, name: str) -> Array:
@@ -302,6 +505,8 @@ def _numbered(ids: NDArray[Any]) -> tuple[NDArray[Any], Indices]:
 
 
 def _check_answers(rows: Rows, loss: Loss) -> None:
+    check_size(rows.response, "the answers")
+    check_size(rows.weight, "the weights")
     if loss.needs_binary:
         wrong = np.abs(rows.response) != 1.0
         if np.any(wrong):
@@ -312,11 +517,6 @@ def _check_answers(rows: Rows, loss: Loss) -> None:
             )
     if not items_differ(rows.items, rows.pairs):
         raise DataError("every comparison is between equal items, which says nothing; check how pairs were made")
-
-
-def is_by_row(pairs: Any) -> bool:
-    """Return whether pairs name items by their row numbers, not by their vectors."""
-    return isinstance(pairs, Comparisons | ComparisonScan) or np.ndim(pairs) == 2
 
 
 def some_questions(pairs: NDArray[Any], weight: Array) -> Indices:

@@ -1,8 +1,9 @@
 """How sure we are: intervals for a metric, for distances, for ratios of distances, and for who is closer.
 
 A fitted `PopulationMetric` or `MatchedMetric` has draws from the posterior of its metric (``metric_draws_``, see
-`crowdmetric.solvers.posterior`). Everything here is computed for each draw, and an interval contains 90 % of the
-results. So distances are never negative, and ratios of distances do not depend on the scale of the metric.
+`crowdmetric.fits.size_posterior`). Everything here is computed for each draw, and an interval contains 90 % of the
+results. So ratios of distances do not depend on the scale of the metric. A squared distance that is negative under a
+draw counts as zero.
 
 The estimate is the median over the draws (`crowdmetric.draw_intervals`), so it always lies inside its interval. It is
 near the number that ``metric_`` gives, which predictions use, but not equal to it.

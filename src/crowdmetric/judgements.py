@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.checks import as_array, check_size, one_of
 from crowdmetric.errors import DataError
 from crowdmetric.tables import (
+    IDS_ARE,
     CodedJudgements,
     Column,
     Columns,
     FrozenTable,
+    IdsAre,
     OnBad,
     code_judgements,
     known_items,
@@ -106,6 +109,8 @@ class Judgements(FrozenTable):
         Check questions, which are not among the rows.
     dropped : dict
         How many rows of the source were left out, by reason.
+    ids_are : {'given', 'found', 'rows'}
+        Where `item_ids` come from, as in `Comparisons`.
 
     Examples
     --------
@@ -124,8 +129,10 @@ class Judgements(FrozenTable):
     response_time: Floats | None = None
     checks: CheckQuestions | None = None
     dropped: dict[str, int] = field(default_factory=dict)
+    ids_are: IdsAre = "given"
 
     def __post_init__(self) -> None:
+        one_of(self.ids_are, "ids_are", IDS_ARE)
         if self.kind not in KINDS:
             raise DataError(f"kind is {self.kind!r}, but must be one of {', '.join(map(repr, KINDS))}")
         arrays: dict[str, NDArray[Any]] = {
@@ -218,7 +225,7 @@ class Judgements(FrozenTable):
         on_bad: OnBad = "drop",
     ) -> Judgements:
         names = KINDS[kind]
-        table = np.asarray(questions)
+        table = as_array(questions, f"{kind} judgements")
         if table.ndim != 2 or table.shape[1] != len(names):
             raise DataError(f"{kind} judgements have shape {table.shape}; (T, {len(names)}) was expected: {names}")
         given: dict[str, Any] = {name: table[:, place] for place, name in enumerate(names)}
@@ -226,7 +233,7 @@ class Judgements(FrozenTable):
         given |= {"person": person, "weight": weight, "response_time": response_time}
         columns = read_columns({name: values for name, values in given.items() if values is not None})
         known = known_items(items, n_items, item_ids)
-        return cls._of(code_judgements(columns, known, person_ids, on_bad), merge)
+        return cls._of(code_judgements(columns, known.ids, person_ids, on_bad), known.are, merge)
 
     @classmethod
     def from_table(
@@ -255,7 +262,7 @@ class Judgements(FrozenTable):
         """
         columns = name_judgements(read_columns(table), names)
         known = known_items(items, n_items, item_ids)
-        return cls._of(code_judgements(columns, known, person_ids, on_bad), merge)
+        return cls._of(code_judgements(columns, known.ids, person_ids, on_bad), known.are, merge)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], **options: Any) -> Judgements:
@@ -263,11 +270,11 @@ class Judgements(FrozenTable):
         return cls.from_table(path, **options)
 
     @classmethod
-    def _of(cls, coded: CodedJudgements, merge: bool) -> Judgements:
+    def _of(cls, coded: CodedJudgements, ids_are: IdsAre, merge: bool) -> Judgements:
         checks = CheckQuestions(coded.checks[0], coded.checks[1], coded.counts.shape[1])
         found = cls(
             coded.kind, coded.items, coded.counts, coded.person, coded.person_ids, coded.item_ids,
-            coded.response_time, checks, coded.dropped,
+            coded.response_time, checks, coded.dropped, ids_are,
         )  # fmt: skip
         return found.merged() if merge else found
 
@@ -293,7 +300,7 @@ class Judgements(FrozenTable):
                 time = np.bincount(group, self.response_time) / np.bincount(group)
         return Judgements(
             self.kind, items[first], totals, self.person[first], self.person_ids, self.item_ids, time, self.checks,
-            self.dropped,
+            self.dropped, self.ids_are,
         )  # fmt: skip
 
     def take(self, rows: Any) -> Judgements:
@@ -301,8 +308,19 @@ class Judgements(FrozenTable):
         index = self._index(rows)
         time = None if self.response_time is None else self.response_time[index]
         return Judgements(
-            self.kind, self.items[index], self.counts[index], self.person[index], self.person_ids, self.item_ids, time
-        )
+            self.kind, self.items[index], self.counts[index], self.person[index], self.person_ids, self.item_ids, time,
+            ids_are=self.ids_are,
+        )  # fmt: skip
+
+    def used_items(self) -> NDArray[np.bool_]:
+        """Return which items (N,) are judged."""
+        used = np.zeros(self.n_items, dtype=np.bool_)
+        used[self.items] = True
+        return used
+
+    def renumbered(self, place: Ints, item_ids: Column) -> Judgements:
+        """Return the same answers about items with these ids, given the place (N,) of each of today's among them."""
+        return replace(self, items=place[self.items], item_ids=item_ids, ids_are="given")
 
     # ------------------------------------------------------------------------------------------ asking
 
@@ -392,6 +410,7 @@ def _check_coding(kind: str, arrays: Mapping[str, NDArray[Any]]) -> None:
             )
     if not (np.all(np.isfinite(counts)) and np.all(counts >= 0)):
         raise DataError("counts must be finite and not negative; from_table drops other rows")
+    check_size(counts, "the judgements' counts")
     pairs = items[:, np.array(ALTERNATIVES[kind])]
     if np.any(pairs[..., 0] == pairs[..., 1]):
         raise DataError("a pair holds one item twice; from_table sets such check questions aside")
@@ -402,13 +421,13 @@ def _answers_of(kind: str, table: NDArray[Any], choice: Any, counts: Any) -> dic
     if choice is not None and counts is not None:
         raise DataError("choice and counts both give the answers; give one of them")
     if counts is not None:
-        each = np.asarray(counts)
+        each = as_array(counts, "counts")
         if each.shape != (len(table), len(ANSWERS[kind])):
             raise DataError(f"counts has shape {each.shape}; ({len(table)}, {len(ANSWERS[kind])}) was expected")
         return {name: each[:, place] for place, name in enumerate(ANSWERS[kind])}
     if kind != "odd_one_out":
         return {"chose_left": np.ones(len(table))} if choice is None else {"choice": choice}
-    places = np.zeros(len(table), dtype=np.int64) if choice is None else np.asarray(choice)
+    places = np.zeros(len(table), dtype=np.int64) if choice is None else as_array(choice, "odd")
     if places.shape != (len(table),) or not np.all(np.isin(places, (0, 1, 2))):
         raise DataError("odd must be 0, 1 or 2 for every row: the place of the odd item; or give counts")
     return {name: (places == place).astype(np.float64) for place, name in enumerate(ANSWERS[kind])}

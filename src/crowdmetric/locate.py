@@ -29,13 +29,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from crowdmetric.checks import as_array, instance_of, whole_number
-from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.smooth import TasteMetric
 from crowdmetric.fits.integration_check import largest_grid_after
 from crowdmetric.fits.unknowns import NOTHING_UNKNOWN, SeenItems, Unknowns
-from crowdmetric.inputs import check_items, read_pairs, read_rows
+from crowdmetric.inputs import check_items, is_by_row, read_pairs, read_rows
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.symmetric import outer_difference, svec
 from crowdmetric.users.blocks import arrange
@@ -96,7 +95,8 @@ class Located:
     pseudo_ideal_points, pseudo_ideal_covariances : (K, d), (K, d, d) arrays
         Posterior mean and covariance of ``v = −2Mu``.
     metric : (d, d) array
-    items : (N, d) array or None
+    items : (N, d) array, data frame or None
+        Those of the model, with the ids that they have.
     loss : Loss
     effects : (N,) array or None
         Utilities of the items beyond their features (`PopulationMetric.item_effects_`).
@@ -123,7 +123,7 @@ class Located:
     pseudo_ideal_points: Array
     pseudo_ideal_covariances: Array
     metric: Array
-    items: Array | None
+    items: Any
     loss: Loss
     effects: Array | None = None
     unknowns: Unknowns = NOTHING_UNKNOWN
@@ -156,7 +156,7 @@ class Located:
         """
         items, numbers = read_pairs(pairs, self.items)
         self._check_features(items)
-        rows = numbers if np.ndim(pairs) == 2 else None
+        rows = numbers if is_by_row(pairs) else None
         law = self.unknowns.variance(items[numbers[:, 0]], items[numbers[:, 1]], rows)
         new = np.zeros((len(self), len(numbers)), dtype=np.int64)
         if self.seen is not None and self.unknowns.personal > 0:
@@ -210,7 +210,7 @@ class Located:
         of each person's 32 best is then computed exactly, and the best of these is returned.
         """
         pairs = self._all_pairs(seed) if candidates is None else read_pairs(candidates, self.items)[1]
-        if candidates is not None and np.ndim(candidates) != 2:
+        if candidates is not None and not is_by_row(candidates):
             raise DataError("candidates are rows of the model's items, (T, 2); to weigh vectors use information(pairs)")
         delta, own = self._questions(pairs)
         outer = outer_difference(delta, delta)
@@ -250,7 +250,7 @@ class Located:
         left, right = items[numbers[:, 0]], items[numbers[:, 1]]
         delta = left - right
         own = np.einsum("td,td->t", delta @ self.metric, left + right)
-        if self.effects is not None and np.ndim(pairs) == 2:
+        if self.effects is not None and is_by_row(pairs):
             own -= self.effects[numbers[:, 0]] - self.effects[numbers[:, 1]]
         return delta, own
 
@@ -299,8 +299,8 @@ class LocatedTastes:
 
     def probability(self, pairs: Any) -> Array:
         """Return the probability (K, T) that each person prefers the left item of each pair."""
-        read_pairs(pairs, self.model.items)  # says what is wrong with them
-        numbers = np.asarray(pairs)
+        items, rows = read_pairs(pairs, self.model.items)
+        numbers = rows if is_by_row(pairs) else items[rows]
         asked, who = np.tile(numbers, (len(self), *[1] * (numbers.ndim - 1))), np.repeat(self.users, len(numbers))
         return np.asarray(self.model.predict_proba(asked, users=who)[:, 0].reshape(len(self), -1))
 
@@ -347,7 +347,7 @@ def _check_top(top: Any, n_items: int) -> None:
 
 def _rows_of(candidates: Any, items: ArrayLike | None) -> Indices:
     """Return pairs of row numbers (T, 2)."""
-    if as_array(candidates, "candidates").ndim == 3:
+    if not is_by_row(candidates) and as_array(candidates, "candidates").ndim == 3:
         raise DataError("candidates are vectors; give (T, 2) row numbers into the items of the model")
     return read_pairs(candidates, items)[1]
 
@@ -403,7 +403,7 @@ def locate(
     unknowns: Unknowns = model.unknowns()
     law = Law(model.metric_, model.pseudo_ideal_mean_, model.pseudo_ideal_covariance_)
     loss = model._loss()
-    items = None if model.items is None else check_items(model.items)
+    items: Any = model.items
     if pairs is None:
         spreads = getattr(model, "pseudo_ideal_covariances_", None)  # None is not saved with a model
         if spreads is None:
@@ -420,10 +420,10 @@ def locate(
             f"pairs hold {rows.items.shape[1]} features, but the metric has {law.metric.shape[0]}; use one space"
         )
     numbers = rows.pairs
-    if isinstance(pairs, Comparisons) or np.ndim(pairs) == 2:
+    if rows.by_row:
         law = replace(law, effects=effects)
     else:  # items as vectors are new
-        numbers = numbers + (0 if items is None else len(items))
+        numbers = numbers + (0 if items is None else len(check_items(items)))
     answers = rows.jointly().merged()
     blocks = blocks_of(arrange(answers), answers.pairs)
     grid = largest_grid_after(model.integration, getattr(model, "integration_", ""))

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from math import inf, pi, sqrt
 from numbers import Real
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -373,8 +373,9 @@ MOST_SHARP = 1e9
 
 def _check_beta(beta: object) -> None:
     """Refuse a β that is not a positive finite number (a bool is not a number)."""
-    if isinstance(beta, Real) and not isinstance(beta, bool) and 0.0 < float(beta) < inf:
-        if 1.0 / MOST_SHARP <= float(beta) <= MOST_SHARP:
+    size: Any = beta if isinstance(beta, Real) and not isinstance(beta, bool) else 0
+    if 0 < size < inf:
+        if 1.0 / MOST_SHARP <= size <= MOST_SHARP:
             return
         raise DataError(
             f"beta is {beta!r}, but only sizes from {1.0 / MOST_SHARP:g} to {MOST_SHARP:g} are accurate; "

@@ -39,12 +39,13 @@ from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.summary import counted, fitted_attributes, summary_of, table_of
 from crowdmetric.folders import check_target, for_json, new_file, new_folder, write_file
 from crowdmetric.importance import find_importance
+from crowdmetric.inputs import check_items
 from crowdmetric.losses import LOSSES
 from crowdmetric.model_schema import check_arrays, check_description
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.radii import Radii
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.tables import Column, ComparisonScan, index_of, unique_ids
+from crowdmetric.tables import Column, ComparisonScan, Items, unique_ids
 
 __all__ = ["FORMAT_VERSION", "SavedModel", "is_model", "load_model", "save_model"]
 
@@ -157,7 +158,8 @@ class SavedModel:
                 f"the model was fitted by {name!r}, which crowdmetric {__version__} does not know; update it"
             )
         try:
-            estimator: CrowdMetric = getattr(crowdmetric.estimators, name)(self.items, **self.description["parameters"])
+            kind: type[CrowdMetric] = getattr(crowdmetric.estimators, name)
+            estimator = kind(self._items_with_ids(), **self.description["parameters"])
         except TypeError as error:
             raise ModelFileError(
                 f"the parameters of the model do not suit {name} ({error}); update crowdmetric"
@@ -165,6 +167,18 @@ class SavedModel:
         for attribute, value in self.fitted.items():
             setattr(estimator, attribute, value)
         return estimator
+
+    @property
+    def named_ids(self) -> Column | None:
+        """The (N,) ids by which answers are matched to the items; None where they are no more than row numbers."""
+        return None if np.array_equal(self.item_ids, np.arange(len(self.item_ids))) else self.item_ids
+
+    def _items_with_ids(self) -> Any:
+        """Return the items with their ids, if they have any, for answers to be matched to them."""
+        if self.items is None or self.named_ids is None:
+            return self.items
+        names = self.feature_names if self.preprocessing is None else [f"f{j}" for j in range(self.items.shape[1])]
+        return Items(self.item_ids, self.items, names)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description, the table of features and the eigenvalues of the metric, ready for JSON."""
@@ -216,7 +230,7 @@ def save_model(
     estimator : CrowdMetric
         Fitted. Its items are saved with it, so the folder alone can predict.
     item_ids : (N,) int or str, optional
-        By default the index of the data frame that was given as items, where it names them, else the row numbers.
+        By default the ids of the items of the estimator, where they have any, else the row numbers.
     feature_names : sequence of d str, optional
         By default the columns of the data frame that was given as items, else ``f0``, ``f1``, ….
     comparisons : Comparisons or ComparisonScan, optional
@@ -271,7 +285,7 @@ def _collect(
 ) -> SavedModel:
     fitted, not_kept = _fitted_state(estimator)
     parameters, left_out = _parameters(estimator)
-    items = None if estimator.items is None else np.asarray(estimator.items, dtype=np.float64)
+    items = None if estimator.items is None else check_items(estimator.items)
     ids, names = _names(estimator, item_ids, feature_names, preprocessing)
     description = {
         "format": FORMAT,
@@ -300,7 +314,7 @@ def _names(
     estimator: CrowdMetric, item_ids: Any, feature_names: Sequence[str] | None, preprocessing: ItemMap | None
 ) -> tuple[Column, list[str]]:
     """Return the ids of the items (N,) and the names of the features before preprocessing."""
-    n, d = (0 if estimator.items is None else np.shape(estimator.items)[0]), len(estimator.metric_)
+    n, d = (0 if estimator.items is None else len(check_items(estimator.items))), len(estimator.metric_)
     if preprocessing is not None:
         check_is_fitted(preprocessing)
         kept, d = preprocessing.matrix_.shape
@@ -310,7 +324,7 @@ def _names(
                 "that its items went through"
             )
     if item_ids is None:
-        item_ids = index_of(estimator.items)
+        item_ids = estimator.item_ids
     ids = np.arange(n) if item_ids is None else unique_ids(item_ids, "item_ids")
     if feature_names is None and preprocessing is None:
         feature_names = getattr(estimator, "feature_names_in_", None)

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from crowdmetric.checks import numeric_array
 from crowdmetric.errors import DataError
 
 __all__ = [
@@ -158,6 +159,7 @@ class ItemMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         from sklearn.decomposition import PCA  # noqa: PLC0415 - takes a while to load
         from sklearn.preprocessing import StandardScaler  # noqa: PLC0415 - takes a while to load
 
+        numeric_array(X, "X")
         items: Array = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         self.values_ = values_to_compare(items)
         varies = np.flatnonzero(varying_features(items))
@@ -191,6 +193,7 @@ class ItemMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: ArrayLike) -> Array:
         """Return ``z = T(x − μ)`` (N, k) of items (N, d), the ones it was fitted to or new ones."""
         check_is_fitted(self)
+        numeric_array(X, "X")
         items: Array = validate_data(self, X, reset=False, dtype=np.float64)
         return (items - self.mean_) @ self.matrix_.T
 
@@ -206,7 +209,7 @@ class ItemMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return (v - 2.0 * (self.matrix_ @ self.mean_) @ M) @ self.matrix_
 
     def _of_result(self, array: ArrayLike, name: str, axes: int) -> Array:
-        given = np.asarray(array, dtype=np.float64)
+        given = np.asarray(numeric_array(array, name), dtype=np.float64)
         k = self._n_features_out
         if given.ndim != 2 or given.shape[-axes:] != (k,) * axes:
             wanted = f"({k}, {k})" if axes == 2 else f"(K, {k})"

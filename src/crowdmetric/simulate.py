@@ -22,16 +22,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
-from numbers import Real
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from crowdmetric.checks import whole_number
+from crowdmetric.checks import as_array, check_metric, numeric_array, real_number, shown, whole_number
 from crowdmetric.errors import DataError
-from crowdmetric.symmetric import check_metric
 
 __all__ = ["SimulatedCrowd", "answer", "responses", "sample_metric", "sample_subspaces", "simulate_crowd"]
 
@@ -250,7 +248,8 @@ def answer(
     >>> answer(items, [[0, 2], [2, 1]], [person, person], np.eye(2), beta=np.inf).tolist()
     [-1, 1]
     """
-    X, rows, u = np.asarray(items, dtype=np.float64), np.asarray(pairs), np.asarray(ideal_points, dtype=np.float64)
+    X, u = (np.asarray(numeric_array(v, n), dtype=float) for v, n in ((items, "items"), (ideal_points, "ideal_points")))
+    rows = as_array(pairs, "pairs")
     M = check_metric(metric, X.shape[1], "metric")
     if u.shape != (len(rows), X.shape[1]):
         raise DataError(f"ideal_points has shape {u.shape}, expected {(len(rows), X.shape[1])}, one point per question")
@@ -339,9 +338,10 @@ def _count(name: str, number: object) -> int:
 
 def _nonnegative(name: str, number: object) -> float:
     """Return `number` as a float ≥ 0; ∞ is allowed, NaN is not."""
-    if isinstance(number, Real) and not isinstance(number, bool) and float(number) >= 0.0:
-        return float(number)
-    raise DataError(f"{name} is {number!r}, but it must be a number of at least 0")
+    found = real_number(number)
+    if found >= 0.0 and (found < inf or number == inf):  # not an integer that is larger than any float
+        return found
+    raise DataError(f"{name} is {shown(number)}, but it must be a number of at least 0")
 
 
 def _subspace_shape(subspaces: int | None, rank: int | None, d: int) -> tuple[int, int]:

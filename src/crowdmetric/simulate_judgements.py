@@ -8,12 +8,11 @@ from numbers import Number
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import one_of, positive_number, share_of_one, whole_number
+from crowdmetric.checks import check_metric, one_of, positive_number, seed_number, share_of_one, whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
 from crowdmetric.judgements import KINDS, Judgements
 from crowdmetric.simulate import sample_metric
-from crowdmetric.symmetric import check_metric
 from crowdmetric.tables.judgement_columns import ALTERNATIVES
 
 __all__ = ["SimulatedStudy", "answer_questions", "random_questions", "simulate_judgements"]
@@ -83,7 +82,7 @@ def simulate_judgements(
     >>> study.items.shape, study.judgements.kind
     ((20, 3), 'odd_one_out')
     """
-    rng = np.random.default_rng(whole_number(seed, "seed", 0))
+    rng = np.random.default_rng(seed_number(seed, "seed"))
     one_of(kind, "kind", tuple(KINDS))
     one_of(link, "link", ("squared", "distance"))
     for name, value in (("questions", questions), ("people", people)):
@@ -157,7 +156,7 @@ def answer_questions(
     lapses = rng.random(len(asked)) < lapse
     chosen[lapses] = rng.integers(0, pairs.shape[1], int(lapses.sum()))
     counts = np.eye(pairs.shape[1])[chosen]
-    return Judgements(kind, asked, counts, who, np.arange(len(own)), np.arange(len(X)))
+    return Judgements(kind, asked, counts, who, np.arange(len(own)), np.arange(len(X)), ids_are="rows")
 
 
 def _own_metrics(M: Array, people: int, spread: float, rng: np.random.Generator) -> Array:

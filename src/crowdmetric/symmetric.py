@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
 
 __all__ = [
     "as_like",
     "as_numpy",
-    "check_metric",
     "components_of",
     "degrees_of_freedom",
     "describe_direction",
@@ -31,6 +30,7 @@ __all__ = [
     "orthonormal_basis",
     "outer_difference",
     "project_psd",
+    "project_to_trace",
     "relative_error",
     "restrict",
     "shape_error",
@@ -185,6 +185,27 @@ def project_psd(A: Array) -> Array:
     return (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
+def project_to_trace(A: Array) -> Array:
+    """Return the nearest positive semi-definite matrices of the same traces, which must be positive.
+
+    A number is taken off all eigenvalues before negative ones become zero, such that their sum stays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdmetric.symmetric import project_to_trace
+    >>> project_to_trace(np.diag([3.0, 2.0, -1.0])).tolist()
+    [[2.5, 0.0, 0.0], [0.0, 1.5, 0.0], [0.0, 0.0, 0.0]]
+    """
+    values, vectors = np.linalg.eigh(0.5 * (A + np.swapaxes(A, -1, -2)))
+    falling = values[..., ::-1]
+    # what to take off where the k largest stay
+    off = (np.cumsum(falling, axis=-1) - np.sum(values, axis=-1, keepdims=True)) / np.arange(1, values.shape[-1] + 1)
+    last = np.sum(falling > off, axis=-1, keepdims=True) - 1
+    values = np.maximum(values - np.take_along_axis(off, last, axis=-1), 0.0)
+    return (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+
+
 def invertible(covariance: Array) -> Array:
     """Return a covariance (d, d) that varies in every direction: 1e-11 of its trace is added to the diagonal.
 
@@ -236,29 +257,6 @@ def orthonormal_basis(X: Array, rank: int | None = None, tolerance: float = 1e-1
             "lower rank or give more items"
         )
     return directions[:rank].T
-
-
-def check_metric(metric: ArrayLike, d: int, name: str) -> Array:
-    """Return a given M as a float array if it is (d, d), finite, symmetric and positive semi-definite."""
-    try:
-        M = np.array(metric, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{name} cannot be read as numbers ({error}); give a ({d}, {d}) array") from None
-    if M.shape != (d, d):
-        raise DataError(f"{name} has shape {M.shape}, but items have {d} features; it must be ({d}, {d})")
-    if not np.all(np.isfinite(M)):
-        raise DataError(f"{name} has entries that are not finite; give a real symmetric matrix")
-    size = float(np.linalg.norm(M))
-    if np.linalg.norm(M - M.T) > 1e-8 * size:
-        raise DataError(f"{name} is not symmetric, but a metric is; give (M + M.T) / 2")
-    M = 0.5 * (M + M.T)
-    lowest = float(np.linalg.eigvalsh(M)[0])
-    if lowest < -1e-8 * size:
-        raise DataError(
-            f"{name} has the eigenvalue {lowest:.3g}, but none may be negative; "
-            "project it with crowdmetric.symmetric.project_psd"
-        )
-    return M
 
 
 def relative_error(estimate: Array, truth: Array) -> float:

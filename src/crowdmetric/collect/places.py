@@ -14,11 +14,14 @@ from crowdmetric.collect.settings import Settings
 from crowdmetric.collect.sheets import Place
 from crowdmetric.collect.study_items import StudyItems
 from crowdmetric.errors import DataError
-from crowdmetric.tables import read_columns
+from crowdmetric.tables import as_ids, judgement_kind, read_columns
+from crowdmetric.tables.columns import listed
 
 __all__ = ["DESIGN", "EVALUATION", "design_fingerprint", "questionnaire_file", "random_places"]
 
 EVALUATION, DESIGN = "evaluation", "design"
+# The columns of a table of questions, as `crowdmetric design --out` writes it.
+COLUMNS = ("person", "question", "left", "right")
 
 
 def design_fingerprint(settings: Settings, items: StudyItems, folder: Path) -> str:
@@ -52,6 +55,19 @@ def questionnaire_file(path: Path, items: StudyItems) -> list[Place]:
     missing = [name for name in ("person", "left", "right") if name not in columns]
     if missing:
         raise DataError(f"{path} has no column {missing[0]!r}; person, left and right were expected")
+    others = [name for name in columns if name not in COLUMNS]
+    if others:
+        remedy = (
+            "remove what a question is complete without" if judgement_kind(columns) is None
+            else "these questions are about similarity, so ask them elsewhere"
+        )  # fmt: skip
+        raise DataError(
+            f"{path} holds {listed(others)} besides {listed(COLUMNS)}, but a study asks which of two items people "
+            f"prefer; {remedy}"
+        )
+    nobody = as_ids(columns["person"], "person")[1]
+    if nobody.any():
+        raise DataError(f"person is empty in row {np.argmax(nobody)} of {path}; name the person, or remove the row")
     known = set(items.ids)
     pairs: dict[str, list[tuple[str, str]]] = {}
     for person, left, right in zip(*(map(str, columns[n].tolist()) for n in ("person", "left", "right")), strict=True):

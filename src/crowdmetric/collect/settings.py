@@ -28,6 +28,8 @@ Section = TypeVar("Section")
 
 DESIGNS = ("random", "within", "matched", "optimal", "file", "live")
 PANELS = ("anonymous", "prolific", "connect", "sona", "list")
+# More minutes, or a larger relative error, are not meant.
+MOST = 1_000_000
 FIELD_KINDS = ("text", "long", "number", "choice")
 
 
@@ -65,6 +67,10 @@ def _whole(least: int, most: int) -> dict[str, Rule]:
 
 def _share(most: float = 1.0) -> dict[str, Rule]:
     return _rule(f"a number from 0 to {most:g}", lambda v: type(v) in (int, float) and 0 <= v <= most)
+
+
+def _positive(what: str) -> dict[str, Rule]:
+    return _rule(f"{what} above 0, at most {MOST:,}", lambda v: type(v) in (int, float) and 0 < v <= MOST)
 
 
 def _yes_or_no() -> dict[str, Rule]:
@@ -132,16 +138,12 @@ class Design:
     kind: str = field(default="random", metadata=_one_of(DESIGNS))
     file: str = field(default="", metadata=_text(500))
     hook: str = field(default="", metadata=_text(500))
-    within: float = field(
-        default=0.1, metadata=_rule("a relative error above 0", lambda v: type(v) in (int, float) and v > 0)
-    )
+    within: float = field(default=0.1, metadata=_positive("a relative error"))
     wait: bool = field(default=False, metadata=_yes_or_no())
     seed: int = field(default=0, metadata=_whole(0, 2**31))
     evaluation: float = field(default=0.1, metadata=_share(0.9))
     repeats: float = field(default=0.1, metadata=_share())
-    give_back_minutes: float = field(
-        default=60.0, metadata=_rule("a number of minutes above 0", lambda v: type(v) in (int, float) and v > 0)
-    )
+    give_back_minutes: float = field(default=60.0, metadata=_positive("a number of minutes"))
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,7 @@ def problems_of_settings(path: Path) -> tuple[Settings, list[str]]:
         return Settings(), [f"There is no {path}; crowdmetric collect ITEMS makes one."]
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # what is not TOML, and integers of thousands of digits
         return Settings(), [f"{path} is not TOML: {error}."]
     return parse_settings(table)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from crowdmetric.comparisons import Comparisons
+from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.persist import SavedModel
 from crowdmetric.tables import Column, Columns, as_ids
 
-__all__ = ["NAMES", "align"]
+__all__ = ["NAMES", "align", "numbered"]
 
 NAMES = {"user": "user", "left": "left", "right": "right"}
 
@@ -23,6 +27,11 @@ def align(table: Columns, model: SavedModel) -> tuple[Column, Column]:
             for name in group:
                 table[name], known[name] = _as_text(table[name], name), known[name].astype(str)
     return known["left"], known["user"]
+
+
+def numbered(answers: Comparisons, estimator: CrowdMetric) -> Comparisons:
+    """Return answers whose items are called as the model's are, which `align` has listed in the model's order."""
+    return answers if estimator.item_ids is None else replace(answers, item_ids=estimator.item_ids)
 
 
 def _as_text(column: Column, name: str) -> Column:

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.commands.ids import NAMES, align
+from crowdmetric.commands.ids import NAMES, align, numbered
 from crowdmetric.commands.reading import TABLE, add_columns, columns_of
 from crowdmetric.commands.writing import add_writing, write_table
 from crowdmetric.comparisons import Comparisons
@@ -41,7 +41,8 @@ def run(options: Namespace) -> None:
         raise ModelFileError(f"{options.model} was saved without items; fit it to a catalogue of items")
     table = canonical_columns(columns_of(options), NAMES)
     ids, _ = align(table, model)
-    people = locate(model.estimator(), Comparisons.from_table(table, item_ids=ids))
+    estimator = model.estimator()
+    people = locate(estimator, numbered(Comparisons.from_table(table, item_ids=ids), estimator))
     rows = _rows(people, model, ids, min(options.top, len(ids)), options.next)
     write_table(options, rows)
 

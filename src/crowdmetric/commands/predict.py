@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 import numpy as np
 
 from crowdmetric.commands.command import note
-from crowdmetric.commands.ids import NAMES, align
+from crowdmetric.commands.ids import NAMES, align, numbered
 from crowdmetric.commands.reading import TABLE, add_columns, columns_of, holds_judgements
 from crowdmetric.commands.similarity_commands import predict_similarity
 from crowdmetric.commands.writing import add_writing, write_table
@@ -63,9 +63,10 @@ def _note_strangers(options: Namespace, questions: Comparisons, known: Column) -
 
 def _predict(options: Namespace, estimator: CrowdMetric, questions: Comparisons) -> Columns:
     """Return user, left, right, psi, choice and the probability that left is preferred, one row per question."""
-    psi = estimator.decision_function(questions)
+    asked = numbered(questions, estimator)
+    psi = estimator.decision_function(asked)
     try:
-        left = estimator.predict_proba(questions)[:, 0]
+        left = estimator.predict_proba(asked)[:, 0]
     except DataError:  # hinge and squared losses are not likelihoods
         note(options, f"loss {estimator.loss!r} gives no probabilities; that column is empty")
         left = np.full(len(psi), np.nan)
@@ -85,7 +86,7 @@ def _note_accuracy(options: Namespace, estimator: CrowdMetric, table: Columns, k
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DroppedRowsWarning)  # the sentence below counts them
             answers = Comparisons.from_table(table, item_ids=known_items)
-        score = estimator.score(answers)
+        score = estimator.score(numbered(answers, estimator))
     except DataError as error:
         note(options, f"the answers cannot be scored: {error}")
         return

@@ -10,13 +10,14 @@
 
 Items of set A have numbers of their own, 0 to 9: its 5 is *ikura*, which is 6 in sushi3.idata. Their names tell, in
 Latin or Japanese letters; where a copy of the file has other names, the numbers of the distributed file do. Copies on
-the web may have a line of column names first, and other encodings of Japanese.
+the web may have lines of column names first (``#name …``), in any of the files, and other encodings of Japanese.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import dropwhile
 from typing import Any
 
 import numpy as np
@@ -123,8 +124,13 @@ def _lines_of_items(member: Member) -> list[tuple[int, str]]:
             continue
     else:
         lines = list(member.lines(ENCODINGS[-1]))
-    has_header = bool(lines) and not lines[0][1].split("\t")[0].strip().lstrip("-").isdigit() and "\t" in lines[0][1]
-    return lines[1:] if has_header else lines
+    return _without_header(lines)
+
+
+def _without_header(lines: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Return the numbered lines of a file of numbers, without those before the first that begins with one."""
+    lines = list(lines)
+    return list(dropwhile(lambda line: not line[1].split()[0].lstrip("-").isdigit(), lines)) or lines
 
 
 def _features(table: Table, groups: bool) -> Items:
@@ -141,7 +147,7 @@ def _features(table: Table, groups: bool) -> Items:
 
 def _orders(member: Member, numbers: list[int]) -> Ratings:
     """Return rankings as ratings −1, −2, …; `numbers` are the items as the file counts them."""
-    lines = member.lines()
+    lines = iter(_without_header(member.lines()))
     _, header = next(lines, (1, ""))
     if not header.split() or header.split()[0] != str(len(numbers)):
         raise DataError(
@@ -198,7 +204,9 @@ def _scores(archive: Archive, table: Table) -> Ratings:
         return scores
 
     expected = f"a score from 0 to 4, or −1, for each of {len(numbers)} items"
-    rows = np.array([row for chunk in parsed(member, parse, expected) for row in chunk]).reshape(-1, len(numbers))
+    lines = _without_header(member.lines())
+    found = [row for chunk in parsed(member, parse, expected, lines=lines) for row in chunk]
+    rows = np.array(found).reshape(-1, len(numbers))
     user, place = np.nonzero(rows >= 0)
     ratings = Ratings(user, numbers[place], rows[user, place])
     order = archive.find("sushi3b.*.order")
@@ -230,7 +238,12 @@ def _numbered(archive: Archive, ratings: Ratings) -> Ratings:
         return ratings
     people = [
         row
-        for chunk in parsed(member, lambda line: int(line.split("\t")[0]), "the number of a person")
+        for chunk in parsed(
+            member,
+            lambda line: int(line.split("\t")[0]),
+            "the number of a person",
+            lines=_without_header(member.lines()),
+        )
         for row in chunk
     ]
     lines = int(ratings.user.max(initial=-1)) + 1

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crowdmetric.checks import positive_number, whole_number
+from crowdmetric.checks import positive_number, seed_number, whole_number
 from crowdmetric.design.guess import guess_about_items, guess_about_space
 from crowdmetric.design.matched_questions import matched_from_catalogue, matched_from_generator
 from crowdmetric.design.optimal import optimal_questions, random_questions
@@ -18,6 +18,7 @@ from crowdmetric.design.questionnaire import Questionnaire, names_of
 from crowdmetric.design.within import within_questions
 from crowdmetric.errors import DataError, NotIdentifiedError
 from crowdmetric.inputs import check_items
+from crowdmetric.tables import in_order_of
 
 __all__ = ["KINDS", "Plan", "Planned", "design", "plan"]
 
@@ -51,7 +52,8 @@ def design(
     Parameters
     ----------
     items
-        (N, d) catalogue; None: items are made for the purpose, in `dimension` dimensions.
+        (N, d) catalogue, or a data frame, which may have ids; None: items are made for the purpose, in `dimension`
+        dimensions.
     people, answers
         Number of people, and of questions per person.
     kind : {'optimal', 'random', 'within', 'matched'}
@@ -69,7 +71,7 @@ def design(
     ideal_points
         (S, d) where people may be; None: scattered like the items.
     item_ids
-        What items are called in the table.
+        What items are called in the table; None: by the ids that `items` has, else by row number.
     seed
         Random seed.
     options
@@ -95,16 +97,17 @@ def design(
             raise DataError(f"{name}={value!r} has no effect with kind={kind!r}; leave it out")
     people, answers = whole_number(people, "people", 1), whole_number(answers, "answers", 1)
     X = _catalogue(items, dimension, options)
+    item_ids = None if X is None else names_of(item_ids, items, len(X))
     given: dict[str, Any] = {"metric": metric, "doubt": doubt, "beta": beta, "ideal_points": ideal_points}
     if kind == "matched":
         given |= options | {"questions": answers, "seed": seed}
         if X is None:
             return matched_from_generator(whole_number(dimension, "dimension", 1), people, **given)
         return matched_from_catalogue(X, people, item_ids=item_ids, **given)
-    rng = np.random.default_rng(whole_number(seed, "seed", 0))
+    rng = np.random.default_rng(seed_number(seed, "seed"))
     if X is not None:
         guess = guess_about_items(X, metric, doubt, beta, ideal_points, rng)
-        source: ItemSource = Catalogue(X, names_of(item_ids, len(X)))
+        source: ItemSource = Catalogue(X, item_ids)
     else:
         guess = guess_about_space(whole_number(dimension, "dimension", 1), metric, doubt, beta, ideal_points, rng)
         reach = options.pop("reach", None)
@@ -114,7 +117,8 @@ def design(
             raise DataError(
                 "kind='within' needs items and subspaces=, a label for each of them, the bases, or 'discover'"
             )
-        return within_questions(source, people, answers, guess, options.pop("subspaces"), seed=seed, **options)
+        subspaces = in_order_of(options.pop("subspaces"), items, "subspaces")
+        return within_questions(source, people, answers, guess, subspaces, seed=seed, **options)
     make = optimal_questions if kind == "optimal" else random_questions
     return make(source, people, answers, guess, seed=seed, **options)
 

@@ -13,10 +13,9 @@ from math import ceil, sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import positive_number
+from crowdmetric.checks import check_metric, positive_number
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
-from crowdmetric.symmetric import check_metric
 
 __all__ = ["METRICS", "Guess", "guess_about_items", "guess_about_space"]
 
@@ -24,6 +23,8 @@ Array = NDArray[np.float64]
 
 # Number of ideal points that represent people in expectations, and of metrics that represent doubt about the guess.
 SAMPLE = 2000
+# Degrees of freedom of a Wishart law: with more, the draws differ by less than a thousandth.
+MOST_FREEDOM = 1_000_000
 METRICS = 20
 
 
@@ -119,6 +120,8 @@ def _metrics(
     if isinstance(doubt, int | float) and doubt == 0:
         return guess[None], said
     nu = ceil((d + 1) / positive_number(doubt, "doubt") ** 2)
+    if nu > MOST_FREEDOM:
+        raise DataError(f"doubt={doubt!r} is too small to draw metrics from; raise it, or give 0 for no doubt at all")
     values, vectors = np.linalg.eigh(guess)
     half = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T / sqrt(nu)
     roots = half @ rng.standard_normal((2 * METRICS, d, nu))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import instance_of, one_of, positive_number, whole_number
+from crowdmetric.checks import check_metric, instance_of, one_of, positive_number, whole_number
 from crowdmetric.design.questionnaire import names_of
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
@@ -29,8 +29,8 @@ from crowdmetric.similarity.pair_choices import questions_of
 from crowdmetric.similarity.structures import Full
 from crowdmetric.simulate import sample_metric
 from crowdmetric.simulate_judgements import random_questions
-from crowdmetric.symmetric import check_metric, degrees_of_freedom, svec
-from crowdmetric.tables import Column, Columns, write_columns
+from crowdmetric.symmetric import degrees_of_freedom, svec
+from crowdmetric.tables import Column, Columns, ids_of, matched, write_columns
 from crowdmetric.tables.judgement_columns import ALTERNATIVES
 
 __all__ = [
@@ -159,8 +159,7 @@ def plan_judgements(
     """
     X = check_items(items)
     planned = instance_of(judgements, "judgements", Judgements, "make one with Judgements.from_table or .read")
-    if planned.n_items != len(X):
-        raise DataError(f"the judgements are about {planned.n_items} items, but there are {len(X)}; read both together")
+    planned = matched(planned, ids_of(items), len(X))
     theta = svec(check_metric(metric, X.shape[1], "metric"))
     likelihood = AnswerModel(positive_number(beta, "beta"), one_of(link, "link", LINKS))
     objective = SimilarityObjective(X, questions_of([planned]), likelihood, Full(X.shape[1]))
@@ -265,7 +264,9 @@ def design_judgements(
         asked = pool[rng.permutation(_whole_numbers(_best_shares(X, kind, pool, guesses, likelihood), answers, rng))]
     expected = plan_judgements(X, _asked_once(kind, asked, len(X)), guess, beta=beta, link=link)
     person = np.sort(np.arange(answers) % people)
-    return JudgementQuestionnaire(kind, way, names_of(item_ids, len(X)), asked, person, expected, metric is not None)
+    return JudgementQuestionnaire(
+        kind, way, names_of(item_ids, items, len(X)), asked, person, expected, metric is not None
+    )
 
 
 def _vague(guess: Array, rng: np.random.Generator) -> list[Array]:
@@ -314,7 +315,7 @@ def _asked_once(kind: str, questions: NDArray[np.int64], n_items: int) -> Judgem
     counts = np.zeros((len(questions), len(ALTERNATIVES[kind])))
     counts[:, 0] = 1.0
     nobody = np.zeros(len(questions), dtype=np.int64)
-    return Judgements(kind, questions, counts, nobody, np.zeros(1, dtype=np.int64), np.arange(n_items))
+    return Judgements(kind, questions, counts, nobody, np.zeros(1, dtype=np.int64), np.arange(n_items), ids_are="rows")
 
 
 def _whole_numbers(shares: Array, answers: int, rng: np.random.Generator) -> NDArray[np.intp]:

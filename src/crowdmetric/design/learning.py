@@ -19,11 +19,12 @@ from crowdmetric.engines.local import LocalEngine
 from crowdmetric.fits.crowd import crowd_in_memory
 from crowdmetric.fits.exact_draws import draws_of_law, is_size_known, is_worth_exact_draws
 from crowdmetric.fits.problem import PopulationProblem
+from crowdmetric.fits.size_posterior import nearest_metrics, posterior_of
 from crowdmetric.fits.starts import evidence_fit
-from crowdmetric.fits.uncertainty import posterior_draws
 from crowdmetric.inputs import read_rows
 from crowdmetric.losses import Logistic
 from crowdmetric.solvers.parametrization import Parametrization
+from crowdmetric.solvers.posterior import number_of_draws
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 from crowdmetric.users.population_sums import STRUCTURES
 
@@ -140,7 +141,9 @@ def learn(items: Array, answers: AnswerTable, structure: str, beta: float, *, dr
     problem = PopulationProblem.of(crowd, STRUCTURES[structure], loss, LocalEngine(1))
     chart = Parametrization(crowd.d, "psd", free, 0, None)
     fit = evidence_fit(problem, chart, tolerance=TOLERANCE, max_iterations=ITERATIONS)
-    draws = posterior_draws(problem, fit, free=free) if draw else np.zeros((0, degrees_of_freedom(problem.d)))
+    draws = np.zeros((0, degrees_of_freedom(problem.d)))
+    if draw:
+        draws = nearest_metrics(posterior_of(problem, fit).draws(number_of_draws(problem.d))[:, fit.layout.metric])
     will_be_exact = draw and not free and is_worth_exact_draws(problem)
     if will_be_exact and is_size_known(draws):
         draws = draws_of_law(problem, fit, draws)

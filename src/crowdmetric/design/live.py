@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import one_of, positive_number, share_of_one, true_or_false, whole_number
+from crowdmetric.checks import one_of, positive_number, seed_number, share_of_one, true_or_false, whole_number
 from crowdmetric.design.adaptive import best_next_pair
 from crowdmetric.design.guess import guess_about_items
 from crowdmetric.design.kinds import KINDS, source_of
@@ -31,6 +31,7 @@ from crowdmetric.design.waves import Wave, WaveOrder, next_wave
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
 from crowdmetric.symmetric import smat
+from crowdmetric.tables import in_order_of
 from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["Asked", "LiveDesign"]
@@ -174,7 +175,7 @@ class LiveDesign:
         seed: int = 0,
     ) -> None:
         self.items = check_items(items)
-        self.item_ids = names_of(item_ids, len(self.items))
+        self.item_ids = names_of(item_ids, items, len(self.items))
         self._row = {str(name): row for row, name in enumerate(self.item_ids.tolist())}
         self.answers = whole_number(answers, "answers", 1)
         self.random_share = share_of_one(random_share, "random_share")
@@ -183,7 +184,7 @@ class LiveDesign:
         self._compared = None if settle is None else self._differences(settle)
         self.budget = None if budget is None else whole_number(budget, "budget", 1)
         self.covariance = one_of(covariance, "covariance", tuple(STRUCTURES))
-        self.beta, self.seed = positive_number(beta, "beta"), whole_number(seed, "seed", 0)
+        self.beta, self.seed = positive_number(beta, "beta"), seed_number(seed, "seed")
         self.adapt = one_of(adapt, "adapt", ("across", "within"))
         self._guess = {"metric": metric, "doubt": doubt, "ideal_points": ideal_points}
         self.kind, self.tolerance = one_of(kind, "kind", KINDS), positive_number(tolerance, "tolerance")
@@ -192,11 +193,14 @@ class LiveDesign:
                 f"adapt='within' has no use with kind={kind!r}, whose estimators do not apply to questions that depend "
                 "on a person's own answers; leave one of them out"
             )
+        labels = in_order_of(subspaces, items, "subspaces")
         self._source, self.subspaces, self.rank = source_of(
-            self.kind, self.items, self.item_ids, self.answers, subspaces, rank, self.tolerance, self.seed
+            self.kind, self.items, self.item_ids, self.answers, labels, rank, self.tolerance, self.seed
         )
         # a wrong guess is told now: a re-design that fails later does not end a study
         guess_about_items(self.items, metric, doubt, self.beta, ideal_points, np.random.default_rng(self.seed))
+        if executor is not None and not callable(getattr(executor, "submit", None)):
+            raise DataError(f"executor={executor!r} is no executor; give one of concurrent.futures, or leave it out")
         self._state = LiveState.empty()
         self._wave: Wave | None = None
         self._executor = executor
@@ -468,8 +472,8 @@ class LiveDesign:
     ) -> Self:
         """Return a design as it was saved; the items and their ids must be the same."""
         X = check_items(items)
-        options, state, wave = read_state(path, X, names_of(item_ids, len(X)))
-        live = cls(X, item_ids=item_ids, executor=executor, **options)
+        options, state, wave = read_state(path, X, names_of(item_ids, items, len(X)))
+        live = cls(items, item_ids=item_ids, executor=executor, **options)
         live._state, live._wave = state, wave
         return live
 

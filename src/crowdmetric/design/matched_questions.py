@@ -145,7 +145,7 @@ def matched_from_catalogue(
     """
     X = check_items(items)
     d, rng = X.shape[1], np.random.default_rng(seed)
-    ids = names_of(item_ids, len(X))
+    ids = names_of(item_ids, items, len(X))
     guess = guess_about_items(X, metric, doubt, beta, ideal_points, rng)
     found = find_parallelograms(
         X, tolerance=positive_number(tolerance, "tolerance"), differences=differences, seed=seed

@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crowdmetric.checks import instance_of, one_of, positive_number, share_of_one, whole_number
+from crowdmetric.checks import one_of, positive_number, seed_number, share_of_one, whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.design.information import apportion
 from crowdmetric.design.learning import AnswerTable
 from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.questionnaire import Questionnaire, hand_out, names_of
 from crowdmetric.design.waves import WaveOrder, next_wave
-from crowdmetric.errors import DataError
-from crowdmetric.inputs import check_items
+from crowdmetric.inputs import answers_about, check_items
 from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["next_questionnaire"]
@@ -40,7 +39,7 @@ def next_questionnaire(
     items, people, answers, covariance, beta, item_ids, seed
         As in `design`; people are new ones.
     told
-        The answers that are there, about these items.
+        The answers that are there, about these items: Comparisons, or a data frame as `PopulationMetric.fit` takes it.
     random_share
         Share of people who get random pairs, to evaluate on.
 
@@ -56,14 +55,13 @@ def next_questionnaire(
     """
     X, n = check_items(items), whole_number(people, "people", 1)
     m, share = whole_number(answers, "answers", 1), share_of_one(random_share, "random_share")
-    if instance_of(told, "told", Comparisons, "make one with Comparisons.from_arrays or .read").n_items != len(X):
-        raise DataError(f"the answers are about {told.n_items} items, but there are {len(X)}; read both together")
+    told = answers_about(told, items, len(X))
     so_far = AnswerTable(told.user.astype(np.intp), told.pairs, told.response.astype(float), told.weight)
-    source = Catalogue(X, names_of(item_ids, len(X)))
+    source = Catalogue(X, names_of(item_ids, items, len(X)))
     order = WaveOrder(
         number=0, source=source, answers=m, covariance=one_of(covariance, "covariance", tuple(STRUCTURES)),
         beta=positive_number(beta, "beta"), random_share=share, told=so_far, new=np.zeros(len(so_far), dtype=np.bool_),
-        before=None, guess={}, seed=whole_number(seed, "seed", 0),
+        before=None, guess={}, seed=seed_number(seed, "seed"),
     )  # fmt: skip
     wave = next_wave(order)
     assert wave.learned is not None  # there are answers

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
-from crowdmetric.tables import Column, Columns, unique_ids, write_columns
+from crowdmetric.tables import Column, Columns, ids_of, unique_ids, write_columns
 
 __all__ = ["Questionnaire", "hand_out", "names_of"]
 
@@ -143,9 +143,10 @@ class Questionnaire:
         write_columns({"item_id": self.item_ids} | features, path)
 
 
-def names_of(item_ids: Any, count: int) -> Column:
-    """Return what `count` items are called: as given, or by their row numbers."""
-    ids = np.arange(count) if item_ids is None else unique_ids(item_ids, "item_ids")
+def names_of(item_ids: Any, items: Any, count: int) -> Column:
+    """Return what `count` items are called: as given, else by the ids that they carry, else by their row numbers."""
+    carried = ids_of(items) if item_ids is None else unique_ids(item_ids, "item_ids")
+    ids = np.arange(count) if carried is None else carried
     if len(ids) != count:
         raise DataError(f"item_ids has {len(ids)} entries, but there are {count} items; give one each")
     return ids

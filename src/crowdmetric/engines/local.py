@@ -27,6 +27,8 @@ Result = TypeVar("Result")
 
 # Seconds between two checks of a process whether its parent is still alive.
 PARENT_CHECK = 1.0
+# More threads or processes than any machine can use.
+MOST_JOBS = 10_000
 
 
 class LocalEngine:
@@ -54,6 +56,8 @@ class LocalEngine:
     def __init__(self, jobs: int | None = None) -> None:
         if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs < 1):
             raise DataError(f"jobs={jobs!r} is not a number of processes; give 1 or more, or None for one per core")
+        if jobs is not None and jobs > MOST_JOBS:
+            raise DataError(f"jobs is more than {MOST_JOBS:,}, the most processes that are started; lower it")
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.jobs = cores if jobs is None else jobs
         self._pool: ThreadPoolExecutor | None = None

@@ -18,15 +18,25 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import ClassifierTags, RegressorTags, Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from crowdmetric.checks import as_array, numeric_array
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError, NotIdentifiedWarning
 from crowdmetric.estimators.summary import InMemory, fitted_attributes, summary_of
-from crowdmetric.inputs import names_of_features, read_pairs, read_rows, user_ids
+from crowdmetric.inputs import (
+    SIGNS,
+    AskedRows,
+    check_items,
+    is_by_row,
+    names_of_features,
+    read_asked,
+    read_pairs,
+    read_rows,
+)
 from crowdmetric.losses import Loss, get_loss
 from crowdmetric.preprocess import varying_features
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import components_of
-from crowdmetric.tables import labeled_matrix
+from crowdmetric.tables import Column, Items, features_of, ids_of, is_data_frame, labeled_matrix
 from crowdmetric.tables.columns import listed
 
 __all__ = ["CrowdMetric"]
@@ -94,8 +104,11 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         for name in fitted_attributes(self):
             delattr(self, name)
 
-    def _finish(self, metric: Array, users: NDArray[Any], points: Array | None, solution: Solution) -> None:
-        """Set what every fit leaves behind; `points` is None if nobody was located."""
+    def _finish(
+        self, metric: Array, users: NDArray[Any], points: Array | None, solution: Solution,
+        labels: NDArray[Any] = SIGNS,
+    ) -> None:  # fmt: skip
+        """Set what every fit leaves behind; `points` is None if nobody was located, `labels` are what y held."""
         self.metric_ = metric
         self.components_ = components_of(metric)
         self.users_ = users
@@ -111,7 +124,7 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         if self._loss().needs_binary:
-            self.classes_ = np.array([-1, 1])
+            self.classes_ = labels.copy()
         self._name_constants()
 
     def _name_constants(self) -> None:
@@ -119,7 +132,7 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if self.items is None or getattr(self, "engine", None) is not None:  # items may be on a device
             return
         names = getattr(self, "feature_names_in_", [f"f{j}" for j in range(len(self.metric_))])
-        constant = [names[j] for j in np.flatnonzero(~varying_features(self.items))]
+        constant = [names[j] for j in np.flatnonzero(~varying_features(check_items(self.items)))]
         if constant:
             warnings.warn(
                 f"all items are alike in {listed(constant, most=6)}, which answers can say nothing about; leave "
@@ -138,6 +151,11 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _loss(self) -> Loss:
         return get_loss(self.loss, self.beta)
+
+    @property
+    def item_ids(self) -> Column | None:
+        """The ids (N,) of `items`: the index or the column ``item_id`` of a data frame; None for an array."""
+        return ids_of(self.items)
 
     @property
     def _n_features_out(self) -> int:
@@ -188,15 +206,32 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def transform(self, X: ArrayLike) -> Array:
         """Return ``X @ components_.T``: Euclidean distance there is the learned distance here."""
         check_is_fitted(self)
+        if isinstance(X, Items):
+            return self._of_items(X)
+        X = features_of(X)
+        numeric_array(X, "X")
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return X @ self.components_.T
+
+    def _of_items(self, X: Items) -> Array:
+        """Return the new coordinates of an `Items` table, whose names scikit-learn cannot see."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and list(names) != X.feature_names:
+            raise DataError(
+                f"the items have the features {X.feature_names}, but the fit had {list(names)}; give the same, in order"
+            )
+        if X.features.shape[1] != self.n_features_in_:
+            raise DataError(
+                f"the items have {X.features.shape[1]} features, but the metric has {self.n_features_in_}"
+                "; use one space"
+            )
+        return check_items(X.features) @ self.components_.T
 
     def fit_transform(self, pairs: Any, y: Any = None, **fit_params: Any) -> Array:
         """Learn from the pairs and return the items in the new coordinates, (N, d)."""
         self.fit(pairs, y, **fit_params)
-        items, _ = read_pairs(pairs.pairs if isinstance(pairs, Comparisons) else pairs, self.items)
         given: Any = self.items  # with the names it came with: scikit-learn warns where they are missing
-        return self.transform(given if np.shape(given) == items.shape else items)
+        return self.transform(given if is_by_row(pairs) else read_pairs(pairs, given)[0])
 
     def pair_distance(self, pairs: ArrayLike) -> Array:
         """Return the learned distance ``‖x − x'‖_M`` (T,) of each pair."""
@@ -229,22 +264,14 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         People who were not in the data are given the mean pseudo-ideal point of those who were.
         """
         check_is_fitted(self)
-        items, numbers, people = self._read(pairs, users)
-        left, right = items[numbers[:, 0]], items[numbers[:, 1]]
-        # ψ = ⟨δ, M s + v⟩
-        pull = (left + right) @ self.metric_ + self._points_of(people)
-        return np.einsum("td,td->t", left - right, pull)
+        return self._gaps(read_asked(pairs, users, self.items))
 
-    def _read(self, pairs: Any, users: Any) -> tuple[Array, NDArray[np.intp], NDArray[Any] | None]:
-        """Return items, (T, 2) rows into them, and who is asked each question (T,), or None for an unknown person."""
-        if isinstance(pairs, Comparisons):
-            if users is not None:
-                raise DataError("Comparisons carry their people; leave users out")
-            users, pairs = pairs.user_ids[pairs.user], pairs.pairs
-        items, numbers = read_pairs(pairs, self.items)
-        if users is None:
-            return items, numbers, None
-        return items, numbers, user_ids(users, len(numbers))
+    def _gaps(self, asked: AskedRows) -> Array:
+        """Return ψ (T,) of validated questions."""
+        left, right = asked.items[asked.pairs[:, 0]], asked.items[asked.pairs[:, 1]]
+        # ψ = ⟨δ, M s + v⟩
+        pull = (left + right) @ self.metric_ + self._points_of(asked.people)
+        return np.einsum("td,td->t", left - right, pull)
 
     def _find(self, people: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
         """Return whether each of these people (T,) was in the data, and their rows in `users_`."""
@@ -273,12 +300,15 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return self.pseudo_ideal_points_[rows]
 
     def predict(self, pairs: Any, users: Any = None) -> NDArray[Any]:
-        """Return the expected answer of each comparison: −1 left, +1 right (ψ itself under the squared loss)."""
+        """Return the expected answer of each comparison (ψ itself under the squared loss).
+
+        −1 for left and +1 for right, or as the fit was given them (`classes_`): 0 and 1, booleans, 'left' and 'right'.
+        """
         psi = self.decision_function(pairs, users)
-        return np.where(psi > 0, 1, -1) if self._loss().needs_binary else psi
+        return np.where(psi > 0, self.classes_[1], self.classes_[0]) if self._loss().needs_binary else psi
 
     def predict_proba(self, pairs: Any, users: Any = None) -> Array:
-        """Return ``Pr[y = −1], Pr[y = +1]`` (T, 2); logistic and probit losses only."""
+        """Return ``Pr[left], Pr[right]`` (T, 2); logistic and probit losses only."""
         right = self._loss().probability(self.decision_function(pairs, users))
         return np.column_stack([1.0 - right, right])
 
@@ -287,16 +317,18 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         from sklearn.metrics import accuracy_score, r2_score  # noqa: PLC0415 - takes a while to load
 
         check_is_fitted(self)
+        if y is not None and self._loss().needs_binary:
+            given = as_array(y, "y")  # written as the fit was given them, even if all are alike
+            y = np.where(given == self.classes_[1], 1, -1) if np.all(np.isin(given, self.classes_)) else y
         rows = read_rows(pairs, y, users, sample_weight, self.items, self._loss(), unnamed=True)
         # answers without users are those of the average person, even if somebody is called 0
-        unnamed = users is None and not isinstance(pairs, Comparisons)
+        unnamed = users is None and not (isinstance(pairs, Comparisons) or is_data_frame(pairs))
         # items that are given by row number keep these numbers
-        by_row = isinstance(pairs, Comparisons) or np.ndim(pairs) == 2
-        asked = rows.pairs if by_row else rows.items[rows.pairs]
-        predicted = self.predict(asked, None if unnamed else rows.users[rows.person])
+        asked = rows.pairs if rows.by_row else rows.items[rows.pairs]
+        psi = self.decision_function(asked, None if unnamed else rows.users[rows.person])
         if self._loss().needs_binary:
-            return float(accuracy_score(rows.response, predicted, sample_weight=rows.weight))
-        return float(r2_score(rows.response, predicted, sample_weight=rows.weight))
+            return float(accuracy_score(rows.response, np.where(psi > 0, 1, -1), sample_weight=rows.weight))
+        return float(r2_score(rows.response, psi, sample_weight=rows.weight))
 
 
 @dataclass(frozen=True)
@@ -310,6 +342,8 @@ class _Shape:
         """Return the shape of an array, a data frame or a list of lists; None for anything else."""
         if isinstance(value, str | bytes | int | float | bool | None) or callable(value):
             return None
+        if isinstance(value, Items):
+            return _Shape(value.features.shape)
         shape = getattr(value, "shape", None)
         if shape is None and isinstance(value, list | tuple):
             shape = (len(value), *(np.shape(value[0]) if value else ()))

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import one_of, positive_number
+from crowdmetric.checks import check_metric, function_or_none, one_of, positive_number
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.named import summing_engine
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedError
@@ -24,7 +24,6 @@ from crowdmetric.inputs import (
     check_options,
     check_scan,
     check_scan_alone,
-    is_by_row,
     read_rows,
     some_questions,
 )
@@ -34,7 +33,7 @@ from crowdmetric.solvers.barrier import BarrierResult, solve_barrier
 from crowdmetric.solvers.bounds import BOUNDS
 from crowdmetric.solvers.placing import Placement, place_people
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.symmetric import check_metric, degrees_of_freedom, project_psd, smat
+from crowdmetric.symmetric import degrees_of_freedom, project_psd, smat
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.blocks import BLOCK_SIZE, Answers, arrange
 from crowdmetric.users.projected import describe_deficiency, mean_squared_loss, solve_people, triangles
@@ -59,8 +58,8 @@ class IdealPointMetric(CrowdMetric):
 
     Parameters
     ----------
-    items : (N, d) array
-        Shared, not copied, by `clone`. May be None if pairs are given as vectors.
+    items : (N, d) array, data frame or Items
+        Shared, not copied, by `clone`; ids as in `PopulationMetric`. May be None if pairs are given as vectors.
     loss : {"logistic", "probit", "hinge", "squared"} or Loss
     beta : float
         Sharpness of the answers; only βM is identified from binary answers.
@@ -145,12 +144,13 @@ class IdealPointMetric(CrowdMetric):
 
         Parameters
         ----------
-        pairs : (T, 2) int array, (T, 2, d) array, Comparisons or ComparisonScan
-            Row numbers into items, or the vectors themselves, left and right. A scan (`Comparisons.scan_parquet`) is
+        pairs : data frame, Comparisons, ComparisonScan, (T, 2) int or str array, (T, 2, d) array
+            As in `PopulationMetric.fit`. A scan (`Comparisons.scan_parquet`) is
             read in chunks and fitted by gradients alone, to the same certificate, if the loss is smooth. People's
             places are not kept, and bounds that were not given are chosen on 5,000 people.
         y : (T,) array
-            −1 left preferred, +1 right preferred; real ψ with ``loss="squared"``.
+            −1 left preferred, +1 right preferred, or in other words as in `PopulationMetric.fit`; real ψ with
+            ``loss="squared"``.
         users : (T,) array
             Who answered; None: one person.
         sample_weight : (T,) array
@@ -160,6 +160,7 @@ class IdealPointMetric(CrowdMetric):
         if self.memory is not None:
             read_memory(self.memory)
         check_options(self.tol, self.max_iter, self.cv, self.random_state)
+        function_or_none(self.progress, "progress", "a sentence")
         if isinstance(pairs, ComparisonScan):
             check_scan_alone(y, users, sample_weight)
             self._fit_scan(pairs, loss)
@@ -177,7 +178,7 @@ class IdealPointMetric(CrowdMetric):
             self._fit_exactly(answers, rows)
         else:
             self._fit_bounded(answers, rows, loss)
-        if is_by_row(pairs):
+        if rows.by_row:
             self.questions_ = some_questions(rows.pairs, rows.weight)
         return self
 
@@ -240,7 +241,7 @@ class IdealPointMetric(CrowdMetric):
             status += " The answers are not those of a metric: negative eigenvalues were set to zero."
         solution = Solution(status, True, objective, max(objective - lowest, 0.0), 1, perf_counter() - clock)
         self.metric_bound_ = self.ideal_bound_ = float("nan")
-        self._finish(A, rows.users, points, solution)
+        self._finish(A, rows.users, points, solution, rows.labels)
 
     def _fit_bounded(self, answers: Answers, rows: Rows, loss: Loss) -> None:
         """Algorithm 5: the bounded program, with bounds given or chosen."""
@@ -262,7 +263,8 @@ class IdealPointMetric(CrowdMetric):
                 norm=self.norm, tolerance=self.tol, max_iterations=self.max_iter,
             )  # fmt: skip
             metric = result.metrics[0]
-        self._finish(metric, rows.users, result.pseudo_ideal_points, _bounded_solution(result, self.tol, self.max_iter))
+        solution = _bounded_solution(result, self.tol, self.max_iter)
+        self._finish(metric, rows.users, result.pseudo_ideal_points, solution, rows.labels)
 
     def _bounds(self, answers: Answers, loss: Loss, fixed: Array | None) -> tuple[float, float]:
         """Return ζ_M (NaN under a fixed metric) and ζ_v, given or chosen from these answers, and remember them."""

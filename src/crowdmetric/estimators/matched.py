@@ -55,8 +55,8 @@ class MatchedMetric(CrowdMetric):
 
     Parameters
     ----------
-    items : (N, d) array
-        Shared, not copied, by `clone`. May be None if pairs are given as vectors.
+    items : (N, d) array, data frame or Items
+        Shared, not copied, by `clone`; ids as in `PopulationMetric`. May be None if pairs are given as vectors.
     loss : "logistic"
         Conditioning is exact for logistic answers only; others are refused.
     beta : float
@@ -159,8 +159,8 @@ class MatchedMetric(CrowdMetric):
 
         Parameters
         ----------
-        pairs : (T, 2) int array, (T, 2, d) array, Comparisons or ComparisonScan
-            Row numbers into items, or the vectors themselves, left and right. A scan (`Comparisons.scan_parquet`) is
+        pairs : data frame, Comparisons, ComparisonScan, (T, 2) int or str array, (T, 2, d) array
+            As in `PopulationMetric.fit`. A scan (`Comparisons.scan_parquet`) is
             read in chunks, and `users_` is then empty.
         y : (T,) array
             −1 left preferred, +1 right preferred.

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.contract import DeviceEngine, Engine, device_of
@@ -53,14 +54,18 @@ from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.question_stream import NUMBERS, QuestionStream, asked_in_memory, asked_on_disk, low_rank_plan
 from crowdmetric.fits.scoring_fit import ScoringFit, fit_by_scoring, scoring_plan
 from crowdmetric.fits.starts import Start, start_from
+from crowdmetric.fits.uncertainty import log_error
 from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns
 from crowdmetric.inputs import (
     CONSTRAINTS,
+    SIGNS,
+    AskedRows,
     Rows,
     check_items,
     check_scan,
     check_scan_alone,
     is_by_row,
+    read_asked,
     read_rows,
     some_questions,
 )
@@ -73,8 +78,8 @@ from crowdmetric.similarity.structures import Full
 from crowdmetric.solvers.law_fit import items_determined
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.tables import ComparisonScan
+from crowdmetric.symmetric import degrees_of_freedom, smat, svec
+from crowdmetric.tables import ComparisonScan, check_same_order, features_of
 from crowdmetric.users.first_order import covariance_matrix
 from crowdmetric.users.integrals import mean_probability
 from crowdmetric.users.item_effects import WithItemEffects
@@ -100,8 +105,9 @@ class PopulationMetric(CrowdMetric):
 
     Parameters
     ----------
-    items : (N, d) array
-        Item vectors; shared, not copied.
+    items : (N, d) array, data frame or Items
+        Item vectors; shared, not copied. The index or the column ``item_id`` of a data frame are the ids by which
+        answers are matched to items.
     loss : {'logistic', 'probit'}, default 'logistic'
         How answers scatter around the model's ψ.
     beta : float, default 1.0
@@ -172,7 +178,10 @@ class PopulationMetric(CrowdMetric):
     scale_error_ : float
         Standard error of log scale.
     metric_draws_ : (n, p) array
-        svec of metrics drawn from the posterior (`crowdmetric.solvers.posterior`), the source of all intervals.
+        svec of matrices drawn from the posterior (`crowdmetric.fits.size_posterior`), the source of all intervals. In
+        directions about which the answers say little, a draw may have negative eigenvalues.
+    law_draws_ : (n, 2p + d) array, or (n, 2p + d + N) with item effects
+        The same draws with all that goes with them: svec M, μ, svec Σ, and the items' effects.
     standard_errors_ : (d, d) array
         Standard deviations of the entries of the metric over these draws.
     metric_covariance_ : (p, p) array
@@ -295,23 +304,27 @@ class PopulationMetric(CrowdMetric):
 
         Parameters
         ----------
-        pairs : (T, 2) int array, (T, 2, d) array, Comparisons or ComparisonScan
-            Row numbers into items, or the vectors themselves, left and right. A scan (`Comparisons.scan_parquet`) is
-            read in chunks, and people's places are not kept: `users_` is empty, and `crowdmetric.locate` finds the
-            places that are needed.
+        pairs : data frame, Comparisons, ComparisonScan, (T, 2) int or str array, (T, 2, d) array
+            A data frame has the columns of `Comparisons.from_table` (user, left, right, choice, …). Its items are
+            matched to `items` by id, and so are those of Comparisons. Arrays hold row numbers into items, their ids as
+            text, or the vectors themselves, left and right. A scan (`Comparisons.scan_parquet`) is read in chunks, and
+            people's places are not kept: `users_` is empty, and `crowdmetric.locate` finds the places that are needed.
         y : (T,) array
-            −1 left preferred, +1 right preferred.
+            −1 left preferred, +1 right preferred; or 0 and 1, booleans (True: right), or 'left' and 'right'.
         users : (T,) array
             Who answered; None: one person.
         sample_weight : (T,) array
             How often an answer counts; a tie is two opposite answers of half a weight each.
-        judgements : Judgements or sequence of Judgements, optional
+        judgements : Judgements, sequence of Judgements or data frame, optional
             Similarity judgements about the same items. Both kinds of answers then determine one metric, up to a scale
             (`crowdmetric.similarity.judgement_term`). `crowdmetric.agreement.one_metric` tests whether they share it.
         """
         clock = perf_counter()
         loss, device = self._loss(), device_of(self._engine)
         reduced = self.rank is None and judgements is None  # judged items may differ in other dimensions
+        if judgements is not None:
+            tables = judgements if isinstance(judgements, Sequence) else [judgements]
+            check_same_order([pairs, *tables], self.item_ids)
         if isinstance(pairs, ComparisonScan):
             check_scan_alone(y, users, sample_weight)
             cache, items = ChunkCache(self.memory_plan(pairs).room), check_scan(pairs, self.items, loss)
@@ -332,13 +345,13 @@ class PopulationMetric(CrowdMetric):
             if self.by_gradients_alone(rows.items.shape[1]):
                 refuse_judgements(judgements)
                 if self.item_effects:
-                    check_items_are_named(pairs)
+                    check_items_are_named(rows)
                 asked = asked_in_memory(rows, device)
-                return self._fit_by_gradients(asked, loss, clock, by_row=is_by_row(pairs))
-            n_items = self._items_with_effects(pairs, rows.items.shape[0])
+                return self._fit_by_gradients(asked, loss, clock, rows.labels, by_row=rows.by_row)
+            n_items = self._items_with_effects(rows, rows.items.shape[0])
             crowd = crowd_in_memory(rows, 1 if device is None else device.blocks, shown=n_items > 0, reduced=reduced)
         with threads_for(degrees_of_freedom(crowd.d) + n_items):
-            return self._fit_by_scoring(crowd, rows, loss, n_items, judgements, clock, by_row=is_by_row(pairs))
+            return self._fit_by_scoring(crowd, rows, loss, n_items, judgements, clock)
 
     def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
         """Return how much memory a fit to a scan will take, before it starts; a limit that is too low is an error."""
@@ -371,25 +384,26 @@ class PopulationMetric(CrowdMetric):
         by_gradients = self.by_gradients_alone(d)
         check_population_options(self.get_params(deep=False), d, loss, self._engine, by_gradients=by_gradients)
 
-    def _items_with_effects(self, pairs: Any, n_items: int) -> int:
+    def _items_with_effects(self, answers: ComparisonScan | Rows, n_items: int) -> int:
         """Return the number of items with per-item effects."""
-        return items_with_effects(pairs, n_items, self._engine) if self.item_effects else 0
+        return items_with_effects(answers, n_items, self._engine) if self.item_effects else 0
 
     def _asked_on_device(
         self, pairs: Any, y: Any, users: Any, sample_weight: Any, loss: Loss, device: DeviceEngine | None
     ) -> QuestionStream | None:
         """Return the questions of a fit by gradients, read on the device; None if `read_rows` has to read them."""
-        shape: tuple[int, ...] = getattr(self.items, "shape", ())
+        items = features_of(self.items)
+        shape: tuple[int, ...] = getattr(items, "shape", ())
         if device is None or len(shape) != 2 or not self.by_gradients_alone(shape[1]):
             return None
         self._check(loss, shape[1])
         check_for_gradients(self.get_params(deep=False), shape[1], self._engine)
-        return asked_on_device(pairs, y, users, sample_weight, self.items, device, NUMBERS)
+        return asked_on_device(pairs, y, users, sample_weight, items, device, NUMBERS)
 
     # ------------------------------------------------------------------------------------- by scoring
 
     def _fit_by_scoring(
-        self, crowd: Crowd, rows: Rows, loss: Loss, n_items: int, judgements: Any, clock: float, *, by_row: bool
+        self, crowd: Crowd, rows: Rows, loss: Loss, n_items: int, judgements: Any, clock: float
     ) -> Self:
         """Fit to a crowd by outer products of scores; `rows` are the answers of some of the people, or of all."""
         problem = self._problem(crowd, loss, n_items, judgements)
@@ -403,14 +417,14 @@ class PopulationMetric(CrowdMetric):
         )  # fmt: skip
         self._forget()
         self._describe_fit(found)
-        self._describe_unknowns(found, rows, by_row=by_row)
+        self._describe_unknowns(found, rows)
         if self.uncertainty and self.constraint in CONSTRAINTS:
             self._describe_uncertainty(found, stopping)
         points, self.pseudo_ideal_covariances_ = found.people()
         nobody = np.empty(0, dtype=np.int64)
         users = nobody if crowd.users is None else crowd.users
-        self._finish(self.scale_ * self.shape_, users, points, self._solution(found, clock))
-        if by_row and self.items is not None:
+        self._finish(self.scale_ * self.shape_, users, points, self._solution(found, clock), rows.labels)
+        if rows.by_row:
             self.questions_ = some_questions(rows.pairs, rows.weight)
         return self
 
@@ -482,7 +496,7 @@ class PopulationMetric(CrowdMetric):
             term = problem.beside(fit.natural[fit.layout.metric], information=False)
             self.judgement_scale_, self.judgement_log_likelihood_ = term.scale, term.value
 
-    def _describe_unknowns(self, found: ScoringFit, rows: Rows, *, by_row: bool) -> None:
+    def _describe_unknowns(self, found: ScoringFit, rows: Rows) -> None:
         """Set what predictions do not know, from the answers of everybody or of some people."""
         self.personal_spread_ = found.personal_spread(rows)
         covariance = found.offset_covariance()
@@ -490,19 +504,22 @@ class PopulationMetric(CrowdMetric):
             self.offset_covariance_ = covariance
         if found.crowd.users is not None:
             # items given as vectors are new: row numbers cannot name them
-            first = 0 if by_row or self.items is None else np.shape(self.items)[0]
+            first = 0 if rows.by_row or self.items is None else len(check_items(self.items))
             self.asked_items_ = SeenItems.of(rows.person, rows.pairs + first).rows
 
     def _describe_uncertainty(self, found: ScoringFit, stopping: dict[str, Any]) -> None:
         """Set how sure the metric is, and whether questions look chosen for people."""
         psd = self.constraint == "psd"
-        uncertainty = found.uncertainty(psd=psd, **stopping)
-        self.scale_error_ = uncertainty.scale_error
-        uncertainty = uncertainty.outside(found.crowd.span, psd=psd)
-        self.metric_draws_ = uncertainty.draws
-        self.metric_covariance_, self.standard_errors_ = uncertainty.covariance, uncertainty.standard_errors
-        self.symmetric_metric_ = uncertainty.symmetric
-        self.symmetric_covariance_ = uncertainty.symmetric_covariance
+        uncertainty, span, size = found.uncertainty(psd=psd, **stopping), found.crowd.span, found.crowd.units.size
+        self.scale_error_ = log_error(uncertainty.draws[:, found.fit.layout.metric] @ svec(np.eye(found.crowd.d)))
+        self.law_draws_ = found.laws_outside(uncertainty.draws)
+        p = degrees_of_freedom(span.features)
+        self.metric_draws_ = self.law_draws_[:, :p].copy()
+        self.metric_covariance_ = np.cov(self.metric_draws_.T).reshape(p, p)
+        self.standard_errors_ = smat(self.metric_draws_.std(axis=0, ddof=1))
+        symmetric, covariance = uncertainty.symmetric / size**2, uncertainty.symmetric_covariance / size**4
+        self.symmetric_metric_ = span.matrix_outside(symmetric)
+        self.symmetric_covariance_ = span.covariance_outside(symmetric, covariance)
         self.symmetric_log_likelihood_ = uncertainty.symmetric_value
         if not self.adaptive:
             self.question_bias_ = found.problem.question_bias(found.fit.natural)
@@ -532,7 +549,9 @@ class PopulationMetric(CrowdMetric):
     def _rank_by_gradients(self, d: int) -> int:
         return self.rank or min(d, DEFAULT_RANK)
 
-    def _fit_by_gradients(self, asked: QuestionStream, loss: Loss, clock: float, *, by_row: bool) -> Self:
+    def _fit_by_gradients(
+        self, asked: QuestionStream, loss: Loss, clock: float, labels: NDArray[Any] = SIGNS, *, by_row: bool
+    ) -> Self:
         """Fit many features, or in single precision."""
         (n_items, d), device = asked.items.shape, device_of(self._engine)
         check_for_gradients(self.get_params(deep=False), d, self._engine)
@@ -565,7 +584,7 @@ class PopulationMetric(CrowdMetric):
         )
         objective, seconds = -result.value / asked.weight, perf_counter() - clock
         solution = Solution(status, result.converged, objective, float("nan"), result.passes, seconds)
-        self._finish(self.scale_ * self.shape_, asked.users, None, solution)
+        self._finish(self.scale_ * self.shape_, asked.users, None, solution, labels)
         if by_row:
             self.questions_ = some_questions(*asked.some())
         return self
@@ -621,21 +640,25 @@ class PopulationMetric(CrowdMetric):
 
         People who were not in the data are the average person; items given as vectors, not as rows, are new: b = 0.
         """
-        psi = super().decision_function(pairs, users)
-        effects = self._item_effects(np.shape(self.items)[0]) if is_by_row(pairs) and self.items is not None else None
+        return super().decision_function(pairs, users)
+
+    def _gaps(self, asked: AskedRows) -> Array:
+        psi = super()._gaps(asked)
+        effects = self._item_effects(len(asked.items)) if asked.by_row else None
         if effects is None:
             return psi
-        numbers = pairs.pairs if isinstance(pairs, Comparisons) else np.asarray(pairs)
-        return psi - (effects[numbers[:, 0]] - effects[numbers[:, 1]])
+        return psi - (effects[asked.pairs[:, 0]] - effects[asked.pairs[:, 1]])
 
     def predict_proba(self, pairs: Any, users: Any = None) -> Array:
-        """Return ``Pr[y = −1], Pr[y = +1]`` (T, 2), averaged over everything that is unknown.
+        """Return ``Pr[left], Pr[right]`` (T, 2), averaged over everything that is unknown.
 
         Unknown are where the person stands (an unknown person is anyone in the population), the law itself, and what
         this person thinks of items new to them; see `crowdmetric.fits.unknowns`.
         """
-        psi, asked = self.decision_function(pairs, users), self._read(pairs, users)
-        variance = self._variance(*asked) + self._variance_of_unknowns(*asked, by_row=is_by_row(pairs))
+        check_is_fitted(self)
+        asked = read_asked(pairs, users, self.items)
+        psi = self._gaps(asked)
+        variance = self._variance(asked) + self._variance_of_unknowns(asked)
         right = mean_probability(psi, variance, self._loss())
         return np.column_stack([1.0 - right, right])
 
@@ -649,11 +672,10 @@ class PopulationMetric(CrowdMetric):
             found.get("item_effect_variances_"),
         )
 
-    def _variance_of_unknowns(
-        self, items: Array, numbers: Indices, people: NDArray[Any] | None, *, by_row: bool
-    ) -> Array:
+    def _variance_of_unknowns(self, questions: AskedRows) -> Array:
         """Return the variance of ψ (T,) from everything unknown except where the person stands."""
-        unknowns = self.unknowns()
+        unknowns, items, numbers, people = self.unknowns(), questions.items, questions.pairs, questions.people
+        by_row = questions.by_row
         variance = unknowns.variance(items[numbers[:, 0]], items[numbers[:, 1]], numbers if by_row else None)
         asked: Array | None = getattr(self, "asked_items_", None)
         if people is None or asked is None:
@@ -662,8 +684,9 @@ class PopulationMetric(CrowdMetric):
         new = SeenItems(asked).new_items(np.where(known, place, -1), numbers if by_row else None)
         return variance + unknowns.personal * new
 
-    def _variance(self, items: Array, numbers: Indices, people: NDArray[Any] | None) -> Array:
+    def _variance(self, questions: AskedRows) -> Array:
         """Return the variance of ψ (T,) given what is known of each person."""
+        items, numbers, people = questions.items, questions.pairs, questions.people
         delta = items[numbers[:, 0]] - items[numbers[:, 1]]
         prior = np.einsum("td,td->t", delta @ self.pseudo_ideal_covariance_, delta)
         if people is None:

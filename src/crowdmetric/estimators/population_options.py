@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from crowdmetric.checks import positive_number, true_or_false, whole_number
-from crowdmetric.comparisons import Comparisons
+from crowdmetric.checks import function_or_none, positive_number, true_or_false, whole_number
 from crowdmetric.engines.contract import Engine, device_of
 from crowdmetric.errors import DataError
 from crowdmetric.fits.integration_check import INTEGRATIONS
 from crowdmetric.fits.many_features import BY_HIDDEN_PEOPLE
-from crowdmetric.inputs import CONSTRAINTS, check_options
+from crowdmetric.inputs import CONSTRAINTS, Rows, check_options
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.item_effects import check_item_effects
@@ -66,6 +63,7 @@ def check_population_options(
         raise DataError(
             f"item_effects are shrunk by the evidence, which ridge={ridge!r} rules out; use ridge='evidence'"
         )
+    function_or_none(options["progress"], "progress", "a sentence")
     check_options(options["tol"], options["max_iter"], 2, options["random_state"])
     whole_number(options["starts"], "starts")
 
@@ -101,20 +99,20 @@ def refuse_judgements(judgements: Any) -> None:
         )
 
 
-def items_with_effects(pairs: Any, n_items: int, engine: Engine | None) -> int:
+def items_with_effects(answers: ComparisonScan | Rows, n_items: int, engine: Engine | None) -> int:
     """Return the number of items with effects in a fit by scoring; an error if effects are not possible."""
-    if isinstance(pairs, ComparisonScan):
+    if isinstance(answers, ComparisonScan):
         raise DataError(
             "item_effects is not for scanned comparisons; read them into memory with Comparisons.from_scan, or "
             "leave it out"
         )
     if device_of(engine) is not None:
         raise DataError("item_effects is not for a GPU; leave out engine or item_effects")
-    check_items_are_named(pairs)
+    check_items_are_named(answers)
     return check_item_effects(n_items)
 
 
-def check_items_are_named(pairs: Any) -> None:
-    """Check that pairs are row numbers, which say which items are the same."""
-    if not isinstance(pairs, Comparisons | ComparisonScan) and np.ndim(pairs) != 2:
+def check_items_are_named(rows: Rows) -> None:
+    """Check that pairs are row numbers or ids, which say which items are the same."""
+    if not rows.by_row:
         raise DataError("item_effects needs to know which items are the same; give pairs as rows (T, 2) of items")

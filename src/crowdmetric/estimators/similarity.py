@@ -16,11 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from sklearn.utils.validation import check_is_fitted
 
-from crowdmetric.checks import one_of, positive_number, true_or_false, whole_number
+from crowdmetric.checks import one_of, positive_number, real_number, seed_number, shown, true_or_false, whole_number
 from crowdmetric.engines.threads import one_thread_each
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.similarity_inputs import read_judgements
+from crowdmetric.inputs import weights_of
 from crowdmetric.judgements import Judgements
 from crowdmetric.similarity.factored import FactoredFit, fit_factored
 from crowdmetric.similarity.likelihood import LINKS, AnswerModel
@@ -36,6 +37,7 @@ from crowdmetric.solvers.posterior import number_of_draws
 from crowdmetric.solvers.shape_draws import draw_around
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, project_psd, smat, svec
+from crowdmetric.tables import is_data_frame
 
 __all__ = ["SimilarityMetric"]
 
@@ -68,9 +70,9 @@ class SimilarityMetric(CrowdMetric):
 
     Parameters
     ----------
-    items : (N, d) array
-        Item vectors; shared, not copied. Features in different units should be standardized first
-        (`crowdmetric.preprocess.ItemMap`).
+    items : (N, d) array, data frame or Items
+        Item vectors; shared, not copied; ids as in `PopulationMetric`. Features in different units should be
+        standardized first (`crowdmetric.preprocess.ItemMap`).
     structure : {'auto', 'full', 'diagonal', 'identity'}, default 'auto'
         Auto: the structure that best predicts judgements about items left out. Off-diagonal entries are shrunk toward
         zero by as much as improves these predictions. If there are too few items to leave some out, the evidence
@@ -186,8 +188,10 @@ class SimilarityMetric(CrowdMetric):
 
         Parameters
         ----------
-        judgements : Judgements, sequence of Judgements, (T, 3) or (T, 4) int array, (T, 3, d) or (T, 4, d) array
-            Arrays hold rows of items, or the vectors: anchor, closer, farther; or the closer pair, then the other one.
+        judgements : data frame, Judgements, sequence of Judgements, (T, 3 or 4) array, (T, 3 or 4, d) array
+            A data frame has the columns of `Judgements.from_table`, and its items are matched to `items` by id. Arrays
+            hold rows of items, their ids as text, or the vectors: anchor, closer, farther; or the closer pair, then the
+            other one.
         y : (T,) array, optional
             With arrays: −1 where the first option (or pair) is closer, +1 where the second is; None: all −1.
         users : (T,) array, optional
@@ -244,12 +248,15 @@ class SimilarityMetric(CrowdMetric):
         for name, values in allowed.items():
             one_of(getattr(self, name), name, values)
         true_or_false(self.uncertainty, "uncertainty")
-        for name, least in (("folds", 2), ("max_iter", 1), ("random_state", 0)):
+        for name, least in (("folds", 2), ("max_iter", 1)):
             whole_number(getattr(self, name), name, least)
+        seed_number(self.random_state, "random_state")
         lapse = self.lapse
-        number = isinstance(lapse, int | float) and not isinstance(lapse, bool) and 0.0 <= lapse < 1.0
+        number = 0.0 <= real_number(lapse) <= LARGEST_LAPSE
         if not (lapse is None or number or (isinstance(lapse, str) and lapse in ("estimate", "checks"))):
-            raise DataError(f"lapse={lapse!r} is not None, a share below 1, 'estimate' or 'checks'")
+            raise DataError(
+                f"lapse={shown(lapse)} is not None, a share from 0 to {LARGEST_LAPSE:g}, 'estimate' or 'checks'"
+            )
 
     def _fit_likelihood(
         self, items: Array, questions: PairChoices, tables: tuple[Judgements, ...]
@@ -406,7 +413,9 @@ class SimilarityMetric(CrowdMetric):
     def fit_transform(self, pairs: Any, y: Any = None, **fit_params: Any) -> Array:
         """Learn from the judgements and return the items in the new coordinates, (N, d)."""
         self.fit(pairs, y, **fit_params)
-        return self.transform(read_judgements(pairs, y, None, self.items, merge=False)[0])
+        given: Any = self.items
+        vectors = not is_data_frame(pairs) and np.ndim(pairs) == 3
+        return self.transform(read_judgements(pairs, y, None, given, merge=False)[0] if vectors else given)
 
     def _squares(self, judgements: Any, users: Any) -> tuple[Array, Judgements]:
         """Return the squared distances (T, k) of the pairs to choose from, in everybody's own metric if known."""
@@ -418,7 +427,7 @@ class SimilarityMetric(CrowdMetric):
         pairs = table.pairs
         delta = items[pairs[..., 0]] - items[pairs[..., 1]]
         D: Array = np.einsum("tkd,tkd->tk", delta @ self.metric_, delta)
-        named = users is not None or isinstance(judgements, Judgements)
+        named = users is not None or isinstance(judgements, Judgements) or table.n_people > 1
         if named and hasattr(self, "person_metrics_"):
             known, place = self._find(table.person_ids[table.person])
             own = np.einsum("tkd,tde,tke->tk", delta[known], self.person_metrics_[place[known]], delta[known])
@@ -455,7 +464,7 @@ class SimilarityMetric(CrowdMetric):
         if y is not None:
             table = read_judgements(judgements, y, users, self.items, merge=False)[1][0]
         counts = table.counts
-        weight = np.ones(len(counts)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        weight = np.ones(len(counts)) if sample_weight is None else weights_of(sample_weight, len(counts))
         right = np.take_along_axis(counts, np.argmin(D, axis=1)[:, None], axis=1)[:, 0]
         return float(weight @ right / (weight @ counts.sum(axis=1)))
 

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from crowdmetric.checks import as_array, one_of, true_or_false
+from crowdmetric.checks import one_of, true_or_false
 from crowdmetric.engines.threads import threads_for
 from crowdmetric.errors import ConvergenceWarning, DataError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.inputs import Rows, check_items, check_options, read_rows
+from crowdmetric.inputs import Rows, check_items, check_options, read_asked, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.preprocess import spreads_of
 from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
@@ -78,9 +78,10 @@ class TasteMetric(CrowdMetric):
 
     Parameters
     ----------
-    items : (N, d) array
-        Shared, not copied, by `clone`. May be None if pairs are given as vectors. Where more than 2,000 are compared,
-        people share the crowd's utilities through 500 of them (`crowdmetric.smooth.inducing`).
+    items : (N, d) array, data frame or Items
+        Shared, not copied, by `clone`; ids as in `PopulationMetric`. May be None if pairs are given as vectors. Where
+        more than 2,000 are compared, people share the crowd's utilities through 500 of them
+        (`crowdmetric.smooth.inducing`).
     structure : {"auto", "isotropic", "diagonal", "shrunk", "full", "rank-1", "rank-2", …}
         What M may be, for standardized features. "shrunk" is any matrix, shrunk toward the isotropic one. "rank-r" is a
         matrix of rank r, any number up to d. "auto": by the evidence among the first four, with "shrunk" and "full" for
@@ -179,10 +180,10 @@ class TasteMetric(CrowdMetric):
 
         Parameters
         ----------
-        pairs : (T, 2) int array, (T, 2, d) array, Comparisons or ComparisonScan
-            Row numbers into items, or the vectors themselves, left and right. A scan is read into memory.
+        pairs : data frame, Comparisons, ComparisonScan, (T, 2) int or str array, (T, 2, d) array
+            As in `PopulationMetric.fit`. A scan is read into memory.
         y : (T,) array
-            −1 left preferred, +1 right preferred.
+            −1 left preferred, +1 right preferred; or 0 and 1, booleans (True: right), or 'left' and 'right'.
         users : (T,) array
             Who answered; None: one person.
         sample_weight : (T,) array
@@ -190,7 +191,7 @@ class TasteMetric(CrowdMetric):
         """
         self._check_parameters()
         clock = time.perf_counter()
-        rows = _distinct(read_rows(pairs, y, users, sample_weight, self.items, self._loss()), pairs)
+        rows = _distinct(read_rows(pairs, y, users, sample_weight, self.items, self._loss()))
         answers = self._prepare(rows)
         with threads_for(len(self.shown_)):
             return self._fit(rows, answers, clock)
@@ -212,7 +213,8 @@ class TasteMetric(CrowdMetric):
         self.theta_, self._inverse = fit.theta, fit.inverse
         self.factors_ = fit.propagation.factors(len(answers.person))
         loss = -fit.log_likelihood / float(rows.weight.sum())
-        self._finish(self._outside(fit.family.metric(fit.theta)), rows.users, None, self._solution(fit, loss, clock))
+        metric = self._outside(fit.family.metric(fit.theta))
+        self._finish(metric, rows.users, None, self._solution(fit, loss, clock), rows.labels)
         self._tastes = self._of_fit(fit, rows.items)
         field, number = self._tastes.field, self._tastes.number
         self.utilities_ = field.mean[number]
@@ -451,9 +453,9 @@ class TasteMetric(CrowdMetric):
         Pairs are row numbers into the items of the fit, or Comparisons.
         """
         tastes = self._learned()
-        if not _by_row(pairs):
-            raise DataError("place needs pairs of row numbers into items; give (T, 2) numbers or Comparisons")
         rows = read_rows(pairs, y, users, None, self.items, self._loss())
+        if not rows.by_row:
+            raise DataError("place needs pairs of row numbers into items; give (T, 2) numbers or Comparisons")
         answers = merged(rows.person, tastes.number[rows.pairs], rows.response, rows.weight)
         placed = copy(self)
         placed.users_ = rows.users
@@ -491,19 +493,20 @@ class TasteMetric(CrowdMetric):
         return mean, variance
 
     def predict_proba(self, pairs: Any, users: Any = None) -> Array:
-        """Return ``Pr[y = −1], Pr[y = +1]`` (T, 2), averaged over all that the answers leave open."""
+        """Return ``Pr[left], Pr[right]`` (T, 2), averaged over all that the answers leave open."""
         right = probability_of(*self._moments(pairs, users))
         return np.column_stack([1.0 - right, right])
 
     def _moments(self, pairs: Any, users: Any) -> tuple[Array, Array, Array]:
         """Return mean and variance of ψ and the sharpness of questions of its kind, (T,) each."""
         tastes = self._learned()
-        items, numbers, people = self._read(pairs, users)
+        questions = read_asked(pairs, users, self.items)
+        items, numbers, people = questions.items, questions.pairs, questions.people
         who = np.full(len(numbers), -1, dtype=np.intp)
         if people is not None:
             known, found = self._find(people)
             who[known] = found[known]
-        if _by_row(pairs):
+        if questions.by_row:
             asked = tastes.number[numbers]
             return *tastes.field.moments(asked[:, 0], asked[:, 1], who), self._sharpness(asked, who)
         if not hasattr(self, "answers_"):
@@ -566,10 +569,6 @@ def _variances(family: Covariances, theta: Array, H: Array) -> Array:
     return np.maximum(np.einsum("pij,pij->ij", change, there), 0.0)
 
 
-def _by_row(pairs: Any) -> bool:
-    return hasattr(pairs, "pairs") or as_array(pairs, "pairs").ndim == 2
-
-
 def _path(structure: str, d: int) -> tuple[str, ...]:
     """Return the structures to fit, each from the end of the one before: candidates, or the way to a low rank."""
     candidates = _candidates(structure, d)
@@ -589,9 +588,9 @@ def _candidates(structure: str, d: int) -> tuple[str, ...]:
     return tuple(STRUCTURES) if d <= MOST_FEATURES_IF_FULL else ("isotropic", "diagonal")
 
 
-def _distinct(rows: Rows, pairs: Any) -> Rows:
+def _distinct(rows: Rows) -> Rows:
     """Return rows whose items are distinct where they were given as vectors; those of a catalog stay as they are."""
-    if hasattr(pairs, "pairs") or np.ndim(pairs) != 3:
+    if rows.by_row:
         return rows
     items, place = np.unique(rows.items, axis=0, return_inverse=True)
-    return Rows(items, place.reshape(-1)[rows.pairs], rows.response, rows.weight, rows.person, rows.users)
+    return replace(rows, items=items, pairs=place.reshape(-1)[rows.pairs])

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.checks import one_of, positive_number, whole_number
 from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning, NotIdentifiedError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.inputs import Rows, check_options, is_by_row, read_rows, some_questions
+from crowdmetric.inputs import Rows, check_options, read_rows, some_questions
 from crowdmetric.losses import Loss
 from crowdmetric.radii import Radii, choose_radii
 from crowdmetric.solvers.line_subspaces import solve_bounded
@@ -22,6 +22,7 @@ from crowdmetric.solvers.solution import Solution
 from crowdmetric.stitch import METHODS, stitch_details
 from crowdmetric.subspaces import Discovery, Subspaces, assign_pairs, discover_subspaces, given_subspaces
 from crowdmetric.symmetric import smat
+from crowdmetric.tables import in_order_of
 from crowdmetric.users.blocks import Answers, arrange
 from crowdmetric.users.projected import describe_deficiency, mean_squared_loss, solve_people, triangles
 
@@ -44,8 +45,8 @@ class StitchedMetric(CrowdMetric):
 
     Parameters
     ----------
-    items : (N, d) array
-        Shared, not copied, by `clone`.
+    items : (N, d) array, data frame or Items
+        Shared, not copied, by `clone`; ids as in `PopulationMetric`.
     subspaces : (N,) labels, (n, d, r) bases, list of (d, r_λ) bases, or "discover"
         The subspace of each item (−1 or None: nowhere), the subspaces themselves, or a request to find them
         among the items (`crowdmetric.subspaces.discover_subspaces`).
@@ -179,8 +180,8 @@ class StitchedMetric(CrowdMetric):
         )
         if not (stage1.converged and placed):
             warnings.warn(solution.status, ConvergenceWarning, stacklevel=2)
-        self._finish(stitched.metric, rows.users, points, solution)
-        if is_by_row(pairs):
+        self._finish(stitched.metric, rows.users, points, solution, rows.labels)
+        if rows.by_row:
             self.questions_ = some_questions(rows.pairs, rows.weight)
         return self
 
@@ -213,7 +214,8 @@ class StitchedMetric(CrowdMetric):
             raise DataError(
                 f"n_subspaces={self.n_subspaces} has no effect with subspaces given as labels or bases; leave it out"
             )
-        return given_subspaces(rows.items, self.subspaces, self.rank, affine=self.affine)
+        labels = in_order_of(self.subspaces, self.items, "subspaces")
+        return given_subspaces(rows.items, labels, self.rank, affine=self.affine)
 
     # ---------------------------------------------------------------------------- stage 1: one metric per subspace
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.coefficients import Coefficients, coefficients_of
 from crowdmetric.importance import LearnedModel
+from crowdmetric.inputs import check_items
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.tastes import Tasteful, find_tastes
@@ -42,7 +43,7 @@ class InMemory:
     @staticmethod
     def of(estimator: Any) -> InMemory:
         """Return what a fitted estimator has learned."""
-        items = None if estimator.items is None else np.asarray(estimator.items, dtype=np.float64)
+        items = None if estimator.items is None else check_items(estimator.items)
         fitted = fitted_attributes(estimator)
         counts = {"people": len(estimator.users_)} if "users_" in fitted else {}
         description = {

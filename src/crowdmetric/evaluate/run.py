@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdmetric.checks import whole_number
+from crowdmetric.checks import function_or_none, positive_number, whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import CrowdmetricWarning, DataError
@@ -27,9 +27,9 @@ from crowdmetric.evaluate.splits import SPLITS, TITLES, Split, SplitPlan, split
 from crowdmetric.evaluate.taste_model import FittedTastes, TasteModel
 from crowdmetric.fits.memory import RUNTIME, MemoryPlan, bytes_to_lay_out, read_memory
 from crowdmetric.fits.starts import Start
-from crowdmetric.inputs import check_items
+from crowdmetric.inputs import answers_about, check_items
 from crowdmetric.progress import in_words
-from crowdmetric.tables import ComparisonScan
+from crowdmetric.tables import ComparisonScan, in_order_of
 
 __all__ = ["evaluate", "plan_evaluation"]
 
@@ -119,6 +119,8 @@ def evaluate(
     True
     """
     X = check_items(items)
+    function_or_none(after_fit, "after_fit", "a sentence")
+    function_or_none(give_up, "give_up", "an Evaluation")
     drawn = None
     if isinstance(comparisons, ComparisonScan):
         plan_evaluation(X, comparisons, people=people, memory=memory, jobs=jobs)
@@ -127,11 +129,7 @@ def evaluate(
         drawn = (comparisons.n_users, scan.n_users)
     elif people is not None or memory is not None:
         raise DataError("people and memory are for scanned comparisons (Comparisons.scan_parquet); leave them out")
-    if X.shape[0] != comparisons.n_items:
-        raise DataError(
-            f"the comparisons are about {comparisons.n_items} items, but items has {X.shape[0]} rows; "
-            "read both from the same catalogue (Comparisons.read(..., items=...))"
-        )
+    comparisons = answers_about(comparisons, items, X.shape[0])
     if not comparisons.is_binary:
         raise DataError("the answers are real numbers; probabilities can only be compared on answers −1 and +1")
     whole_number(repeats, "repeats")
@@ -140,6 +138,7 @@ def evaluate(
     if not splits or len(set(splits)) < len(splits):
         raise DataError(f"splits={list(splits)!r} is empty or repeats a name; name each split once")
     people_there = np.unique(comparisons.user).size
+    subspaces = in_order_of(subspaces, items, "subspaces")
     chosen = choose_models(models, subspaces, X.shape[0], X.shape[1], people_there)
     plan = SplitPlan(train_answers=train_answers, given=given, both_new=both_new)
     hidden = [split(comparisons, kind, plan, repeat=n, seed=seed) for kind in splits for n in range(repeats)]
@@ -153,7 +152,7 @@ def evaluate(
     ends: dict[str, Start | TasteMetric | None] = {}
     # splits differ in some of the answers only: a crowd starts where its fit to the previous split ended
     begun, clock = list(chosen), perf_counter()
-    deadline = None if time_limit is None else time() + time_limit
+    deadline = None if time_limit is None else time() + positive_number(time_limit, "time_limit")
     given_up = set(on_first_split)
     for stage in _stages(work, chosen):
         some = stage
@@ -316,12 +315,4 @@ def _score(
 
 def _blank(questions: Comparisons) -> Comparisons:
     """Return the questions with every answer +1, so no model can look."""
-    return Comparisons(
-        user=questions.user,
-        left=questions.left,
-        right=questions.right,
-        response=np.ones(len(questions)),
-        weight=np.ones(len(questions)),
-        user_ids=questions.user_ids,
-        item_ids=questions.item_ids,
-    )
+    return replace(questions, response=np.ones(len(questions)), weight=np.ones(len(questions)))

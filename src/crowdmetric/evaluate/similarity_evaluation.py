@@ -25,13 +25,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.checks import instance_of, one_of, whole_number
+from crowdmetric.checks import function_or_none, instance_of, one_of, seed_number, whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.similarity import SimilarityMetric
 from crowdmetric.evaluate.rankings import free_of_cycles
 from crowdmetric.evaluate.scores import LEAST, clustered
 from crowdmetric.inputs import check_items
 from crowdmetric.judgements import Judgements
+from crowdmetric.tables import ids_of, matched
 
 __all__ = [
     "SIMILARITY_MODELS",
@@ -255,9 +256,12 @@ def evaluate_similarity(
     True
     """
     how = "make one with Judgements.from_table or .read"
-    X, judgements = check_items(items), instance_of(judgements, "judgements", Judgements, how).merged()
-    whole_number(folds, "folds", 2)
-    whole_number(seed, "seed", 0)
+    X, judgements = check_items(items), instance_of(judgements, "judgements", Judgements, how)
+    judgements = matched(judgements, ids_of(items), len(X)).merged()
+    if whole_number(folds, "folds", 2) > len(judgements):
+        raise DataError(f"folds={folds} is more than there are judgements, {len(judgements):,}; use fewer folds")
+    seed_number(seed, "seed")
+    function_or_none(after_fit, "after_fit", "a sentence")
     several = judgements.n_people >= 2
     usual = [name for name in SIMILARITY_MODELS if name != "own" or several]
     models = _names(models, "models", usual, tuple(SIMILARITY_MODELS))

@@ -18,6 +18,7 @@ Population fits by scoring::
     starts.py              where a fit begins, and the best end
     integration_check.py   was expectation propagation accurate enough?
     uncertainty.py         draws from the posterior of the metric
+    size_posterior.py      sizes by their evidence, and a Gaussian law of all else at each
     exact_draws.py         draws from the likelihood itself, for live studies that are about to stop
     unknowns.py            what predictions do not know, besides where a person stands
     hidden_items.py        how much people differ about items new to them

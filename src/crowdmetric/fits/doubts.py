@@ -32,7 +32,7 @@ AGREEMENT = 0.05
 # The scale counts as unknown if the standard error of its logarithm is larger than this.
 LOOSE_SCALE = 0.5
 # If people differ this many times more than answers scatter, the scale is held by the prior, not by the answers alone.
-NOISELESS = 1.5 * NOISE_FREE
+NOISELESS = NOISE_FREE
 # Questions look chosen for people beyond this z-score.
 BIASED = 4.0
 # If the answers determine less than this share of the shape's parameters, the status says how many.

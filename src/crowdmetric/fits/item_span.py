@@ -95,8 +95,14 @@ class ItemSpan:
         if self.is_whole:
             return law
         spread = self.spread_outside(law, free=free)
-        covariance = self.basis @ law.covariance @ self.basis.T + spread * self._rest
+        covariance = self.covariances_outside(law.covariance, np.array(spread))
         return Law(self.matrix_outside(law.metric), law.mean @ self.basis.T, covariance, law.effects)
+
+    def covariances_outside(self, covariance: Array, spread: Array) -> Array:
+        """Return ``Q Σ Qᵀ + σ² (I − QQᵀ)`` (…, d, d) of covariances (…, r, r), for variances σ² (…)."""
+        if self.is_whole:
+            return covariance
+        return np.asarray(self.basis @ covariance @ self.basis.T + spread[..., None, None] * self._rest)
 
     def spread_outside(self, law: Law, *, free: bool) -> float:
         """Return the variance of people's v in every direction outside the span, for a law of its coordinates."""
@@ -142,7 +148,9 @@ class ItemSpan:
         # the factor (R; Z), and G next to it: a sum of d squares
         factor = self.basis @ R + Q @ Z
         W = factor @ factor.transpose(0, 2, 1) + (Q @ G) @ (Q @ G).transpose(0, 2, 1)
-        return svec(c / d * W)
+        # draws need not be metrics themselves
+        W -= self.basis @ (R @ R.transpose(0, 2, 1)) @ self.basis.T
+        return svec(c / d * W + self.basis @ M @ self.basis.T)
 
     def _matrices(self, M: Array, rng: np.random.Generator) -> Array:
         """Return svec (n, p) of draws (n, r, r), extended by Gaussian matrices."""

@@ -20,7 +20,7 @@ from crowdmetric.fits.unknowns import unknowns_of
 from crowdmetric.inputs import Rows
 from crowdmetric.solvers.law_fit import PopulationFit
 from crowdmetric.solvers.parametrization import Parametrization
-from crowdmetric.symmetric import degrees_of_freedom, invertible, project_psd, svec
+from crowdmetric.symmetric import invertible, project_psd, smat, svec
 from crowdmetric.tables import ComparisonScan
 from crowdmetric.users.layout import Layout
 from crowdmetric.users.population_sums import Law
@@ -78,17 +78,21 @@ class ScoringFit:
     @property
     def alternatives(self) -> Array:
         """Other explanations (k, r, q): nats behind, svec M, μ, svec Σ and item effects, in the items' own units."""
-        d, at = self.crowd.span.features, self.fit.layout
-        out = np.empty((*self.others.shape[:2], 1 + 2 * degrees_of_freedom(d) + d + at.n_items))
-        for row, (behind, *natural) in zip(
-            out.reshape(-1, out.shape[2]), self.others.reshape(-1, self.others.shape[2]), strict=True
-        ):
-            law = self.problem.structure.law(np.array(natural), self.problem.d)
-            metric = law.metric if self.fit.chart.kind == "symmetric" else project_psd(law.metric)
-            law = replace(law, metric=metric, covariance=project_psd(law.covariance))
-            law = self.crowd.law_outside(law, free=at.free)
-            row[:] = behind, *svec(law.metric), *law.mean, *svec(law.covariance), *natural[at.own :]
-        return out
+        k, r, q = self.others.shape
+        rows = self.laws_outside(self.others.reshape(k * r, q)[:, 1:]) if k else np.empty((0, 0))
+        return np.concatenate([self.others[:, :, :1], rows.reshape(k, r, -1)], axis=2) if k else np.empty((0, r, 1))
+
+    def laws_outside(self, natural: Array) -> Array:
+        """Return svec M, μ, svec Σ and item effects of natural parameters (n, ·), in the items' own units."""
+        span, units, at, psd = self.crowd.span, self.crowd.units, self.fit.layout, self.fit.chart.kind == "psd"
+        law_of = self.problem.structure.law
+        laws = [law_of(row, self.problem.d) for row in natural]
+        metric = smat(span.draws_outside(natural[:, at.metric], psd=psd)) / units.size**2
+        mean = span.points_outside(natural[:, at.mean]) / units.size - 2.0 * metric @ units.center
+        spread = np.array([span.spread_outside(law, free=at.free) for law in laws])
+        covariance = project_psd(np.stack([law.covariance for law in laws]))
+        covariance = span.covariances_outside(covariance, spread) / units.size**2
+        return np.column_stack([svec(metric), mean, svec(covariance), natural[:, at.own :]])
 
     @property
     def spread(self) -> float | None:
@@ -114,9 +118,8 @@ class ScoringFit:
         return self.crowd.units.offsets_outside(self.crowd.span.offsets_outside(inside, self.law.metric))
 
     def uncertainty(self, *, psd: bool, **stopping: Any) -> Uncertainty:
-        """Return how sure the metric is, in the items' own units and the dimensions in which items differ."""
-        size, free = self.crowd.units.size, self.fit.layout.free
-        return uncertainty_of(self.problem, self.fit, size, free=free, psd=psd, **stopping)
+        """Return how sure the fit is of its law, in its own units."""
+        return uncertainty_of(self.problem, self.fit, free=self.fit.layout.free, psd=psd, **stopping)
 
     def people(self) -> tuple[Array, Array | None]:
         """Return everybody's v (K, d), in the items' own units, and their covariances (K, d, d) if memory allows.

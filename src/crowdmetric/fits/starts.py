@@ -153,12 +153,13 @@ def best_of_starts(
         values, best = np.array([end.objective for end in ends]), _best(ends)
         state, ridges = best.result.state, best.ridges
         if saved is not None:
-            saved.save("starts", state, values=values, others=others, **vars(ridges))
+            saved.save("starts", state, values=values, others=others, **ridges.strengths)
         if some is problem:
             return BestOfStarts(best, values, others)
     else:
         values, others = saved.value("values"), saved.value("others")
-        ridges = Ridges(**{name: float(saved.value(name)) for name in vars(Ridges())})
+        strengths: dict[str, Any] = {name: float(saved.value(name)) for name in Ridges().strengths}
+        ridges = Ridges(**strengths)
     start = state if some is problem else state.point
     end = problem.fit("fit", chart, start, ridges=ridges, **stopping)
     return BestOfStarts(finished(problem, chart, end, **stopping), values, others)

@@ -21,9 +21,9 @@ from crowdmetric.identifiability.law import LAWS, law_spectrum, most_revealed
 from crowdmetric.identifiability.person_spans import SpanTally
 from crowdmetric.identifiability.questions import QuestionSource, ScannedQuestions, read_questions
 from crowdmetric.identifiability.spectrum import Spectrum, common_spectrum, decompose, negligible_of, sum_up
-from crowdmetric.inputs import check_items
+from crowdmetric.inputs import check_items, names_of_features
 from crowdmetric.symmetric import degrees_of_freedom
-from crowdmetric.tables import ComparisonScan
+from crowdmetric.tables import ComparisonScan, ids_of
 
 __all__ = ["diagnose", "plan_diagnosis"]
 
@@ -50,14 +50,15 @@ def diagnose(
     Parameters
     ----------
     items
-        (N, d); None if pairs are vectors.
+        (N, d) array, or a data frame, which may have ids; None if pairs are vectors.
     pairs
-        (T, 2) row numbers, (T, 2, d) vectors, Comparisons, or a scan (`Comparisons.scan_parquet`), which is read one
-        chunk at a time. The check of who was asked what uses a sample of people.
+        (T, 2) row numbers or ids, (T, 2, d) vectors, Comparisons, a data frame with the columns left and right (and
+        user), or a scan (`Comparisons.scan_parquet`), which is read one chunk at a time. The check of who was
+        asked what uses a sample of people.
     users
         (T,) who answers; None: one person.
     features, item_ids
-        Names of the d features and of the N items, for the words.
+        Names of the d features and of the N items, for the words; None: those that `items` has.
     covariance
         The law of people for which `population_rank` and the rest of the population's verdict hold, as in
         `PopulationMetric`: 'isotropic', the default, or 'free'. The verdict for a free law is always included.
@@ -80,6 +81,8 @@ def diagnose(
     if covariance not in LAWS:
         raise DataError(f"covariance={covariance!r} is unknown; choose {' or '.join(map(repr, LAWS))}")
     questions = read_questions(items, pairs, users)
+    features = names_of_features(items) if features is None else features
+    item_ids = ids_of(items) if item_ids is None else item_ids
     if isinstance(questions, ScannedQuestions):
         plan_diagnosis(items, questions.scan, memory)
     elif memory is not None:

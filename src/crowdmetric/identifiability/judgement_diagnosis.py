@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
+from crowdmetric.inputs import check_items
 from crowdmetric.judgements import Judgements
 from crowdmetric.preprocess import spreads_of
 from crowdmetric.similarity.likelihood import AnswerModel
@@ -22,6 +23,7 @@ from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.pair_choices import questions_of
 from crowdmetric.similarity.structures import Full
 from crowdmetric.symmetric import degrees_of_freedom, describe_direction
+from crowdmetric.tables import ids_of, matched
 
 __all__ = ["MOST_DIAGNOSED", "JudgementDiagnosis", "diagnose_judgements"]
 
@@ -92,7 +94,8 @@ def diagnose_judgements(
     items: Any, judgements: Judgements, *, features: Sequence[str] | None = None
 ) -> JudgementDiagnosis:
     """Return what judgements about items (N, d) can teach about a full metric."""
-    X = np.asarray(items, dtype=np.float64)
+    X = check_items(items)
+    judgements = matched(judgements, ids_of(items), len(X))
     p = degrees_of_freedom(X.shape[1])
     if p > MOST_DIAGNOSED:
         raise DataError(

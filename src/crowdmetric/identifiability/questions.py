@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.comparisons import Comparisons, times_asked
 from crowdmetric.errors import DataError
-from crowdmetric.inputs import check_items, read_pairs
-from crowdmetric.tables import ComparisonScan, is_drawn
+from crowdmetric.inputs import check_items, people_of, read_asked
+from crowdmetric.tables import ComparisonScan, check_same_items, ids_of, is_drawn
 from crowdmetric.users.blocks import Answers, Block, People, arrange
 
 __all__ = ["QuestionSource", "Questions", "ScannedQuestions", "read_questions"]
@@ -188,31 +188,18 @@ QuestionSource = Questions | ScannedQuestions
 
 def read_questions(items: ArrayLike | None, pairs: Any, users: Any) -> QuestionSource:
     """Return validated questions from what `diagnose` was given; a scan stays on disk."""
-    numbers: Any
-    if isinstance(pairs, Comparisons | ComparisonScan):
+    if isinstance(pairs, Comparisons | ComparisonScan) and len(pairs) == 0:
+        raise DataError("the comparisons are empty; at least one is needed")
+    if isinstance(pairs, ComparisonScan):
         if users is not None:
             raise DataError("Comparisons carry their people; leave users out")
-        catalogue = check_items(items)
-        if pairs.n_items != len(catalogue):
-            raise DataError(
-                f"the comparisons are about {pairs.n_items} items, but items has {len(catalogue)} rows; "
-                "read both from the same catalogue"
-            )
-        if len(pairs) == 0:
-            raise DataError("the comparisons are empty; at least one is needed")
-        if isinstance(pairs, ComparisonScan):
-            return ScannedQuestions(*_scaled(catalogue), pairs)
-        numbers, named, weight = pairs.pairs, np.asarray(pairs.user), np.asarray(pairs.weight)
-    else:
-        catalogue, numbers = read_pairs(pairs, items)
-        named = np.zeros(len(numbers), dtype=int) if users is None else np.asarray(users)
-        if named.shape != (len(numbers),):
-            raise DataError(
-                f"users has shape {named.shape}, but there are {len(numbers)} comparisons; give one person each"
-            )
-        weight = np.ones(len(numbers))
-    person = np.unique(named, return_inverse=True)[1].astype(np.intp)
-    return Questions.of(*_scaled(catalogue), numbers, person, weight)
+        catalog = check_items(items)
+        check_same_items(pairs, ids_of(items), len(catalog))
+        return ScannedQuestions(*_scaled(catalog), pairs)
+    asked = read_asked(pairs, users, items)
+    weight = np.asarray(pairs.weight) if isinstance(pairs, Comparisons) else np.ones(len(asked.pairs))
+    person = people_of(asked.people, len(asked.pairs))[1]
+    return Questions.of(*_scaled(asked.items), asked.pairs, person, weight)
 
 
 def _scaled(catalogue: Array) -> tuple[Array, Array]:

@@ -45,6 +45,7 @@ from crowdmetric.report.shared_sections import (
     summary_section,
 )
 from crowdmetric.report.warnings import warnings_of, worth_using
+from crowdmetric.tables import matched
 from crowdmetric.tastes import HALF, find_tastes
 
 __all__ = ["report_page"]
@@ -117,6 +118,8 @@ def report_page(
     """
     if model.items is None:
         raise DataError("the model was fitted to vectors and has no items; a report needs PopulationMetric(items=…)")
+    if comparisons is not None:
+        comparisons = matched(comparisons, model.named_ids, len(model.items))
     careful = warnings_of(model, diagnosis, evaluation, comparisons) + ([as_sentence(suggestion)] if suggestion else [])
     sections = [
         summary_section(model, worth_using(model, evaluation), careful, files, date),

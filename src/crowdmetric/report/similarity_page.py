@@ -28,6 +28,7 @@ from crowdmetric.report.shared_sections import (
     summary_section,
 )
 from crowdmetric.report.warnings import warnings_of
+from crowdmetric.tables import matched
 
 __all__ = ["cautions_of_similarity", "similarity_page", "worth_of_similarity"]
 
@@ -75,6 +76,7 @@ def similarity_page(
     """
     if model.items is None:
         raise DataError("the model was fitted to vectors and has no items; a report needs SimilarityMetric(items=…)")
+    judgements = matched(judgements, model.named_ids, len(model.items))
     shown = most_asked(judgements.items.ravel(), len(model.item_ids))
     worth = worth_of_similarity(model, evaluation)
     if evaluation is not None:

@@ -35,8 +35,7 @@ Metrics without people::
 
 Draws from a posterior::
 
-    posterior.py              metrics near the estimate of a population fit
-    draws.py                  vectors from a density close to a Gaussian
+    posterior.py              coordinates of size and shape, and a prior of the shape
     shape_draws.py            metrics under a likelihood of size and shape
     hamiltonian.py            Hamiltonian Monte Carlo
 """

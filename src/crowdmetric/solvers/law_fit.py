@@ -29,6 +29,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from crowdmetric.solvers.parametrization import Parametrization
@@ -41,7 +42,7 @@ from crowdmetric.solvers.scoring import (
     Underlying,
     minimize_by_scoring,
 )
-from crowdmetric.symmetric import svec
+from crowdmetric.symmetric import dimension, svec
 from crowdmetric.users.layout import Layout
 from crowdmetric.users.population_sums import Sums
 
@@ -55,6 +56,7 @@ __all__ = [
     "items_determined",
     "observed_information",
     "remembering",
+    "wanted_shape",
     "with_ridges",
 ]
 
@@ -81,7 +83,12 @@ LEAST_SHARE = 0.01
 # 0.01 count as none, and effects that differ by more than 10 make answers certain.
 SHAPE_RIDGE, ITEM_RIDGE = 1.0, 4.0
 # Limits of strengths. A ridge on a shape that is stronger leaves only a multiple of the identity.
-LIMITS = {"shape": (1e-12, 1e8), "people": (1e-12, 1e8), "items": (1e-2, 1e4), "size": (0.0, np.inf)}
+LIMITS = {
+    "shape": (1e-12, 1e8), "people": (1e-12, 1e8), "items": (1e-2, 1e4), "size": (0.0, np.inf),
+    "volume": (0.0, 1e12), "people_volume": (0.0, 1e12),
+}  # fmt: skip
+# By how much sizes are changed, in log, to see the slope of a volume in them.
+RESIZED = 0.1
 # Tolerance of intermediate fits, in nats, and of their first steps.
 ROUGH, FIRST = 0.005, 1e-4
 # Steps of differences, relative to a parameter.
@@ -265,7 +272,7 @@ def fit_with_evidence(
             fit, ridges, before, keeps_size = best, best.ridges, None, True
         if best is None or fit.value > best.value:
             best = fit
-        wanted = _wanted_ridges(fit, chart)
+        wanted = _with_volumes(total, fit, _wanted_ridges(fit, chart))
         if keeps_size:
             wanted = replace(wanted, size=fit.ridges.size)
         if _settled(fit, wanted, max(LEAST_EVIDENCE, tolerance)):
@@ -282,8 +289,8 @@ def _next_ridges(before: Ridges, wanted_before: Ridges, now: Ridges, wanted: Rid
     In logarithms x, the evidence wanted the step g₀ − x₀ before and wants g − x now. Taking each as it comes is slow
     where answers say little: every step is nearly as long as the one before. Short steps are taken as they come.
     """
-    found = {}
-    for name, strength in vars(wanted).items():
+    found = dict[str, Any]()
+    for name, strength in wanted.strengths.items():
         four = [vars(ridges)[name] for ridges in (before, wanted_before, now, wanted)]
         x0, g0, x, g = map(float, np.log(np.maximum(four, 1e-300)))
         is_slow = min(four) > 0.0 and abs(g - x) > SETTLED
@@ -320,9 +327,9 @@ def _wanted_ridges(fit: PopulationFit, chart: Parametrization) -> Ridges:
     """Return the ridges that the evidence asks for, from a fit with others."""
     layout, now = fit.layout, fit.ridges
     return Ridges(
-        shape=_wanted_shape(fit, layout.metric, now.shape) if _has_shape(chart) else 0.0,
+        shape=wanted_shape(fit, layout.metric, now.shape) if _has_shape(chart) else 0.0,
         size=_wanted_size(fit, chart) if chart.free and chart.kind in ("psd", "symmetric") else 0.0,
-        people=_wanted_shape(fit, layout.spread, now.people) if now.people else 0.0,
+        people=wanted_shape(fit, layout.spread, now.people) if now.people else 0.0,
         items=_wanted_items(fit) if chart.n_items else 0.0,
     )
 
@@ -345,10 +352,71 @@ def _settled(fit: PopulationFit, wanted: Ridges, enough: float) -> bool:
             return abs(step) < SETTLED
         return 0.5 * determined[name]() * (1.0 - now / after) * step < enough
 
-    return all(map(close, vars(wanted)))
+    return all(map(close, wanted.strengths))
 
 
-def _wanted_shape(fit: PopulationFit, place: slice, strength: float) -> float:
+def _with_volumes(total: Total, fit: PopulationFit, ridges: Ridges) -> Ridges:
+    """Return ridges with the volumes that have the slopes of ``½ log det(H + ridges)`` in log c and log σ².
+
+    H is the information about the shapes at fixed sizes, everything else being fitted. It also changes with the size
+    by itself, because answers tell less where they are foreseen, so the slope is a difference: by two more passes.
+    """
+    layout, found = fit.layout, dict[str, Any]()
+    shapes = {
+        name: (place, strength)
+        for name, place, strength in (
+            ("volume", layout.metric, ridges.shape),
+            ("people_volume", layout.spread, ridges.people),
+        )
+        if strength > 0.0
+    }
+    for name, (place, _) in shapes.items():
+        above, below = (
+            _log_volume(total, fit, place, sign * RESIZED, list(shapes.values()), ridges) for sign in (1.0, -1.0)
+        )
+        slope = float(np.clip((above - below) / (2.0 * RESIZED), 0.0, 0.999 * (layout.p - 1)))
+        size = _size_of(fit.natural[place])
+        volume = slope / ((layout.p - 1 - slope) * max(size**2, 1e-300))
+        found[name] = float(np.clip(volume, *LIMITS[name])) if np.isfinite(volume) else vars(fit.ridges)[name]
+    return replace(ridges, **found)
+
+
+def _size_of(a: Array) -> float:
+    """Return tr A / d for svec A = a."""
+    e = svec(np.eye(dimension(a.size)))
+    return float(e @ a) / float(e @ e)
+
+
+def _log_volume(
+    total: Total, fit: PopulationFit, place: slice, change: float, shapes: list[tuple[slice, float]], ridges: Ridges
+) -> float:
+    """Return ``½ log det(H + ridges)`` of some shapes and their ridges where the size at `place` is changed, in log.
+
+    The mean and the spread of people and the items' effects follow as the information says.
+    """
+    layout, P = fit.layout, traceless(fit.layout.d)
+    inside = np.concatenate([np.arange(fit.natural.size)[part] for part, _ in shapes])
+    follows = np.r_[layout.mean, layout.items] if layout.free else np.r_[layout.mean, layout.spread, layout.items]
+
+    def known(natural: Array, information: Array) -> Array:
+        return information + penalty(natural, layout, ridges.without_shapes, fit.beta).curvature
+
+    step = np.zeros(fit.natural.size)
+    step[place] = np.expm1(change) * fit.natural[place]
+    A = known(fit.natural, fit.information)
+    step[follows] = -_pseudo_inverse(A[np.ix_(follows, follows)]) @ (A[follows, place] @ step[place])
+    natural = fit.natural + step
+    sums = total(natural)
+    assert sums.information is not None
+    A = known(natural, sums.information)
+    mixed = A[np.ix_(inside, follows)]
+    H = A[np.ix_(inside, inside)] - mixed @ _pseudo_inverse(A[np.ix_(follows, follows)]) @ mixed.T
+    scale = block_diag(*(_size_of(natural[part]) * P for part, _ in shapes))
+    held = block_diag(*(strength * P + np.eye(layout.p) - P for _, strength in shapes))
+    return 0.5 * float(np.linalg.slogdet(scale @ H @ scale + held)[1])
+
+
+def wanted_shape(fit: PopulationFit, place: slice, strength: float) -> float:
     """Return the strength that the evidence asks for on the shape of M or Σ, which stands at `place`."""
     # a multiple of the identity would need an infinite ridge: one strong enough to hold it there is used
     distance = 2.0 * shape_penalty(fit.natural[place], 1.0).value

@@ -144,6 +144,15 @@ class Parametrization:
         b = np.zeros(self.n_items) if effects is None else effects
         return np.concatenate([self._coordinates(scale * metric), mean, last, b])
 
+    def resized(self, theta: Array, change: float) -> Array:
+        """Return θ with a metric ``exp(change)`` times as large; people's v vary as before."""
+        coordinates, mean, spread, effects = self._parts(theta)
+        if self.free:
+            coordinates = coordinates * np.exp(change if self.kind == "symmetric" else 0.5 * change)
+        else:
+            spread = spread + change
+        return np.concatenate([coordinates, mean, spread, effects])
+
     def _coordinates(self, A: Array) -> Array:
         if self.kind == "none":
             return np.empty(0)

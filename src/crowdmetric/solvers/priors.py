@@ -4,12 +4,19 @@ With ``c = tr M / d`` and ``σ² = tr Σ / d``, and items of root mean square le
 the negative log prior of natural parameters (`crowdmetric.users.layout`) is ::
 
     ½ shape ‖M/c − I‖²  +  ½ size ‖cI‖²  +  ½ people ‖Σ/σ² − I‖²  +  ½ items ‖b‖²          the ridges
+    + ½ (p − 1) log(1 + volume c²)  +  ½ (p − 1) log(1 + people_volume σ⁴)                 the volumes of shapes
     + ½ (β / 10)² (4c²/d + 2‖μ‖²/d + 2σ²)                                                  the limit of noise
     + ½ log²(s √d)                                                                         isotropic people
 
 The four strengths come from the evidence (`crowdmetric.solvers.law_fit`). The ridges on shapes do not depend on the
 scale of M or Σ: with one answer per person the scale is known so loosely that a ridge on M itself would determine it.
 The ridge on people is for free ones. Isotropic people have ``Σ = 4s²M²``, whose shape has the metric's ridge.
+
+The sizes c and σ² are hyperparameters, like the strengths. For a given error of M a ridge on its shape costs less the
+larger c is, so without the volumes a size grows along directions about which the answers say nothing. The evidence for
+a size has the shape integrated out, ``−½ log det(H(c) + ridge)``, where H is the information about the p − 1 parameters
+of the shape at fixed size. A volume stands for it as if each of them were known by ``volume · ridge · c²``.
+`crowdmetric.solvers.law_fit` chooses it such that the slope in log c is the true one where the fit ends.
 
 The limit of noise is weak and fixed. Its three terms are the mean squares of the contributions of metric, mean and
 people's differences to ψ for a typical pair of items, in units of the noise of an answer. If answers are free of noise,
@@ -22,7 +29,7 @@ very small metric have linear utilities; without this line, neither the distance
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +38,7 @@ from numpy.typing import NDArray
 from crowdmetric.symmetric import dimension, svec
 from crowdmetric.users.layout import Layout
 
-__all__ = ["NOISE_FREE", "Penalty", "Ridges", "penalty", "shape_penalty", "traceless"]
+__all__ = ["NOISE_FREE", "Penalty", "Ridges", "penalty", "shape_penalty", "traceless", "volume_penalty"]
 
 Array = NDArray[Any]
 
@@ -41,12 +48,28 @@ NOISE_FREE = 10.0
 
 @dataclass(frozen=True)
 class Ridges:
-    """The strengths of the four ridges; zero: none."""
+    """The strengths of the four ridges, and the volumes of the two shapes; zero: none.
+
+    `held` is a value at which log c is held, and the strength of that; None: the size is free.
+    """
 
     shape: float = 0.0
     size: float = 0.0
     people: float = 0.0
     items: float = 0.0
+    volume: float = 0.0
+    people_volume: float = 0.0
+    held: tuple[float, float] | None = None
+
+    @property
+    def strengths(self) -> dict[str, Any]:
+        """All numbers by their names, without the size that is held."""
+        return {name: value for name, value in vars(self).items() if name != "held"}
+
+    @property
+    def without_shapes(self) -> Ridges:
+        """The same without what is about the shapes of M and Σ."""
+        return replace(self, shape=0.0, people=0.0, volume=0.0, people_volume=0.0)
 
     def completed(self, first: Ridges) -> Ridges:
         """Return the ridges for another model, whose `first` ridges are zero where it has none."""
@@ -54,7 +77,8 @@ class Ridges:
             getattr(first, name) and (getattr(self, name) or getattr(first, name))
             for name in ("shape", "people", "items")
         )
-        return Ridges(shape, self.size, people, items)
+        volume, people_volume = self.volume if shape else 0.0, self.people_volume if people else 0.0
+        return Ridges(shape, self.size, people, items, volume, people_volume)
 
 
 @dataclass(frozen=True)
@@ -87,6 +111,28 @@ def shape_penalty(m: Array, strength: float) -> Penalty:
     return Penalty(0.5 * strength * square, strength / c * (pulled - square * trace), strength / c**2 * P)
 
 
+def volume_penalty(m: Array, volume: float) -> Penalty:
+    """Return ``½ (p − 1) log(1 + volume c²)`` for m = svec A and c = tr A / d; negative curvature counts as zero."""
+    if volume == 0.0:
+        return Penalty(0.0, np.zeros(m.size), np.zeros((m.size, m.size)))
+    d = dimension(m.size)
+    trace = svec(np.eye(d)) / d
+    c = float(trace @ m)
+    known = volume * c * c
+    slope = (m.size - 1) * volume * c / (1.0 + known)
+    bend = (m.size - 1) * volume * max(1.0 - known, 0.0) / (1.0 + known) ** 2
+    return Penalty(0.5 * (m.size - 1) * float(np.log1p(known)), slope * trace, bend * np.outer(trace, trace))
+
+
+def held_size(m: Array, log_size: float, strength: float) -> Penalty:
+    """Return ``½ strength (log c − log_size)²`` for m = svec A and c = tr A / d, with its curvature along c."""
+    d = dimension(m.size)
+    trace = svec(np.eye(d)) / d
+    c = max(float(trace @ m), 1e-300)
+    away = np.log(c) - log_size
+    return Penalty(0.5 * strength * away**2, strength * away / c * trace, strength / c**2 * np.outer(trace, trace))
+
+
 def penalty(natural: Array, layout: Layout, ridges: Ridges, beta: float) -> Penalty:
     """Return the negative log prior at some natural parameters."""
     value, gradient, curvature = 0.0, np.zeros(natural.size), np.zeros((natural.size, natural.size))
@@ -96,14 +142,19 @@ def penalty(natural: Array, layout: Layout, ridges: Ridges, beta: float) -> Pena
     parts = [
         (slice(None), noise),
         (layout.metric, shape_penalty(m, ridges.shape)),
+        (layout.metric, volume_penalty(m, ridges.volume)),
         (layout.metric, _square(m @ e, e, ridges.size)),
         (layout.items, Penalty(0.5 * ridges.items * float(b @ b), ridges.items * b, ridges.items * np.eye(b.size))),
     ]
     if layout.free:
-        parts.append((layout.spread, shape_penalty(natural[layout.spread], ridges.people)))
+        spread = natural[layout.spread]
+        parts += [(layout.spread, shape_penalty(spread, ridges.people))]
+        parts += [(layout.spread, volume_penalty(spread, ridges.people_volume))]
     else:
         away = natural[layout.spread] + 0.5 * np.log(layout.d)
         parts.append((layout.spread, Penalty(0.5 * float(away @ away), away, np.eye(1))))
+    if ridges.held is not None:
+        parts.append((layout.metric, held_size(m, *ridges.held)))
     for place, part in parts:
         value += part.value
         gradient[place] += part.gradient

@@ -9,6 +9,7 @@
     frozen_table.py       what tables of answers have in common: written, converted, pickled, cut
     files.py              all kinds of files, pandas, Polars and Arrow <-> columns
     items.py              columns -> items with ids and features; categories -> features of 0 and 1
+    matching.py           a table of answers and the ids of items -> the same answers, by rows of the items
     choices.py            the coding of a column of choices
     answers.py            columns -> coded answers, and a count of rejected rows
     judgement_columns.py  columns -> coded similarity judgements
@@ -19,10 +20,11 @@
 
 from __future__ import annotations
 
-from crowdmetric.tables.answers import CodedAnswers, OnBad, canonical_columns, code_answers, rename_columns
+from crowdmetric.tables.answers import PEOPLE, CodedAnswers, OnBad, canonical_columns, code_answers, rename_columns
 from crowdmetric.tables.columns import Column, Columns, as_ids, unique_ids
 from crowdmetric.tables.files import (
     column_names,
+    is_data_frame,
     labeled_matrix,
     read_columns,
     safe_columns,
@@ -34,20 +36,24 @@ from crowdmetric.tables.files import (
     write_csv,
 )
 from crowdmetric.tables.frozen_table import FrozenTable
-from crowdmetric.tables.items import Items, index_of, known_items, read_items
+from crowdmetric.tables.items import Items, feature_columns, features_of, ids_of, in_order_of, known_items, read_items
 from crowdmetric.tables.judgement_columns import (
     CodedJudgements,
     code_judgements,
     has_answers,
     judgement_kind,
     name_judgements,
+    refuse_judgements,
 )
+from crowdmetric.tables.matching import IDS_ARE, IdsAre, check_same_items, check_same_order, matched, rows_of_ids
 from crowdmetric.tables.scan import ComparisonScan, is_drawn
 from crowdmetric.tables.sources import CsvSource, DatasetSource, ParquetSource, RowSource, matching_files
 from crowdmetric.tables.spool import SpoolChunk
 from crowdmetric.tables.stored import Stored
 
 __all__ = [
+    "IDS_ARE",
+    "PEOPLE",
     "CodedAnswers",
     "CodedJudgements",
     "Column",
@@ -56,6 +62,7 @@ __all__ = [
     "CsvSource",
     "DatasetSource",
     "FrozenTable",
+    "IdsAre",
     "Items",
     "OnBad",
     "ParquetSource",
@@ -64,20 +71,29 @@ __all__ = [
     "Stored",
     "as_ids",
     "canonical_columns",
+    "check_same_items",
+    "check_same_order",
     "code_answers",
     "code_judgements",
     "column_names",
+    "feature_columns",
+    "features_of",
     "has_answers",
-    "index_of",
+    "ids_of",
+    "in_order_of",
+    "is_data_frame",
     "is_drawn",
     "judgement_kind",
     "known_items",
     "labeled_matrix",
+    "matched",
     "matching_files",
     "name_judgements",
     "read_columns",
     "read_items",
+    "refuse_judgements",
     "rename_columns",
+    "rows_of_ids",
     "safe_columns",
     "to_arrow",
     "to_pandas",

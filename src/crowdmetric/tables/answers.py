@@ -31,6 +31,7 @@ __all__ = [
     "OnBad",
     "Sieve",
     "canonical_columns",
+    "check_distinct",
     "code_answers",
     "code_known",
     "codes_of",
@@ -86,6 +87,7 @@ def canonical_columns(columns: Columns, names: Mapping[str, str]) -> Columns:
     names : mapping
         The names asked for ``user``, ``left`` and ``right``; aliases stand in where a default is absent.
     """
+    check_distinct(names)
     chosen = {name: columns[name] for name in (*ANSWERS, "weight") if name in columns}
     places = {name: find_column(columns, name, asked) for name, asked in names.items()}
     if "winner" in columns or "loser" in columns:
@@ -106,9 +108,21 @@ def canonical_columns(columns: Columns, names: Mapping[str, str]) -> Columns:
     return chosen
 
 
+def check_distinct(names: Mapping[str, str]) -> None:
+    """Refuse names of columns, by what they are for, of which two are the same column."""
+    for name, called in names.items():
+        twin = next((other for other in names if other != name and names[other] == called), None)
+        if twin is not None:
+            raise DataError(
+                f"{name} and {twin} are both the column {called!r}, but each needs a column of its own; correct "
+                f"{option('the names', '--columns')}"
+            )
+
+
 def rename_columns(columns: Columns, names: Mapping[str, str] | None) -> Columns:
     """Return the columns with those of `names` under the names that this library knows: ``{"user": "participant"}``."""
     renamed = dict(columns)
+    check_distinct(names or {})
     for name, asked in (names or {}).items():
         if asked not in columns:
             raise DataError(f"the table has no column {asked!r} for {name}, but {listed(columns)}; correct the name")

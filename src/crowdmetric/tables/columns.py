@@ -39,6 +39,11 @@ def as_column(values: Any, name: str) -> Column:
     """Return `values` as one of the column kinds that this module's docstring lists."""
     if isinstance(values, Iterable) and not hasattr(values, "__array__") and not isinstance(values, str):
         values = objects(values)  # NumPy itself would turn the list [1, "a"] into two strings
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise DataError(
+            f"column {name!r} has {int(np.sum(np.ma.getmaskarray(values)))} masked values; fill them in or drop "
+            "those rows"
+        )
     array = np.asarray(values)
     if array.ndim != 1:
         raise DataError(f"column {name!r} has shape {array.shape}; one value per row was expected")
@@ -100,6 +105,8 @@ def as_ids(column: Any, name: str) -> tuple[Column, NDArray[np.bool_]]:
     missing = np.fromiter(map(_is_missing, column.tolist()), bool, len(column))
     usable = _is_whole if column.dtype.kind == "f" else _is_text
     wrong = [value for value in column[~missing].tolist() if not usable(value)]
+    if column.dtype.kind == "f" and not wrong and np.any(np.abs(column[~missing]) > EXACT_IN_FLOAT64):
+        wrong = [float(np.abs(column[~missing]).max())]
     if wrong:
         raise DataError(
             f"{name} must be all whole numbers or all text, but holds {wrong[0]!r} of type "

@@ -64,23 +64,35 @@ def read_columns(source: Any) -> Columns:
     if isinstance(source, str | os.PathLike | Stored):
         file = stored(source)
         return named_columns(format_of(file, READERS)(file), file.name)
-    names = _frame_names(source)
+    names = frame_names(source)
     return named_columns([(name, source[name]) for name in names], "the table")
 
 
 def is_frame(source: Any) -> bool:
     """Return whether `source` has named columns."""
-    # Asking a lazy frame for its columns would compute them; it is known by .collect() instead.
-    return isinstance(source, Mapping) or any(map(partial(hasattr, source), ("collect", "column_names", "columns")))
+    # Asking a lazy frame for its columns would compute them.
+    if isinstance(source, Mapping) or _is_lazy(source) or hasattr(source, "column_names"):
+        return True
+    return not callable(getattr(source, "columns", is_frame))  # a method of our own tables, not names
 
 
-def _frame_names(frame: Any) -> list[Any]:
+def _is_lazy(source: Any) -> bool:
+    return hasattr(source, "collect") and hasattr(source, "lazy")
+
+
+def is_data_frame(source: Any) -> bool:
+    """Return whether `source` is a pandas, Polars or Arrow table."""
+    return is_frame(source) and not isinstance(source, Mapping)
+
+
+def frame_names(frame: Any) -> list[Any]:
+    """Return the names of a table's columns, checked to differ."""
     if not is_frame(frame):
         raise DataError(
             f"a table cannot be read from {type(frame).__name__}; give a path, a pandas, Polars or Arrow "
             "table, or a mapping of column names to arrays"
         )
-    if hasattr(frame, "collect"):
+    if _is_lazy(frame):
         raise DataError(f"a {type(frame).__name__} holds no rows yet; call .collect() on it first")
     if isinstance(frame, Mapping):
         return list(frame)
@@ -179,7 +191,7 @@ def _arrow_cells(cells: Any, decimal_comma: bool) -> Column:
 def column_names(source: Any) -> list[str]:
     """Return the names of a table's columns; of a text table only its first line is read."""
     if not isinstance(source, str | os.PathLike | Stored):
-        return list(map(str, _frame_names(source)))
+        return list(map(str, frame_names(source)))
     file = stored(source)
     if format_of(file, READERS) is _read_csv:
         return next(csv_pieces(file, 1))[0]

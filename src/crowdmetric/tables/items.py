@@ -6,7 +6,7 @@ import os
 import warnings
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isnan
 from typing import Any, NamedTuple
@@ -16,18 +16,39 @@ from numpy.typing import NDArray
 
 from crowdmetric.checks import as_array, whole_number
 from crowdmetric.errors import DataError, TableWarning, option
+from crowdmetric.tables.answers import codes_of
 from crowdmetric.tables.columns import Column, Columns, as_column, listed, plain, unique_ids
-from crowdmetric.tables.files import READERS, format_of, is_frame, named_columns, read_columns
+from crowdmetric.tables.files import (
+    READERS,
+    format_of,
+    frame_names,
+    is_data_frame,
+    is_frame,
+    named_columns,
+    read_columns,
+)
+from crowdmetric.tables.matching import IdsAre
 from crowdmetric.tables.stored import Stored, check_zip, stored
 from crowdmetric.tables.text import NUMBER
 
-__all__ = ["Items", "index_of", "known_items", "read_items"]
+__all__ = [
+    "Items",
+    "KnownItems",
+    "feature_columns",
+    "features_of",
+    "ids_of",
+    "in_order_of",
+    "known_items",
+    "read_items",
+]
 
 ID_COLUMNS = ("item_id", "item", "id")
 # Columns that hold the names of items, if they are text.
 NAME_COLUMNS = ("name", "title")
 # The column that holds files with pictures of items, as in a study of `crowdmetric collect`.
 IMAGE_COLUMN = "image"
+# More items than this are not meant: ids or counts of something else were given as their number.
+MOST_ITEMS = 10_000_000
 # A column with more categories than this is taken for names: each would become a feature.
 MOST_CATEGORIES = 50
 
@@ -115,17 +136,74 @@ def read_items(source: Any, id_column: str | None = None, *, categorical: Collec
     return Items(ids, features, list(columns), names, images)
 
 
-def known_items(items: Any, n_items: int | None, item_ids: Any) -> Column | None:
-    """Return the ids ``(N,)`` that answers may name, or None if they were not given."""
+class KnownItems(NamedTuple):
+    """The ids ``(N,)`` that answers may name, None if they were not given; and what ids in the answers then are."""
+
+    ids: Column | None
+    are: IdsAre
+
+
+def known_items(items: Any, n_items: int | None, item_ids: Any) -> KnownItems:
+    """Return which items answers may name, from whichever of these was given."""
     options = {"items": items, "n_items": n_items, "item_ids": item_ids}
     given = [name for name, value in options.items() if value is not None]
     if len(given) > 1:
         raise DataError(f"{' and '.join(given)} both say which items there are; give one of them")
     if items is not None:
-        return read_items(items).ids
+        nameless = not isinstance(items, str | os.PathLike | Mapping | Stored) and ids_of(items) is None
+        return KnownItems(read_items(items).ids, "rows" if nameless else "given")
     if item_ids is not None:
-        return unique_ids(item_ids, "item_ids")
-    return None if n_items is None else np.arange(whole_number(n_items, "n_items"), dtype=np.int64)
+        return KnownItems(unique_ids(item_ids, "item_ids"), "given")
+    if n_items is None:
+        return KnownItems(None, "found")
+    return KnownItems(np.arange(whole_number(n_items, "n_items", most=MOST_ITEMS), dtype=np.int64), "rows")
+
+
+def ids_of(items: Any) -> Column | None:
+    """Return the ids ``(N,)`` that items carry: those of an `Items` table, of a column of ids or of an index.
+
+    None for arrays, and for data frames without any of these.
+    """
+    if isinstance(items, Items):
+        return items.ids
+    if not is_data_frame(items):
+        return None
+    columns = _columns_aside(items)
+    column = _id_column(columns, None)
+    ids = items[column] if column is not None else index_of(items)
+    if ids is None:
+        named = [name for name in columns if str(name).lower() in NAME_COLUMNS]
+        ids = items[named[0]] if len(named) == 1 else None
+    return None if ids is None else unique_ids(ids, "item ids")
+
+
+def features_of(items: Any) -> Any:
+    """Return what holds the features (N, d) of items: an array, or a data frame without its ids, names and pictures."""
+    if isinstance(items, Items):
+        return items.features
+    columns = feature_columns(items)
+    if columns is None or len(columns) == len(frame_names(items)):
+        return items
+    return items.select(columns) if hasattr(items, "select") else items[columns]
+
+
+def feature_columns(items: Any) -> list[Any] | None:
+    """Return the names of the features that items carry; None for arrays, which have none."""
+    if isinstance(items, Items):
+        return items.feature_names
+    if not is_data_frame(items):
+        return None
+    aside = _columns_aside(items)
+    return [name for name in frame_names(items) if name not in aside]
+
+
+def _columns_aside(frame: Any) -> list[Any]:
+    """Return the columns of a data frame that are no features: ids, and text with names or pictures."""
+    return [
+        name for name in frame_names(frame)
+        if str(name).lower() in ID_COLUMNS
+        or (str(name).lower() in (*NAME_COLUMNS, IMAGE_COLUMN) and as_column(frame[name], str(name)).dtype.kind == "O")
+    ]  # fmt: skip
 
 
 def _pop_text(columns: Columns, called: Collection[str], what: str) -> Column | None:
@@ -250,10 +328,30 @@ def _numbers(column: Column, name: str) -> NDArray[np.float64]:
     return column.astype(np.float64)
 
 
+def in_order_of(values: Any, items: Any, what: str) -> Any:
+    """Return values of items in the order of the items: a pandas series by its index, where the items have ids too."""
+    index = getattr(values, "index", None)
+    if index is None or callable(index) or hasattr(values, "columns"):
+        return values
+    own, ids = _ids_of_index(index), ids_of(items)
+    if own is None or ids is None:
+        return values
+    rows = codes_of(ids, unique_ids(own, f"the index of {what}"))
+    if np.any(rows < 0):
+        raise DataError(f"{what} has nothing for item {plain(ids[rows < 0][0])!r}; give a value for every item")
+    return np.asarray(values)[rows]
+
+
 def index_of(source: Any) -> Column | None:
     """Return the index of a pandas data frame that is more than row numbers; None for anything else."""
     index = getattr(source, "index", None)
-    if index is None or not hasattr(source, "columns") or type(index).__name__ == "RangeIndex":
+    if index is None or not hasattr(source, "columns"):
+        return None
+    return _ids_of_index(index)
+
+
+def _ids_of_index(index: Any) -> Column | None:
+    if type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1):
         return None
     if getattr(index, "nlevels", 1) != 1:
         raise DataError("the items have an index of several levels; name one column of ids, after reset_index()")

@@ -34,6 +34,7 @@ from crowdmetric.tables.answers import (
     PEOPLE,
     OnBad,
     Sieve,
+    check_distinct,
     code_known,
     codes_of,
     distinct,
@@ -48,7 +49,15 @@ from crowdmetric.tables.answers import (
 from crowdmetric.tables.choices import ChoiceSurvey
 from crowdmetric.tables.columns import Column, Columns, listed, unique_ids
 
-__all__ = ["KINDS", "CodedJudgements", "code_judgements", "has_answers", "judgement_kind", "name_judgements"]
+__all__ = [
+    "KINDS",
+    "CodedJudgements",
+    "code_judgements",
+    "has_answers",
+    "judgement_kind",
+    "name_judgements",
+    "refuse_judgements",
+]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -109,9 +118,20 @@ def judgement_kind(columns: Collection[str]) -> str | None:
     return "odd_one_out" if all(name in columns for name in ("a", "b", "c")) else None
 
 
+def refuse_judgements(columns: Collection[str], named: Collection[str] = ()) -> None:
+    """Refuse a table of triplets where comparisons are read, which would lose the anchor; `named` were asked for."""
+    anchors = [name for name in ("anchor", *ALIASES["anchor"]) if name in columns and name not in named]
+    if anchors:
+        raise DataError(
+            f"the table has a column {anchors[0]!r}, as judgements of similarity have; read it with "
+            "Judgements.from_table and fit a SimilarityMetric, or leave that column out if people said what they prefer"
+        )
+
+
 def name_judgements(columns: Columns, names: Mapping[str, str] | None = None) -> Columns:
     """Return the columns under the names that `code_judgements` knows; `names` maps those to other names."""
     chosen, renamed = dict(columns), dict(names or {})
+    check_distinct(renamed)
     for name, asked in renamed.items():
         if asked not in columns:
             raise DataError(f"the table has no column {asked!r} for {name}, but {listed(columns)}; correct the name")
@@ -167,7 +187,8 @@ def code_judgements(columns: Columns, item_ids: Column | None, person_ids: Any, 
     _require(columns, KINDS[kind])
     sieve = Sieve(len(columns[KINDS[kind][0]]), what="judgements")
     given = [present_ids(columns[name], name, sieve) for name in KINDS[kind]]
-    counts = _read_counts(kind, columns, given, sieve) * read_weight(columns.get("weight"), sieve)[:, None]
+    counts, weight = _read_counts(kind, columns, given, sieve), read_weight(columns.get("weight"), sieve)
+    counts = counts * np.where(sieve.keep, weight, 0.0)[:, None]
     known = found_items(given, sieve) if item_ids is None else item_ids
     items = np.column_stack([code_known(column, known, "item", sieve) for column in given])
     person, people = _people(columns, person_ids, sieve)

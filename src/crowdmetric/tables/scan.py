@@ -22,6 +22,7 @@ from crowdmetric.tables.answers import (
 )
 from crowdmetric.tables.choices import ChoiceSurvey
 from crowdmetric.tables.columns import Column, as_ids
+from crowdmetric.tables.matching import IdsAre
 from crowdmetric.tables.sources import RowSource
 from crowdmetric.tables.spool import RECORD, Spool, SpoolChunk, Survey, write_spool
 
@@ -47,13 +48,14 @@ class ComparisonScan:
     names : mapping
         The columns asked for ``user``, ``left`` and ``right``.
     on_bad : {'drop', 'raise'}
+    ids_are : {'given', 'rows'}
     scratch : path, optional
         Folder for the grouped answers, 28 bytes each (twice that and more while files that are not sorted by person
         are grouped); by default the one for temporary files. They are removed with the scan.
 
     Attributes
     ----------
-    n_items, item_ids
+    n_items, item_ids, ids_are
         As in `Comparisons`.
     n_users, dropped, is_binary
         As in `Comparisons`; known after all rows were read once.
@@ -70,10 +72,11 @@ class ComparisonScan:
         names: Mapping[str, str],
         on_bad: OnBad = "drop",
         scratch: str | os.PathLike[str] | None = None,
+        ids_are: IdsAre = "given",
     ) -> None:
         if on_bad not in ("drop", "raise"):
             raise DataError(f"on_bad is {on_bad!r}, but must be 'drop' or 'raise'")
-        self.item_ids = item_ids
+        self.item_ids, self.ids_are = item_ids, ids_are
         self._source, self._names, self._on_bad, self._scratch = source, dict(names), on_bad, scratch
         self._columns = relevant_columns(source.names(), names)
         # report missing or contradictory columns at once
