@@ -17,7 +17,7 @@ EXTRAS_release := release,lint
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL: # all targets share one environment
-.PHONY: help setup demo test test-oldest test-newest lint docs bench paper release-check clean
+.PHONY: help setup demo test test-oldest test-newest lint docs console bench paper release-check clean
 .PRECIOUS: $(VENV)/.installed-%
 
 help: ## list the commands
@@ -61,6 +61,9 @@ paper: $(VENV)/.installed-demo ## draw the figures of the paper from the measure
 release-check: $(VENV)/.installed-release ## build, install clean, run every command, compare bytes: before a release
 	$(BIN)/python release/check.py
 	$(BIN)/zizmor --offline --no-progress --persona pedantic .github
+
+console: $(VENV)/.installed-library ## write anew what the console blocks of README and docs show
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python docs/console_blocks.py
 
 bench: $(VENV)/.installed-bench ## run the benchmarks
 	$(BIN)/python -m benchmarks

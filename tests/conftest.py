@@ -8,6 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Nothing depends on the clock: no example has a deadline, none is too slow, and every run tries the same ones.
+settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+settings.load_profile("tests")
 
 SHARED = Path(__file__).parents[2] / "shared"
 
@@ -31,7 +36,13 @@ def golden() -> Callable[[str], dict[str, Any]]:
 
 
 # Files whose few tests take longest, the longest first: started last, they keep one core busy and leave the other idle.
-LONGEST = ("test_readme.py", "test_optimal_design.py", "test_interruption.py", "test_item_effects.py")
+LONGEST = (
+    "test_readme.py",
+    "test_console.py",
+    "test_optimal_design.py",
+    "test_interruption.py",
+    "test_item_effects.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -284,6 +284,7 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
         "max_iter": ODD | {"half": 1.5, "zero": 0, "True": True},
         "uncertainty": ODD,
         "warm_start": ODD,
+        "sharpen": ODD,
     },
 }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdmetric.losses import LOSSES, Hinge, Logistic, Loss, get_loss
@@ -177,7 +177,7 @@ def problems(draw, losses=tuple(LOSSES)) -> Problem:
     )
 
 
-quickly = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+quickly = settings(max_examples=40)
 often = settings(quickly, max_examples=150)
 
 

@@ -146,10 +146,10 @@ def test_with_more_parameters_than_items_hidden_items_decide(rng) -> None:
 
 
 NOT_CONSIDERED: dict[str, tuple[int, int, dict[str, Any], str]] = {
-    "many items": (501, 2, {}, "at most 500 items, and there are 501"),
+    "many items": (3000, 2, {}, "with this many features or items"),
     "shown seldom": (100, 2, {}, "shown 4.1 times on average, and 10 times are needed"),
     "another ridge": (20, 2, {"ridge": 0.0}, "another ridge was given"),
-    "many features": (20, 80, {}, "nor this many features"),
+    "many features": (20, 80, {}, "with this many features or items"),
 }
 
 

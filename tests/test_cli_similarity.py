@@ -6,12 +6,18 @@ import csv
 import html
 import io
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from crowdmetric import SimilarityMetric
 from crowdmetric.cli import main
+from crowdmetric.commands import fit as fit_command
+from crowdmetric.commands import similarity_commands
+from crowdmetric.errors import DataError
+from crowdmetric.persist import load_model
 from crowdmetric.simulate import answer
 from crowdmetric.simulate_judgements import random_questions, simulate_judgements
 from crowdmetric.tables import read_columns, write_columns
@@ -201,3 +207,121 @@ def test_preferences_and_judgements_teach_one_metric(tmp_path, capsys) -> None:
     with pytest.raises(SystemExit):
         main(["fit", *files, *both, "--overwrite", "--estimator", "matched"])
     assert "--judgements are for a population's metric" in capsys.readouterr().err
+
+
+def of_many_features(folder: Path, features: int, kind: str, n_items: int) -> list[str]:
+    """Write items of many features and answers about them, and return the names of both files."""
+    rng = np.random.default_rng(0)
+    study = simulate_judgements(n_items, 3, 120, kind="odd_one_out" if kind == "odd_one_out" else "triplet", seed=0)
+    X = study.items @ rng.standard_normal((3, features)) + 0.1 * rng.standard_normal((n_items, features))
+    folder.mkdir()
+    write_columns(
+        {"item_id": np.arange(n_items)} | {f"e{j}": column for j, column in enumerate(X.T)}, folder / "items.csv"
+    )
+    if kind == "preference":
+        pairs = np.array([rng.choice(n_items, 2, replace=False) for _ in range(120)])
+        u = np.arange(120) % 30
+        ideal = rng.standard_normal((30, 3))
+        away = np.sum((study.items[pairs] - ideal[u][:, None]) ** 2, axis=2)
+        table = {
+            "user": u,
+            "left": pairs[:, 0],
+            "right": pairs[:, 1],
+        }
+        table["choice"] = np.where(away[:, 0] < away[:, 1], "left", "right")
+        write_columns(table, folder / "answers.csv")
+    else:
+        study.judgements.write(folder / "answers.csv")
+    return [str(folder / "items.csv"), str(folder / "answers.csv")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "features"),
+    [
+        *(("triplet", d) for d in (45, 384, 768)),
+        *(("odd_one_out", d) for d in (77, 512)),
+        *(("preference", d) for d in (77, 768)),
+    ],
+)
+def test_embeddings_are_fitted_saved_and_reported(kind, features, tmp_path, capsys) -> None:
+    """With few steps, and few items, of which none can be hidden, for time; hidden answers are the next test's."""
+    files = of_many_features(tmp_path / "data", features, kind, 9)
+    more = ["--max-iter", "5", *(["--no-evaluate", "--covariance", "isotropic"] if kind == "preference" else [])]
+    assert main(["fit", *files, "--out", str(tmp_path / "model"), *more]) == 0
+    assert {path.name for path in (tmp_path / "model").iterdir()} == {"metric.npz", "model.json", "report.html"}
+    assert main(["predict", str(tmp_path / "model"), files[1]]) == 0
+    assert "accuracy" in capsys.readouterr().err
+
+
+def test_more_features_than_curvature_allows_are_evaluated(tmp_path, capsys) -> None:
+    files = of_many_features(tmp_path / "data", 45, "triplet", 12)
+    assert main(["fit", *files, "--out", str(tmp_path / "model")]) == 0
+    out, _ = capsys.readouterr()
+    assert "of 100 hidden judgements" in " ".join(out.split())
+    assert main(["evaluate", *files, "--models", "euclid,own,chosen", "--split", "pairs"]) == 0
+    out, _ = capsys.readouterr()
+    assert "The model 'own' is left out: people='own' is not possible with" in out
+    assert "euclid" in out
+    assert main(["evaluate", *files, "--models", "own"]) == 1
+    assert "people='own' is not possible" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("broken", "error"),
+    [
+        *(("similarity_page", error) for error in (DataError, ValueError, MemoryError, KeyboardInterrupt)),
+        ("print_ending", DataError),
+        ("evaluate_similarity", DataError),
+        ("evaluate_similarity", MemoryError),
+    ],
+)
+def test_no_failure_after_a_fit_loses_the_fit(broken, error, tmp_path, capsys, monkeypatch) -> None:
+    files = of_many_features(tmp_path / "data", 3, "triplet", 12)
+
+    def fail(*arguments, **options):
+        raise error("broken on purpose")
+
+    monkeypatch.setattr(similarity_commands, broken, fail)
+    code: int | None = None
+    more = [] if broken == "evaluate_similarity" else ["--no-evaluate"]
+    with suppress(ValueError):  # an error of ours is shown as it is
+        code = main(["fit", *files, "--out", str(tmp_path / "model"), "--structure", "diagonal", *more])
+    assert load_model(tmp_path / "model").metric.shape == (3, 3)
+    told = capsys.readouterr().err
+    if broken == "evaluate_similarity" and error is DataError:  # left out, with a word
+        assert code == 0
+        assert "how well hidden judgements are predicted is left out: broken on purpose" in told
+    else:
+        assert code == {DataError: 1, ValueError: None, MemoryError: 1, KeyboardInterrupt: 130}[error]
+        assert f"the model is saved in {tmp_path / 'model'}; what follows failed" in told
+
+
+@pytest.mark.parametrize("broken", ["report_page", "print_ending"])
+def test_no_failure_after_a_fit_to_preferences_loses_the_fit(broken, tmp_path, capsys, monkeypatch) -> None:
+    files = of_many_features(tmp_path / "data", 3, "preference", 12)
+
+    def fail(*arguments, **options):
+        raise DataError("broken on purpose")
+
+    monkeypatch.setattr(fit_command, broken, fail)
+    assert main(["fit", *files, "--out", str(tmp_path / "model"), "--no-evaluate"]) == 1
+    assert load_model(tmp_path / "model").metric.shape == (3, 3)
+    assert "the model is saved in" in capsys.readouterr().err
+
+
+def test_a_fit_whose_folder_was_taken_is_saved_beside_it(tmp_path, capsys, monkeypatch) -> None:
+    files = of_many_features(tmp_path / "data", 3, "triplet", 9)
+    fit = SimilarityMetric.fit
+
+    def slow(self, *arguments, **options):
+        """Another process saves a model of the same name during the fit."""
+        (tmp_path / "model").mkdir(exist_ok=True)
+        (tmp_path / "model" / "mine").write_text("")
+        return fit(self, *arguments, **options)
+
+    monkeypatch.setattr(SimilarityMetric, "fit", slow)
+    assert main(["fit", *files, "--out", str(tmp_path / "model")]) == 1
+    assert [path.name for path in (tmp_path / "model").iterdir()] == ["mine"]
+    assert load_model(tmp_path / "model-2").metric.shape == (3, 3)
+    assert (tmp_path / "model-2" / "report.html").is_file()
+    assert f"the model is saved in {tmp_path / 'model-2'} instead" in capsys.readouterr().err

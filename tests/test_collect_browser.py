@@ -21,6 +21,7 @@ import pytest
 from collect_studies import new_study
 from crowdmetric.collect import make_study, open_study
 from crowdmetric.collect.words import WORDS
+from hanging import HANGING
 
 selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
@@ -44,7 +45,7 @@ kind = "choice"
 options = ["Never", "Often"]
 required = true
 """
-PATIENCE = 15.0
+PATIENCE = HANGING
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def served(study):
     )  # fmt: skip
     yield process.stdout.readline().split()[1]
     process.terminate()
-    process.wait(30)
+    process.wait(HANGING)
     process.stdout.close()
 
 

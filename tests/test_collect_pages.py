@@ -37,6 +37,7 @@ from crowdmetric.collect.svg import bars, heat_map, intervals
 from crowdmetric.collect.tokens import sign, unsign
 from crowdmetric.collect.words import WORDS
 from crowdmetric.errors import DataError
+from hanging import HANGING
 
 pytest.importorskip("starlette", reason="Starlette is not installed")
 pytest.importorskip("jinja2", reason="Jinja2 is not installed")
@@ -390,8 +391,8 @@ def test_a_live_design_asks_and_is_told(tmp_path) -> None:
 
 def test_the_process_of_a_live_design_answers_and_ends_in_the_middle_of_its_work() -> None:
     helper = HelperProcess()
-    assert helper.submit(pow, 2, 5).result(timeout=60) == 32
-    assert isinstance(helper.submit(int, "x").exception(timeout=60), ValueError)
+    assert helper.submit(pow, 2, 5).result(timeout=HANGING) == 32
+    assert isinstance(helper.submit(int, "x").exception(timeout=HANGING), ValueError)
     endless = helper.submit(time.sleep, 600)
     helper.shutdown()  # returns: otherwise this test does not end
     assert not endless.done()
@@ -841,7 +842,7 @@ def test_the_verdict_comes_from_a_process_and_is_drawn(tmp_path) -> None:
                 page = client.post("/go", data=form)
         done = subprocess.run(
             [sys.executable, "-m", "crowdmetric.collect.findings", str(study.folder)], capture_output=True, text=True,
-            check=False, timeout=300,
+            check=False, timeout=HANGING,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert study.verdict.exists()

@@ -18,6 +18,7 @@ from crowdmetric.collect.folder import open_study
 from crowdmetric.collect.rehearsal import rehearse
 from crowdmetric.collect.serving import listen, prepare
 from crowdmetric.errors import DataError, MissingExtraError
+from hanging import HANGING
 
 pytest.importorskip("starlette", reason="Starlette is not installed")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
@@ -36,17 +37,17 @@ def test_two_links_a_health_check_and_a_clean_stop(tmp_path) -> None:
     process, (participants, researcher) = start(study.folder)
     try:
         assert researcher == f"{participants}researcher?key={study.secret.researcher}"
-        with urlopen(f"{participants}health", timeout=10) as reply:
+        with urlopen(f"{participants}health", timeout=HANGING) as reply:
             assert json.load(reply) == {"ok": True, "state": "open"}
         second = subprocess.run(
             [sys.executable, "-m", "crowdmetric", "collect", str(study.folder), "--port", "0"], capture_output=True,
-            text=True, timeout=60, check=False,
+            text=True, timeout=HANGING, check=False,
         )  # fmt: skip
         assert second.returncode == 1
         assert "another process is serving" in second.stderr
     finally:
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=HANGING)
     lines = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
     assert [line["event"] for line in lines] == ["started", "stopped"]
     assert lines[-1]["requests"] == 1

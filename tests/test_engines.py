@@ -259,7 +259,6 @@ def test_a_lost_scheduler_ends_in_a_sentence_and_the_last_step_is_saved(
     mixed: SimulatedCrowd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("distributed", reason="dask.distributed is not installed (extra: cluster)")
-    monkeypatch.setattr("crowdmetric.engines.dask_engine.PATIENCE", "3s")
     options: dict[str, Any] = {"starts": 1, "uncertainty": False}
     data = {"pairs": mixed.pairs, "y": mixed.y, "users": mixed.users}
     scheduler = _started(tmp_path, "distributed.cli.dask_scheduler", "--port", "0", "--host", "127.0.0.1")
@@ -276,7 +275,8 @@ def test_a_lost_scheduler_ends_in_a_sentence_and_the_last_step_is_saved(
         def kill(sentence: str) -> None:
             nonlocal passes
             passes += 1
-            if passes == 4:
+            if passes == 4:  # from now on nobody answers: no need to wait long for that
+                monkeypatch.setattr("crowdmetric.engines.dask_engine.PATIENCE", "3s")
                 scheduler.kill()
                 scheduler.wait()
 

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,7 @@ from crowdmetric.export import LinearHead, write_head
 from crowdmetric.folders import check_not_input, new_file, new_folder, write_file
 from crowdmetric.interruption import Interruption
 from crowdmetric.tables import write_columns
+from hanging import HANGING
 
 needs_signals = pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="signals are those of Unix")
 
@@ -36,10 +36,6 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
-
-
-def in_a_moment(seconds: float = 0.1) -> None:
-    threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
 # --------------------------------------------------------------------------------------------------- Ctrl-C
@@ -57,7 +53,7 @@ def test_an_interrupt_that_a_destructor_swallows_comes_again() -> None:
         swallowing = Swallows()
         del swallowing
         reached.append("the line after the destructor")
-        time.sleep(5)
+        time.sleep(HANGING)  # until the interrupt comes again
 
     with Interruption().watched() as interruption, pytest.raises(KeyboardInterrupt):
         work()
@@ -84,9 +80,13 @@ def test_an_interrupt_that_a_library_turns_into_an_error_is_one(
 @needs_signals
 def test_an_interrupt_while_importing_is_one_line() -> None:
     lines = [
-        "import os, signal, sys, threading",
+        "import signal, sys",
         "import crowdmetric.__main__ as program",
-        "threading.Timer(0.15, os.kill, (os.getpid(), signal.SIGINT)).start()",
+        "class Presses:",
+        "    def find_spec(self, name, *_):",
+        "        if name == 'crowdmetric.commands.fit':",
+        "            signal.raise_signal(signal.SIGINT)",
+        "sys.meta_path.insert(0, Presses())",
         "sys.argv = ['crowdmetric', 'fit', '--help']",
         "sys.exit(program.main())",
     ]
@@ -105,13 +105,26 @@ def test_an_interrupted_command_leaves_nothing(command: str, tmp_path: Path) -> 
     answers = {"user": np.repeat(np.arange(800), 5), "left": pairs[:, 0], "right": pairs[:, 1]}
     write_columns(answers | {"choice": rng.choice(["left", "right"], 4000)}, tmp_path / "answers.csv")
     more = ["--out", "model"] if command == "fit" else ["--jobs", "2", "--repeats", "3", "--out", "found"]
+    lines = [
+        "import sys",
+        "from crowdmetric.cli import main",
+        "from crowdmetric.engines.local import LocalEngine",
+        "whole = LocalEngine.map",
+        "def map(self, *given):",
+        "    for result in whole(self, *given):",
+        "        print('a fit is done, and others are not', flush=True)",
+        "        yield result",
+        "LocalEngine.map = map",
+        f"sys.exit(main({[command, 'items.csv', 'answers.csv', *more]!r}))",
+    ]
     started = subprocess.Popen(
-        [sys.executable, "-m", "crowdmetric", command, "items.csv", "answers.csv", *more],
+        [sys.executable, "-c", "\n".join(lines)],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    time.sleep(3.0)
+    assert started.stdout is not None
+    assert started.stdout.readline() == "a fit is done, and others are not\n"
     os.kill(started.pid, signal.SIGINT)
-    _, told = started.communicate(timeout=60)
+    _, told = started.communicate(timeout=HANGING)
     assert started.returncode == 130
     assert told.splitlines()[-1] == "crowdmetric: interrupted"
     assert "Traceback" not in told
@@ -120,8 +133,8 @@ def test_an_interrupted_command_leaves_nothing(command: str, tmp_path: Path) -> 
 
 
 def ended(session: int) -> bool:
-    """Return whether all processes of a session end within a few seconds."""
-    for _ in range(50):
+    """Return whether all processes of a session end."""
+    for _ in range(int(HANGING / 0.2)):
         try:
             os.killpg(session, 0)
         except ProcessLookupError:

@@ -10,16 +10,19 @@ import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
+from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DroppedRowsWarning
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric, TasteMetric
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.similarity import SimilarityMetric
+from crowdmetric.evaluate.similarity_evaluation import SIMILARITY_SPLITS, similarity_folds
+from crowdmetric.evaluate.splits import SPLITS, SplitPlan, split
 from crowdmetric.judgements import Judgements
 from crowdmetric.losses import LOSSES
 from crowdmetric.simulate import answer, simulate_crowd
 from crowdmetric.simulate_judgements import simulate_judgements
 from crowdmetric.stitch import METHODS
-from crowdmetric.subspaces import assign_pairs, given_subspaces
+from crowdmetric.subspaces import assign_pairs, discover_subspaces, given_subspaces
 
 ESTIMATORS = [IdealPointMetric, StitchedMetric]
 each_loss = pytest.mark.parametrize("loss", LOSSES)
@@ -481,3 +484,136 @@ def test_names_do_not_decide_how_people_are_integrated_out() -> None:
     ]
     assert fits[0].integration_ == fits[1].integration_
     np.testing.assert_allclose(fits[1].metric_, fits[0].metric_, rtol=1e-3)
+
+
+# --------------------------------------------------------------------------- what is drawn, is drawn by content
+
+
+@dataclass(frozen=True)
+class Other:
+    """The same answers in another order: what is asked of the model afterwards, in the numbers of this order."""
+
+    rows: Rows
+    question: Callable[[np.ndarray], np.ndarray]
+    person: Callable[[np.ndarray], np.ndarray]
+
+
+def same(numbers: np.ndarray) -> np.ndarray:
+    return numbers
+
+
+def other_orders(rows: Rows) -> dict[str, Other]:
+    rng = np.random.default_rng(12)
+    order, people = rng.permutation(rows.y.size), rng.permutation(rows.users.max() + 1)
+    catalog = rng.permutation(len(rows.items))
+    place = np.argsort(catalog)
+    turned = rng.random(rows.y.size) < 0.5
+    some_swapped = np.where(turned[:, None], rows.asked[:, ::-1], rows.asked)
+    moved = replace(rows, asked=rows.asked[order], y=rows.y[order], users=rows.users[order], weight=rows.weight[order])
+    return {
+        "rows": Other(moved, same, same),
+        "items": Other(replace(rows, items=rows.items[catalog], asked=place[rows.asked]), place.__getitem__, same),
+        "people": Other(replace(rows, users=people[rows.users]), same, people.__getitem__),
+        "sides": Other(replace(rows, asked=some_swapped, y=np.where(turned, -rows.y, rows.y)), same, same),
+    }
+
+
+def crowd_rows(people: int, answers: int, n_items: int, d: int = 2) -> Rows:
+    """People with tastes for single items; two of the items are alike."""
+    rng = np.random.default_rng(11)
+    items, users = rng.standard_normal((n_items, d)), np.repeat(np.arange(people), answers)
+    items[1] = items[0]
+    left = rng.integers(n_items, size=users.size)
+    pairs = np.column_stack([left, (left + rng.integers(1, n_items, size=users.size)) % n_items])
+    liked = rng.standard_normal((people, n_items)) - np.sum((items - rng.standard_normal((people, 1, d))) ** 2, axis=2)
+    gap = liked[users, pairs[:, 1]] - liked[users, pairs[:, 0]]
+    y = np.where(rng.random(users.size) < 1.0 / (1.0 + np.exp(-gap)), 1.0, -1.0)
+    return Rows(items, pairs, y, users, np.ones(users.size))
+
+
+# name: (rows, estimator of items): calibration by parts of a crowd, hidden items, radii by cross-validation over some
+# of the people.
+DRAWING: dict[str, tuple[Rows, Callable[[np.ndarray], CrowdMetric]]] = {
+    "taste": (crowd_rows(60, 10, 16), lambda items: TasteMetric(items, uncertainty=False)),
+    "population": (crowd_rows(1100, 3, 12), lambda items: PopulationMetric(items, starts=1, uncertainty=False)),
+    "ideal points": (crowd_rows(520, 4, 12), IdealPointMetric),
+}
+
+
+@pytest.mark.filterwarnings("ignore::crowdmetric.errors.CrowdmetricWarning")
+@pytest.mark.parametrize("name", DRAWING)
+def test_predictions_do_not_depend_on_any_order(name: str) -> None:
+    """Hidden parts went by position: probabilities of tastes moved by up to 3.6 points."""
+    rows, make = DRAWING[name]
+    question, person = rows.asked[:150], rows.users[:150]
+
+    def probability(other: Rows, question: np.ndarray, person: np.ndarray) -> np.ndarray:
+        model = make(other.items).fit(other.asked, other.y, users=other.users)
+        return model.predict_proba(question, users=person)[:, 1]
+
+    here = probability(rows, question, person)
+    for order, other in other_orders(rows).items():
+        there = probability(other.rows, other.question(question), other.person(person))
+        np.testing.assert_allclose(there, here, rtol=0, atol=1e-4, err_msg=order)
+
+
+def test_tastes_of_vectors_are_those_of_rows() -> None:
+    """They differed by up to 5.8 points."""
+    rows = crowd_rows(60, 10, 16)
+    items = rows.items + 1e-3 * np.arange(len(rows.items))[:, None]  # equal vectors are one item
+    by_row, by_vector = TasteMetric(items, uncertainty=False), TasteMetric(uncertainty=False)
+    by_row.fit(rows.asked, rows.y, users=rows.users)
+    by_vector.fit(items[rows.asked], rows.y, users=rows.users)
+    there = by_vector.predict_proba(items[rows.asked[:150]], users=rows.users[:150])
+    np.testing.assert_allclose(there, by_row.predict_proba(rows.asked[:150], users=rows.users[:150]), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", SPLITS)
+@pytest.mark.parametrize("known", [False, True], ids=["answers alone", "features"])
+def test_splits_do_not_depend_on_any_order(kind: str, known: bool) -> None:
+    rows = crowd_rows(40, 6, 12)
+
+    def hidden(other: Rows) -> np.ndarray:
+        table = Comparisons.from_arrays(other.users, other.asked, other.y, n_items=len(other.items))
+        parts = split(table, kind, SplitPlan(), seed=3, items=other.items if known else None)
+        return np.isin(np.arange(other.y.size), parts.test)
+
+    here = hidden(rows)
+    order = np.random.default_rng(12).permutation(rows.y.size)
+    for name, other in other_orders(rows).items():
+        np.testing.assert_array_equal(hidden(other.rows), here[order] if name == "rows" else here, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", SIMILARITY_SPLITS)
+def test_folds_of_judgements_do_not_depend_on_any_order(kind: str) -> None:
+    rows = triplet_rows()
+
+    def folds(other: Rows) -> list[set[int]]:
+        told = Judgements.from_triplets(
+            other.asked, choice=np.where(other.y < 0, "left", "right"), person=other.users, n_items=len(other.items)
+        )
+        first = np.sort(told.items, axis=1) @ [10_000, 100, 1]
+        return [set(first[mask]) for _, mask in similarity_folds(told, kind, 3, 0, other.items)]
+
+    renamed = replace(rows, users=6 - rows.users)
+    for other in (swapped(rows), reordered(rows), renamed):
+        assert folds(other) == folds(rows)
+
+
+def test_a_similarity_metric_does_not_depend_on_the_order_of_items() -> None:
+    """Its structure is chosen by items left out."""
+    rows = triplet_rows()
+    catalog = np.random.default_rng(1).permutation(len(rows.items))
+
+    def metric(items: np.ndarray, asked: np.ndarray) -> np.ndarray:
+        told = Judgements.from_triplets(asked, choice=np.where(rows.y < 0, "left", "right"), n_items=len(items))
+        return SimilarityMetric(items, uncertainty=False).fit(told).metric_
+
+    assert_close(metric(rows.items[catalog], np.argsort(catalog)[rows.asked]), metric(rows.items, rows.asked), 1e-9)
+
+
+def test_discovered_subspaces_do_not_depend_on_the_order_of_items() -> None:
+    crowd = simulate_crowd(4, 6, 2, users=5, comparisons=8, noise=0.05, seed=0)
+    order = np.random.default_rng(0).permutation(len(crowd.items))
+    here, there = (discover_subspaces(items, repeats=0, sample=150) for items in (crowd.items, crowd.items[order]))
+    np.testing.assert_array_equal(there.labels, here.labels[order])

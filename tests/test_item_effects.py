@@ -302,15 +302,17 @@ def test_what_it_does_not_go_with(name: str) -> None:
         PopulationMetric(items, **{"item_effects": True, **options}).fit(table)
 
 
-def test_items_must_be_known_by_rows_and_few() -> None:
+def test_items_must_be_known_by_rows_and_few_where_scoring_alone_is_possible() -> None:
     items, table, _ = POPULAR
     with pytest.raises(DataError, match="give pairs as rows"):
         PopulationMetric(items, item_effects=True).fit(items[table.pairs], table.response, users=table.user)
-    many = np.random.default_rng(0).standard_normal((501, 3))
-    with pytest.raises(DataError, match=r"at most 500 items.*there are 501"):
-        PopulationMetric(many, item_effects=True).fit([[0, 500]], [1])
-    assert "population-items" in [model.name for model in choose_models(None, None, 500)]
-    assert "population-items" not in [model.name for model in choose_models(None, None, 501)]
+    assert not PopulationMetric(item_effects=True).by_gradients_alone(3, 2994)  # and 6 parameters of a metric
+    assert PopulationMetric(item_effects=True).by_gradients_alone(3, 2995)
+    assert not PopulationMetric().by_gradients_alone(3, 2995)
+    for n_items, few in ((2994, True), (2995, False)):
+        names = [model.name for model in choose_models(None, None, n_items, 3)]
+        assert {"population-items", "mixed"} <= set(names)
+        assert ("linear-items" in names) == few
 
 
 def test_negative_information_is_none() -> None:

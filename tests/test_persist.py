@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +15,7 @@ import pytest
 
 from crowdmetric import Comparisons, IdealPointMetric, StitchedMetric, persist
 from crowdmetric.errors import DataError, ModelFileError
-from crowdmetric.folders import check_target, new_folder
+from crowdmetric.folders import check_target, new_folder, write_file
 from crowdmetric.losses import Probit
 from crowdmetric.persist import FORMAT_VERSION, is_model, load_model, save_model
 from crowdmetric.simulate import simulate_crowd
@@ -180,6 +184,108 @@ def test_a_damaged_folder_gets_one_sentence(name, copy) -> None:
     with pytest.raises(ModelFileError, match=sentence) as caught:
         load_model(copy).estimator()
     assert "\n" not in str(caught.value)
+
+
+def change(name, value):
+    """Return a function that replaces an array of a model, or one made from it, checksum and all."""
+
+    def forge_one(folder: Path) -> None:
+        with np.load(folder / "metric.npz") as archive:
+            arrays = dict(archive)
+        arrays[name] = value(arrays.get(name)) if callable(value) else value
+        np.savez_compressed(folder / "metric.npz", **arrays)
+        damage(folder, checksum=persist._checksum(folder / "metric.npz"))
+
+    return forge_one
+
+
+def bomb(folder: Path) -> None:
+    """Forge an archive of a few hundred bytes that says that it takes exabytes."""
+    with zipfile.ZipFile(folder / "metric.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("metric.npy", b"0" * 1000)
+    content = (folder / "metric.npz").read_bytes()
+    entry = content.index(b"PK\x01\x02") + 24  # the size in the directory
+    forged = content[:entry] + (0xFFFFFFF0).to_bytes(4, "little") + content[entry + 4 :]
+    (folder / "metric.npz").write_bytes(forged)
+    damage(folder, checksum=persist._checksum(folder / "metric.npz"))
+
+
+def spoil(array):
+    array = array.astype(float)
+    array.flat[0] = np.nan
+    return array
+
+
+FORGERIES = {
+    "negative metric": (change("metric", lambda M: -M), "'metric' .* has negative eigenvalues"),
+    "asymmetric metric": (change("metric", lambda M: M + np.triu(np.ones_like(M), 1)), "'metric' .* is not symmetric"),
+    "NaN": (change("metric", spoil), "'metric' .* is not finite everywhere"),
+    "NaN in points": (change("pseudo_ideal_points", spoil), "'pseudo_ideal_points' .* is not finite"),
+    "5 users": (change("users", lambda users: users[:5]), "points' .* has the shape"),
+    "5 users everywhere": (lambda folder: damage(folder, data={"people": 5, "items": 7}), "it knows 7 items, and it"),
+    "a name of Python's": (change("__class_", np.ones(2)), "'__class_' .* has a name that no fit gives"),
+    "a method's name": (change("_finish", np.ones(2)), "has a name that no fit gives"),
+    "complex": (change("metric", lambda M: M + 0j), "holds complex128"),
+    "text": (change("metric", lambda M: M.astype(str)), "is text"),
+    "a row of negative numbers": (change("asked_items", np.array([[-1, 0]])), "does not hold row numbers"),
+    "a list": (change("bases.shapes", np.array([[2, 2]])), "has the shape|cannot be read|has no array"),
+    "no users": (change("users", lambda users: users[:, None]), "'users' .* has the shape"),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forged_arrays_get_one_sentence(name, copy) -> None:
+    harm, sentence = FORGERIES[name]
+    if name == "a list":
+        change("bases.values", np.ones(3))(copy)
+    harm(copy)
+    with pytest.raises(ModelFileError, match=sentence) as caught:
+        load_model(copy)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_archive_that_does_not_fit_into_memory_is_not_unpacked(copy, monkeypatch) -> None:
+    bomb(copy)
+    with pytest.raises(ModelFileError, match=r"cannot be read|when it is unpacked"):
+        load_model(copy)
+    monkeypatch.setattr(persist, "read_memory", lambda _: 100)
+    with pytest.raises(ModelFileError, match=r"GB when it is unpacked, and there is room for 0\.0 GB"):
+        load_model(copy)
+
+
+def test_of_two_fits_to_one_new_folder_the_second_is_told(tmp_path, monkeypatch) -> None:
+    place, second = tmp_path / "model", ideal()
+
+    def meanwhile(path, page) -> None:
+        monkeypatch.undo()
+        save_model(place, ideal())
+        write_file(path, page)
+
+    monkeypatch.setattr(persist, "write_file", meanwhile)
+    with pytest.raises(ModelFileError, match="was made by another process in the meantime"):
+        save_model(place, second)
+    assert load_model(place).users.size
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such locks")
+def test_what_a_killed_process_left_is_removed_and_what_is_being_written_is_not(tmp_path) -> None:
+    killed = (
+        "import os, pathlib, signal\n"
+        "from crowdmetric.folders import new_folder\n"
+        "with new_folder('model', False, lambda _: False) as folder:\n"
+        "    (folder / 'half').write_text('x')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    here = os.environ | {"PYTHONPATH": str(Path(persist.__file__).parents[1])}
+    subprocess.run([sys.executable, "-c", killed], cwd=tmp_path, env=here, check=False)
+    assert [path.name.startswith(".model.") for path in tmp_path.iterdir()] == [True]
+    aside = tmp_path / f".older.{'0' * 16}.tmp.old"  # a process killed while it replaced a folder
+    aside.mkdir()
+    with new_folder(tmp_path / "first", False, is_model) as first:
+        save_model(tmp_path / "second", ideal())
+        assert first.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "older", "second"]
 
 
 def test_a_file_is_not_a_folder(tmp_path) -> None:

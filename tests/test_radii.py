@@ -208,6 +208,8 @@ def test_answers_that_are_judged_do_not_place_anybody(monkeypatch: pytest.Monkey
     seen: list[dict[frozenset[int], Group]] = []
     for response in (answers.response, changed):
         with monkeypatch.context() as patch:
+            # folds are drawn by content, so that another answer would move people between them
+            patch.setattr(radii, "_by_content", lambda answers: np.arange(answers.problem.size))
             spy = Spy(patch, answers)
             choose(replace(answers, response=response), found)
         placements: dict[frozenset[int], Group] = {}

@@ -94,7 +94,7 @@ def test_western_european_text_is_read_with_a_word(tmp_path: Path) -> None:
             assert read_columns(path)["user"].tolist() == ["Zoë", f"Ann{extra}", "Bo"]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.lists(st.text("ab1.,;-+e 0\t", max_size=5), min_size=2, max_size=2), max_size=6))
 def test_arrow_and_python_read_the_same(tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]]) -> None:
     path = tmp_path_factory.mktemp("same") / "t.csv"

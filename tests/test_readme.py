@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from crowdmetric.datasets import load_travel
+from hanging import HANGING
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -41,7 +42,7 @@ def first_line(block: str) -> str:
 @pytest.mark.skipif(os.name == "nt", reason="the sessions are those of a POSIX shell")
 @pytest.mark.parametrize("session", SESSIONS, ids=first_line)
 def test_what_people_type_in_a_shell_works(session: str, desk: Path) -> None:
-    typed = subprocess.run(["sh", "-e", "-c", session], capture_output=True, text=True, timeout=600, check=False)
+    typed = subprocess.run(["sh", "-e", "-c", session], capture_output=True, text=True, timeout=HANGING, check=False)
     assert typed.returncode == 0, typed.stderr[-2000:]
     assert "Traceback" not in typed.stderr
 
@@ -55,19 +56,6 @@ def test_what_people_type_in_python_works(desk: Path) -> None:
 
 def test_nothing_is_left_out() -> None:
     blocks = re.findall(r"```(\w*)\n", README)
-    # console: a server that runs until it is stopped (tests/test_collect_serving.py); text: what was printed
-    assert set(blocks) <= {"sh", "python", "console", "text", ""}
-    assert len(SESSIONS) >= 4
+    assert set(blocks) <= {"sh", "python", "console", ""}  # console: tests/test_console.py
+    assert len(SESSIONS) >= 3
     assert len(PYTHON) >= 3
-
-
-def test_what_the_readme_shows_is_what_is_printed(desk: Path) -> None:
-    """The table of the first example, up to the noise of the machine's arithmetic."""
-    shown = re.findall(r"^  (time|cost|wait) +(\d+) %", README, flags=re.MULTILINE)
-    command = ["crowdmetric", "fit", "items.csv", "comparisons.csv", "--out", "m", "--no-report", "--quiet"]
-    options = ["--covariance", "free", "--no-item-effects"]  # what the command chooses by hidden answers
-    said = subprocess.run([*command, *options], capture_output=True, text=True, timeout=300, check=True).stdout
-    found = dict(re.findall(r"^  (time|cost|wait) +(\d+) %", said, flags=re.MULTILINE))
-    assert [name for name, _ in shown] == list(found)
-    for name, share in shown:
-        assert abs(int(share) - int(found[name])) <= 2

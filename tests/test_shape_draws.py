@@ -119,7 +119,7 @@ def test_draws_from_the_expansion_have_the_law_of_draws_from_the_likelihood(
     study = simulate_judgements(X, None, answers, metric=np.eye(6), beta=beta, seed=0)
     objective = SimilarityObjective(X, questions_of([study.judgements]), AnswerModel(), Full(6))
     estimate = svec(study.metric)
-    found = draw_judged(objective, estimate)
+    found = draw_judged(objective, estimate).draws
     density, start = ShapedDensity.near(JudgementLikelihood(objective), estimate)
     theirs = draw_shaped(density, density.mode(start), seed=1)
     seen = X[rng.integers(0, 60, (40, 2))]

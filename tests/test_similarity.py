@@ -11,7 +11,7 @@ from sklearn.base import clone
 from crowdmetric import Judgements, SimilarityMetric, intervals
 from crowdmetric.design.judgement_plan import answers_needed, design_judgements, plan_judgements
 from crowdmetric.engines.threads import shared_product
-from crowdmetric.errors import DataError
+from crowdmetric.errors import DataError, NotIdentifiedWarning
 from crowdmetric.evaluate import evaluate_similarity
 from crowdmetric.evaluate.similarity_evaluation import Ceiling, looks_ranked
 from crowdmetric.identifiability.judgement_diagnosis import diagnose_judgements
@@ -22,6 +22,7 @@ from crowdmetric.similarity.likelihood import LINKS, AnswerModel
 from crowdmetric.similarity.newton import minimize, start_for
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.pair_choices import questions_of
+from crowdmetric.similarity.size import SizePrior, best_size
 from crowdmetric.similarity.structures import STRUCTURES, Full
 from crowdmetric.simulate_judgements import answer_questions, simulate_judgements
 from crowdmetric.symmetric import relative_error, shape_error, smat, svec
@@ -203,7 +204,9 @@ def test_a_fit_by_gradients_finds_the_same_metric(kind) -> None:
     found = study(kind, questions=6000)
     model = SimilarityMetric(found.items, structure="full").fit(found.judgements)
     by_gradients = SimilarityMetric(found.items, rank=3).fit(found.judgements)
-    assert relative_error(by_gradients.metric_, model.metric_) < 0.02
+    assert (
+        shape_error(by_gradients.metric_, model.metric_) < 0.02
+    )  # by gradients, the size is that of the joint optimum
     assert by_gradients.solution_.objective == pytest.approx(model.solution_.objective, abs=1e-3)
 
 
@@ -317,10 +320,125 @@ def test_lapses_are_estimated_or_taken_from_checks() -> None:
         SimilarityMetric(found.items, lapse="checks").fit(found.judgements)
 
 
-def test_the_evidence_chooses_the_link() -> None:
+def test_answers_left_out_choose_the_link() -> None:
     for link in LINKS:
-        found = simulate_judgements(40, 3, 20_000, link=link, beta=60.0 if link == "distance" else 6.0, seed=4)
-        assert SimilarityMetric(found.items, link="auto", structure="full").fit(found.judgements).link_ == link
+        found = simulate_judgements(40, 3, 5_000, link=link, beta=60.0 if link == "distance" else 6.0, seed=4)
+        for structure in ("auto", "full"):
+            model = SimilarityMetric(found.items, link="auto", structure=structure, uncertainty=False)
+            assert model.fit(found.judgements).link_ == link
+            compared = {"squared": "squared distances", "distance": "distances"}[link]
+            assert f"compare {compared}: that predicts judgements about items left out better" in model.solution_.status
+
+
+# ------------------------------------------------------------------------------------------ the size
+
+
+@each_link
+def test_a_prior_on_the_size_has_the_slope_it_says(link) -> None:
+    objective = objective_of("triplet", AnswerModel(1.3, link))
+    prior = SizePrior.of(objective).holding(1.7, 12.0)
+    theta = svec(np.diag([1.0, 2.0, 3.0]))
+    gradient = prior(theta)[1]
+    for j in range(theta.size):
+        step = 1e-5 * np.eye(theta.size)[j]
+        difference = (prior(theta + step)[0] - prior(theta - step)[0]) / 2e-5
+        assert gradient[j] == pytest.approx(difference, rel=1e-6, abs=1e-6)
+
+
+def test_the_best_size_is_found_with_its_error_and_checked_at_half_and_twice() -> None:
+    def narrow(t: float) -> tuple[float, float]:
+        return t, -0.5 * ((t - 1.0) / 0.07) ** 2
+
+    found = best_size(narrow, 0.4, 0.05).checked(narrow)
+    assert found.best == pytest.approx(1.0, abs=0.01)
+    assert found.error == pytest.approx(0.07, rel=0.05)
+
+    def flat_above(t: float) -> tuple[float, float]:
+        return t, max(narrow(t)[1], -0.5 if t > 1.5 else -np.inf)
+
+    assert best_size(narrow, 0.4, 0.05).checked(flat_above).error == pytest.approx(np.log(2.0), rel=0.02)
+
+
+@pytest.mark.parametrize("kind", ["normal", "yes or no"])
+def test_the_size_is_right_where_parameters_are_many_for_the_answers(kind) -> None:
+    """A joint optimum of size and shape is a third too small here; entries of such a fit are covered in 57 %."""
+    sizes, inside, close, held = [], [], [], []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((80, 10)) if kind == "normal" else (rng.random((80, 10)) < 0.3) * 2.2
+        found = simulate_judgements(X / np.sqrt(10.0), None, 1_000, seed=seed)
+        model = SimilarityMetric(found.items, structure="full").fit(found.judgements)
+        sizes.append(np.log(np.trace(model.metric_) / np.trace(found.metric)))
+        inside.append(abs(sizes[-1]) < 1.645 * model.scale_error_)
+        upper = np.triu_indices(10)
+        close.append((np.abs(model.metric_ - found.metric) < 1.645 * model.standard_errors_)[upper].mean())
+        low, high = (smat(q) for q in np.quantile(model.metric_draws_, [0.05, 0.95], axis=0))
+        held.append(((low < model.metric_) & (model.metric_ < high))[upper].mean())
+    assert abs(np.median(sizes)) < 0.12
+    assert sum(inside) >= 3
+    assert np.mean(close) > 0.75
+    assert np.mean(held) > 0.99
+
+
+@pytest.mark.parametrize("structure", ["auto", "diagonal"])
+def test_separable_answers_are_said_to_be_and_have_a_finite_size(structure) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 2))
+    triplets = np.array([rng.permutation(30)[:3] for _ in range(120)])
+    near, far = (np.sum((X[triplets[:, 0]] - X[triplets[:, k]]) ** 2, axis=1) for k in (1, 2))
+    with pytest.warns(NotIdentifiedWarning, match="separable"):
+        model = SimilarityMetric(X, structure=structure).fit(triplets, np.where(near < far, -1.0, 1.0))
+    assert "separable" in model.solution_.status
+    assert 1.0 < np.trace(model.metric_) / 2.0 < 50.0
+    assert np.all(model.standard_errors_ < 50.0)
+
+
+def test_parameters_that_are_many_for_sharp_answers_have_draws_from_the_likelihood_itself() -> None:
+    """The expansion of the likelihood is far too narrow here: its intervals hold a third of the entries."""
+    rng = np.random.default_rng(1001)
+    X = (rng.random((60, 10)) < 0.3) * 0.7
+    found = simulate_judgements(X, None, 300, seed=1)
+    model = SimilarityMetric(found.items, structure="full").fit(found.judgements)
+    assert intervals.entries(model).contains(found.metric).mean() > 0.8
+
+
+@each_kind
+@each_link
+@each_lapse
+def test_slopes_of_several_metrics_and_of_people_are_those_of_each(kind, link, lapse) -> None:
+    found = study(kind, people=3)
+    questions = questions_of([found.judgements], by_person=True)
+    objective = SimilarityObjective(found.items, questions, AnswerModel(1.3, link, lapse), Full(3))
+    thetas = np.stack([svec(found.metric), svec(0.3 * np.eye(3))])
+    values, slopes = objective.slopes(thetas)
+    for theta, value, slope in zip(thetas, values, slopes, strict=True):
+        expected = objective.slope(theta)
+        assert value == pytest.approx(expected[0], rel=1e-12)
+        np.testing.assert_allclose(slope, expected[1], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(objective.slopes_of_people(theta, 3).sum(axis=0), expected[1], rtol=1e-9, atol=1e-9)
+
+
+def test_intervals_count_people_where_answers_of_one_person_go_together() -> None:
+    alike, different = (simulate_judgements(40, 4, 3_000, people=6, spread=spread, seed=0) for spread in (0.0, 0.4))
+    fits = [SimilarityMetric(found.items, structure="full").fit(found.judgements) for found in (alike, different)]
+    assert fits[0].clustering_ < 1.5
+    assert fits[1].clustering_ > 3.0
+    assert fits[1].scale_error_ > 1.5 * fits[0].scale_error_
+    assert all("Only 6 people answered" in fit.solution_.status for fit in fits)
+
+
+def test_predictions_are_less_bold_than_the_metric_where_it_is_known_poorly() -> None:
+    gains = []
+    for seed in range(4):
+        found = simulate_judgements(60, 10, 1_000, seed=seed)
+        model = SimilarityMetric(found.items, structure="full", uncertainty=False).fit(found.judgements)
+        other: dict = {"metric": found.metric, "beta": 1.0, "seed": seed + 100}
+        hidden = simulate_judgements(found.items, None, 4_000, **other).judgements
+        chance = model.predict_proba(hidden)
+        bold = AnswerModel().probabilities(model._squares(hidden, None)[0])
+        np.testing.assert_array_equal(chance.argmax(axis=1), bold.argmax(axis=1))
+        gains.append(np.sum(hidden.counts * np.log(chance / bold)) / 4_000)
+    assert np.mean(gains) > 0.003
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
@@ -354,6 +472,17 @@ def test_people_who_differ_are_told_from_people_who_do_not() -> None:
     # somebody unknown is judged by the crowd's metric
     stranger = Judgements.from_triplets([[0, 1, 2]], person=["nobody"], n_items=30)
     np.testing.assert_allclose(own.predict_proba(stranger), SimilarityMetric.predict_proba(own, [[0, 1, 2]]))
+
+
+def test_the_spread_of_people_is_the_one_they_were_drawn_with() -> None:
+    """The law is that of the simulation; ``‖M_k − M‖ / ‖M‖`` was estimated as half of what it is, or less."""
+    for seed in (0, 1):
+        found = simulate_judgements(40, 3, 6_000, people=20, spread=0.25, seed=seed)
+        model = SimilarityMetric(found.items, structure="full", people="own", uncertainty=False).fit(found.judgements)
+        apart = np.sum((found.person_metrics - found.metric) ** 2, axis=(1, 2)) / np.sum(found.metric**2)
+        truth = np.sqrt(apart.mean())
+        assert 0.65 * truth < model.people_spread_ < 1.2 * truth
+        assert model.people_differ_
 
 
 def test_predictions_are_of_the_shapes_promised() -> None:
@@ -501,7 +630,8 @@ def test_a_metric_of_zero_has_intervals() -> None:
     items = np.column_stack([np.arange(6.0), np.ones(6)])
     triplets = np.array([rng.choice(6, 3, replace=False) for _ in range(120)])
     near, far = (np.abs(items[triplets[:, 0], 0] - items[triplets[:, side], 0]) for side in (1, 2))
-    model = SimilarityMetric(items).fit(triplets, np.where(near < far, 1.0, -1.0))
+    with pytest.warns(NotIdentifiedWarning, match="size of the metric is not known"):
+        model = SimilarityMetric(items).fit(triplets, np.where(near < far, 1.0, -1.0))
     assert np.all(np.isfinite(model.metric_draws_))
     low, high = np.quantile(model.metric_draws_[:, 0], [0.05, 0.95])
     # a weight w of the feature makes these answers less likely by a factor of about exp(−w S): w is below a few 1/S,
@@ -528,7 +658,7 @@ def test_a_barrier_finds_the_same_step_as_projections(structure: str) -> None:
     assert costs[1] == pytest.approx(costs[0], abs=1e-8 * (1.0 + abs(costs[0])))
 
 
-@pytest.mark.filterwarnings("ignore:all items are alike:crowdmetric.errors.NotIdentifiedWarning")
+@pytest.mark.filterwarnings("ignore::crowdmetric.errors.NotIdentifiedWarning")
 def test_answers_without_meaning_about_a_repeated_feature_converge() -> None:
     """Nothing is known of how two equal columns share a weight, and chance leaves metrics at the edge of the cone."""
     rng = np.random.default_rng(8)
@@ -540,6 +670,7 @@ def test_answers_without_meaning_about_a_repeated_feature_converge() -> None:
     assert fitted.solution_.gap < 1e-6
 
 
+@pytest.mark.filterwarnings("ignore::crowdmetric.errors.NotIdentifiedWarning")
 def test_questions_left_out_choose_a_richer_metric_than_items_left_out_where_items_are_few() -> None:
     """Answers also follow features that the metric does not have: what helps on these items does harm on others."""
     rng = np.random.default_rng(0)
@@ -574,7 +705,7 @@ def test_few_repeated_answers_do_not_bound_the_accuracy() -> None:
     assert "between 64.0% and 82.0%" in Ceiling(2_800.0, 0.64, 0.82).summary()
 
 
-@pytest.mark.filterwarnings("ignore:all items are alike:crowdmetric.errors.NotIdentifiedWarning")
+@pytest.mark.filterwarnings("ignore::crowdmetric.errors.NotIdentifiedWarning")
 def test_options_that_are_equally_far_under_every_metric_are_refused() -> None:
     """Two items with the same features, or two at opposite sides of the anchor."""
     X = np.array([[1.0, 0.5], [-1.0, 0.5], [-1.0, 0.5], [3.0, 0.5]])

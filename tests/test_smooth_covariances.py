@@ -30,12 +30,20 @@ def test_a_shape_falls_from_one_and_knows_its_slope(shape: str) -> None:
     assert np.all(value > 0)
 
 
+def tangents_of(family, w: np.ndarray) -> np.ndarray:
+    """Derivatives (p, d, d), zeros included."""
+    found = np.zeros((w.size, family.d, family.d))
+    for whole, tangent in zip(found, family.tangents(w), strict=True):
+        whole[np.ix_(tangent.features, tangent.features)] = tangent.matrix
+    return found
+
+
 @each_structure
 def test_tangents_are_derivatives_of_the_metric(structure: str) -> None:
     family = structure_of(structure, 3)
     w = family.start + 0.4 * np.random.default_rng(1).standard_normal(family.start.size)
     numeric = [(family.metric(w + e) - family.metric(w - e)) / (2 * STEP) for e in STEP * np.eye(w.size)]
-    np.testing.assert_allclose(family.tangents(w), numeric, atol=1e-8)
+    np.testing.assert_allclose(tangents_of(family, w), numeric, atol=1e-8)
     assert np.linalg.eigvalsh(family.metric(w))[0] >= -1e-12
 
 
@@ -63,8 +71,8 @@ def test_steps_that_leave_the_metric_alone_are_not_moving(structure: str) -> Non
     theta = some_theta(family, 8)
     moving = family.moving(theta)
     np.testing.assert_allclose(moving @ moving, moving, atol=1e-12)
-    change = np.einsum("p...,pq->q...", family.structure.tangents(theta[len(SCALES) :]), moving[8:, 8:])
-    np.testing.assert_allclose(change, family.structure.tangents(theta[len(SCALES) :]), atol=1e-10)
+    tangents = tangents_of(family.structure, theta[len(SCALES) :])
+    np.testing.assert_allclose(np.einsum("p...,pq->q...", tangents, moving[8:, 8:]), tangents, atol=1e-10)
     # as many as the metric has degrees of freedom
     freedom = {"isotropic": 1, "diagonal": 3, "shrunk": 6, "full": 6, "rank-2": 5}[structure]
     assert np.trace(moving) == pytest.approx(len(SCALES) + freedom)
@@ -75,7 +83,7 @@ def test_a_full_metric_knows_tangents_where_eigenvalues_are_equal_and_no_directi
     family = STRUCTURES[structure](3)
     w = family.start
     numeric = [(family.metric(w + e) - family.metric(w - e)) / (2 * STEP) for e in STEP * np.eye(w.size)]
-    np.testing.assert_allclose(family.tangents(w), numeric, atol=1e-8)
+    np.testing.assert_allclose(tangents_of(family, w), numeric, atol=1e-8)
     turn = np.linalg.qr(np.random.default_rng(3).standard_normal((3, 3)))[0]
     M = np.diag([2.0, 0.5, 0.1])
     alike = [log_prior(family.like(metric), family.start, family.spread)[0] for metric in (M, turn @ M @ turn.T)]

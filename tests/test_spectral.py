@@ -14,7 +14,7 @@ from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
 @pytest.mark.parametrize("norm", BOUNDS)
 @given(seed=st.integers(0, 10_000), d=st.integers(1, 5), radius=st.floats(0.05, 20.0))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_projection_is_the_nearest_point_of_the_set(norm: str, seed: int, d: int, radius: float) -> None:
     bound, rng = BOUNDS[norm], np.random.default_rng(seed)
     a = 3.0 * rng.standard_normal(degrees_of_freedom(d))

@@ -168,8 +168,7 @@ def test_where_a_fit_ends_does_not_depend_on_an_earlier_one() -> None:
         metric = model.fit(travel.comparisons).metric_
         other = model.alternatives_[0, 0]
         law = Law(smat(other[1:7]), other[7:10], smat(other[10:]))
-        model._begin = Start(law, Ridges(shape=1.7, size=0.006, people=1.4))
-        model.fit(travel.comparisons)
+        model.fit(travel.comparisons, begin=Start(law, Ridges(shape=1.7, size=0.006, people=1.4)))
     np.testing.assert_array_equal(model.metric_, metric)
     assert np.linalg.norm(law.metric - metric) > 0.2 * np.linalg.norm(metric)
     assert "starts agree" not in model.solution_.status

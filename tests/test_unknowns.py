@@ -70,15 +70,34 @@ def test_people_without_tastes_of_their_own_have_none(seed: int) -> None:
     """Under the model itself hiding items finds next to nothing, and predictions stay as they were."""
     X, pairs, y, users = crowd_with_tastes(0.0, seed)
     model = PopulationMetric(X, uncertainty=False).fit(pairs, y, users=users)
-    assert model.personal_spread_ < 0.35
+    assert model.new_item_doubt_ < 0.1
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_tastes_are_found(seed: int) -> None:
-    X, pairs, y, users = crowd_with_tastes(1.5, seed)
+def test_doubt_is_found_where_people_are_placed_too_surely(seed: int) -> None:
+    X, pairs, y, users = crowd_with_tastes(3.0, seed)
     model = PopulationMetric(X, uncertainty=False).fit(pairs, y, users=users)
-    # the fit sees part of τ as noise, which shrinks everything: in units of that noise τ is smaller
-    assert 0.4 < model.personal_spread_ < 2.0
+    assert 0.1 < model.new_item_doubt_ < 1.0
+
+
+@pytest.mark.filterwarnings("ignore:the scale of the metric is not known")
+@pytest.mark.parametrize("times", [1, 2])
+def test_predictions_about_new_items_are_as_sure_as_they_should_be(times: int) -> None:
+    """Tastes of .8, which the law takes for noise; and every answer twice, as if there were none.
+
+    Everything is large then. The doubt was limited in absolute terms, and ended at that limit (12) with slopes of .6.
+    """
+    slopes = []
+    for seed in range(3):
+        X, pairs, y, users = crowd_with_tastes(0.8, seed, people=400, answers=6, n_items=40)
+        hidden = np.any(pairs >= 30, axis=1)
+        weight = np.full(np.count_nonzero(~hidden), float(times))
+        model = PopulationMetric(X, starts=1, uncertainty=False)
+        model.fit(pairs[~hidden], y[~hidden], users=users[~hidden], sample_weight=weight)
+        assert model.new_item_doubt_ < 1.0
+        right = model.predict_proba(pairs[hidden], users[hidden])[:, 1]
+        slopes.append(measures(right, y[hidden].astype(float), np.ones(right.size))["calibration_slope"])
+    assert 0.85 < np.mean(slopes) < 1.15
 
 
 def hidden_items(seed: int) -> tuple[Array, Any, Any]:
@@ -130,7 +149,7 @@ def test_items_in_a_list_are_known_too() -> None:
     one, two = (
         PopulationMetric(items, starts=1, uncertainty=False).fit(pairs, y, users=users) for items in (X, X.tolist())
     )
-    one.personal_spread_ = two.personal_spread_ = 1.0
+    one.new_item_spread_ = two.new_item_spread_ = 1.0
     np.testing.assert_array_equal(two.asked_items_, one.asked_items_)
     np.testing.assert_array_equal(two.predict_proba(pairs, users), one.predict_proba(pairs, users))
 

@@ -129,6 +129,7 @@ def test_weight_zero_is_absence(name: str) -> None:
     assert_same_reports(one, fitted(name, rows, np.ones(rows.size)))
 
 
+@pytest.mark.filterwarnings("ignore::crowdmetric.errors.NotIdentifiedWarning")  # answers at random have no size
 @pytest.mark.filterwarnings("ignore::crowdmetric.errors.DroppedRowsWarning")
 @pytest.mark.parametrize("heavy", [0.0, 2.0])
 def test_weights_of_similarity_judgements(heavy: float) -> None:

@@ -37,7 +37,6 @@ from crowdmetric.evaluate.taste_model import SMOOTHNESS
 from crowdmetric.inputs import check_items
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.users.conditioning import find_sets
-from crowdmetric.users.item_effects import MOST_ITEMS
 
 __all__ = [
     "CANDIDATES",
@@ -70,11 +69,15 @@ LAWS: dict[str, dict[str, Any]] = {
     "population-items-isotropic": {"covariance": "isotropic", "item_effects": True},
     "population-items": {"covariance": "free", "item_effects": True},
 }
-# Models without a learned metric: the same laws with M = 0, or with a multiple of the identity.
+# Models without a learned metric: the same laws with M = 0, or with a multiple of the identity, and utilities that are
+# the same for everybody.
 UNLEARNED: dict[str, dict[str, Any]] = {
     "linear": {"covariance": "free", "item_effects": False, "constraint": "zero"},
     "linear-items": {"covariance": "free", "item_effects": True, "constraint": "zero"},
+    "mixed": {"covariance": "isotropic", "item_effects": True, "constraint": "zero"},
     "identity": {"covariance": "isotropic", "item_effects": False, "constraint": "identity"},
+    "bradley-terry": {"covariance": "none", "item_effects": True, "constraint": "zero"},
+    "quadratic": {"covariance": "none", "item_effects": False, "constraint": "symmetric"},
 }
 # Everything that `crowdmetric fit` may choose if the user fixes nothing: estimators and their parameters.
 CANDIDATES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -150,7 +153,12 @@ class Trials:
     @property
     def by_gradients(self) -> bool:
         """Whether fits use gradients alone (`PopulationMetric`), and so have no evidence to compare laws."""
-        return PopulationMetric(engine=self.parameters.get("engine")).by_gradients_alone(self.d)
+        return self.would_use_gradients(item_effects=False)
+
+    def would_use_gradients(self, *, item_effects: bool) -> bool:
+        """Return whether fits with or without item effects use gradients alone."""
+        fit = PopulationMetric(engine=self.parameters.get("engine"), item_effects=item_effects)
+        return fit.by_gradients_alone(self.d, len(self.items))
 
     @property
     def wanted(self) -> int:
@@ -288,7 +296,7 @@ def choose_covariance(trials: Trials, item_effects: bool = False) -> Choice:
 
 def _determined(fit: PopulationMetric) -> float:
     """Return the effective number of parameters of the metric's shape and of the item effects."""
-    return fit.determined_ + float(getattr(fit, "item_effects_determined_", 0.0))
+    return float(getattr(fit, "determined_", 0.0)) + float(getattr(fit, "item_effects_determined_", 0.0))
 
 
 def _few_items(trials: Trials, least: int) -> str:
@@ -310,9 +318,9 @@ def _few_items(trials: Trials, least: int) -> str:
 def choose_item_effects(trials: Trials) -> Choice:
     """Return whether items have effects beyond their features (`crowdmetric.users.item_effects`).
 
-    They are considered for at most 500 items that were shown at least 10 times on average. They are chosen if the
-    log-likelihood gains more than their price, with both fits under the covariance given, or else under 'free' if there
-    are enough people::
+    They are considered for items that were shown at least 10 times on average, and as many as a fit by scoring can have
+    (`PopulationMetric`). They are chosen if the log-likelihood gains more than their price, with both fits under the
+    covariance given, or else under 'free' if there are enough people::
 
         ℓ_with − ℓ_without > γ_with − γ_without + log N
 
@@ -328,10 +336,11 @@ def choose_item_effects(trials: Trials) -> Choice:
     predicted with them (always with logistic answers and a metric of full rank).
     """
     N = len(trials.items)
-    if N > MOST_ITEMS:
-        return Choice(False, f"they are for at most {MOST_ITEMS} items, and there are {N:,}")
-    if trials.by_gradients or device_of(engine_of(trials.parameters.get("engine"))) is not None:
-        return Choice(False, "they support neither a GPU nor this many features")
+    if (
+        trials.would_use_gradients(item_effects=True)
+        or device_of(engine_of(trials.parameters.get("engine"))) is not None
+    ):
+        return Choice(False, "the evidence for them is not known with this many features or items, or on a GPU")
     if trials.parameters.get("ridge", "evidence") != "evidence":
         return Choice(False, "they are shrunk by the evidence, but another ridge was given")
     shown = np.bincount(trials.comparisons.pairs.ravel(), minlength=N)

@@ -2,13 +2,15 @@
 
 The one place where files are written. The temporary name is random and opened exclusively, so nobody can plant a
 link under it; the contents reach the disk before the name does, so a machine that goes down leaves the old file or
-the new one; and whatever goes wrong, Ctrl-C included, removes what was begun.
+the new one; and whatever goes wrong, Ctrl-C included, removes what was begun. A process that is killed cannot: what it
+leaves is not locked any more, and the next write to the same folder removes it.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -23,7 +25,12 @@ import numpy as np
 
 from crowdmetric.errors import DataError, ModelFileError, printable
 
-__all__ = ["check_not_input", "check_target", "for_json", "new_file", "new_folder", "write_file"]
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["check_not_input", "check_target", "for_json", "new_file", "new_folder", "remove_leftovers", "write_file"]
 
 Place = str | os.PathLike[str]
 
@@ -32,6 +39,8 @@ Place = str | os.PathLike[str]
 ATTEMPTS, PATIENCE = 20, 0.05
 # What a system says if another process has put a folder where one should go.
 OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
+# The names of what is being written, and of older folders that have stepped aside for a moment.
+LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.tmp(?P<old>\.old)?")
 
 
 @contextmanager
@@ -72,9 +81,14 @@ def write_file(path: Place, content: str | bytes) -> None:
 
 @contextmanager
 def _temporary(place: Path) -> Iterator[BinaryIO]:
-    temporary = place.with_name(f".{place.name[:80]}.{secrets.token_hex(8)}.tmp")
-    # "x": created here, with the usual permissions, and never through a link that someone else put there
-    file = temporary.open("xb")
+    remove_leftovers(place.absolute().parent)
+    while True:
+        temporary = place.with_name(f".{place.name[:80]}.{secrets.token_hex(8)}.tmp")
+        # "x": created here, with the usual permissions, and never through a link that someone else put there
+        file = temporary.open("xb")
+        if _is_mine(file.fileno(), temporary):
+            break
+        file.close()
     try:
         with file:
             yield file
@@ -156,36 +170,75 @@ def _is_ours_now(folder: Path, is_ours: Callable[[Path], bool]) -> bool:
 def new_folder(folder: Place, overwrite: bool, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
     """Yield a temporary folder that becomes `folder` on success and vanishes otherwise, also on Ctrl-C.
 
+    What a process that was killed has left beside it is removed first (`remove_leftovers`).
+
     Parameters
     ----------
     folder : path
     overwrite : bool
-        Whether an older folder may be replaced.
+        Whether an older folder may be replaced. If not, and another process has made the folder in the meantime, that
+        one stays, and this is an error: moving a folder to a name that is taken fails as a whole.
     is_ours : function of a Path
         Whether a folder that is not empty is one that may be replaced at all.
     """
     check_target(folder, overwrite, is_ours)
     place = Path(folder).resolve()
-    temporary = place.with_name(f".{place.name}.{secrets.token_hex(8)}.tmp")
+    temporary, held = None, None
     try:
-        temporary.mkdir()
+        remove_leftovers(place.parent)
+        temporary, held = _new_temporary(place)
         yield temporary
-        _move(temporary, place)
+        if overwrite:
+            _replace(temporary, place, is_ours)
+        else:
+            _take(temporary, place)
     except OSError as error:
         raise ModelFileError(_trouble(place, error)) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+        _let_go(held)
 
 
-def _move(new: Path, place: Path) -> None:
+def _new_temporary(place: Path) -> tuple[Path, int | None]:
+    """Return a new hidden folder beside a place, and what keeps it locked; None on systems without such locks."""
+    while True:
+        temporary = place.with_name(f".{place.name}.{secrets.token_hex(8)}.tmp")
+        temporary.mkdir()
+        if fcntl is None:
+            return temporary, None
+        held = os.open(temporary, os.O_RDONLY)
+        if _is_mine(held, temporary):
+            return temporary, held
+        os.close(held)
+
+
+def _take(new: Path, place: Path) -> None:
+    """Move a folder to a place where there is none, or an empty one."""
+    try:
+        if os.name == "nt" and place.is_dir():  # elsewhere an empty folder is replaced
+            place.rmdir()
+        os.rename(new, place)
+    except OSError as error:
+        if error.errno not in OCCUPIED and not (os.name == "nt" and place.exists()):
+            raise
+        raise ModelFileError(
+            f"{place} was made by another process in the meantime; choose another name, or replace it with "
+            "overwrite=True (--overwrite)"
+        ) from error
+
+
+def _replace(new: Path, place: Path, is_ours: Callable[[Path], bool]) -> None:
     """Move a folder to its place; an older one steps aside first, and comes back if that fails.
 
-    Where several processes write to one place, each of them replaces whatever it finds, and the last one stays.
+    Where several processes replace one place, each of them replaces whatever it finds, and the last one stays.
     """
     for attempt in range(ATTEMPTS):
-        old = place.with_name(f"{new.name}.old")
+        old, held = place.with_name(f"{new.name}.old"), _hold(place)
         try:
             _step_aside(place, old)
+            if old.exists() and not _is_free(old) and not is_ours(old):  # it was not when this began
+                raise ModelFileError(f"{place} holds other files by now, which stay; choose another name")
             os.replace(new, place)
             return
         except OSError as error:
@@ -193,6 +246,7 @@ def _move(new: Path, place: Path) -> None:
                 raise
         finally:
             _come_back(old, place)
+            _let_go(held)
 
 
 def _come_back(old: Path, place: Path) -> None:
@@ -209,3 +263,73 @@ def _come_back(old: Path, place: Path) -> None:
 def _step_aside(place: Path, old: Path) -> None:
     with suppress(FileNotFoundError):  # there was none, or another process has just moved it
         os.replace(place, old)
+
+
+# ---------------------------------------------------------------------------------------------- leftovers
+
+
+def _is_mine(opened: int, path: Path) -> bool:
+    """Lock what was just made, and return whether it is still there: another process may take it for a leftover."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks, where nobody removes anything
+        return True
+    return path.exists()
+
+
+def _hold(path: Path) -> int | None:
+    """Lock a file or a folder for as long as this process lives, or until `_let_go`; None if that is not possible.
+
+    The lock belongs to what is there and not to its name, so it survives moves. A system ends the lock of a process
+    that is killed, and no clock or process number is needed to tell what is in use from what was left behind.
+    """
+    if fcntl is None:
+        return None
+    try:
+        held = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(held)
+        return None
+    return held
+
+
+def _let_go(held: int | None) -> None:
+    if held is not None:
+        os.close(held)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove temporary files and folders that processes which were killed have left in a folder.
+
+    An older folder that had stepped aside comes back if its place is empty. What another process is writing is locked,
+    and stays; so does everything on a system without such locks.
+    """
+    try:
+        left = [path for path in folder.iterdir() if LEFTOVER.fullmatch(path.name)]
+    except OSError:  # a folder that may be written to and not read
+        return
+    for path in left:
+        _remove_leftover(path)
+
+
+def _remove_leftover(path: Path) -> None:
+    found, held = LEFTOVER.fullmatch(path.name), _hold(path)
+    if found is None or held is None:
+        return
+    place = path.with_name(found["name"])
+    with suppress(OSError):  # it is somebody else's, or gone
+        if found["old"] and not place.exists():
+            os.replace(path, place)
+        elif path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    _let_go(held)

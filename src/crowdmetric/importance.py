@@ -329,6 +329,11 @@ def feature_importance(model: LearnedModel) -> FeatureImportance:
 
 def find_importance(model: LearnedModel) -> FeatureImportance:
     """Return what moves choices from the law, the questions and the draws of a model."""
+    if model.description["parameters"].get("covariance") == "none":
+        raise DataError(
+            "in this model everybody has the same utilities, without errors: it does not tell what moves choices; fit "
+            "a model in which people differ"
+        )
     laws, drawn = _Laws.of(model)
     asked = _Asked.of(model)
     parts = asked.parts(laws)

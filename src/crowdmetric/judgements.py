@@ -6,13 +6,14 @@ Every kind of judgement chooses one of k pairs of items as the closest: see `cro
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.canonical import Canonical, canonical_of_choices
 from crowdmetric.checks import as_array, check_size, one_of
 from crowdmetric.errors import DataError
 from crowdmetric.tables import (
@@ -31,7 +32,7 @@ from crowdmetric.tables import (
 )
 from crowdmetric.tables.judgement_columns import ALTERNATIVES, KINDS
 
-__all__ = ["KINDS", "CheckQuestions", "Judgements"]
+__all__ = ["KINDS", "CheckQuestions", "Judgements", "canonical_of_judgements"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -448,3 +449,11 @@ def _in_order(kind: str, items: Ints, counts: Floats) -> tuple[Ints, Floats]:
         swap = (pairs[:, 0] > pairs[:, 2]) | ((pairs[:, 0] == pairs[:, 2]) & (pairs[:, 1] > pairs[:, 3]))
         ordered = np.where(swap[:, None], pairs[:, [2, 3, 0, 1]], pairs)
     return ordered, np.where(swap[:, None], counts[:, ::-1], counts)
+
+
+def canonical_of_judgements(tables: Sequence[Judgements], items: Any = None) -> Canonical:
+    """Return numbers of the people and items of some tables about the same items (`crowdmetric.canonical`)."""
+    blocks = [
+        (table.person, table.pairs.reshape(len(table), -1), np.repeat(table.counts, 2, axis=1)) for table in tables
+    ]
+    return canonical_of_choices(blocks, max(table.n_people for table in tables), tables[0].n_items, items)

@@ -1,9 +1,10 @@
 """Where people stand: ideal points from a few answers, what people would choose, and what to ask them next.
 
 A `PopulationMetric` has learned the metric M and the law N(μ, Σ) of ``v = −2Mu``. Given a person's answers y,
-Bayes' rule gives v a posterior, whose mean v̂ and covariance V are exact on grids up to three dimensions of questions
-and by expectation propagation beyond (`crowdmetric.users.people`). For a new question ``ψ = ⟨δ, M s + v⟩``
-(δ = x − x', s = x + x') is then close to Gaussian::
+Bayes' rule gives v a posterior, whose mean v̂ and covariance V are found as the fit integrated people out: exactly, on a
+grid, if a person's questions lie along one line or the fit used grids (its `integration_`), and else by expectation
+propagation (`crowdmetric.users.people`). For a new question ``ψ = ⟨δ, M s + v⟩`` (δ = x − x', s = x + x') is then close
+to Gaussian::
 
     ψ ~ N(⟨δ, M s + v̂⟩, δᵀVδ)
 

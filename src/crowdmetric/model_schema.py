@@ -6,7 +6,8 @@ in a model or in one sentence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -107,29 +108,116 @@ def check_description(place: str, description: Mapping[str, Any]) -> None:
             )
 
 
-def check_arrays(place: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Raise ModelFileError unless the arrays that everything rests on are there and fit together.
+# What each array is, a letter per axis: d features of the fit, p = d(d+1)/2, D features before preprocessing, N items,
+# K people, any number for *, and the same number everywhere for other letters. All that predictions and pages rest on
+# is here, and is finite; of other arrays only the name is checked, so that an estimator may add some.
+SHAPES: dict[str, str] = {
+    "metric": "dd", "components": "dd", "shape": "dd", "symmetric_metric": "dd",
+    "item_ids": "N", "feature_names": "D", "items": "Nd", "preprocessing.matrix": "dD", "preprocessing.mean": "D",
+    "preprocessing.values": "2D",
+    "users": "K", "pseudo_ideal_points": "Kd", "ideal_points": "Kd", "pseudo_ideal_covariances": "Kdd",
+    "person_metrics": "Kdd", "pseudo_ideal_mean": "d", "ideal_mean": "d", "pseudo_ideal_covariance": "dd",
+    "ideal_covariance": "dd", "people_coordinates": "Kk", "people_axes": "kd", "factor": "dk", "factor_draws": "*dk",
+    "item_effects": "N", "item_effect_variances": "N", "asked_items": "*2", "offset_covariance": "oo",
+    "alternatives": "***", "starts": "*", "classes": "2",
+    "shown": "n", "shown_items": "nd", "inducing": "*", "theta": "*", "answers": "t5", "factors": "t2",
+    "utilities": "*", "utility_errors": "*",
+}  # fmt: skip
+# Those that may hold NaN or infinity, because a fit may not know them.
+SOMETIMES_UNKNOWN: dict[str, str] = {
+    "standard_errors": "dd",
+    "symmetric_covariance": "pp",
+    "metric_covariance": "pp",
+    "metric_draws": "*p",
+    "sharpness": "3",
+}
+# Names of items, people and features: numbers or text.
+IDS = ("item_ids", "users", "feature_names")
+# Symmetric matrices without negative eigenvalues, up to rounding; the metric itself unless `constraint` is 'symmetric'.
+COVARIANCES = ("pseudo_ideal_covariance", "person_metrics")
+# Symmetric matrices. (Those for people and offsets come from approximations, which may leave them slightly indefinite.)
+SYMMETRIC = (
+    "metric", "symmetric_metric", "ideal_covariance", "pseudo_ideal_covariances", "offset_covariance", *COVARIANCES,
+)  # fmt: skip
+# Numbers that are not negative.
+NOT_NEGATIVE = ("spread", "personal_spread", "item_effect_spread", "item_effect_variances", "utility_errors", "lapse")
+# Largest asymmetry, and most negative eigenvalue, that count as rounding, relative to the largest entry.
+ROUNDING = 1e-6
+# Arrays that every model has, and those that predictions of some estimators need.
+NEEDED = ("metric", "components", "item_ids", "feature_names", "users")
+ALSO_NEEDED = {
+    "PopulationMetric": ("pseudo_ideal_mean", "pseudo_ideal_covariance"),
+    "TasteMetric": ("theta", "answers", "factors", "shown", "shown_items", "inducing", "structure", "shape"),
+    "SimilarityMetric": ("link", "lapse"),
+}
+# What may be set on an estimator: a plain name, to which an underscore is added.
+NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*(\.[a-z]+)?")
 
-    ``metric`` and ``components`` are (d, d) and finite, ``item_ids`` (N,), ``feature_names`` of one dimension, and
-    ``items``, where there are any, (N, d).
-    """
-    missing = [name for name in ("metric", "components", "item_ids", "feature_names") if name not in arrays]
+
+def check_arrays(place: str, arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> None:
+    """Raise ModelFileError unless the arrays are those of a model: named, shaped and bounded as in this module."""
+    needed = (*NEEDED, *ALSO_NEEDED.get(description["estimator"], ()))
+    missing = [name for name in needed if name not in arrays]
     if missing:
         raise ModelFileError(f"{place} is not a complete model: it has no array {missing[0]!r}; save it again")
-    d = len(arrays["metric"]) if arrays["metric"].ndim else 0
-    items = arrays.get("items")
-    n = len(arrays["item_ids"]) if arrays["item_ids"].ndim else 0
-    fits = {
-        "metric": _is_finite(arrays["metric"], (d, d)) and d > 0,
-        "components": _is_finite(arrays["components"], (d, d)),
-        "item_ids": arrays["item_ids"].ndim == 1,
-        "feature_names": arrays["feature_names"].ndim == 1,
-        "items": items is None or _is_finite(items, (n, d)),
-    }
-    for name, right in fits.items():
-        if not right:
-            raise ModelFileError(f"the array {name!r} of {place} is not that of a model; save the model again")
+    sizes: dict[str, int] = {}
+    if "preprocessing.matrix" not in arrays:
+        sizes["D"] = len(arrays["metric"]) if arrays["metric"].ndim else 0
+    for name in sorted(arrays, key=lambda name: name not in NEEDED):  # those that say how many there are come first
+        wrong = next(_troubles(name, arrays[name], sizes, description), "")
+        if wrong:
+            raise ModelFileError(f"the array {name!r} of {place} {wrong}; it was changed: save the model again")
 
 
-def _is_finite(array: NDArray[Any], shape: tuple[int, ...]) -> bool:
-    return array.dtype.kind == "f" and array.shape == shape and bool(np.all(np.isfinite(array)))
+def _troubles(name: str, array: NDArray[Any], sizes: dict[str, int], description: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with an array, for the middle of a sentence; only the first of these is meaningful."""
+    if not NAME.fullmatch(name):
+        yield "has a name that no fit gives"
+    if array.dtype.kind not in "biufU":
+        yield f"holds {array.dtype}, which no fit saves"
+    if name in NOT_NEGATIVE and array.dtype.kind == "f" and np.any(array < 0):
+        yield "is negative"
+    letters = SHAPES.get(name, SOMETIMES_UNKNOWN.get(name))
+    if letters is None or (name == "shape" and array.dtype.kind == "U"):  # the shape of a kernel has a name
+        return
+    if not _has_shape(array, letters, sizes):
+        expected = ", ".join(str(sizes.get(letter, letter)) for letter in letters)
+        yield f"has the shape {array.shape}, not ({expected})"
+    if name in IDS:
+        return
+    if array.dtype.kind == "U":
+        yield "is text"
+    if name in SHAPES and not np.all(np.isfinite(array)):
+        yield "is not finite everywhere"
+    if name in ("metric", "items") and array.dtype.kind != "f":
+        yield "does not hold floating-point numbers"
+    if name in SYMMETRIC:
+        may_be_negative = name not in COVARIANCES and (
+            name != "metric" or description["parameters"].get("constraint") == "symmetric"
+        )
+        yield from _asymmetries(array, may_be_negative=may_be_negative)
+    if name == "asked_items" and array.size and not (array.dtype.kind in "iu" and array.min() >= 0):
+        yield "does not hold row numbers"
+
+
+def _has_shape(array: NDArray[Any], letters: str, sizes: dict[str, int]) -> bool:
+    """Return whether an array has a shape, in which letters stand for sizes; those that are new are kept."""
+    if array.ndim != len(letters):
+        return False
+    for letter, size in zip(letters, array.shape, strict=True):
+        if letter == "d" and size == 0:
+            return False
+        expected = size if letter == "*" else int(letter) if letter.isdigit() else sizes.setdefault(letter, size)
+        if size != expected:
+            return False
+        if letter == "d":
+            sizes["p"] = size * (size + 1) // 2
+    return True
+
+
+def _asymmetries(array: NDArray[Any], *, may_be_negative: bool) -> Iterator[str]:
+    scale = max(float(np.max(np.abs(array), initial=0.0)), 1e-300)
+    if np.max(np.abs(array - np.swapaxes(array, -1, -2)), initial=0.0) > ROUNDING * scale:
+        yield "is not symmetric"
+    if not may_be_negative and np.min(np.linalg.eigvalsh(array), initial=0.0) < -ROUNDING * scale * array.shape[-1]:
+        yield "has negative eigenvalues"

@@ -23,11 +23,13 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sklearn
+from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
@@ -37,6 +39,7 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError, ModelFileError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.summary import counted, fitted_attributes, summary_of, table_of
+from crowdmetric.fits.memory import read_memory
 from crowdmetric.folders import check_target, for_json, new_file, new_folder, write_file
 from crowdmetric.importance import find_importance
 from crowdmetric.inputs import check_items
@@ -47,7 +50,7 @@ from crowdmetric.radii import Radii
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.tables import Column, ComparisonScan, Items, unique_ids
 
-__all__ = ["FORMAT_VERSION", "SavedModel", "is_model", "load_model", "save_model"]
+__all__ = ["FORMAT_VERSION", "SavedModel", "is_model", "load_model", "save_model", "write_report"]
 
 Array = NDArray[np.float64]
 Place = str | os.PathLike[str]
@@ -60,6 +63,11 @@ ARRAYS, DESCRIPTION, REPORT = "metric.npz", "model.json", "report.html"
 CATALOGUE = ("items", "item_ids", "feature_names")
 # The arrays of an ItemMap.
 MAP_ARRAYS = ("matrix", "mean", "values")
+# What reading an archive raises that is damaged, forged or too large.
+UNREADABLE = (
+    ValueError, KeyError, EOFError, OSError, OverflowError, MemoryError, NotImplementedError, RuntimeError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 # Attributes of a fit that are neither arrays nor numbers; they are in model.json.
 RECORDS: dict[str, type[Solution] | type[Radii]] = {"solution_": Solution, "radii_": Radii}
 
@@ -238,7 +246,7 @@ def save_model(
     preprocessing : ItemMap, optional
         What turned the items into those of the estimator.
     report : function of a SavedModel, optional
-        Returns the page to keep beside the model as ``report.html``.
+        Returns the page to keep beside the model as ``report.html``. The model is saved before it is called.
     overwrite : bool
         Replace an older model. A folder that holds anything else is never replaced.
 
@@ -271,9 +279,14 @@ def save_model(
         model = replace(model, description=model.description | {"checksum": _checksum(temporary / ARRAYS)})
         text = json.dumps(model.description, indent=2, ensure_ascii=False, allow_nan=False)
         write_file(temporary / DESCRIPTION, text + "\n")
-        if report is not None:
-            write_file(temporary / REPORT, report(model))
+    if report is not None:
+        write_report(folder, report(model))
     return model
+
+
+def write_report(folder: Place, page: str) -> None:
+    """Write a page beside a saved model."""
+    write_file(Path(folder) / REPORT, page)
 
 
 def _collect(
@@ -448,10 +461,15 @@ def load_model(folder: Place) -> SavedModel:
     description = _read_description(folder)
     arrays = _read_arrays(folder / ARRAYS, description.get("checksum"))
     check_description(str(folder), description)
-    check_arrays(str(folder), arrays)
+    check_arrays(str(folder), arrays, description)
+    _check_records(folder, description, arrays)
     catalogue = {name: arrays.pop(name) for name in CATALOGUE if name in arrays}
+    try:
+        fitted = _unpacked(arrays) | _read_records(description)
+    except (ValueError, TypeError, IndexError) as error:
+        raise ModelFileError(f"the lists of arrays in {folder} cannot be read ({error}); save it again") from error
     return SavedModel(
-        fitted=_unpacked(arrays) | _read_records(description),
+        fitted=fitted,
         items=catalogue.get("items"),
         item_ids=catalogue["item_ids"],
         feature_names=[str(name) for name in catalogue["feature_names"]],
@@ -521,10 +539,46 @@ def _read_arrays(path: Path, checksum: Any) -> dict[str, NDArray[Any]]:
             "folder again, or save the model again"
         )
     try:
+        _check_size(path)
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise ModelFileError(f"{path} cannot be read ({error}); save the model again") from error
+    except ModelFileError:
+        raise
+    except UNREADABLE as error:
+        raise ModelFileError(f"{path} cannot be read ({error or 'not enough memory'}); save the model again") from error
+
+
+def _check_size(path: Path) -> None:
+    """Raise ModelFileError if the arrays of an archive, unpacked, are more than memory has room for.
+
+    Sizes are taken from the archive's directory and from the first bytes of every array, which must agree: nothing is
+    unpacked before.
+    """
+    with zipfile.ZipFile(path) as archive:
+        total, room = sum(entry.file_size for entry in archive.infolist()), read_memory(None)
+        if total > room:
+            raise ModelFileError(
+                f"{path} takes {total / 1e9:,.1f} GB when it is unpacked, and there is room for {room / 1e9:,.1f} GB; "
+                "use a machine with more memory, or copy the model again"
+            )
+        for entry in archive.infolist():
+            with archive.open(entry) as file:
+                read_header = {1: read_array_header_1_0, 2: read_array_header_2_0}[read_magic(file)[0]]
+                shape, _, dtype = read_header(file)
+                if file.tell() + prod(shape) * dtype.itemsize != entry.file_size:
+                    raise ValueError(f"{entry.filename} has another size than it says")
+
+
+def _check_records(folder: Path, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Raise ModelFileError if the counts in a description are not those of the arrays."""
+    counts = {"items": len(arrays["items"]) if "items" in arrays else 0, "people": len(arrays["users"])}
+    for name, there in counts.items():
+        said = description["data"].get(name, there)
+        if said != there and not (name == "people" and there == 0):  # a fit to a scan keeps nobody
+            raise ModelFileError(
+                f"{folder} says that it knows {said:,} {name}, and it has {there:,}; it was changed: save the model "
+                "again"
+            )
 
 
 def _unpacked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.canonical import canonical_of_pairs
 from crowdmetric.errors import DataError
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.barrier import BarrierResult
@@ -174,8 +175,12 @@ def _plan(
             "radii cannot be chosen by cross-validation from one person; give metric_bound= and ideal_bound="
         )
     folds = min(folds, people.size)
+    first = np.full(people.size, np.iinfo(np.int64).max)
+    total = sum(part.problem.size for part, _, _ in sampled)
+    for i, ((part, _, _), who) in enumerate(zip(sampled, real, strict=True)):
+        np.minimum.at(first, np.searchsorted(people, who), i * total + _by_content(part))
     fold_of = np.empty(people.size, dtype=np.intp)
-    fold_of[rng.permutation(people.size)] = np.arange(people.size) % folds
+    fold_of[np.argsort(first)[rng.permutation(people.size)]] = np.arange(people.size) % folds
     entries = [
         _copied(part, fold_of[np.searchsorted(people, who)], folds, None if metrics is None else metrics[i][problems])
         for i, ((part, _, problems), who) in enumerate(zip(sampled, real, strict=True))
@@ -239,16 +244,26 @@ def _sample(answers: Answers, max_people: int, rng: np.random.Generator) -> tupl
     """
     people = np.unique(answers.person)
     if people.size > max_people:
+        number = _by_content(answers)
+        people = people[np.argsort(number[people])]
         size = np.bincount(answers.problem[people], minlength=answers.n_problems)
-        order = rng.permutation(np.flatnonzero(size))
+        _, place = np.unique(answers.problem[people], return_index=True)  # where a problem's first person stands
+        order = rng.permutation(answers.problem[people][np.sort(place)])
         enough = int(np.searchsorted(np.cumsum(size[order]), max_people)) + 1
         people = people[np.isin(answers.problem[people], order[:enough])]
         if enough == 1 or people.size > 2 * max_people:  # a large problem among them
-            people = np.sort(rng.permutation(people)[:max_people])
+            people = rng.permutation(people)[:max_people]
+        people = np.sort(people)
         answers = answers.take(np.isin(answers.person, people))
     problems, problem = np.unique(answers.problem[people], return_inverse=True)
     person = np.searchsorted(people, answers.person)
     return replace(answers, person=person, problem=problem, n_problems=problems.size), people, problems
+
+
+def _by_content(answers: Answers) -> Indices:
+    """Return a number (K,) of every person that does not depend on names or on the order of a table."""
+    told = answers.person, answers.pairs, answers.response, answers.weight
+    return canonical_of_pairs(*told, answers.problem.size, len(answers.items), answers.items).people
 
 
 def _pattern_search(start: Point, axes: tuple[int, ...]) -> Generator[Point, float, tuple[Point, dict[Point, float]]]:

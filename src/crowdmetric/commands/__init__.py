@@ -31,6 +31,7 @@ What commands share::
     fit_options.py          fit: its options
     fit_choice.py           fit: the model, where the options leave it open
     fit_findings.py         fit: what answers can teach, and how well they are predicted
+    fit_saving.py           fit: save first, judge then
     fit_ending.py           fit: what is printed at the end
     streamed.py             fit --memory
 """

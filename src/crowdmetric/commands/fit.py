@@ -19,14 +19,16 @@ from crowdmetric.commands.fit_choice import (
 from crowdmetric.commands.fit_ending import print_ending
 from crowdmetric.commands.fit_findings import diagnosed, evaluated, saved_as, suggest_tastes
 from crowdmetric.commands.fit_options import ESTIMATORS, add_arguments, parameters_of, ridge_of
+from crowdmetric.commands.fit_saving import judged, saved_and_safe
 from crowdmetric.commands.item_tables import image_files, read_labels, read_names
 from crowdmetric.commands.preparing import check_preparation, prepared
 from crowdmetric.commands.reading import answers_of, holds_judgements, items_of, names_of_files
 from crowdmetric.commands.similarity_commands import fit_similarity, judgements_beside, whether_one_metric
 from crowdmetric.commands.streamed import fit_streamed, fit_with_progress
+from crowdmetric.comparisons import Comparisons
 from crowdmetric.estimators import PopulationMetric
 from crowdmetric.folders import check_target
-from crowdmetric.persist import is_model, save_model
+from crowdmetric.persist import is_model, write_report
 from crowdmetric.progress import show_progress
 from crowdmetric.report import report_page
 
@@ -83,28 +85,29 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
             note(options, tastes)
             reasons.append(tastes)
     estimator = ESTIMATORS[name](features, **parameters)
+    begin = {}
     if evaluation is not None and isinstance(estimator, PopulationMetric):
-        estimator._begin = evaluation.ends.get(str(evaluation.saved))
+        begin = {"begin": evaluation.ends.get(str(evaluation.saved))}
     with show_progress("Learning the metric", quiet=options.quiet) as say:
-        fit_with_progress(estimator, comparisons, say, **beside)
-    reasons += whether_one_metric(options, estimator, comparisons, **beside)
-    found = getattr(estimator, "discovery_", None)
-    if found is not None:
-        for line in found.summary().splitlines():
-            note(options, line)
-    page = partial(
-        report_page, comparisons=comparisons, diagnosis=diagnosis, choices=reasons, suggestion=suggestion,
-        item_names=item_names, item_images=image_files(options, items), evaluation=evaluation,
-        files=names_of_files(options), date=date.today().isoformat(),
-    )  # fmt: skip
-    model = save_model(
-        options.out,
-        estimator,
-        item_ids=items.ids,
-        feature_names=items.feature_names,
-        comparisons=comparisons,
-        preprocessing=preprocessing,
-        report=None if options.no_report else page,
-        overwrite=options.overwrite,
-    )
-    print_ending(options, model, comparisons=comparisons, diagnosis=diagnosis, evaluation=evaluation)
+        fit_with_progress(estimator, comparisons, say, **beside, **begin)
+    catalogue = {"item_ids": items.ids, "feature_names": items.feature_names, "preprocessing": preprocessing}
+    with saved_and_safe(options, estimator, comparisons=comparisons, **catalogue) as model:
+        one = judged(
+            options, "whether there is one metric", partial(_one_metric, options, estimator, comparisons, beside)
+        )
+        found = getattr(estimator, "discovery_", None)
+        if found is not None:
+            for line in found.summary().splitlines():
+                note(options, line)
+        if not options.no_report:
+            page = report_page(
+                model, comparisons=comparisons, diagnosis=diagnosis, choices=[*reasons, *(one or [])],
+                suggestion=suggestion, item_names=item_names, item_images=image_files(options, items),
+                evaluation=evaluation, files=names_of_files(options), date=date.today().isoformat(),
+            )  # fmt: skip
+            write_report(options.out, page)
+        print_ending(options, model, comparisons=comparisons, diagnosis=diagnosis, evaluation=evaluation)
+
+
+def _one_metric(options: Namespace, estimator: Any, comparisons: Comparisons, beside: dict[str, Any]) -> list[str]:
+    return whether_one_metric(options, estimator, comparisons, **beside)

@@ -53,7 +53,10 @@ OPEN = {"jobs", "random_state", "starts"}
 WITHOUT_A_METRIC = {
     "linear": "linear utilities",
     "linear-items": "linear utilities and an effect of each item",
+    "mixed": "linear utilities and an effect of each item, with three variances",
     "identity": "plain Euclidean distance",
+    "bradley-terry": "how popular items are, the same for everybody,",
+    "quadratic": "one utility of features for everybody",
 }
 
 
@@ -145,7 +148,7 @@ def choose_model(
     if model in UNLEARNED:
         text = (
             f"the answers support no learned metric: {WITHOUT_A_METRIC[model]} ({model}) is saved, a PopulationMetric "
-            f"with constraint={law['constraint']!r}, because {because}"
+            f"with constraint={law['constraint']!r} and covariance={law['covariance']!r}, because {because}"
         )
         return _said(options, name, {**parameters, **law}, [text])
     text = (

@@ -24,7 +24,6 @@ from crowdmetric.identifiability import Diagnosis, diagnose
 from crowdmetric.progress import show_progress
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import Items
-from crowdmetric.users.item_effects import MOST_ITEMS
 
 __all__ = ["diagnosed", "evaluated", "needless", "saved_as", "suggest_tastes"]
 
@@ -33,15 +32,16 @@ MOST_DIAGNOSED = 60
 # Models evaluated for the report, and the maximum number of people and, while FEWEST_EVALUATED people are left, of
 # answers: enough for a verdict in about the time of a few fits. Differences between models are then known to about
 # 0.003 nats.
-EVALUATED = ("bradley-terry", "linear", "quadratic", "identity", "population", "population-free", "symmetric")
+EVALUATED = ("bradley-terry", "linear", "mixed", "quadratic", "identity", "population", "population-free", "symmetric")
 MOST_EVALUATED, MOST_ANSWERS, FEWEST_EVALUATED = 2_000, 30_000, 200
 WITH_ROUND_PEOPLE = "population-items-isotropic"
 # Laws with one freedom more than another, which are only evaluated on while that may be worth something; and laws with
 # both freedoms.
 FREEDOMS = {"population-free": "population", WITH_ROUND_PEOPLE: "population"}
 WITH_BOTH = ("population-items", "symmetric-items")
-# For TasteMetric: maximum work of the evaluation (the cube of the items shown, summed over people), also with as many
-# people at least, and the gain in nats per answer from which it is suggested.
+# For TasteMetric: maximum work of the evaluation (the cube of the items shown, summed over people, and the cube of all
+# items, with more of which no free covariance is judged together with item effects), also with as many people at least,
+# and the gain in nats per answer from which it is suggested.
 SMOOTH, MOST_SMOOTH_WORK, WORTH_SAYING = "smooth", 1.5e8, 0.005
 # A gain of smooth tastes, in nats per answer, that no other question is likely to outweigh.
 DECIDES = 0.01
@@ -62,9 +62,8 @@ def diagnosed(
         )
         return None
     with show_progress("Looking at the answers", quiet=options.quiet):
-        found = diagnose(
-            features, answers, features=names, item_ids=items.ids, covariance=options.covariance or "isotropic"
-        )
+        scatter = "isotropic" if options.covariance in (None, "none") else options.covariance
+        found = diagnose(features, answers, features=names, item_ids=items.ids, covariance=scatter)
     note(options, found.summary().splitlines()[0])
     return found
 
@@ -86,9 +85,9 @@ def evaluated(
             f"items have {features.shape[1]} features: see crowdmetric evaluate for how well answers are predicted",
         )
         return None
-    with_tastes = len(features) <= MOST_ITEMS
+    few_items = float(len(features)) ** 3 <= MOST_SMOOTH_WORK
     enough = len(answers) / MOST_ANSWERS
-    if with_tastes:
+    if few_items:
         enough = max(enough, _work_of_tastes(answers) / MOST_SMOOTH_WORK)
     most = max(answers.n_users // FEWEST_EVALUATED, 1)
     step = max(ceil(answers.n_users / MOST_EVALUATED), min(most, ceil(enough)))
@@ -97,9 +96,9 @@ def evaluated(
     labels = subspaces if subspaces is not None and not isinstance(subspaces, str) else None
     left_out = not_of_use(features.shape[1])
     names = [*(name for name in EVALUATED if name not in left_out), *(["stitched"] if labels is not None else [])]
-    if with_tastes:
-        names += ["linear-items", WITH_ROUND_PEOPLE, "population-items", "symmetric-items"]
-        names += [SMOOTH]
+    names += [WITH_ROUND_PEOPLE]
+    if few_items:
+        names += ["linear-items", "population-items", "symmetric-items", SMOOTH]
     p = degrees_of_freedom(features.shape[1])
     if len(some) * p**2 > MOST_WORK:
         names = [name for name in names if name not in WITH_FREE_PEOPLE]

@@ -98,7 +98,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_time_limit(parser)
     add("--json", action="store_true", help="print one JSON object instead of a summary")
     add = parser.add_argument_group("a population of people").add_argument
-    add("--covariance", choices=STRUCTURES, help="of ideal points (default: by what a free covariance gains)")
+    add(
+        "--covariance",
+        choices=(*STRUCTURES, "none"),
+        help="of ideal points (default: by what a free covariance gains); none: people do not differ",
+    )
     add(
         "--item-effects",
         action=BooleanOptionalAction,

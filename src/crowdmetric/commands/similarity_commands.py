@@ -14,6 +14,7 @@ from sklearn.base import clone
 from crowdmetric.agreement import likelihood_ratio
 from crowdmetric.commands.command import UsageError, note
 from crowdmetric.commands.fit_ending import print_ending
+from crowdmetric.commands.fit_saving import judged, saved_and_safe
 from crowdmetric.commands.item_tables import image_files, read_names
 from crowdmetric.commands.preparing import prepared
 from crowdmetric.commands.reading import columns_of, items_of, judgements_of, names_of_files
@@ -22,6 +23,7 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.design.judgement_plan import WAYS, JudgementPlan, answers_needed, design_judgements
 from crowdmetric.errors import DataError
 from crowdmetric.estimators import SimilarityMetric
+from crowdmetric.estimators.similarity import LARGEST_NEWTON
 from crowdmetric.evaluate import SIMILARITY_MODELS, SIMILARITY_SPLITS, SimilarityEvaluation, evaluate_similarity
 from crowdmetric.folders import check_not_input, check_target
 from crowdmetric.identifiability.judgement_diagnosis import (
@@ -30,7 +32,7 @@ from crowdmetric.identifiability.judgement_diagnosis import (
     diagnose_judgements,
 )
 from crowdmetric.judgements import KINDS, Judgements
-from crowdmetric.persist import SavedModel, is_model, load_model, save_model
+from crowdmetric.persist import SavedModel, is_model, load_model, write_report
 from crowdmetric.progress import show_progress
 from crowdmetric.report import similarity_page
 from crowdmetric.report.similarity_page import cautions_of_similarity, worth_of_similarity
@@ -98,38 +100,46 @@ def fit_similarity(options: Namespace) -> None:
         estimator.fit(judgements)
     if judgements.n_people > 1 and not options.own:
         note(options, f"{judgements.n_people:,} people answered: --own finds out how much their metrics differ")
-    diagnosis, evaluation = _found(options, features, names, judgements, parameters)
-    page = partial(
-        similarity_page, judgements=judgements, diagnosis=diagnosis, evaluation=evaluation, item_names=item_names,
-        item_images=image_files(options, items), files=names_of_files(options), date=date.today().isoformat(),
-    )  # fmt: skip
     counted: Any = judgements  # only its length and the number of dropped rows are kept
-    model = save_model(
-        options.out, estimator, item_ids=items.ids, feature_names=items.feature_names, comparisons=counted,
-        preprocessing=preprocessing, report=None if options.no_report else page, overwrite=options.overwrite,
-    )  # fmt: skip
-    worth = None if evaluation is None else worth_of_similarity(model, evaluation)
-    print_ending(options, model, worth=worth, careful=cautions_of_similarity(model, judgements, diagnosis))
+    catalogue = {"item_ids": items.ids, "feature_names": items.feature_names, "preprocessing": preprocessing}
+    with saved_and_safe(options, estimator, comparisons=counted, **catalogue) as model:
+        diagnosis = evaluation = None
+        if not options.no_report:
+            diagnosis = judged(options, "what judgements can teach", partial(_diagnosed, features, names, judgements))
+            measured = partial(_evaluated, options, features, judgements, parameters)
+            evaluation = judged(options, "how well hidden judgements are predicted", measured)
+            page = similarity_page(
+                model, judgements, diagnosis=diagnosis, evaluation=evaluation, item_names=item_names,
+                item_images=image_files(options, items), files=names_of_files(options), date=date.today().isoformat(),
+            )  # fmt: skip
+            write_report(options.out, page)
+        worth = None if evaluation is None else worth_of_similarity(model, evaluation)
+        print_ending(options, model, worth=worth, careful=cautions_of_similarity(model, judgements, diagnosis))
 
 
-def _found(
-    options: Namespace, features: Any, names: Any, judgements: Judgements, parameters: dict[str, Any]
-) -> tuple[JudgementDiagnosis | None, SimilarityEvaluation | None]:
-    """Return what the report says besides the metric: what judgements can teach, and what models predict."""
-    if options.no_report:
-        return None, None
-    small = degrees_of_freedom(features.shape[1]) <= MOST_DIAGNOSED
-    diagnosis = diagnose_judgements(features, judgements, features=names) if small else None
-    evaluation = None
-    if not options.no_evaluate and judgements.n_items >= 2 * FOLDS:
-        models = [name for name in REPORTED if name != "own" or parameters.get("people") == "own"]
-        kept = {name: value for name, value in parameters.items() if name not in ("structure", "people", "left_out")}
-        splits = ["items", "questions"]
-        with show_progress("Predicting hidden judgements", quiet=options.quiet) as say:
-            evaluation = evaluate_similarity(
-                features, judgements, models, splits=splits, folds=FOLDS, after_fit=say, **kept
-            )
-    return diagnosis, evaluation
+def _diagnosed(features: Any, names: Any, judgements: Judgements) -> JudgementDiagnosis | None:
+    """Return what judgements can teach; None for so many features that it would take too long."""
+    if degrees_of_freedom(features.shape[1]) > MOST_DIAGNOSED:
+        return None
+    return diagnose_judgements(features, judgements, features=names)
+
+
+def _evaluated(
+    options: Namespace, features: Any, judgements: Judgements, parameters: dict[str, Any]
+) -> SimilarityEvaluation | None:
+    """Return how well models predict hidden judgements; None if that is not asked, or there are too few items."""
+    if options.no_evaluate or judgements.n_items < 2 * FOLDS:
+        return None
+    models = [name for name in REPORTED if name != "own" or parameters.get("people") == "own"]
+    if degrees_of_freedom(features.shape[1]) > LARGEST_NEWTON:
+        models.remove("full")  # a fit by gradients alone, as 'chosen' is
+    kept = {name: value for name, value in parameters.items() if name not in ("structure", "people", "left_out")}
+    splits = ["items", "questions"]
+    with show_progress("Predicting hidden judgements", quiet=options.quiet) as say:
+        found = evaluate_similarity(features, judgements, models, splits=splits, folds=FOLDS, after_fit=say, **kept)
+    for text in found.left_out:
+        note(options, text)
+    return found
 
 
 def _lapse(text: str) -> str | float:

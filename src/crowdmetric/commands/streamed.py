@@ -8,9 +8,9 @@ from typing import Any
 
 from crowdmetric.commands.command import note
 from crowdmetric.commands.fit_ending import print_ending
+from crowdmetric.commands.fit_saving import saved_and_safe
 from crowdmetric.commands.reading import scan_answers
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric
-from crowdmetric.persist import save_model
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.progress import show_progress
 from crowdmetric.tables import Items
@@ -44,13 +44,6 @@ def fit_streamed(
     note(options, estimator.memory_plan(scan).sentence)
     with show_progress("Learning the metric", quiet=options.quiet) as say:
         fit_with_progress(estimator, scan, say)
-    model = save_model(
-        options.out,
-        estimator,
-        item_ids=items.ids,
-        feature_names=items.feature_names,
-        comparisons=scan,
-        preprocessing=preprocessing,
-        overwrite=options.overwrite,
-    )
-    print_ending(options, model)
+    catalogue = {"item_ids": items.ids, "feature_names": items.feature_names, "preprocessing": preprocessing}
+    with saved_and_safe(options, estimator, comparisons=scan, **catalogue) as model:
+        print_ending(options, model)

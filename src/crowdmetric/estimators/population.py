@@ -30,13 +30,24 @@ from crowdmetric.estimators.population_options import (
     check_population_options,
     items_with_effects,
     refuse_judgements,
+    refuse_scan_of_pooled,
 )
 from crowdmetric.estimators.similarity_inputs import read_judgements
 from crowdmetric.fits.checkpoints import Checkpoint, fingerprint
+from crowdmetric.fits.common_utility import Tally, fit_popularity, fit_quadratic
 from crowdmetric.fits.crowd import ChunkCache, Crowd, crowd_in_memory, crowd_on_disk
-from crowdmetric.fits.doubts import NOT_CONVERGED, doubts_about, has_no_metric, knows_shape, status_of
+from crowdmetric.fits.doubts import (
+    NOT_CONVERGED,
+    PEOPLE_ALIKE,
+    WITHOUT_LEARNED_METRIC,
+    doubts_about,
+    has_no_metric,
+    knows_shape,
+    status_of,
+)
 from crowdmetric.fits.factor_uncertainty import factor_draws, factor_errors, why_no_errors
 from crowdmetric.fits.integration_check import INTEGRATIONS, largest_grid
+from crowdmetric.fits.linear_utilities import fit_linear_utilities, people_of
 from crowdmetric.fits.many_features import (
     DEFAULT_RANK,
     LARGEST_SCORING,
@@ -112,16 +123,20 @@ class PopulationMetric(CrowdMetric):
         How answers scatter around the model's ψ.
     beta : float, default 1.0
         Sharpness of the answers. Only βM is identified: a larger β gives a smaller metric of the same shape.
-    covariance : {'isotropic', 'free'}, default 'isotropic'
+    covariance : {'isotropic', 'free', 'none'}, default 'isotropic'
         Ideal points N(u₀, s²I) or N(u₀, Σ_u). Use 'free' if people form clusters or differ more along some features. In
-        a fit by gradients (see `rank`) people differ only within the span of the metric.
+        a fit by gradients (see `rank`) people differ only within the span of the metric. 'none' is for baselines in
+        which people do not differ: with constraint='zero' and item effects, how popular items are (Bradley–Terry), and
+        with constraint='symmetric' one quadratic utility, both with one ridge by cross-validation over people.
     rank : int, optional
         Largest rank of the metric. None: d, but at most 32 if the metric has more than 3,000 parameters (d > 76) or the
         engine works in single precision. Such fits use gradients alone, from one start.
     constraint : {'psd', 'symmetric', 'identity', 'zero'}, default 'psd'
         A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points. 'identity' and 'zero'
         have no learned metric, and no uncertainty of one: M is a multiple of the identity, or zero. With 'zero' people
-        have linear utilities, and `covariance` must be 'free'.
+        have linear utilities. With covariance='isotropic' their weights then differ equally in all directions, and
+        three variances are all that is found, for any number of items and features
+        (`crowdmetric.fits.linear_utilities`).
     ridge : 'evidence', 'hidden-people', float or None, default 'evidence'
         Strength of the penalty ½ ridge ‖M/c − I‖², c = tr M / d, which shrinks the metric's shape toward the identity.
         'evidence' finds it from the data. Under a free covariance it then also finds a second ridge, which shrinks the
@@ -157,8 +172,8 @@ class PopulationMetric(CrowdMetric):
     item_effects : bool, default False
         Whether items have utilities beyond their features, ``b_i ~ N(0, ω²)`` with ω from the evidence
         (`crowdmetric.users.item_effects`), so that the metric need not explain popularity that has other reasons. Items
-        must be given by row numbers. There may be at most 500, with answers in memory and without a GPU; a fit by
-        gradients (see `rank`) has no such limits.
+        must be given by row numbers. Where items and the parameters of the metric are more than 3,000 together, the fit
+        uses gradients alone (see `rank`), for any number of items; other fits need answers in memory, and no GPU.
     adaptive : bool, default False
         Whether later questions to a person were chosen by their own earlier answers. The likelihood stays valid, but
         the test for questions chosen near people's ideal points does not, and is skipped (`question_bias_` is NaN).
@@ -217,9 +232,11 @@ class PopulationMetric(CrowdMetric):
         After a fit by gradients: posterior variance of each b.
     offset_covariance_ : (n, n) array
         Posterior covariance of (svec M, μ, b), with b only under `item_effects`; not kept if n > 1,500.
-    personal_spread_ : float
-        τ, how much people differ about one item beyond the model, found by hiding items
-        (`crowdmetric.fits.unknowns`).
+    new_item_spread_, new_item_doubt_ : float
+        How much less sure predictions have to be about items that a person has not compared: the standard deviation τ
+        that each such item adds to ψ, and that relative to the root mean square of ψ, found by hiding items
+        (`crowdmetric.fits.unknowns`). Zero if the law and the person's answers are as sure as they should be. It does
+        not measure tastes for single items: most of those look like noise of the answers, which the law counts on.
     asked_items_ : (R, 2) array
         Rows of `users_`, and of the items that these people have compared. Predictions average over the uncertainty of
         the law, over ω² for each item that nobody has compared, and over τ² for each item that is new to a person who
@@ -298,7 +315,14 @@ class PopulationMetric(CrowdMetric):
         self.progress = progress
 
     def fit(
-        self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None, *, judgements: Any = None
+        self,
+        pairs: Any,
+        y: Any = None,
+        users: Any = None,
+        sample_weight: Any = None,
+        *,
+        judgements: Any = None,
+        begin: Start | None = None,
     ) -> Self:
         """Learn the metric and the law of people.
 
@@ -318,6 +342,9 @@ class PopulationMetric(CrowdMetric):
         judgements : Judgements, sequence of Judgements or data frame, optional
             Similarity judgements about the same items. Both kinds of answers then determine one metric, up to a scale
             (`crowdmetric.similarity.judgement_term`). `crowdmetric.agreement.one_metric` tests whether they share it.
+        begin : Start, optional
+            Where a fit to similar answers ended (`crowdmetric.evaluate.Evaluation.ends`), to begin there in place of
+            the first of `starts`. A fit by gradients begins anew.
         """
         clock = perf_counter()
         loss, device = self._loss(), device_of(self._engine)
@@ -327,8 +354,9 @@ class PopulationMetric(CrowdMetric):
             check_same_order([pairs, *tables], self.item_ids)
         if isinstance(pairs, ComparisonScan):
             check_scan_alone(y, users, sample_weight)
+            refuse_scan_of_pooled(self.covariance)
             cache, items = ChunkCache(self.memory_plan(pairs).room), check_scan(pairs, self.items, loss)
-            if self.by_gradients_alone(items.shape[1]):
+            if self.by_gradients_alone(items.shape[1], items.shape[0]):
                 refuse_judgements(judgements)
                 return self._fit_by_gradients(asked_on_disk(pairs, items, cache, device), loss, clock, by_row=True)
             n_items = self._items_with_effects(pairs, pairs.n_items)
@@ -341,8 +369,12 @@ class PopulationMetric(CrowdMetric):
             if asked is not None:
                 return self._fit_by_gradients(asked, loss, clock, by_row=is_by_row(pairs))
             rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
-            self._check(loss, rows.items.shape[1])
-            if self.by_gradients_alone(rows.items.shape[1]):
+            self._check(loss, rows.items.shape[1], rows.items.shape[0])
+            if self.covariance == "none":
+                refuse_judgements(judgements)
+                check_items_are_named(rows)
+                return self._fit_pooled(rows, loss, clock)
+            if self.by_gradients_alone(rows.items.shape[1], rows.items.shape[0]):
                 refuse_judgements(judgements)
                 if self.item_effects:
                     check_items_are_named(rows)
@@ -351,26 +383,34 @@ class PopulationMetric(CrowdMetric):
             n_items = self._items_with_effects(rows, rows.items.shape[0])
             crowd = crowd_in_memory(rows, 1 if device is None else device.blocks, shown=n_items > 0, reduced=reduced)
         with threads_for(degrees_of_freedom(crowd.d) + n_items):
-            return self._fit_by_scoring(crowd, rows, loss, n_items, judgements, clock)
+            return self._fit_by_scoring(crowd, rows, loss, n_items, judgements, begin, clock)
 
     def memory_plan(self, scan: ComparisonScan) -> MemoryPlan:
         """Return how much memory a fit to a scan will take, before it starts; a limit that is too low is an error."""
         N, d = check_items(self.items).shape
-        self._check(self._loss(), d)
+        self._check(self._loss(), d, N)
         limit = read_memory(self.memory)
-        if self.by_gradients_alone(d):
+        if self.by_gradients_alone(d, N):
             return low_rank_plan(scan, N, d, self._rank_by_gradients(d), limit)
         free, jobs = self.covariance == "free", LocalEngine(self.jobs).jobs
         return scoring_plan(scan, N, d, free=free, rank=self.rank, jobs=jobs, limit=limit)
 
-    def by_gradients_alone(self, d: int) -> bool:
-        """Return whether d features are too many for fits by scoring, or the engine's precision too low."""
-        return self._is_single() or degrees_of_freedom(d) > LARGEST_SCORING
+    def by_gradients_alone(self, d: int, n_items: int = 0) -> bool:
+        """Return whether d features, or items with effects, are too many for fits by scoring.
+
+        The engine's precision may be too low too. Linear utilities with three variances are always fitted so.
+        """
+        parameters = degrees_of_freedom(d) + (
+            n_items if isinstance(self.item_effects, bool | np.bool_) and self.item_effects else 0
+        )
+        return self._is_linear() or self._is_single() or parameters > LARGEST_SCORING
+
+    def _is_linear(self) -> bool:
+        """Return whether people have linear utilities whose weights differ equally in all directions."""
+        kind = (self.constraint, self.covariance)
+        return all(isinstance(name, str) for name in kind) and kind == ("zero", "isotropic")
 
     # ------------------------------------------------------------------------------------- options and answers
-
-    # Where a fit to similar answers ended, for the next one to begin there; set by `crowdmetric fit`.
-    _begin: Start | None = None
 
     @property
     def _engine(self) -> Engine | None:
@@ -380,8 +420,8 @@ class PopulationMetric(CrowdMetric):
         device = device_of(self._engine)
         return device is not None and not device.is_double
 
-    def _check(self, loss: Loss, d: int) -> None:
-        by_gradients = self.by_gradients_alone(d)
+    def _check(self, loss: Loss, d: int, n_items: int) -> None:
+        by_gradients = self.by_gradients_alone(d, n_items)
         check_population_options(self.get_params(deep=False), d, loss, self._engine, by_gradients=by_gradients)
 
     def _items_with_effects(self, answers: ComparisonScan | Rows, n_items: int) -> int:
@@ -394,23 +434,31 @@ class PopulationMetric(CrowdMetric):
         """Return the questions of a fit by gradients, read on the device; None if `read_rows` has to read them."""
         items = features_of(self.items)
         shape: tuple[int, ...] = getattr(items, "shape", ())
-        if device is None or len(shape) != 2 or not self.by_gradients_alone(shape[1]):
+        if device is None or len(shape) != 2 or not self.by_gradients_alone(shape[1], shape[0]):
             return None
-        self._check(loss, shape[1])
-        check_for_gradients(self.get_params(deep=False), shape[1], self._engine)
+        if self._is_linear():  # in memory, and on this machine
+            return None
+        self._check(loss, shape[1], shape[0])
+        check_for_gradients(self.get_params(deep=False), shape[1], shape[0], self._engine)
         return asked_on_device(pairs, y, users, sample_weight, items, device, NUMBERS)
 
     # ------------------------------------------------------------------------------------- by scoring
 
     def _fit_by_scoring(
-        self, crowd: Crowd, rows: Rows, loss: Loss, n_items: int, judgements: Any, clock: float
+        self,
+        crowd: Crowd,
+        rows: Rows,
+        loss: Loss,
+        n_items: int,
+        judgements: Any,
+        begin: Start | None,
+        clock: float,
     ) -> Self:
         """Fit to a crowd by outer products of scores; `rows` are the answers of some of the people, or of all."""
         problem = self._problem(crowd, loss, n_items, judgements)
         kind = "none" if self.constraint == "zero" else self.constraint
         chart = Parametrization(crowd.d, kind, self.covariance == "free", n_items, self.rank)
         stopping: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
-        begin, self._begin = self._begin, None
         found = fit_by_scoring(
             crowd, problem, chart, self._earlier_end(chart, crowd), starts=self.starts, ridge=self.ridge,
             random_state=self.random_state, integration=self.integration, begin=begin, **stopping,
@@ -498,7 +546,8 @@ class PopulationMetric(CrowdMetric):
 
     def _describe_unknowns(self, found: ScoringFit, rows: Rows) -> None:
         """Set what predictions do not know, from the answers of everybody or of some people."""
-        self.personal_spread_ = found.personal_spread(rows)
+        self.new_item_spread_, size = found.new_items(rows)
+        self.new_item_doubt_ = self.new_item_spread_ / size if size > 0.0 else 0.0
         covariance = found.offset_covariance()
         if covariance is not None:
             self.offset_covariance_ = covariance
@@ -552,9 +601,11 @@ class PopulationMetric(CrowdMetric):
     def _fit_by_gradients(
         self, asked: QuestionStream, loss: Loss, clock: float, labels: NDArray[Any] = SIGNS, *, by_row: bool
     ) -> Self:
-        """Fit many features, or in single precision."""
+        """Fit many features, or many items with effects, or in single precision, or linear utilities."""
         (n_items, d), device = asked.items.shape, device_of(self._engine)
-        check_for_gradients(self.get_params(deep=False), d, self._engine)
+        check_for_gradients(self.get_params(deep=False), d, n_items, self._engine)
+        if self._is_linear():
+            return self._fit_linear(asked, loss, clock, labels, by_row=by_row)
         rank, free, item_effects = self._rank_by_gradients(d), self.covariance == "free", bool(self.item_effects)
         no_errors = "not asked for"
         if self.uncertainty:
@@ -585,6 +636,63 @@ class PopulationMetric(CrowdMetric):
         objective, seconds = -result.value / asked.weight, perf_counter() - clock
         solution = Solution(status, result.converged, objective, float("nan"), result.passes, seconds)
         self._finish(self.scale_ * self.shape_, asked.users, None, solution, labels)
+        if by_row:
+            self.questions_ = some_questions(*asked.some())
+        return self
+
+    def _fit_pooled(self, rows: Rows, loss: Loss, clock: float) -> Self:
+        """Fit one utility for everybody (`crowdmetric.fits.common_utility`)."""
+        X, (N, d) = rows.items, rows.items.shape
+        tally = Tally.of_rows(rows.pairs, rows.person, rows.response, rows.weight, N)
+        metric, mean, effects = np.zeros((d, d)), np.zeros(d), None
+        if self.constraint == "zero":
+            popularity = fit_popularity(tally, N)
+            effects, utilities, ridge = popularity.strength, popularity.strength, popularity.precision
+        else:
+            quadratic = fit_quadratic(X, tally)
+            (metric, mean), utilities, ridge = quadratic.as_law(), quadratic.utilities(X), quadratic.precision
+        psi = utilities[rows.pairs[:, 1]] - utilities[rows.pairs[:, 0]]
+        value = float(rows.weight @ np.log(np.maximum(loss.probability(rows.response * psi), 1e-300)))
+        self._forget()
+        self._describe_law(Law(metric, mean, np.zeros((d, d)), effects), None)
+        if effects is not None:
+            self.item_effects_ = effects
+        self.log_likelihood_, self.starts_ = value, np.array([value])
+        self.ridge_, self.size_ridge_, self.people_ridge_ = (ridge if np.isfinite(ridge) else 0.0), 0.0, 0.0
+        seconds, loss_per_answer = perf_counter() - clock, -value / float(rows.weight.sum())
+        solution = Solution(f"Solved. {PEOPLE_ALIKE}", True, loss_per_answer, float("nan"), 0, seconds)
+        self._finish(metric, rows.users, np.tile(mean, (rows.users.size, 1)), solution, rows.labels)
+        return self
+
+    def _fit_linear(
+        self, asked: QuestionStream, loss: Loss, clock: float, labels: NDArray[Any], *, by_row: bool
+    ) -> Self:
+        """Fit linear utilities with three variances (`crowdmetric.fits.linear_utilities`)."""
+        progress = Passes.of(self.progress, asked.n_users, USUAL_GRADIENTS)
+        with threads_beside(None):
+            fit = fit_linear_utilities(
+                asked, loss, item_effects=bool(self.item_effects), max_iterations=self.max_iter,
+                after_step=None if progress is None else progress.after_step,
+            )  # fmt: skip
+            points, spreads = people_of(asked, fit, loss)
+        self._forget()
+        self._describe_law(fit.law_outside, None)
+        if fit.effects.size:
+            self.item_effects_, self.item_effect_spread_ = fit.effects, float(fit.new_item**0.5)
+            self.item_effects_determined_, self.item_effect_variances_ = fit.determined, fit.item_variances
+        self.log_likelihood_, self.starts_ = fit.value, np.array([fit.value])
+        self.ridge_, self.size_ridge_, self.people_ridge_ = 0.0, 0.0, 0.0
+        self.pseudo_ideal_covariances_ = None if spreads is None else spreads / asked.units.size**2
+        if not fit.converged:
+            warnings.warn(NOT_CONVERGED, ConvergenceWarning, stacklevel=4)
+        status = (
+            f"{'Solved by' if fit.converged else 'Stopped after'} {fit.passes} passes. {WITHOUT_LEARNED_METRIC['zero']}"
+        )
+        solution = Solution(
+            status, fit.converged, -fit.value / asked.weight, float("nan"), fit.passes, perf_counter() - clock
+        )
+        points = asked.units.points_outside(points, self.shape_)
+        self._finish(self.scale_ * self.shape_, asked.users, points, solution, labels)
         if by_row:
             self.questions_ = some_questions(*asked.some())
         return self
@@ -668,7 +776,7 @@ class PopulationMetric(CrowdMetric):
         return Unknowns(
             found.get("offset_covariance_"),
             float(found.get("item_effect_spread_", 0.0)) ** 2,
-            float(found.get("personal_spread_", 0.0)) ** 2,
+            float(found.get("new_item_spread_", 0.0)) ** 2,
             found.get("item_effect_variances_"),
         )
 

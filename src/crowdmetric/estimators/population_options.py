@@ -13,7 +13,6 @@ from crowdmetric.fits.many_features import BY_HIDDEN_PEOPLE
 from crowdmetric.inputs import CONSTRAINTS, Rows, check_options
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.tables import ComparisonScan
-from crowdmetric.users.item_effects import check_item_effects
 from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = [
@@ -23,6 +22,7 @@ __all__ = [
     "check_population_options",
     "items_with_effects",
     "refuse_judgements",
+    "refuse_scan_of_pooled",
 ]
 
 # What the metric of a population may be: a learned one, any symmetric matrix, a multiple of the identity, or none.
@@ -39,7 +39,7 @@ def check_population_options(
     if device_of(engine) is not None and not isinstance(loss, Logistic):
         raise DataError(f"loss={loss.name!r} is not for {type(engine).__name__}; use 'logistic', or leave engine out")
     for name, value, known in (
-        ("covariance", covariance, tuple(STRUCTURES)),
+        ("covariance", covariance, (*STRUCTURES, "none")),
         ("constraint", constraint, POPULATION_CONSTRAINTS),
         ("integration", options["integration"], INTEGRATIONS),
     ):
@@ -49,11 +49,8 @@ def check_population_options(
         raise DataError(f"rank={rank!r} is not between 1 and the {d} features of the items")
     if rank is not None and constraint != "psd":
         raise DataError(f"rank={rank} has no effect with constraint={constraint!r}; leave one of them out")
-    if constraint == "zero" and covariance != "free":
-        raise DataError(
-            f"covariance={covariance!r} describes ideal points, and with constraint='zero' there are none; "
-            "use covariance='free'"
-        )
+    if covariance == "none":
+        _check_pooled(options, loss, engine)
     if isinstance(ridge, str) and ridge != "evidence" and not (by_gradients and ridge == BY_HIDDEN_PEOPLE):
         found = f"'evidence', '{BY_HIDDEN_PEOPLE}'" if by_gradients else "'evidence'"
         raise DataError(f"ridge={ridge!r} is unknown for {d} features; use {found}, a number or None")
@@ -68,21 +65,49 @@ def check_population_options(
     whole_number(options["starts"], "starts")
 
 
-def check_for_gradients(options: Mapping[str, Any], d: int, engine: Engine | None) -> None:
+def _check_pooled(options: Mapping[str, Any], loss: Loss, engine: Engine | None) -> None:
+    """Check a fit in which people do not differ."""
+    kind = options["constraint"], bool(options["item_effects"])
+    if kind not in (("zero", True), ("symmetric", False)):
+        raise DataError(
+            "covariance='none' is for constraint='zero' with item_effects=True (popularity), or constraint='symmetric' "
+            "without (one quadratic utility); choose one of them, or let people differ"
+        )
+    for name, value, expected in (
+        ("loss", loss.name, "logistic"), ("beta", float(loss.beta), 1.0), ("ridge", options["ridge"], "evidence"),
+        ("engine", engine, None), ("checkpoint", options["checkpoint"], None), ("rank", options["rank"], None),
+    ):  # fmt: skip
+        if value != expected:
+            raise DataError(f"{name}={value!r} has no effect with covariance='none'; leave it out")
+
+
+def refuse_scan_of_pooled(covariance: Any) -> None:
+    """Refuse scanned comparisons in a fit in which people do not differ."""
+    if isinstance(covariance, str) and covariance == "none":
+        raise DataError("covariance='none' is for answers in memory; read them with Comparisons.from_scan")
+
+
+def check_for_gradients(options: Mapping[str, Any], d: int, n_items: int, engine: Engine | None) -> None:
     """Check that a fit by gradients alone can do what is asked."""
     constraint, integration = options["constraint"], options["integration"]
-    if constraint != "psd":
+    is_linear = constraint == "zero" and options["covariance"] == "isotropic"
+    about = f"{d} features" + (f", effects of {n_items:,} items" if options["item_effects"] else "") + " or float32"
+    if constraint != "psd" and not is_linear:
+        instead = "covariance='isotropic'" if constraint == "zero" else "constraint='psd'"
         raise DataError(
-            f"constraint={constraint!r} needs outer products of scores, which {d} features or float32 rule out; "
-            "use constraint='psd', or reduce the items first (crowdmetric.preprocess)"
+            f"constraint={constraint!r} needs outer products of scores, which {about} rule out; use {instead}, or "
+            "reduce the items first (crowdmetric.preprocess)"
         )
+    if is_linear and engine is not None:
+        raise DataError("linear utilities with covariance='isotropic' are fitted on this machine; leave engine out")
     for name, asked in (
         (f"integration={integration!r}", integration == "grid"),
         ("checkpoint", options["checkpoint"] is not None),
         ("warm_start", options["warm_start"]),
     ):
         if asked:
-            raise DataError(f"{name} is for fits by scoring, which {d} features or float32 rule out; leave it out")
+            why = "linear utilities" if is_linear else about
+            raise DataError(f"{name} is for fits by scoring, which {why} rule out; leave it out")
     if engine is not None and engine.is_remote:
         raise DataError(
             f"a cluster is for fits by scoring, which {d} features rule out; leave engine out, use a TorchEngine, or "
@@ -109,7 +134,7 @@ def items_with_effects(answers: ComparisonScan | Rows, n_items: int, engine: Eng
     if device_of(engine) is not None:
         raise DataError("item_effects is not for a GPU; leave out engine or item_effects")
     check_items_are_named(answers)
-    return check_item_effects(n_items)
+    return n_items
 
 
 def check_items_are_named(rows: Rows) -> None:

@@ -18,32 +18,33 @@ from sklearn.utils.validation import check_is_fitted
 
 from crowdmetric.checks import one_of, positive_number, real_number, seed_number, shown, true_or_false, whole_number
 from crowdmetric.engines.threads import one_thread_each
-from crowdmetric.errors import ConvergenceWarning, DataError
+from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarning
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.similarity_inputs import read_judgements
+from crowdmetric.fits.doubts import LOOSE_SCALE
 from crowdmetric.inputs import weights_of
 from crowdmetric.judgements import Judgements
+from crowdmetric.similarity.clustering import clustering_of
 from crowdmetric.similarity.factored import FactoredFit, fit_factored
 from crowdmetric.similarity.likelihood import LINKS, AnswerModel
-from crowdmetric.similarity.metric_draws import draw_judged
-from crowdmetric.similarity.newton import fit_with_evidence
-from crowdmetric.similarity.objective import SimilarityObjective
+from crowdmetric.similarity.metric_draws import draw_judged, draw_structured
+from crowdmetric.similarity.newton import fit_with_evidence, posterior_covariance
+from crowdmetric.similarity.objective import CHUNK, SimilarityObjective
 from crowdmetric.similarity.pair_choices import PairChoices, questions_of
 from crowdmetric.similarity.personal_metrics import OwnMetrics, fit_people
-from crowdmetric.similarity.structure_choice import LEFT_OUT, StructureChoice, choose_structure
+from crowdmetric.similarity.structure_choice import BETTER, LEFT_OUT, StructureChoice, choose_structure
 from crowdmetric.similarity.structures import STRUCTURES, MetricStructure
 from crowdmetric.similarity.symmetric_fit import symmetric_fit
-from crowdmetric.solvers.posterior import number_of_draws
 from crowdmetric.solvers.shape_draws import draw_around
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.symmetric import degrees_of_freedom, project_psd, smat, svec
+from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 from crowdmetric.tables import is_data_frame
 
 __all__ = ["SimilarityMetric"]
 
 Array = NDArray[Any]
 
-# Up to this many parameters of a full metric (d ≤ 44) curvature is used; beyond, only gradients.
+# Up to this many parameters curvature is used (a full metric of d ≤ 44 features); beyond, only gradients.
 LARGEST_NEWTON = 1_000
 # Maximum number of rounds that alternate between the lapse rate and the metric, and the change of the rate at which
 # they stop.
@@ -52,12 +53,23 @@ LARGEST_LAPSE = 0.5
 PEOPLE = ("shared", "own")
 # If features differ by less than this share of their size, all items count as equal.
 SAME_FEATURES = 1e-14
+# With fewer people than this, intervals that count people are known poorly themselves.
+FEW_PEOPLE = 10
+SEPARABLE = (
+    "the answers are separable: some metric explains every one of them, and the larger it is, the better, so that only "
+    "a weak prior limits its size; rely on ratios of distances, not on metric_ itself"
+)
+SIZE_UNKNOWN = (
+    "the size of the metric is not known: the answers say too little about it; rely on ratios of distances, not on "
+    "metric_ itself"
+)
 # Attributes that only some fits set; removed before the next fit.
 NOT_ALWAYS_FOUND = (
     "standard_errors_", "symmetric_metric_", "symmetric_covariance_", "symmetric_log_likelihood_",
     "metric_covariance_", "metric_draws_",
     "person_metrics_", "people_spread_",
-    "people_spread_interval_", "people_differ_", "candidates_", "determined_", "rank_",
+    "people_spread_interval_", "people_differ_", "parameter_covariance_",
+    "candidates_", "determined_", "rank_", "scale_error_", "clustering_",
 )  # fmt: skip
 
 
@@ -85,7 +97,8 @@ class SimilarityMetric(CrowdMetric):
         then uses gradients alone and has no standard errors.
     link : {'squared', 'distance', 'auto'}, default 'squared'
         Whether people compare squared distances or distances. The latter often predicts probabilities better, but the
-        problem is then no longer convex: there is no certificate. Auto: by evidence.
+        problem is then no longer convex: there is no certificate. Auto: as the structure, by what predicts answers that
+        were left out.
     lapse : None, float, 'estimate' or 'checks', default None
         Share of careless answers: none, a given number, estimated (not convex), or from check questions.
     people : {'shared', 'own'}, default 'shared'
@@ -93,7 +106,9 @@ class SimilarityMetric(CrowdMetric):
     beta : float, default 1.0
         Sharpness of the answers. Only βM is identified: a larger β gives a smaller metric of the same shape.
     uncertainty : bool, default True
-        Whether to find standard errors, which takes a second fit without the cone.
+        Whether to draw from the posterior of the metric, for standard errors and intervals; for up to 44 features.
+        `metric_` is not the mean of these draws but the most likely shape at the most likely size, which is certified
+        where that is possible.
     folds : int, default 5
         Groups of items or questions that are left out in turn to choose a structure.
     tol : float, default 1e-8
@@ -116,11 +131,22 @@ class SimilarityMetric(CrowdMetric):
         Log-likelihood of all answers at the metric found.
     ridge_ : float
         Strength τ of the ridge ``½τ‖M/c − I‖²``, c = tr M / d, on the metric's diagonal (its off-diagonal entries
-        have a strength of their own); zero if there is none.
+        have a strength of their own); zero if there is none. The size c is the one that the evidence asks for, with
+        the shape integrated out (`crowdmetric.similarity.size`).
     determined_ : float
         How many shape parameters the answers determine; absent if the fit uses gradients alone.
     rank_ : int
         The largest rank that was allowed; only if the fit uses gradients alone.
+    clustering_ : float
+        How many answers of one person tell as much as one of somebody else; intervals count answers accordingly. 1 if
+        it is not known who answered, or answers of one person do not go together. Absent if the fit uses gradients
+        alone.
+    scale_error_ : float
+        Standard error of the logarithm of the metric's size, its mean eigenvalue; infinite if that is not known, absent
+        if the fit uses gradients alone. It agrees with the evidence at half and at twice the size.
+    parameter_covariance_ : (n, n) array
+        Covariance of the parameters of the chosen structure, over which predictions are averaged; absent with
+        people='own'.
     metric_draws_, standard_errors_, metric_covariance_ : (n, p), (d, d), (p, p) arrays
         svec of metrics drawn from the posterior, from which intervals are made; standard deviations of the entries and
         covariance of svec over them. With people='own' they include how much people differ.
@@ -131,8 +157,8 @@ class SimilarityMetric(CrowdMetric):
     person_metrics_ : (K, d, d) array
         With people='own': everybody's metric.
     people_spread_, people_spread_interval_, people_differ_ : float, (2,) array, bool
-        With people='own': how much people's metrics differ from the crowd's, relative to it, with a 90 % interval,
-        and whether one metric is not enough.
+        With people='own': the root mean square of ``‖M_k − M‖ / ‖M‖`` under the law ``M_k = L (I + E_k)² Lᵀ``, with a
+        90 % interval, and whether one metric is not enough.
 
     Examples
     --------
@@ -216,18 +242,19 @@ class SimilarityMetric(CrowdMetric):
             )
         for name in NOT_ALWAYS_FOUND:
             self.__dict__.pop(name, None)
-        if self.rank is not None or degrees_of_freedom(items.shape[1]) > LARGEST_NEWTON:
+        if self.rank is not None or self._parameters(items.shape[1]) > LARGEST_NEWTON:
             return self._fit_by_gradients(inside, questions, tables, size, clock)
         with one_thread_each():  # matrices are small: threads would only wait for each other
             choice, likelihood = self._fit_likelihood(inside, questions, tables)
             own = self._fit_people(choice, tables) if self.people == "own" else None
+            self.clustering_ = 1.0 if self.people == "own" else _clustering(choice, tables)
             self._describe(choice, likelihood, own, size)
-            if self.uncertainty:
+            if self.uncertainty and degrees_of_freedom(items.shape[1]) <= LARGEST_NEWTON:
                 self._describe_uncertainty(choice, own, size)
         theta = choice.fit.theta if own is None else own.theta
         metric = choice.objective.structure.metric(theta) / size**2
         people = _people(tables)
-        status = self._status(choice, own)
+        status = self._status(choice, own, len(people))
         gap = choice.fit.gap / questions.n_answers
         solution = Solution(
             status, choice.fit.converged, choice.fit.value / questions.n_answers, gap, choice.fit.iterations,
@@ -235,6 +262,8 @@ class SimilarityMetric(CrowdMetric):
         )  # fmt: skip
         if not choice.fit.converged:
             warnings.warn(status, ConvergenceWarning, stacklevel=2)
+        for doubt in self._doubts(choice):
+            warnings.warn(doubt, NotIdentifiedWarning, stacklevel=2)
         self._finish(metric, people, None, solution)
         return self
 
@@ -258,6 +287,10 @@ class SimilarityMetric(CrowdMetric):
                 f"lapse={shown(lapse)} is not None, a share from 0 to {LARGEST_LAPSE:g}, 'estimate' or 'checks'"
             )
 
+    def _parameters(self, d: int) -> int:
+        """Return how many parameters the metric of d features may have: few for one that is diagonal."""
+        return STRUCTURES["full" if self.structure == "auto" else self.structure](d).size
+
     def _fit_likelihood(
         self, items: Array, questions: PairChoices, tables: tuple[Judgements, ...]
     ) -> tuple[StructureChoice, AnswerModel]:
@@ -271,7 +304,12 @@ class SimilarityMetric(CrowdMetric):
             if lapse is None:
                 choice, likelihood = self._fit_lapse(items, questions, choice, likelihood)
             fits.append((choice, likelihood))
-        return max(fits, key=lambda pair: pair[0].fit.log_evidence)
+        if len(fits) == 1:
+            return fits[0]
+        simple, other = fits
+        needed = 0.0 if simple[0].left_out is None else BETTER
+        best, rest = (other, simple) if other[0].merit > simple[0].merit + needed else (simple, other)
+        return replace(best[0], why_link=best[0].summary_of_link(rest[0])), best[1]
 
     def _given_lapse(self, tables: tuple[Judgements, ...]) -> float | None:
         """Return the lapse rate, or None if it is to be estimated."""
@@ -304,9 +342,10 @@ class SimilarityMetric(CrowdMetric):
 
     def _fit_structure(self, items: Array, questions: PairChoices, likelihood: AnswerModel) -> StructureChoice:
         stopping: dict[str, Any] = {"tolerance": self.tol, "max_iterations": self.max_iter}
-        if self.structure == "auto":
+        if self.structure == "auto" or self.link == "auto":
+            names = STRUCTURES if self.structure == "auto" else (self.structure,)
             how: dict[str, Any] = {"left_out": self.left_out, "folds": self.folds, "seed": self.random_state}
-            return choose_structure(items, questions, likelihood, **how, **stopping)
+            return choose_structure(items, questions, likelihood, names=tuple(names), **how, **stopping)
         objective = SimilarityObjective(items, questions, likelihood, STRUCTURES[self.structure](items.shape[1]))
         fit = fit_with_evidence(objective, **stopping)
         return StructureChoice.given(objective, fit)
@@ -328,12 +367,15 @@ class SimilarityMetric(CrowdMetric):
         scale = float(np.trace(structure.metric(fit.theta))) / choice.objective.items.shape[1]
         self.ridge_ = fit.strengths[0] * scale**2 if fit.strengths else 0.0
         self.determined_ = float(sum(fit.determined))
+        self.scale_error_ = (fit.size.error if fit.size is not None else float("nan")) * np.sqrt(self.clustering_)
         if choice.candidates:
             self.candidates_ = [f"{c.summary()}: {c.score:.4f}" for c in choice.candidates]
         if own is not None:
             self.person_metrics_ = np.stack([structure.metric(theta) for theta in own.own]) / size**2
             self.people_spread_, self.people_differ_ = own.spread, own.differ
             self.people_spread_interval_ = np.array(own.interval)
+        else:
+            self.parameter_covariance_ = posterior_covariance(choice.objective, fit, 1.0 / self.clustering_) / size**4
 
     def _describe_uncertainty(self, choice: StructureChoice, own: OwnMetrics | None, size: float) -> None:
         """Set the symmetric fit and its covariance, in the items' own units.
@@ -345,33 +387,45 @@ class SimilarityMetric(CrowdMetric):
             full: MetricStructure = STRUCTURES["full"](objective.items.shape[1])
             objective = replace(objective, structure=full)
         symmetric, covariance, self.symmetric_log_likelihood_ = symmetric_fit(objective, choice.fit, own)
-        if objective.structure.name == "full":
-            estimate = svec(choice.objective.structure.metric(choice.fit.theta))
-            if own is None:
-                draws = draw_judged(objective, estimate)
+        estimate = svec(choice.objective.structure.metric(choice.fit.theta))
+        if objective.structure.name != "full":  # with a given structure, entries outside it are known to be zero
+            draws = draw_structured(objective, choice.fit, 1.0 / self.clustering_)
+        elif own is not None:
+            draws = draw_around(svec(symmetric), np.linalg.pinv(covariance, hermitian=True), estimate)
+        else:
+            judged = draw_judged(objective, estimate, 1.0 / self.clustering_)
+            draws = judged.draws
+            if judged.is_rough:  # then the evidence knows better how well the size is known
+                draws = judged.widened(self.scale_error_)
             else:
-                draws = draw_around(svec(symmetric), np.linalg.pinv(covariance, hermitian=True), estimate)
-        else:  # with a given structure, entries outside it are known to be zero
-            rng, count = np.random.default_rng(0), number_of_draws(symmetric.shape[0])
-            drawn = rng.multivariate_normal(svec(symmetric), covariance, size=count, method="eigh")
-            draws = svec(project_psd(smat(drawn)))
+                self.scale_error_ = judged.size_error
         self.symmetric_metric_, self.symmetric_covariance_ = symmetric / size**2, covariance / size**4
         self.metric_draws_ = draws / size**2
         p = draws.shape[1]
         self.metric_covariance_ = np.cov(self.metric_draws_.T).reshape(p, p)
         self.standard_errors_ = smat(self.metric_draws_.std(axis=0, ddof=1))
 
-    def _status(self, choice: StructureChoice, own: OwnMetrics | None) -> str:
+    def _status(self, choice: StructureChoice, own: OwnMetrics | None, n_people: int) -> str:
         done = (
             "Solved." if choice.fit.converged else f"Stopped after {self.max_iter} iterations; raise max_iter or tol."
         )
-        parts = [done, choice.summary()]
+        parts = [done, choice.summary(), *filter(None, [choice.why_link])]
         parts.append(f"The answers determine {self.determined_:.1f} shape parameters.")
         if not choice.objective.likelihood.is_convex:
             parts.append("The problem is not convex under these options, so there is no certificate.")
+        if 1 < n_people < FEW_PEOPLE and own is None:
+            parts.append(
+                f"Only {n_people} people answered: the metric is theirs, and intervals say little about other people."
+            )
+        parts += [f"{doubt[0].upper()}{doubt[1:]}." for doubt in self._doubts(choice)]
         if own is not None:
             parts.append(own.summary())
         return " ".join(parts)
+
+    def _doubts(self, choice: StructureChoice) -> list[str]:
+        if choice.fit.separable:
+            return [SEPARABLE]
+        return [] if self.scale_error_ <= LOOSE_SCALE else [SIZE_UNKNOWN]
 
     # ------------------------------------------------------------------------------------- by gradients alone
 
@@ -419,13 +473,7 @@ class SimilarityMetric(CrowdMetric):
 
     def _squares(self, judgements: Any, users: Any) -> tuple[Array, Judgements]:
         """Return the squared distances (T, k) of the pairs to choose from, in everybody's own metric if known."""
-        check_is_fitted(self)
-        items, tables = read_judgements(judgements, None, users, self.items, merge=False)
-        if len(tables) != 1:
-            raise DataError(f"{len(tables)} tables of judgements were given; predict them one by one")
-        table = tables[0]
-        pairs = table.pairs
-        delta = items[pairs[..., 0]] - items[pairs[..., 1]]
+        delta, table = self._differences(judgements, users)
         D: Array = np.einsum("tkd,tkd->tk", delta @ self.metric_, delta)
         named = users is not None or isinstance(judgements, Judgements) or table.n_people > 1
         if named and hasattr(self, "person_metrics_"):
@@ -433,6 +481,31 @@ class SimilarityMetric(CrowdMetric):
             own = np.einsum("tkd,tde,tke->tk", delta[known], self.person_metrics_[place[known]], delta[known])
             D[known] = own
         return D, table
+
+    def _differences(self, judgements: Any, users: Any) -> tuple[Array, Judgements]:
+        """Return the differences (T, k, d) of the pairs to choose from."""
+        check_is_fitted(self)
+        items, tables = read_judgements(judgements, None, users, self.items, merge=False)
+        if len(tables) != 1:
+            raise DataError(f"{len(tables)} tables of judgements were given; predict them one by one")
+        table = tables[0]
+        pairs = table.pairs
+        return items[pairs[..., 0]] - items[pairs[..., 1]], table
+
+    def _variances(self, delta: Array, D: Array) -> Array:
+        """Return the variance (T,) of a difference of two utilities, as far as the metric is not known."""
+        variance = np.zeros(len(D))
+        if not hasattr(self, "parameter_covariance_"):
+            return variance
+        structure = STRUCTURES[self.structure_](delta.shape[2])
+        values, vectors = np.linalg.eigh(self.parameter_covariance_)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        step = max(1, CHUNK // (delta.shape[1] * structure.size))
+        for start in range(0, len(D), step):
+            part = delta[start : start + step]
+            moved = (structure.rows(part.reshape(-1, part.shape[2])) @ root).reshape(*part.shape[:2], -1)
+            variance[start : start + step] = self._likelihood().variance(D[start : start + step], moved)
+        return variance
 
     def _likelihood(self) -> AnswerModel:
         return AnswerModel(self.beta, self.link_, self.lapse_)
@@ -455,8 +528,13 @@ class SimilarityMetric(CrowdMetric):
         return np.argmin(psi, axis=1) if psi.ndim == 2 else np.where(psi > 0, 1, -1)
 
     def predict_proba(self, judgements: Any, users: Any = None) -> Array:
-        """Return the probability of each alternative, (T, 2) or, for odd-one-outs, (T, 3)."""
-        return self._likelihood().probabilities(self._squares(judgements, users)[0])
+        """Return the probability of each alternative, (T, 2) or, for odd-one-outs, (T, 3).
+
+        They are averaged over what is not known of the metric, so that few answers do not make predictions bold.
+        """
+        D = self._squares(judgements, users)[0]
+        variance = self._variances(self._differences(judgements, users)[0], D)
+        return self._likelihood().probabilities(D, variance)
 
     def score(self, judgements: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> float:
         """Return the share of answers predicted rightly; without `y` arrays name the closer option first."""
@@ -471,6 +549,13 @@ class SimilarityMetric(CrowdMetric):
 
 def _value_with_lapse(likelihood: AnswerModel, questions: PairChoices, D: Array, lapse: float) -> float:
     return replace(likelihood, lapse=lapse).value(questions, D)
+
+
+def _clustering(choice: StructureChoice, tables: tuple[Judgements, ...]) -> float:
+    """Return how many answers of the same people count as one; 1 where it is not known who answered what."""
+    if len(tables) > 1 or tables[0].n_people < 2:
+        return 1.0
+    return clustering_of(choice.objective, choice.fit, questions_of(tables, by_person=True), tables[0].n_people)
 
 
 def _people(tables: tuple[Judgements, ...]) -> NDArray[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.checks import as_array
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items, signs_of
-from crowdmetric.judgements import Judgements
+from crowdmetric.judgements import Judgements, canonical_of_judgements
 from crowdmetric.losses import Logistic
 from crowdmetric.tables import (
     Column,
@@ -51,19 +52,21 @@ def read_judgements(
     items : (N, d) array or None
         None: `judgements` hold vectors.
     merge : bool
-        Whether rows may be put in another order and added up.
+        Whether rows may be put in another order and added up, and items renumbered by content, so that nothing that is
+        drawn depends on the order of a table (`crowdmetric.canonical`).
     """
     if is_data_frame(judgements):
         catalog = check_items(items)
-        return catalog, (_of_frame(judgements, y, users, ids_of(items), len(catalog), merge=merge),)
-    tables = _tables(judgements)
-    if tables is not None:
+        tables = (_of_frame(judgements, y, users, ids_of(items), len(catalog), merge=merge),)
+        return _by_content(catalog, tables) if merge else (catalog, tables)
+    given = _tables(judgements)
+    if given is not None:
         if y is not None or users is not None:
             raise DataError("Judgements carry their answers and people; leave y and users out")
         catalog, ids = check_items(items), ids_of(items)
-        check_same_order(tables, ids)
-        tables = tuple(matched(table, ids, len(catalog)) for table in tables)
-        return catalog, tuple(table.merged() for table in tables) if merge else tables
+        check_same_order(given, ids)
+        tables = tuple(matched(table, ids, len(catalog)) for table in given)
+        return _by_content(catalog, tuple(table.merged() for table in tables)) if merge else (catalog, tables)
     array = as_array(judgements, "judgements")
     if array.ndim not in (2, 3) or array.shape[1] not in MAKERS:
         raise DataError(
@@ -78,7 +81,16 @@ def read_judgements(
         catalog, rows = check_items(items), _row_numbers(array)
     options: dict[str, Any] = {"n_items": len(catalog), "person": users, "merge": merge, "on_bad": "raise"}
     made = MAKERS[array.shape[1]](rows, _choice(y, len(rows)), **options)
-    return catalog, (made,)
+    return _by_content(catalog, (made,)) if merge else (catalog, (made,))
+
+
+def _by_content(catalog: Array, tables: tuple[Judgements, ...]) -> tuple[Array, tuple[Judgements, ...]]:
+    """Return items and judgements with items, and so questions, in an order that comes from the answers."""
+    number = canonical_of_judgements(tables, catalog).items
+    order = np.argsort(number)
+    return catalog[order], tuple(
+        replace(table, items=number[table.items], item_ids=table.item_ids[order]).merged() for table in tables
+    )
 
 
 def _tables(judgements: Any) -> tuple[Judgements, ...] | None:

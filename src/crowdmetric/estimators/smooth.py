@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.canonical import canonical_of_pairs
 from crowdmetric.checks import one_of, true_or_false
 from crowdmetric.engines.threads import threads_for
 from crowdmetric.errors import ConvergenceWarning, DataError
@@ -95,6 +96,9 @@ class TasteMetric(CrowdMetric):
         Whether to find standard errors of M, which takes about as long as the rest.
     warm_start : bool
         Whether a second `fit` begins where the first ended, with its structure and shape.
+    sharpen : bool
+        Whether `fit` finds the sharpness of all kinds of questions. If not, that of a kind is found when a question of
+        that kind is first asked, and is NaN until then.
     engine : None
         Anything else is an error: everybody's Gaussian factors are renewed together, in memory and on one thread,
         because a pass over people takes milliseconds to seconds. The fits of one evaluation run in parallel
@@ -123,7 +127,7 @@ class TasteMetric(CrowdMetric):
     utilities_, utility_errors_ : (N,) array
         How good the crowd finds each item, ``b + μ``, and how sure that is; only differences matter.
     shown_, shown_items_ : (n,), (n, d) array
-        Rows and features of the items that were compared.
+        Rows and features of the items that were compared, in an order that comes from the answers.
     inducing_ : (m,) array
         Numbers, among the items shown, of those that determine the crowd's utilities: all of them up to 2,000 items.
     not_shared_ : float
@@ -151,8 +155,6 @@ class TasteMetric(CrowdMetric):
     # answers are logistic, and their sharpness is one of the scales that are learned
     loss: ClassVar[str | Loss] = "logistic"  # type: ignore[misc]
     beta: ClassVar[float] = 1.0  # type: ignore[misc]
-    # trial fits are asked questions of one kind, and find the sharpness of that kind only
-    _sharpened_on_demand = False
 
     def __init__(
         self,
@@ -164,6 +166,7 @@ class TasteMetric(CrowdMetric):
         max_iter: int = 60,
         uncertainty: bool = True,
         warm_start: bool = False,
+        sharpen: bool = True,
         engine: None = None,
     ) -> None:
         self.items = items
@@ -173,6 +176,7 @@ class TasteMetric(CrowdMetric):
         self.max_iter = max_iter
         self.uncertainty = uncertainty
         self.warm_start = warm_start
+        self.sharpen = sharpen
         self.engine = engine
 
     def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
@@ -209,7 +213,7 @@ class TasteMetric(CrowdMetric):
             self.not_shared_ = fit.family.at(fit.theta, fit.Z).not_shared(often)
         else:
             self.not_shared_ = 0.0
-        self.sharpness_ = np.full(len(KINDS), np.nan) if self._sharpened_on_demand else find_sharpness(fit)
+        self.sharpness_ = find_sharpness(fit) if self.sharpen else np.full(len(KINDS), np.nan)
         self.theta_, self._inverse = fit.theta, fit.inverse
         self.factors_ = fit.propagation.factors(len(answers.person))
         loss = -fit.log_likelihood / float(rows.weight.sum())
@@ -223,11 +227,17 @@ class TasteMetric(CrowdMetric):
 
     def _prepare(self, rows: Rows) -> DistinctAnswers:
         """Set which items were shown, their units and the answers about them; return these."""
-        shown = np.unique(rows.pairs)
+        by_content = canonical_of_pairs(
+            rows.person, rows.pairs, rows.response, rows.weight, rows.users.size, len(rows.items), rows.items
+        )
+        # whatever is drawn or sampled below goes by these numbers, not by the order of a table
+        shown = by_content.sorted_items(np.unique(rows.pairs))
+        number = np.empty(len(rows.items), dtype=np.intp)
+        number[shown] = np.arange(shown.size)
         self.shown_, self.shown_items_ = shown, rows.items[shown]
         if not _is_auto(self.structure):
             structure_of(self.structure, rows.items.shape[1])  # refuses what it does not know
-        answers = merged(rows.person, np.searchsorted(shown, rows.pairs), rows.response, rows.weight)
+        answers = merged(rows.person, number[rows.pairs], rows.response, rows.weight)
         columns = (answers.person, answers.low, answers.high, answers.sign, answers.weight)
         self.answers_ = np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
         self.inducing_: Indices = np.arange(shown.size, dtype=np.intp)
@@ -409,7 +419,7 @@ class TasteMetric(CrowdMetric):
 
     def _check_parameters(self) -> None:
         one_of(self.shape, "shape", ("auto", *SHAPES))
-        for name in ("uncertainty", "warm_start"):
+        for name in ("uncertainty", "warm_start", "sharpen"):
             true_or_false(getattr(self, name), name)
         check_options(self.tol, self.max_iter, 2, 0)
         if self.engine is not None:
@@ -561,12 +571,12 @@ class _Shapes:
 
 def _variances(family: Covariances, theta: Array, H: Array) -> Array:
     """Return variances (d, d) of the entries of M by the delta method."""
-    step = 1e-5
-    change = np.array(
-        [(family.metric(theta + e) - family.metric(theta - e)) / (2.0 * step) for e in step * np.eye(theta.size)]
-    )
-    there = np.linalg.solve(H, change.reshape(theta.size, -1)).reshape(change.shape)
-    return np.maximum(np.einsum("pij,pij->ij", change, there), 0.0)
+    d = len(family.metric(theta))
+    entries, change = family.changes(theta)
+    there = np.linalg.solve(H, change)
+    variances = np.zeros(d * d)
+    variances[entries] = np.maximum(np.sum(change * there, axis=0), 0.0)
+    return variances.reshape(d, d)
 
 
 def _path(structure: str, d: int) -> tuple[str, ...]:

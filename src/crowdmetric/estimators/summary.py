@@ -16,7 +16,7 @@ from crowdmetric.preprocess import ItemMap
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.tastes import Tasteful, find_tastes
 
-__all__ = ["InMemory", "counted", "fit_in_numbers", "fitted_attributes", "summary_of", "table_of"]
+__all__ = ["InMemory", "counted", "fit_in_numbers", "fitted_attributes", "has_coefficients", "summary_of", "table_of"]
 
 Array = NDArray[np.float64]
 
@@ -68,10 +68,15 @@ def summary_of(model: Tasteful) -> str:
 
 
 def table_of(model: Tasteful) -> Coefficients | None:
-    """Return the table with a row per feature that everybody sees of a model; None without items."""
-    if model.items is None:
+    """Return the table with a row per feature that everybody sees of a model; None without items, or errors."""
+    if not has_coefficients(model):
         return None
     return find_tastes(model).table() if model.description["estimator"] == "TasteMetric" else coefficients_of(model)
+
+
+def has_coefficients(model: LearnedModel) -> bool:
+    """Return whether a model has items, and errors of what moves choices: people differ in it."""
+    return model.items is not None and model.description["parameters"].get("covariance") != "none"
 
 
 def fit_in_numbers(model: LearnedModel) -> str:
@@ -80,6 +85,11 @@ def fit_in_numbers(model: LearnedModel) -> str:
     solution: Solution = fitted["solution_"]
     # a fit may begin where an earlier one, with fewer answers, has already converged
     steps = f"{solution.iterations} iterations, " if solution.iterations else ""
+    given = model.description["parameters"]
+    d, without = len(model.metric), given.get("constraint") == "zero" or given.get("covariance") == "none"
+    title = f"{model.description['estimator']}: " + (
+        f"utilities of items with {d} features, no metric" if without else f"a metric in {d} dimensions"
+    )
     lines = {
         "learned from": counted(data),
         "dropped rows": _dropped(data.get("dropped")),
@@ -92,10 +102,9 @@ def fit_in_numbers(model: LearnedModel) -> str:
         "status": solution.status,
         "mean loss": f"{solution.objective:.6f}, {_certificate(solution.gap)}",
         "effort": f"{steps}{solution.seconds:.2f} s",
-        "eigenvalues": _leading(model.metric),
+        "eigenvalues": "" if without else _leading(model.metric),
     }
     width = 14 if model.preprocessing is None else 15
-    title = f"{model.description['estimator']}: a metric in {len(model.metric)} dimensions"
     return "\n".join([title, *(f"  {name:<{width}}{text}" for name, text in lines.items() if text)])
 
 
@@ -109,6 +118,8 @@ def counted(data: Mapping[str, Any]) -> str:
 def _item_effects(fitted: Mapping[str, Any]) -> str:
     """Return a sentence on per-item effects; empty if there are none."""
     spread, known = (fitted.get(f"item_effect{name}_") for name in ("_spread", "s_determined"))
+    if spread is None and "item_effects_" in fitted:
+        return "are as popular as the answers about them say; features do not matter"
     if spread is None:
         return ""
     determined = "" if known is None else f", the answers determine {known:.1f} of {len(fitted['item_effects_'])}"

@@ -5,9 +5,8 @@
     splits.py       what is hidden
     scores.py       how good probabilities are
     model.py        what an evaluated model is
-    common_utility.py   one utility for everybody, shrunk as cross-validation asks
-    popularity.py   of the items: Bradley–Terry
-    quadratic.py    of features and their products
+    popularity.py   one utility for everybody: of the items (Bradley–Terry)
+    quadratic.py    one utility for everybody: of features and their products
     crowds.py       people integrated out, under no metric, the identity, a metric, or any symmetric matrix
     estimated.py    the library's estimators
     taste_model.py  smooth tastes

@@ -6,7 +6,8 @@ differ in what M may be and in how people spread, so the difference between two 
 ===========  ==============  =====================================================================================
 metric       M               the model
 ===========  ==============  =====================================================================================
-none         0               linear utilities with a crowd prior (a mixed logit): people, but no ideal points
+none         0               linear utilities with a crowd prior (a mixed logit): people, but no ideal points; for
+                             isotropic people three variances are all that is learned, whatever the number of items
 identity     cI, c > 0       ideal points under the distance that the items came with
 psd          ⪰ 0             ideal points under a learned distance (`PopulationMetric`)
 symmetric    any             the same quadratic without the promise that anybody has an ideal point
@@ -33,15 +34,19 @@ from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import DataError
 from crowdmetric.fits.crowd import crowd_in_memory
 from crowdmetric.fits.hidden_items import personal_variance_of
+from crowdmetric.fits.linear_utilities import fit_linear_utilities
+from crowdmetric.fits.many_features import DEFAULT_RANK, LARGEST_SCORING, fit_low_rank_law
 from crowdmetric.fits.problem import PopulationProblem
+from crowdmetric.fits.question_stream import QuestionStream, asked_in_memory
 from crowdmetric.fits.starts import Start, evidence_fit
 from crowdmetric.fits.units import Units
 from crowdmetric.fits.unknowns import NOTHING_UNKNOWN, Unknowns, moments_of, unknowns_of
 from crowdmetric.inputs import read_rows
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.solvers.parametrization import KINDS, Parametrization
+from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.users.blocks import Answers
-from crowdmetric.users.item_effects import WithItemEffects, check_item_effects
+from crowdmetric.users.item_effects import WithItemEffects
 from crowdmetric.users.population_sums import STRUCTURES, Law
 
 __all__ = ["METRICS", "CrowdModel", "FittedCrowd"]
@@ -65,9 +70,9 @@ class CrowdModel:
     name : str
     metric : {'none', 'identity', 'psd', 'symmetric'}
     covariance : {'isotropic', 'free'}
-        Of ideal points or, where M = 0 and nobody has one, of utilities ('free' only).
+        Of ideal points or, where M = 0 and nobody has one, of the weights of linear utilities.
     item_effects : bool
-        Whether items have a utility of their own beside what features say (at most 500 items).
+        Whether items have a utility of their own beside what features say.
     start : Start, optional
         Where the same model ended on other answers of the same people, or a simpler one on the same answers, to begin
         there.
@@ -82,13 +87,23 @@ class CrowdModel:
     def __post_init__(self) -> None:
         if self.covariance not in STRUCTURES:
             raise DataError(f"covariance={self.covariance!r} is unknown; use {', '.join(map(repr, STRUCTURES))}")
-        Parametrization(1, self.metric, self.covariance == "free")  # says what is wrong with the kind of metric
+        if not self.is_linear:
+            Parametrization(1, self.metric, self.covariance == "free")  # says what is wrong with the kind of metric
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether people have linear utilities with three variances (`crowdmetric.fits.linear_utilities`)."""
+        return self.metric == "none" and self.covariance == "isotropic"
 
     def fit(self, items: Array, train: Comparisons) -> FittedCrowd:
         """Learn from answers about items (N, d)."""
         loss = Logistic()
         rows = read_rows(train, None, None, None, items, loss)
-        n_items = check_item_effects(rows.items.shape[0]) if self.item_effects else 0
+        n_items = rows.items.shape[0] if self.item_effects else 0
+        if self.is_linear:
+            return _linear(items, asked_in_memory(rows), loss, item_effects=self.item_effects)
+        if degrees_of_freedom(rows.items.shape[1]) + n_items > LARGEST_SCORING:
+            return self._fit_by_gradients(items, asked_in_memory(rows), loss)
         # lines are integrated on a grid, and everybody else by propagation, whatever their answers span
         crowd, structure = crowd_in_memory(rows, shown=self.item_effects, join_above=1), STRUCTURES[self.covariance]
         if n_items:
@@ -108,6 +123,27 @@ class CrowdModel:
         law = crowd.span.law_outside(law, free=self.covariance == "free")
         end = Start(crowd.units.law_outside(law), fit.ridges)
         return FittedCrowd(items, crowd.units, law, loss, unknowns, personal, fit.value, end)
+
+    def _fit_by_gradients(self, items: Array, asked: QuestionStream, loss: Loss) -> FittedCrowd:
+        """Learn about many items with effects, as `PopulationMetric` does."""
+        if self.metric != "psd":
+            raise DataError(
+                f"a fit of {self.metric!r} needs outer products of scores, which effects of {len(asked.items):,} items "
+                "rule out; evaluate fewer items, or 'mixed'"
+            )
+        fit = fit_low_rank_law(
+            asked, min(asked.items.shape[1], DEFAULT_RANK), loss, ridge=None,
+            free=self.covariance == "free", item_effects=self.item_effects, max_iterations=STEPS,
+        )  # fmt: skip
+        unknowns = Unknowns(None, 1.0 / fit.result.prior.items if self.item_effects else 0.0, 0.0, fit.item_variances)
+        return FittedCrowd(items, asked.units, fit.law, loss, unknowns, log_likelihood=fit.result.value)
+
+
+def _linear(items: Array, asked: QuestionStream, loss: Loss, *, item_effects: bool) -> FittedCrowd:
+    """Learn linear utilities with three variances."""
+    fit = fit_linear_utilities(asked, loss, item_effects=item_effects)
+    unknowns = Unknowns(None, fit.new_item, 0.0, fit.item_variances)
+    return FittedCrowd(items, asked.units, fit.law, loss, unknowns, log_likelihood=fit.value)
 
 
 @dataclass(frozen=True)
@@ -164,5 +200,5 @@ class FittedCrowd:
 
     @cached_property
     def personal(self) -> float:
-        """τ², how much people differ about items new to them."""
+        """τ², what predictions lack about items new to a person."""
         return self.find_personal()

@@ -14,7 +14,8 @@ from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.popularity import BradleyTerry
 from crowdmetric.evaluate.quadratic import PooledQuadratic
 from crowdmetric.evaluate.taste_model import TasteModel
-from crowdmetric.users.item_effects import MOST_ITEMS
+from crowdmetric.fits.many_features import LARGEST_SCORING
+from crowdmetric.symmetric import degrees_of_freedom
 
 __all__ = [
     "BASELINES",
@@ -36,6 +37,7 @@ MODELS: dict[str, Callable[[Any], Model]] = {
     "bradley-terry": lambda subspaces: BradleyTerry(),
     "linear": lambda subspaces: CrowdModel("linear", "none", "free"),
     "linear-items": lambda subspaces: CrowdModel("linear-items", "none", "free", item_effects=True),
+    "mixed": lambda subspaces: CrowdModel("mixed", "none", "isotropic", item_effects=True),
     "quadratic": lambda subspaces: PooledQuadratic(),
     "identity": lambda subspaces: CrowdModel("identity", "identity", "isotropic"),
     "ideal-point": lambda subspaces: EstimatorModel("ideal-point", IdealPointMetric),
@@ -53,11 +55,11 @@ MODELS: dict[str, Callable[[Any], Model]] = {
 # --8<-- [end:models]
 
 # The baselines that a learned metric has to beat, and the learned metrics.
-BASELINES = ("bradley-terry", "linear", "linear-items", "quadratic", "identity")
+BASELINES = ("bradley-terry", "linear", "linear-items", "mixed", "quadratic", "identity")
 WITH_ITEM_EFFECTS = ("population-items", "population-items-isotropic")
 LEARNED = ("population", "population-free", *WITH_ITEM_EFFECTS, "ideal-point", "stitched")
-# Models with an effect for each item, which are for few items.
-FOR_FEW_ITEMS = ("linear-items", *WITH_ITEM_EFFECTS, "symmetric-items")
+# Models with an effect for each item that are fitted by outer products of scores alone, which are for few items.
+FOR_FEW_ITEMS = ("linear-items", "symmetric-items")
 # The same model with M = 0: the difference to it is what the metric alone adds. Isotropic people and people in a ball
 # have no law without a metric; they are compared with linear utilities under any Gaussian.
 WITHOUT_METRIC = {
@@ -101,13 +103,15 @@ def choose_models(
     n_features: int = 0,
     n_people: int | None = None,
 ) -> list[Model]:
-    """Return the models named, or the default ones: 'stitched' where subspaces are given, item effects for few items.
+    """Return the models named, or the default ones: 'stitched' where subspaces are given.
 
-    Few are at most 500. With two people, one of whom may be hidden, 'ideal-point' cannot choose its radii.
+    Some models are for few items: those and the parameters of a metric are at most 3,000. With two people, one of whom
+    may be hidden, 'ideal-point' cannot choose its radii.
     """
     if models is None:
         models = DEFAULT if subspaces is None else (*DEFAULT, "stitched")
-        models = [name for name in models if name not in FOR_FEW_ITEMS or n_items <= MOST_ITEMS]
+        few = degrees_of_freedom(n_features) + n_items <= LARGEST_SCORING
+        models = [name for name in models if few or name not in FOR_FEW_ITEMS]
         models = [name for name in models if name != "smooth" or n_items <= MOST_SHOWN]
         models = [name for name in models if name not in not_of_use(n_features)]
         models = [name for name in models if name != "ideal-point" or n_people is None or n_people > 2]

@@ -1,7 +1,7 @@
 """Item popularity (Bradley–Terry): everybody agrees, and features do not matter.
 
 ``Pr[right preferred] = σ(θ_right − θ_left)`` with ``θ ~ N(0, 1/λ)``, λ by cross-validation blocked by person
-(`common_utility`, Φ = I). An item that was never seen is as popular as the average one.
+(`crowdmetric.fits.common_utility`, Φ = I). An item that was never seen is as popular as the average one.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.evaluate.common_utility import CommonUtility, Tally, choose_precision, fit_weights
+from crowdmetric.fits.common_utility import CommonUtility, Tally, fit_popularity
 
 __all__ = ["BradleyTerry"]
 
@@ -45,23 +44,4 @@ class BradleyTerry:
 
     def fit(self, items: Array, train: Comparisons) -> CommonUtility:
         """Learn the strengths; `items` says only how many there are."""
-        tally, each = Tally.of(train), _EachItem(train.n_items)
-        precision = choose_precision(tally, each) if self.precision is None else self.precision
-        up, down = tally.up.sum(axis=0), tally.down.sum(axis=0)
-        return CommonUtility(fit_weights(tally, up, down, each, precision, np.zeros(each.size)), precision)
-
-
-@dataclass(frozen=True)
-class _EachItem:
-    """Φ = I: a weight of its own for every item."""
-
-    size: int
-
-    def utilities(self, weights: Array) -> Array:
-        return weights
-
-    def adjoint(self, values: Array) -> Array:
-        return values
-
-    def squares(self, values: Array) -> Array:
-        return values
+        return fit_popularity(Tally.of(train), train.n_items, self.precision)

@@ -16,14 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.checks import function_or_none, positive_number, whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.local import LocalEngine
-from crowdmetric.errors import CrowdmetricWarning, DataError
+from crowdmetric.errors import CrowdmetricError, CrowdmetricWarning, DataError
 from crowdmetric.estimators.smooth import TasteMetric
 from crowdmetric.evaluate.crowds import CrowdModel, FittedCrowd
 from crowdmetric.evaluate.evaluation import Evaluation, Result
 from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.models import BEGINS_AT, choose_models
 from crowdmetric.evaluate.scores import measures, per_answer
-from crowdmetric.evaluate.splits import SPLITS, TITLES, Split, SplitPlan, split
+from crowdmetric.evaluate.splits import SPLITS, TITLES, Split, SplitPlan, all_splits
 from crowdmetric.evaluate.taste_model import FittedTastes, TasteModel
 from crowdmetric.fits.memory import RUNTIME, MemoryPlan, bytes_to_lay_out, read_memory
 from crowdmetric.fits.starts import Start
@@ -71,7 +71,8 @@ def evaluate(
         no more, and `Evaluation.drawn` says how many.
     models : sequence of str or Model, optional
         Names of `crowdmetric.evaluate.MODELS`, or objects of your own. None: all of them, 'stitched' only with
-        `subspaces`.
+        `subspaces`. One that cannot be fitted is left out, and `Evaluation.unfinished` says why; it is an error if
+        none can.
     splits : sequence of {'pairs', 'people', 'items'}
         What to hide: questions to people we know, people, items.
     train_answers : int, optional
@@ -129,19 +130,12 @@ def evaluate(
         drawn = (comparisons.n_users, scan.n_users)
     elif people is not None or memory is not None:
         raise DataError("people and memory are for scanned comparisons (Comparisons.scan_parquet); leave them out")
-    comparisons = answers_about(comparisons, items, X.shape[0])
-    if not comparisons.is_binary:
-        raise DataError("the answers are real numbers; probabilities can only be compared on answers −1 and +1")
-    whole_number(repeats, "repeats")
-    if isinstance(splits, str):
-        raise DataError(f"splits={splits!r} is one name; give a list, such as splits=[{splits!r}]")
-    if not splits or len(set(splits)) < len(splits):
-        raise DataError(f"splits={list(splits)!r} is empty or repeats a name; name each split once")
+    comparisons = _checked(answers_about(comparisons, items, X.shape[0]), splits, repeats)
     people_there = np.unique(comparisons.user).size
     subspaces = in_order_of(subspaces, items, "subspaces")
     chosen = choose_models(models, subspaces, X.shape[0], X.shape[1], people_there)
     plan = SplitPlan(train_answers=train_answers, given=given, both_new=both_new)
-    hidden = [split(comparisons, kind, plan, repeat=n, seed=seed) for kind in splits for n in range(repeats)]
+    hidden = all_splits(comparisons, splits, plan, repeats, seed, X)
     work = [
         (number, model)
         for number, parts in enumerate(hidden)
@@ -149,6 +143,7 @@ def evaluate(
         if parts.kind == splits[0] or asked.name not in on_first_split
     ]
     found: dict[tuple[int, int], Result] = {}
+    refused: dict[str, CrowdmetricError] = {}
     ends: dict[str, Start | TasteMetric | None] = {}
     # splits differ in some of the answers only: a crowd starts where its fit to the previous split ended
     begun, clock = list(chosen), perf_counter()
@@ -161,9 +156,12 @@ def evaluate(
             dropped = set(give_up(Evaluation(seen, tuple(splits[:1]), tuple(r.model for r in seen), train_answers)))
             given_up |= dropped
             some = [job for job in stage if chosen[job[1]].name not in dropped]
+        some = [place for place in some if chosen[place[1]].name not in refused]
         job = partial(_score_in_time, X, comparisons, hidden, tuple(begun), deadline)
         for place, (result, end) in LocalEngine(jobs).map(job, some):
-            if result is None:
+            if isinstance(result, CrowdmetricError):
+                refused.setdefault(chosen[place[1]].name, result)
+            if not isinstance(result, Result):
                 continue
             found[place] = result
             if place[0] == 0:
@@ -171,9 +169,30 @@ def evaluate(
                 _begin_at(begun, place[1], end)
             if after_fit is not None:
                 after_fit(_progress_text(len(found), len(work), perf_counter() - clock))
+    found = {place: result for place, result in found.items() if result.model not in refused}
+    given_up |= set(refused)
     everywhere = [model for model, asked in enumerate(chosen) if asked.name not in given_up]
+    if refused and not everywhere:
+        raise next(iter(refused.values()))
     evaluation = _evaluation(found, hidden, chosen, everywhere, train_answers, drawn, time_limit)
-    return replace(evaluation, ends={name: end for name, end in ends.items() if end is not None})
+    said = [f"The model {name!r} is left out, because it cannot be fitted: {why}." for name, why in refused.items()]
+    return replace(
+        evaluation,
+        ends={name: end for name, end in ends.items() if end is not None and name not in refused},
+        unfinished=" ".join([*filter(None, [evaluation.unfinished]), *said]),
+    )
+
+
+def _checked(comparisons: Comparisons, splits: Sequence[str], repeats: int) -> Comparisons:
+    """Return answers that can be evaluated, and refuse splits that cannot be made."""
+    if not comparisons.is_binary:
+        raise DataError("the answers are real numbers; probabilities can only be compared on answers −1 and +1")
+    whole_number(repeats, "repeats")
+    if isinstance(splits, str):
+        raise DataError(f"splits={splits!r} is one name; give a list, such as splits=[{splits!r}]")
+    if not splits or len(set(splits)) < len(splits):
+        raise DataError(f"splits={list(splits)!r} is empty or repeats a name; name each split once")
+    return comparisons
 
 
 def _evaluation(
@@ -271,11 +290,14 @@ def _score_in_time(
     models: Sequence[Model],
     deadline: float | None,
     job: tuple[int, int],
-) -> tuple[Result | None, Start | TasteMetric | None]:
-    """Return the same as `_score`; nothing after the deadline, in seconds of the clock on the wall."""
+) -> tuple[Result | CrowdmetricError | None, Start | TasteMetric | None]:
+    """Return the same as `_score`, or why the model cannot be fitted; nothing after the deadline, in seconds."""
     if deadline is not None and time() > deadline:
         return None, None
-    return _score(items, comparisons, hidden, models, job)
+    try:
+        return _score(items, comparisons, hidden, models, job)
+    except CrowdmetricError as error:
+        return error, None
 
 
 def _score(

@@ -17,6 +17,7 @@ triplet embedding: what is possible where items are known; not for new items). T
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import process_time
@@ -26,12 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.checks import function_or_none, instance_of, one_of, seed_number, whole_number
-from crowdmetric.errors import DataError
+from crowdmetric.errors import DataError, NotIdentifiedWarning
 from crowdmetric.estimators.similarity import SimilarityMetric
 from crowdmetric.evaluate.rankings import free_of_cycles
 from crowdmetric.evaluate.scores import LEAST, clustered
 from crowdmetric.inputs import check_items
-from crowdmetric.judgements import Judgements
+from crowdmetric.judgements import Judgements, canonical_of_judgements
 from crowdmetric.tables import ids_of, matched
 
 __all__ = [
@@ -124,11 +125,12 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class SimilarityEvaluation:
-    """The table of results, the ceiling, and what to beware of."""
+    """The table of results, the ceiling, what to beware of, and the models that cannot be fitted, with the reason."""
 
     results: tuple[SimilarityResult, ...]
     ceiling: Ceiling
     notes: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
     def result(self, split: str, model: str) -> SimilarityResult:
         """Return one cell of the table."""
@@ -160,7 +162,7 @@ class SimilarityEvaluation:
                 found.append(
                     f"{SIMILARITY_SPLITS[split]}: metrics of people's own {word} ({gain:.3f} ± {error:.3f} nats)."
                 )
-        return [*found, self.ceiling.summary(), *self.notes]
+        return [*found, self.ceiling.summary(), *self.notes, *self.left_out]
 
     def summary(self) -> str:
         """Return a readable table per split, and what follows."""
@@ -183,7 +185,7 @@ class SimilarityEvaluation:
         names = ("split", "model", "log_loss", "accuracy", "log_loss_error", "accuracy_error", "n_answers", "seconds")
         rows = [{name: _plain(getattr(r, name)) for name in names} for r in self.results]
         ceiling = {name: _plain(getattr(self.ceiling, name)) for name in ("n_answers", "low", "high")}
-        return {"results": rows, "ceiling": ceiling, "findings": self.findings()}
+        return {"results": rows, "ceiling": ceiling, "findings": self.findings(), "left_out": list(self.left_out)}
 
 
 def _plain(value: Any) -> Any:
@@ -193,20 +195,30 @@ def _plain(value: Any) -> Any:
 # ------------------------------------------------------------------------------------------ what is hidden
 
 
-def similarity_folds(judgements: Judgements, split: str, folds: int, seed: int) -> list[tuple[Mask, Mask]]:
-    """Return masks (T,) of what is learned from and what is hidden, one pair per fold."""
+def similarity_folds(
+    judgements: Judgements, split: str, folds: int, seed: int, items: Any = None
+) -> list[tuple[Mask, Mask]]:
+    """Return masks (T,) of what is learned from and what is hidden, one pair per fold.
+
+    They depend on who said what, and on features `items` (N, d), not on names or on the order of rows, items or people.
+    """
     rng = np.random.default_rng(seed)
+    by_content = canonical_of_judgements((judgements,), items)
     if split == "items":
-        group = rng.permutation(judgements.n_items) % folds
+        shown = np.unique(judgements.items)
+        group = np.full(judgements.n_items, -1)
+        group[by_content.sorted_items(shown)] = rng.permutation(shown.size) % folds
         hidden = [(group[judgements.items] == fold).any(axis=1) for fold in range(folds)]
     elif split == "questions":
-        _, question = np.unique(judgements.items, axis=0, return_inverse=True)
+        asked = np.sort(by_content.items[judgements.pairs], axis=2)
+        asked = np.sort(asked[..., 0] * judgements.n_items + asked[..., 1], axis=1)  # options in any order
+        _, question = np.unique(asked, axis=0, return_inverse=True)
         group = rng.permutation(int(question.max()) + 1) % folds
         hidden = [group[question.ravel()] == fold for fold in range(folds)]
     elif split == "people":
         if judgements.n_people < folds:
             raise DataError(f"{judgements.n_people} people cannot be dealt into {folds} groups; leave this split out")
-        group = rng.permutation(judgements.n_people) % folds
+        group = (rng.permutation(judgements.n_people) % folds)[by_content.people]
         hidden = [group[judgements.person] == fold for fold in range(folds)]
     else:
         raise DataError(f"split {split!r} is not known; choose {', '.join(map(repr, SIMILARITY_SPLITS))}")
@@ -268,22 +280,29 @@ def evaluate_similarity(
     usual = ["items", "questions", *(["people"] if judgements.n_people >= folds else [])]
     splits = _names(splits, "splits", usual, tuple(SIMILARITY_SPLITS))
     cluster = judgements.person if several else judgements.items[:, 0]
-    results = []
+    results, refused = [], dict[str, DataError]()
     for split in splits:
+        masks = similarity_folds(judgements, split, folds, seed, X)
         for model in models:
-            if (split, model) in {("items", "embedding"), ("people", "own")}:
+            if model in refused or (split, model) in {("items", "embedding"), ("people", "own")}:
                 continue
-            masks = similarity_folds(judgements, split, folds, seed)
-            results.append(_result(X, judgements, split, model, masks, cluster, options))
+            try:
+                results.append(_result(X, judgements, split, model, masks, cluster, options))
+            except DataError as error:
+                refused[model] = error
             if after_fit is not None:
                 after_fit(f"{split}: {model}")
+    results = [result for result in results if result.model not in refused]
+    if refused and not results:
+        raise next(iter(refused.values()))
     notes: tuple[str, ...] = ()
     if looks_ranked(judgements):
         notes = (
             "The judgements of one person about one anchor never contradict each other, as if cut from a ranking: they "
             "are not independent, errors are too small, and new questions are easier than they seem. Quote new items.",
         )
-    return SimilarityEvaluation(tuple(results), ceiling_of(judgements), notes)
+    left_out = tuple(f"The model {model!r} is left out: {error}." for model, error in refused.items())
+    return SimilarityEvaluation(tuple(results), ceiling_of(judgements), notes, left_out)
 
 
 def _result(
@@ -323,7 +342,9 @@ def _fit(X: Array, judgements: Judgements, model: str, options: dict[str, Any]) 
         link = options.get("link", "squared")
         return SimilarityMetric(np.eye(N), rank=min(EMBEDDING_RANK, N), link=link).fit(judgements)
     given = {"uncertainty": False} | options | SIMILARITY_MODELS[model]
-    return SimilarityMetric(X, **given).fit(judgements)
+    with warnings.catch_warnings():  # a size that is not known shows in the log-loss
+        warnings.simplefilter("ignore", NotIdentifiedWarning)
+        return SimilarityMetric(X, **given).fit(judgements)
 
 
 # ------------------------------------------------------------------------------------------ what bounds it

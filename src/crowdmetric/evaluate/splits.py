@@ -18,7 +18,7 @@ beside one new item, a person's own ranking of the known one still helps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +26,12 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from crowdmetric.canonical import canonical_of_pairs
 from crowdmetric.checks import whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 
-__all__ = ["SPLITS", "TITLES", "Split", "SplitPlan", "possible_splits", "questions_of", "split"]
+__all__ = ["SPLITS", "TITLES", "Split", "SplitPlan", "all_splits", "possible_splits", "questions_of", "split"]
 
 Rows = NDArray[np.intp]
 Ints = NDArray[np.int64]
@@ -110,7 +111,7 @@ class Split:
         return np.concatenate([self.train, self.given])
 
 
-def questions_of(comparisons: Comparisons) -> tuple[Rows, Ints]:
+def questions_of(comparisons: Comparisons | _ByContent) -> tuple[Rows, Ints]:
     """Return the question (T,) of every row, 0…Q−1, and the person (Q,) of every question."""
     low, high = np.minimum(comparisons.left, comparisons.right), np.maximum(comparisons.left, comparisons.right)
     table = np.column_stack([comparisons.user, low, high])
@@ -145,10 +146,31 @@ def _share(size: int, share: float) -> int:
     return min(max(1, round(share * size)), size - 1)
 
 
+@dataclass(frozen=True)
+class _ByContent:
+    """Who was asked about which items, by numbers that do not depend on names or on any order."""
+
+    user: Ints
+    left: Ints
+    right: Ints
+    n_users: int
+    n_items: int
+
+    @staticmethod
+    def of(comparisons: Comparisons, items: Any) -> _ByContent:
+        """Return some answers with people and items numbered by content; `items` (N, d) are features, or None."""
+        n_users, n_items = comparisons.n_users, comparisons.n_items
+        by_content = canonical_of_pairs(
+            comparisons.user, comparisons.pairs, comparisons.response, comparisons.weight, n_users, n_items, items
+        )
+        left, right = by_content.items[comparisons.left], by_content.items[comparisons.right]
+        return _ByContent(by_content.people[comparisons.user], left, right, n_users, n_items)
+
+
 Masks = tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]
 
 
-def _by_pairs(comparisons: Comparisons, question: Rows, person: Ints, plan: SplitPlan, rng: Generator) -> Masks:
+def _by_pairs(comparisons: _ByContent, question: Rows, person: Ints, plan: SplitPlan, rng: Generator) -> Masks:
     turn, count = _turn_of(person, rng), np.bincount(person, minlength=comparisons.n_users)[person]
     if plan.train_answers is not None:
         train = turn < plan.train_answers
@@ -160,7 +182,7 @@ def _by_pairs(comparisons: Comparisons, question: Rows, person: Ints, plan: Spli
     return train, np.zeros_like(train), ~train
 
 
-def _by_people(comparisons: Comparisons, question: Rows, person: Ints, plan: SplitPlan, rng: Generator) -> Masks:
+def _by_people(comparisons: _ByContent, question: Rows, person: Ints, plan: SplitPlan, rng: Generator) -> Masks:
     everybody = np.unique(person)
     if everybody.size < 2:
         raise DataError("the people split needs at least two people who answered; use split 'pairs' or 'items'")
@@ -170,8 +192,8 @@ def _by_people(comparisons: Comparisons, question: Rows, person: Ints, plan: Spl
     return _at_most(~new, person, plan.train_answers, rng), given, new & ~given
 
 
-def _by_items(comparisons: Comparisons, question: Rows, person: Ints, plan: SplitPlan, rng: Generator) -> Masks:
-    shown = np.unique(comparisons.pairs)
+def _by_items(comparisons: _ByContent, question: Rows, person: Ints, plan: SplitPlan, rng: Generator) -> Masks:
+    shown = np.unique([comparisons.left, comparisons.right])
     if shown.size < 3:
         raise DataError(f"the items split needs at least three items, but {shown.size} were compared; leave it out")
     hidden = np.zeros(comparisons.n_items, dtype=bool)
@@ -184,7 +206,7 @@ def _by_items(comparisons: Comparisons, question: Rows, person: Ints, plan: Spli
 
 
 # A new split is one line here; the property tests go through the list.
-SPLITS: dict[str, Callable[[Comparisons, Rows, Ints, SplitPlan, Generator], Masks]] = {
+SPLITS: dict[str, Callable[[_ByContent, Rows, Ints, SplitPlan, Generator], Masks]] = {
     "pairs": _by_pairs,
     "people": _by_people,
     "items": _by_items,
@@ -203,10 +225,10 @@ def possible_splits(comparisons: Comparisons) -> list[str]:
 
     Raises the error of the first of them where none does.
     """
-    possible, errors = [], []
+    possible, errors, asked = [], [], _ByContent.of(comparisons, None)
     for kind in SPLITS:
         try:
-            split(comparisons, kind, SplitPlan())
+            _split(asked, kind, SplitPlan(), 0, 0)
         except DataError as error:
             errors.append(error)
         else:
@@ -216,8 +238,13 @@ def possible_splits(comparisons: Comparisons) -> list[str]:
     return possible
 
 
-def split(comparisons: Comparisons, kind: str, plan: SplitPlan, *, repeat: int = 0, seed: int = 0) -> Split:
+def split(
+    comparisons: Comparisons, kind: str, plan: SplitPlan, *, repeat: int = 0, seed: int = 0, items: Any = None
+) -> Split:
     """Return the rows to learn from and the rows to predict.
+
+    What is hidden depends on the seed and on who answered what, not on names, on the order of rows, people or items, or
+    on which item stood on the left.
 
     Parameters
     ----------
@@ -226,6 +253,8 @@ def split(comparisons: Comparisons, kind: str, plan: SplitPlan, *, repeat: int =
     plan : SplitPlan
     repeat, seed : int
         Another repeat hides other questions; the same seed hides the same ones.
+    items : (N, d) array, optional
+        Features, which tell items apart that were answered about in the same way.
 
     Examples
     --------
@@ -237,16 +266,28 @@ def split(comparisons: Comparisons, kind: str, plan: SplitPlan, *, repeat: int =
     >>> len(parts.train), len(parts.test)
     (2, 2)
     """
+    return _split(_ByContent.of(comparisons, items), kind, plan, repeat, seed)
+
+
+def all_splits(
+    comparisons: Comparisons, kinds: Sequence[str], plan: SplitPlan, repeats: int, seed: int, items: Any
+) -> list[Split]:
+    """Return several splits of the same answers, all repeats of a kind together."""
+    asked = _ByContent.of(comparisons, items)
+    return [_split(asked, kind, plan, repeat, seed) for kind in kinds for repeat in range(repeats)]
+
+
+def _split(asked: _ByContent, kind: str, plan: SplitPlan, repeat: int, seed: int) -> Split:
     if kind not in SPLITS:
         raise DataError(f"split {kind!r} is unknown; use one of {', '.join(map(repr, SPLITS))}")
-    question, person = questions_of(comparisons)
+    question, person = questions_of(asked)
     rng = np.random.default_rng([seed, repeat, list(SPLITS).index(kind)])
-    train, given, test = SPLITS[kind](comparisons, question, person, plan, rng)
+    train, given, test = SPLITS[kind](asked, question, person, plan, rng)
     parts: Any = [np.flatnonzero(mask[question]) for mask in (train, given, test)]
     for name, rows in (("learn from", parts[0]), ("predict", parts[2])):
         if rows.size == 0:
             raise DataError(
-                f"the {kind} split leaves nothing to {name}: {len(comparisons):,} answers by "
+                f"the {kind} split leaves nothing to {name}: {len(asked.user):,} answers by "
                 f"{np.unique(person).size:,} people are too few for it; leave it out or hide another share"
             )
     return Split(kind, repeat, *parts)

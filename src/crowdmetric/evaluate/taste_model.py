@@ -45,9 +45,9 @@ class TasteModel:
         estimator = copy(self.start)
         if estimator is None:
             estimator = TasteMetric(
-                items, structure=self.structure, shape=self.shape, tol=TOLERANCE, uncertainty=False, warm_start=True
-            )
-            estimator._sharpened_on_demand = True
+                items, structure=self.structure, shape=self.shape, tol=TOLERANCE, uncertainty=False, warm_start=True,
+                sharpen=False,
+            )  # fmt: skip
         return FittedTastes(estimator.fit(train), frozenset(np.unique(train.user).tolist()))
 
 

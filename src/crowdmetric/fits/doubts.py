@@ -43,6 +43,7 @@ WITHOUT_LEARNED_METRIC = {
     "zero": "With constraint='zero' there is no metric: people have linear utilities.",
     "identity": "With constraint='identity' the metric is a multiple of the identity.",
 }
+PEOPLE_ALIKE = "With covariance='none' people do not differ: everybody has the same utilities."
 NOT_CONVERGED = "the fit has not converged; raise max_iter"
 
 

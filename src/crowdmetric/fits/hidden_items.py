@@ -1,4 +1,4 @@
-"""How much people differ about items new to them, by hiding items in turn (`crowdmetric.fits.unknowns`)."""
+"""What predictions lack about items new to a person, by hiding items in turn (`crowdmetric.fits.unknowns`)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from crowdmetric.fits.memory import MemoryPlan, bytes_to_lay_out
 from crowdmetric.fits.problem import PEOPLE_FOR_STARTS, PopulationProblem
 from crowdmetric.fits.starts import Start, best_of_starts
 from crowdmetric.fits.uncertainty import Uncertainty, uncertainty_of
-from crowdmetric.fits.unknowns import unknowns_of
+from crowdmetric.fits.unknowns import mean_square, unknowns_of
 from crowdmetric.inputs import Rows
 from crowdmetric.solvers.law_fit import PopulationFit
 from crowdmetric.solvers.parametrization import Parametrization
@@ -106,9 +106,14 @@ class ScoringFit:
         beside = self.problem.beside
         return self.crowd.weight + (0.0 if beside is None else beside.n_answers)
 
-    def personal_spread(self, rows: Rows) -> float:
-        """Return τ, how much people differ about items new to them, from the answers of all or of some people."""
-        return float(personal_variance_of(self.problem, self.fit, self.crowd.answers(rows)) ** 0.5)
+    def new_items(self, rows: Rows) -> tuple[float, float]:
+        """Return τ, what predictions lack about items new to a person, and the root mean square of ψ.
+
+        From the answers of all or of some people.
+        """
+        answers = self.crowd.answers(rows)
+        law = self.problem.structure.law(self.fit.natural, self.problem.d)
+        return personal_variance_of(self.problem, self.fit, answers) ** 0.5, mean_square(answers, law) ** 0.5
 
     def offset_covariance(self) -> Array | None:
         """Return the covariance of (svec M, μ, b) in the items' own units; None if there are too many of them."""

@@ -15,8 +15,11 @@ an item that nobody has answered about
     Its utility b beyond the features has variance ω².
 what a person thinks of an item that this person has not compared
     No real person's taste is a function of a few features: person k likes item i better than the model predicts, by
-    some ``e_ki ~ N(0, τ²)``. In answers about the same items, v absorbs this error, and is therefore too sure about
-    *other* items. τ² is found by hiding items (`personal_variance`).
+    some e_ki. Most of that looks like noise of the answers, and the law, which learned from them, already counts on it.
+    But in many answers about the same items, v absorbs some of it, and is therefore too sure about *other* items. So
+    predictions have an additional variance τ² for each item that is new to a person. τ² is found by hiding items
+    (`personal_variance`): it is what predictions lack, not the variance of e_ki. With a standard deviation of e_ki of
+    0.8 it is usually zero, and rightly: predictions about hidden items are then as sure as they should be.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
+from crowdmetric.canonical import Canonical, canonical_of_pairs
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.law_fit import PopulationFit
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference
@@ -44,6 +48,7 @@ __all__ = [
     "NOTHING_UNKNOWN",
     "SeenItems",
     "Unknowns",
+    "mean_square",
     "moments_of",
     "personal_variance",
     "thinned",
@@ -61,8 +66,9 @@ CHUNK = 1 << 21
 PARTS, MOST_PEOPLE, MOST_ANSWERS = 5, 1000, 20_000
 # Maximum size of people's covariances held at once, in numbers.
 MOST_NUMBERS = 4_000_000
-# Range of log τ² that is searched; τ² is set to zero if it is less than LEAST_PERSONAL or gains fewer nats than this.
-LIMITS, LEAST_PERSONAL, LEAST_GAIN = (-8.0, 5.0), 0.02, 2.0
+# Range of log τ² that is searched, relative to the mean square of ψ; τ² is set to zero if it is below that range or
+# gains fewer nats than this. Relative, because answers without noise make everything large.
+LIMITS, LEAST_GAIN = (-8.0, 3.0), 2.0
 # After so many parts or hidden items, with more hidden answers than this, no others are looked at: τ² is one number.
 FEWEST_PARTS, ENOUGH_ITEMS, ENOUGH_HIDDEN = 3, 100, 3000
 
@@ -235,8 +241,9 @@ def personal_variance(
     their answers about the other items. τ² maximizes the likelihood of the hidden answers, which have variance τ² for
     each item that is new to the person. It is zero if that gains less than two nats.
     """
-    part = np.random.default_rng(0).permutation(len(answers.items)) % PARTS
+    part = np.random.default_rng(0).permutation(len(answers.items))[_by_content(answers).items] % PARTS
     found: list[tuple[Moments, Answers]] = []
+    units: list[float] = []
 
     def cost(personal: float) -> float:
         total = 0.0
@@ -245,31 +252,51 @@ def personal_variance(
             total -= float(asked.weight @ np.log(np.maximum(np.where(asked.response > 0, right, 1.0 - right), 1e-300)))
         return total
 
-    def is_none() -> bool:  # the cost has one minimum: does it lie below?
-        return cost(LEAST_PERSONAL) >= cost(0.0)
-
     for number in range(PARTS):
         hidden = np.any(part[answers.pairs] == number, axis=1)
         known = answers.take(~hidden)
         asked = answers.take(hidden & np.isin(answers.person, known.person))
         if asked.person.size:
             law, unknowns = learn(known)
+            units.append(mean_square(answers, law))
             moments = moments_of(answers.items, asked.pairs, asked.person, known, law, loss, unknowns, largest_grid)
             found.append((moments, asked))
             enough = len(found) >= FEWEST_PARTS or np.count_nonzero(part <= number) >= ENOUGH_ITEMS
             if enough and sum(a.person.size for _, a in found) > ENOUGH_HIDDEN:
                 break
-    if not found or is_none():
+    unit = float(np.mean(units)) if found else 0.0
+    if unit == 0.0 or cost(unit * float(np.exp(LIMITS[0]))) >= cost(0.0):  # the cost has one minimum: it lies below
         return 0.0
     best = minimize_scalar(
-        lambda log: cost(float(np.exp(log))), bounds=LIMITS, method="bounded", options={"xatol": 0.05}
+        lambda log: cost(unit * float(np.exp(log))), bounds=LIMITS, method="bounded", options={"xatol": 0.05}
     )
-    return float(np.exp(best.x)) if cost(0.0) - best.fun > LEAST_GAIN else 0.0
+    return unit * float(np.exp(best.x)) if cost(0.0) - best.fun > LEAST_GAIN else 0.0
+
+
+def mean_square(answers: Answers, law: Law) -> float:
+    """Return the mean of ψ² over the questions that were asked, and over people drawn from the law."""
+    left, right = answers.items[answers.pairs[:, 0]], answers.items[answers.pairs[:, 1]]
+    delta = left - right
+    psi = np.einsum("td,td->t", delta, (left + right) @ law.metric + law.mean)
+    if law.effects is not None:
+        psi -= law.effects[answers.pairs[:, 0]] - law.effects[answers.pairs[:, 1]]
+    variance = np.einsum("td,td->t", delta @ law.covariance, delta)
+    return float(np.average(psi**2 + variance, weights=answers.weight))
 
 
 def thinned(answers: Answers) -> Answers:
-    """Return the answers of every k-th person: at most `MOST_PEOPLE` people and about `MOST_ANSWERS` answers."""
+    """Return the answers of one person in k: at most `MOST_PEOPLE` people and about `MOST_ANSWERS` answers."""
     answers = answers.merged()
     people = np.unique(answers.person)
     step = max(-(-people.size // MOST_PEOPLE), -(-answers.person.size // MOST_ANSWERS), 1)
-    return answers if step == 1 else answers.take(np.isin(answers.person, people[::step]))
+    if step == 1:
+        return answers
+    some = _by_content(answers).sorted_people(people)[::step]
+    return answers.take(np.isin(answers.person, some))
+
+
+def _by_content(answers: Answers) -> Canonical:
+    """Return numbers of people and items that do not depend on names or on the order of a table."""
+    n_people, n_items = answers.problem.size, len(answers.items)
+    told = answers.person, answers.pairs, answers.response, answers.weight
+    return canonical_of_pairs(*told, n_people, n_items, answers.items)

@@ -42,6 +42,7 @@ WORDS = {
     "bradley-terry": "How popular each item is, whatever its features.",
     "quadratic": "One utility of the features, which may bend, for everybody: people do not differ.",
     "linear": "Everybody wants more or less of each feature, and people differ in how much. No metric.",
+    "mixed": "The same as linear-items, with one variance each for items, features and people.",
     "linear-items": "linear, and each item may be liked more or less than its features explain.",
     "identity": "People have ideal points; the distance is Euclidean, not learned.",
     "population": "People have ideal points under a learned metric, and differ as much in every direction.",

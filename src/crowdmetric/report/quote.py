@@ -25,6 +25,7 @@ HIDDEN = {
 WITHOUT = {
     "bradley-terry": "by how popular items are",
     "linear": "by tastes for more or less of each feature",
+    "mixed": "by tastes for more or less of each feature, and how popular items are",
     "linear-items": "by tastes for more or less of each feature, and how popular items are",
     "quadratic": "by one taste for everybody",
     "identity": "by plain Euclidean distance",

@@ -105,6 +105,9 @@ def worth_of_similarity(model: SavedModel, evaluation: SimilarityEvaluation | No
     """
     if evaluation is None:
         return ["That was not measured: no judgements were hidden. `crowdmetric evaluate` measures it."]
+    models = {result.model for result in evaluation.results}
+    if not {"chosen", "euclid"} <= models:
+        return [f"That was not measured. {' '.join(evaluation.left_out)}"]
     splits = [name for name in SIMILARITY_SPLITS if any(result.split == name for result in evaluation.results)]
     wanted = model.description["parameters"].get("left_out", "items")
     split = wanted if wanted in splits else splits[0]

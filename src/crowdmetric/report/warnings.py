@@ -138,7 +138,8 @@ def _chosen_questions(model: SavedModel, diagnosis: Diagnosis | None) -> list[st
 
 def _out_of_reach(model: SavedModel, diagnosis: Diagnosis | None) -> list[str]:
     # of ideal points under a learned metric: tastes have another law, and a metric that was given has no unknowns
-    given = model.description["parameters"].get("constraint", "psd") in ("identity", "zero")
+    parameters = model.description["parameters"]
+    given = parameters.get("constraint", "psd") in ("identity", "zero") or parameters.get("covariance") == "none"
     if diagnosis is None or given or not _is_population(model):
         return []
     missing = diagnosis.dimensions - diagnosis.population_bounds[0]
@@ -214,7 +215,9 @@ def _no_ideal_points(model: SavedModel, evaluation: Evaluation | None) -> list[s
 
 
 def _undetermined(model: SavedModel, comparisons: Comparisons | None) -> list[str]:
-    """Return what the answers leave open of the metric, and why."""
+    """Return what the answers leave open of the metric, and why; nothing of a baseline that has none."""
+    if model.description["parameters"].get("covariance") == "none":
+        return []
     d = len(model.metric)
     p = degrees_of_freedom(d)
     determined, answers = model.fitted.get("determined_"), model.description["data"].get("answers")

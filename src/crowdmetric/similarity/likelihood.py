@@ -76,9 +76,26 @@ class AnswerModel:
 
     # -------------------------------------------------------------------------------------- one question
 
-    def probabilities(self, D: Array) -> Array:
-        """Return q (T, k) from the squared distances (T, k) of the pairs to choose from."""
-        return self._lapsed(self._softmax(-self.beta * self.linked(D)))
+    def probabilities(self, D: Array, variance: Array | float = 0.0) -> Array:
+        """Return q (T, k) from the squared distances (T, k) of the pairs to choose from.
+
+        `variance` (T,) is the mean variance of a difference of two utilities where the metric is not known exactly. The
+        mean of a logistic function of a Gaussian is about ``σ(ψ/√(1 + π v/8))`` (MacKay).
+        """
+        certain = 1.0 / np.sqrt(1.0 + np.pi / 8.0 * np.asarray(variance))
+        return self._lapsed(self._softmax(-self.beta * self.linked(D) * np.reshape(certain, (-1, 1))))
+
+    def variance(self, D: Array, moved: Array) -> Array:
+        """Return the mean variance (T,) of a difference of two utilities of a question.
+
+        Squared distances D (T, k) move by `moved` (T, k, n) per unit of each of n independent standard variables.
+        """
+        slope = self.beta * self.link_slope(D)[..., None]
+        spread, pairs = np.zeros(len(D)), list(combinations(range(D.shape[1]), 2))
+        for j, l in pairs:  # noqa: E741 - the letters of the formula
+            apart = slope[:, j] * moved[:, j] - slope[:, l] * moved[:, l]
+            spread += np.einsum("tn,tn->t", apart, apart)
+        return spread / len(pairs)
 
     def _softmax(self, u: Array) -> Array:
         e = np.exp(u - u.max(axis=-1, keepdims=True))
@@ -119,14 +136,56 @@ class AnswerModel:
                 more, step_of_pairs = _compiled_slope(asked, -self.beta * f)
                 value, gradient = value + more, gradient + step_of_pairs
                 continue
-            u = -self.beta * f[asked.index]
-            logs = self._log(u)
-            value -= float(np.einsum("tk,tk->", asked.counts, logs))
-            p = np.exp(logs) if self.lapse == 0.0 else self._softmax(u)
-            r = asked.counts if self.lapse == 0.0 else asked.counts * (1.0 - self.lapse) * p / np.exp(logs)
-            step = p * r.sum(axis=1, keepdims=True) - r  # dvalue/du
+            more, step = self._steps(asked, f)
+            value += more
             gradient += np.bincount(asked.index.ravel(), step.ravel(), D.size)
         return value, -self.beta * self.link_slope(D) * gradient
+
+    def _steps(self, asked: Alternatives, f: Array) -> tuple[float, Array]:
+        """Return minus the log-likelihood of some questions, and its derivatives (T, k) in their utilities."""
+        u = -self.beta * f[asked.index]
+        logs = self._log(u)
+        p = np.exp(logs) if self.lapse == 0.0 else self._softmax(u)
+        r = asked.counts if self.lapse == 0.0 else asked.counts * (1.0 - self.lapse) * p / np.exp(logs)
+        return -float(np.einsum("tk,tk->", asked.counts, logs)), p * r.sum(axis=1, keepdims=True) - r
+
+    def slopes_of_people(self, questions: PairChoices, n_people: int, D: Array) -> sparse.csr_matrix:
+        """Return the derivative of everybody's minus log-likelihood in D, sparse (K, P)."""
+        f, total = self.linked(D), sparse.csr_matrix((n_people, D.size))
+        for asked in questions.asked:
+            step = self._steps(asked, f)[1]
+            who = np.repeat(asked.person, asked.index.shape[1])
+            total = total + sparse.csr_matrix((step.ravel(), (who, asked.index.ravel())), shape=total.shape)
+        return (total @ sparse.diags(-self.beta * self.link_slope(D))).tocsr()
+
+    def slopes(self, questions: PairChoices, D: Array) -> tuple[Array, Array]:
+        """Return minus the log-likelihoods (C,) of several metrics and their derivatives (C, P) in distances D (C, P).
+
+        As `slope`, but with one array per option, so that loops over questions are long.
+        """
+        values, gradient = np.zeros(len(D)), np.zeros_like(D)
+        f = self.linked(D)
+        for asked in questions.asked:
+            k, counts = asked.index.shape[1], asked.counts.T
+            u = [-self.beta * f[:, column] for column in asked.index.T]
+            top = np.max(u, axis=0)
+            e = [np.exp(one - top) for one in u]
+            total = np.sum(e, axis=0)
+            p = [one / total for one in e]
+            if self.lapse == 0.0:
+                logs = [one - top - np.log(total) for one in u]
+                r = [np.broadcast_to(n, total.shape) for n in counts]
+            else:
+                q = [(1.0 - self.lapse) * one + self.lapse / k for one in p]
+                logs = [np.log(one) for one in q]
+                r = [n * (1.0 - self.lapse) * one / chance for n, one, chance in zip(counts, p, q, strict=True)]
+            values -= np.sum([log @ n for log, n in zip(logs, counts, strict=True)], axis=0)
+            all_r = np.sum(r, axis=0)
+            rows = np.arange(len(asked.index))
+            for column, one, part in zip(asked.index.T, p, r, strict=True):
+                of_pairs = sparse.csr_matrix((np.ones(rows.size), (column, rows)), shape=(D.shape[1], rows.size))
+                gradient += (of_pairs @ (one * all_r - part).T).T  # dvalue/du
+        return values, -self.beta * self.link_slope(D) * gradient
 
     def _is_compiled(self, asked: Alternatives, f: Array) -> bool:
         return self.lapse == 0.0 and asked.index.size >= COMPILED_FROM and self.beta * float(np.ptp(f)) < SAFE_RANGE

@@ -15,7 +15,8 @@ The first center is the mode. Draws lie around it at a distance, and where answe
 a few are drawn first; the second center is their mean, H the mean of the curvature over some of them, and v and g are
 tilted so that the mean slope of the expansion over them is that of the likelihood itself. Means of draws from this
 expansion are then within about a tenth of a standard deviation of those of draws from the likelihood itself. The latter
-take ten to forty times as long, and are made only where few answers leave the size open by orders of magnitude.
+take ten times as long, and are made where the two log-likelihoods differ over the draws: where parameters are many for
+the answers, draws from the expansion are far too narrow.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
+from crowdmetric.similarity.newton import SimilarityFit, posterior_covariance
 from crowdmetric.similarity.objective import SimilarityObjective
-from crowdmetric.solvers.posterior import FARTHEST
+from crowdmetric.similarity.size import SizePrior
+from crowdmetric.solvers.posterior import FARTHEST, number_of_draws
 from crowdmetric.solvers.shape_draws import ShapedDensity, draw_shaped
 from crowdmetric.symmetric import dimension, svec
 
-__all__ = ["ExpandedJudgements", "JudgementLikelihood", "draw_judged"]
+__all__ = ["ExpandedJudgements", "JudgedDraws", "JudgementLikelihood", "draw_judged", "draw_structured"]
 
 Array = NDArray[np.float64]
 
@@ -40,9 +43,11 @@ Array = NDArray[np.float64]
 SIZES, REACH, LEAST_REACH = 9, 6.0, 0.3
 # Below this mean eigenvalue (items have size one) a metric may be too small for any answer to notice.
 FAINT = 0.05
-# If the size is known so poorly that an expansion would have to reach further than this, in log, draws are from the
-# likelihood itself, unless there are more questions than this: they would take minutes.
-FAR, MOST_EXACT = 1.0, 3_000
+# If an expansion differs from the likelihood by more than this over its own draws, in nats (standard deviation), draws
+# are from the likelihood itself, unless that has more numbers (distinct pairs × parameters) than this.
+OFF, MOST_EXACT = 2.0, 2_000_000
+# Draws from an expansion that need smaller steps than this are not made.
+LEAST_STEP = 0.03
 # Number of draws from the first expansion, which the second is matched to, and of those whose curvature is averaged.
 FEW, AVERAGED = 60, 6
 # Limits of the rate κ.
@@ -51,22 +56,32 @@ LEAST_RATE, MOST_RATE = 0.0, 2.0
 
 @dataclass(frozen=True)
 class JudgementLikelihood:
-    """The likelihood of judgements itself, of metrics ``eᵗ smat(s)``."""
+    """The likelihood of judgements itself, of metrics ``eᵗ smat(s)``, with the limit of noise on their size.
+
+    An answer counts `weight` (`crowdmetric.similarity.clustering`).
+    """
 
     objective: SimilarityObjective
+    weight: float = 1.0
+
+    @cached_property
+    def _size(self) -> SizePrior:
+        return SizePrior.of(self.objective)
 
     def __call__(self, t: Array, shapes: Array) -> tuple[Array, Array, Array]:
         """Return values (C,) and derivatives by size (C,) and shape (C, p), one point after the other."""
         metrics = np.exp(t)[:, None] * shapes
-        found = [self.objective.slope(m) for m in metrics]
-        slopes = -np.stack([slope for _, slope in found])
-        value = -np.array([value for value, _ in found])
-        return value, np.einsum("cp,cp->c", slopes, metrics), np.exp(t)[:, None] * slopes
+        values, slopes = self.objective.slopes(metrics)
+        limits = [self._size(metric) for metric in metrics]
+        values = self.weight * values + [value for value, *_ in limits]
+        slopes = self.weight * slopes + [slope for _, slope, _ in limits]
+        return -values, -np.einsum("cp,cp->c", slopes, metrics), -np.exp(t)[:, None] * slopes
 
     def information(self, t: float, shape: Array) -> Array:
         """Return the Fisher information (1 + p, 1 + p) in (t, s)."""
         J = np.column_stack([shape, np.eye(shape.size)]) * np.exp(t)
-        information: Array = J.T @ self.objective.curvature(np.exp(t) * shape) @ J
+        metric = np.exp(t) * shape
+        information: Array = J.T @ (self.weight * self.objective.curvature(metric) + self._size(metric)[2]) @ J
         return information
 
 
@@ -164,20 +179,102 @@ class ExpandedJudgements:
         return np.asarray(information)
 
 
-def draw_judged(objective: SimilarityObjective, estimate: Array) -> Array:
-    """Return draws svec M (n, p); the objective's structure is full, and the estimate (p,) is svec of a metric."""
-    exact = JudgementLikelihood(objective)
-    density, start = ShapedDensity.near(exact, _visible(objective, estimate))
-    mode = density.mode(start)
-    first = ExpandedJudgements.around(exact, float(mode[0]), density.space.shapes(mode[None, 1:])[0])
-    if np.ptp(first.sizes) > 2.0 * FAR and objective.questions.n_questions <= MOST_EXACT:
-        return draw_shaped(density, mode)
-    few = draw_shaped(replace(density, likelihood=first), mode, FEW)
-    t = np.log(few @ density.space.identity / density.space.d)
-    shapes = np.exp(-t)[:, None] * few
+@dataclass(frozen=True)
+class JudgedDraws:
+    """Draws from the posterior of a metric.
+
+    Attributes
+    ----------
+    draws
+        svec M (n, p).
+    off
+        Standard deviation, over the draws, of how much the log-likelihood that they are from differs from the real one,
+        in nats; zero if they are from the real one.
+    """
+
+    draws: Array
+    off: float
+
+    @property
+    def log_sizes(self) -> Array:
+        """Log mean eigenvalues (n,)."""
+        return _size_and_shape(self.draws)[0]
+
+    @property
+    def size_error(self) -> float:
+        """The standard error of the log size: half the width of the middle 68 % of the draws."""
+        return 0.5 * float(np.ptp(np.quantile(self.log_sizes, [0.16, 0.84])))
+
+    def widened(self, error: float) -> Array:
+        """Return draws (n, p) whose log sizes have a standard error of at least `error`, or `FARTHEST` if it is inf."""
+        t = self.log_sizes
+        factor = max(1.0, min(error, FARTHEST) / max(self.size_error, 1e-300))
+        return np.asarray(self.draws * np.exp((factor - 1.0) * (t - np.median(t)))[:, None])
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether the draws may be far from the posterior."""
+        return self.off > OFF
+
+
+def draw_judged(objective: SimilarityObjective, estimate: Array, weight: float = 1.0) -> JudgedDraws:
+    """Return draws of a metric; the objective's structure is full, and the estimate (p,) is svec of a metric.
+
+    An answer counts `weight`.
+    Draws begin at the size of the estimate: a joint mode of size and shape may be far from where the posterior is.
+    """
+    exact = JudgementLikelihood(objective, weight)
+    density, near = ShapedDensity.near(exact, _visible(objective, estimate))
+    start = density.at(float(near[0]), density.space.shapes(near[None, 1:])[0])
+    drawn = _draw_expanded(density, exact, start)
+    possible = objective.is_kept and objective.kept_rows.size <= MOST_EXACT
+    if drawn is None or (drawn.is_rough and possible):
+        return JudgedDraws(draw_shaped(density, start), 0.0)
+    return drawn
+
+
+def draw_structured(objective: SimilarityObjective, fit: SimilarityFit, weight: float, seed: int = 0) -> Array:
+    """Return draws svec M (n, p) of a metric whose structure is given, by Laplace's method.
+
+    The log size is drawn with the error that the evidence gives it, and the shape around the fit's, at that size.
+    """
+    structure, d = objective.structure, objective.items.shape[1]
+    covariance = posterior_covariance(objective, fit, weight)
+    identity = structure.theta(np.eye(d))
+    along = covariance @ identity
+    across = covariance - np.outer(along, along) / float(identity @ along)
+    rng, count = np.random.default_rng(seed), number_of_draws(d)
+    error = 0.0 if fit.size is None else min(fit.size.error / np.sqrt(weight), FARTHEST)
+    shapes = structure.project(rng.multivariate_normal(fit.theta, across, size=count, method="eigh"))
+    shapes *= (fit.theta @ identity / (shapes @ identity))[:, None]
+    drawn = np.exp(error * rng.standard_normal(count))[:, None] * shapes
+    return np.stack([svec(structure.metric(theta)) for theta in drawn])
+
+
+def _draw_expanded(density: ShapedDensity, exact: JudgementLikelihood, start: Array) -> JudgedDraws | None:
+    """Return draws from the second expansion; None if there are none of it, or they would need too small steps."""
+    first = ExpandedJudgements.around(exact, float(start[0]), density.space.shapes(start[None, 1:])[0])
+    few = draw_shaped(replace(density, likelihood=first), start, FEW, least_step=LEAST_STEP)
+    if not len(few):
+        return None
+    t, shapes = _size_and_shape(few)
     center = density.at(float(t.mean()), shapes.mean(axis=0))
-    second = ExpandedJudgements.around(exact, float(t.mean()), shapes.mean(axis=0)).matched(exact, t, shapes)
-    return draw_shaped(replace(density, likelihood=second), center)
+    second = ExpandedJudgements.around(exact, float(t.mean()), shapes.mean(axis=0))
+    if not np.all(shapes @ second.gauge > 0.0):  # what the answers say of some draw's size has no meaning there
+        return None
+    second = second.matched(exact, t, shapes)
+    draws = draw_shaped(replace(density, likelihood=second), center, least_step=LEAST_STEP)
+    if not len(draws):
+        return None
+    t, shapes = _size_and_shape(draws[:FEW])
+    return JudgedDraws(draws, float(np.std(exact(t, shapes)[0] - second(t, shapes)[0])))
+
+
+def _size_and_shape(metrics: Array) -> tuple[Array, Array]:
+    """Return log sizes (n,) and shapes (n, p) of svec M (n, p)."""
+    identity = svec(np.eye(dimension(metrics.shape[1])))
+    sizes = metrics @ identity / (identity @ identity)
+    return np.log(sizes), metrics / sizes[:, None]
 
 
 def _visible(objective: SimilarityObjective, estimate: Array) -> Array:

@@ -5,11 +5,11 @@
     minimize   f(θ) = −ℓ(θ) + ½ Σ_r λ_r ‖P_r θ‖² + ½ t ‖θ‖²      over the cone of a structure
 
 P_r are the structure's ridges: one shrinks the diagonal entries of the metric toward their mean, one the off-diagonal
-entries toward zero. Together they shrink the metric's *shape* toward the identity, as in `crowdmetric.solvers.law_fit`,
-where ``τ = λ c²`` with ``c = tr M / d``; with λ rather than τ held fixed the penalty is convex. The strengths are
-MacKay's: at the optimum ``γ_r = rank P_r − λ_r tr(A⁻¹ P_r)`` parameters are determined by the answers, with A the
-curvature of f, and ``λ_r ← γ_r / ‖P_r θ‖²``. t is 1e-8 times the curvature, so parameters on which no answer depends
-stay at zero.
+entries toward zero. Together they shrink the metric's *shape* toward the identity. Their strengths λ_r and the size of
+the metric, ``c = tr M / d``, come from the evidence (`crowdmetric.similarity.size`): fits at several sizes, each held
+by a steep penalty that is part of f, tell which is best. At a size, ``γ_r = rank P_r − λ_r tr(A⁻¹ P_r)`` parameters
+are determined by the answers, with A the curvature of f. t is 1e-8 times the curvature, so parameters on which no
+answer depends stay at zero.
 
 **Certificate.** Where −ℓ is convex, its tangent is below it. With G the gradient of f without the last term, ::
 
@@ -21,16 +21,20 @@ bounds the distance to the optimum: (−G)₊ is what of −G lies in the cone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.similarity.cone_step import ConeStep, regular
 from crowdmetric.similarity.objective import SimilarityObjective
+from crowdmetric.similarity.size import STEEP, KnownSize, SizePrior, best_size
 
-__all__ = ["SimilarityFit", "fit_with_evidence", "minimize", "refit", "start_for"]
+__all__ = [
+    "SimilarityFit", "fit_with_evidence", "held_size", "minimize", "posterior_covariance", "refined", "refit",
+    "start_for",
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 
@@ -39,6 +43,8 @@ FLOOR = 1e-8
 ROUNDS, SETTLED = 12, 0.1
 # Expected decrease, in nats, at which intermediate fits stop.
 ROUGH = 0.05
+# The same for fits at sizes that are compared, and the number of refits: relative to the size, strengths hardly change.
+EVEN, EVEN_ROUNDS = 0.01, 2
 # Range of strengths from which the evidence chooses, in units of 1 / (mean eigenvalue)².
 LEAST_RIDGE, MOST_RIDGE = 1e-6, 1e6
 # Below this mean eigenvalue, for items of size one and β = 1, a metric counts as zero, and has no shape to speak of.
@@ -73,6 +79,12 @@ class SimilarityFit:
         Certified bound on how far f is above its minimum, in nats; NaN if it is not convex.
     converged, iterations
         Whether a further step would gain less than the tolerance, and how many there were.
+    scale, size_variance
+        The mean eigenvalue c, and its variance under the curvature of f.
+    size
+        What the evidence says of log c; None if size and shape were fitted together.
+    separable
+        Whether a metric was found that explains every answer.
     """
 
     theta: Array
@@ -83,13 +95,14 @@ class SimilarityFit:
     gap: float
     converged: bool
     iterations: int
+    scale: float
+    size_variance: float
+    size: KnownSize | None
+    separable: bool
 
     @property
     def log_evidence(self) -> float:
-        """Laplace's approximation to the log of the answers' probability, the scale aside (it is in every structure).
-
-        ``−f + ½ Σ_r rank_r log λ_r − ½ log det A`` up to a constant per parameter, see `_log_evidence`.
-        """
+        """Laplace's approximation to the log of the answers' probability: log E of a size, or integrated over sizes."""
         return self._log_evidence
 
     _log_evidence: float = float("nan")
@@ -144,10 +157,15 @@ def minimize(
         value, g, H, floor = _local(objective, penalty, theta, prior, floor)
     likelihood_curvature = H - penalty - floor * np.eye(len(H)) - (0.0 if prior is None else prior(theta)[2])
     gap = _gap(objective, g, theta, floor) if in_cone and objective.likelihood.is_convex else float("nan")
-    determined = _determined(objective, H, strengths)
+    covariance = _inverse(H)
+    determined = _determined(objective, covariance, strengths)
+    scale, variance = _size(objective, theta, covariance)
     plain = objective.value(theta)
-    evidence = _log_evidence(objective, theta, value, H, strengths)
-    return SimilarityFit(theta, plain, likelihood_curvature, tuple(strengths), determined, gap, done, steps, evidence)
+    evidence = _log_evidence(objective, theta, plain + 0.5 * float(theta @ penalty @ theta), H, variance, strengths)
+    return SimilarityFit(
+        theta, plain, likelihood_curvature, tuple(strengths), determined, gap, done, steps, scale, variance,
+        None, False, evidence,
+    )  # fmt: skip
 
 
 def refit(
@@ -155,33 +173,59 @@ def refit(
     strengths: Sequence[float],
     start: Array,
     step: ConeStep,
+    prior: SizePrior,
     *,
     tolerance: float,
     max_iterations: int = 20,
-) -> Array:
-    """Return about the minimizer θ of f, from a start that is close to it.
+) -> tuple[Array, Array]:
+    """Return about the minimizer θ of f with a penalty on the size, from a start close to it, and f's curvature.
 
     Curvature, which takes most of the time of a Newton step, is computed once and again only where a step gains less
     than it promised.
     """
     penalty = _penalty(objective, strengths)
     theta = start
-    value, g, H, floor = _local(objective, penalty, theta, None)
+    value, g, H, floor = _local(objective, penalty, theta, prior)
     for _ in range(max_iterations):
         move = step.solve(theta, g, H, REFIT_ACCURACY) - theta
         slope = float(g @ move)
         foretold = -(slope + 0.5 * float(move @ H @ move))
         if foretold < tolerance:
             break
-        alpha = _line_search(objective, penalty, None, floor, theta, move, value, slope)
+        alpha = _line_search(objective, penalty, prior, floor, theta, move, value, slope)
         if alpha < SHORTEST_STEP:
             break  # rounding prevents further progress
         theta = theta + alpha * move
         before = value
         value, g = _sloped(objective, penalty, theta, floor)
+        more, further, _ = prior(theta)
+        value, g = value + more, g + further
         if before - value < AS_EXPECTED * foretold:
-            value, g, H, floor = _local(objective, penalty, theta, None, floor)
-    return theta
+            value, g, H, floor = _local(objective, penalty, theta, prior, floor)
+    return theta, H
+
+
+def held_size(objective: SimilarityObjective, fit: SimilarityFit) -> SizePrior:
+    """Return the penalty that holds the size of a fit with evidence."""
+    information = fit.scale**2 / max(fit.size_variance, 1e-300) / (1.0 + STEEP)
+    return SizePrior.of(objective).holding(fit.scale, information)
+
+
+def refined(
+    objective: SimilarityObjective,
+    fit: SimilarityFit,
+    strengths: Sequence[float],
+    *,
+    tolerance: float,
+    max_iterations: int,
+) -> SimilarityFit:
+    """Return the fit of the same size with other strengths, to a tolerance."""
+    found = minimize(
+        objective, strengths, fit.theta, prior=held_size(objective, fit), curvature=fit.curvature,
+        tolerance=tolerance, max_iterations=max_iterations,
+    )  # fmt: skip
+    iterations = fit.iterations + found.iterations
+    return replace(found, iterations=iterations, size=fit.size, separable=fit.separable, _log_evidence=fit.log_evidence)
 
 
 def fit_with_evidence(
@@ -192,29 +236,102 @@ def fit_with_evidence(
     tolerance: float = 1e-8,
     max_iterations: int = 100,
 ) -> SimilarityFit:
-    """Fit with the strengths that the evidence asks for, refitting until they have settled."""
-    theta = start_for(objective) if start is None else start
-    step = step or ConeStep(objective.structure, objective.covariance)
-    ridges = objective.structure.ridges
-    scale = _scale(objective, theta)
-    strengths = [1.0 / scale**2] * len(ridges)
-    iterations, known = 0, None
-    for _ in range(ROUNDS if ridges else 0):
-        rough: dict[str, Any] = {"tolerance": max(ROUGH, tolerance), "max_iterations": 8, "curvature": known}
-        fit = minimize(objective, strengths, theta, step=step, **rough)
-        theta, known, iterations = fit.theta, fit.curvature, iterations + fit.iterations
-        wanted = [
-            _wanted(P, gamma, theta, _scale(objective, theta)) for P, gamma in zip(ridges, fit.determined, strict=True)
-        ]
-        settled = fit.converged and all(
-            abs(np.log(new / old)) < SETTLED for new, old in zip(wanted, strengths, strict=True)
-        )
-        if settled:
-            break
-        strengths = wanted
-    last: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "curvature": known}
-    fit = minimize(objective, strengths, theta, step=step, **last)
-    return SimilarityFit(**(fit.__dict__ | {"iterations": iterations + fit.iterations}))
+    """Fit with the size that the evidence asks for, and the strengths that it asks for at that size."""
+    search = _SizeSearch(objective, step or ConeStep(objective.structure, objective.covariance))
+    first = search.begin(start_for(objective) if start is None else start)
+    if first.scale > NO_METRIC / objective.likelihood.beta:
+        information = first.scale**2 / max(first.size_variance, 1e-300)
+        known = best_size(partial(search.at, information), search.log_size, information**-0.5)
+        known = known.checked(partial(search.at, information, tolerance=ROUGH))
+        separable = search.explains_all()  # at twice the size, where ridges matter less
+        held = search.go_to(known.best, information)
+        search.settle(held)
+        fit = search.fit(held, tolerance, max_iterations)
+    else:  # there is no shape to speak of
+        known, separable = KnownSize(np.empty(0), np.empty(0), search.log_size, float("inf")), False
+        fit = search.fit(search.free, tolerance, max_iterations)
+    evidence = np.max(known.log_evidence, initial=fit.log_evidence) + np.log(min(known.error, 1.0))
+    separable = separable or search.explains_all()
+    return replace(fit, iterations=search.iterations, size=known, separable=separable, _log_evidence=float(evidence))
+
+
+@dataclass
+class _SizeSearch:
+    """Fits at given sizes, each from where the last one ended."""
+
+    objective: SimilarityObjective
+    step: ConeStep
+    iterations: int = 0
+    curvature: Array | None = None
+
+    def begin(self, theta: Array) -> SimilarityFit:
+        """Fit size and shape together, which makes the metric too small, and return where that ends."""
+        self.free, self.theta = SizePrior.of(self.objective), theta
+        scale = _scale(self.objective, theta)
+        self.strengths = [1.0 / scale**2] * len(self.objective.structure.ridges)
+        return self.settle(self.free)
+
+    def settle(self, prior: SizePrior, tolerance: float = ROUGH, rounds: int = ROUNDS) -> SimilarityFit:
+        """Fit roughly, until the strengths have settled."""
+        for _ in range(rounds):
+            fit = self.fit(prior, tolerance, 8)
+            wanted = self._wanted(fit)
+            changes = [abs(np.log(new / old)) for new, old in zip(wanted, self.strengths, strict=True)]
+            if fit.converged and max(changes, default=0.0) < SETTLED:
+                break
+            self.strengths = wanted
+        return fit
+
+    def fit(self, prior: SizePrior, tolerance: float, max_iterations: int) -> SimilarityFit:
+        fit = minimize(
+            self.objective, self.strengths, self.theta, step=self.step, prior=prior, curvature=self.curvature,
+            tolerance=tolerance, max_iterations=max_iterations,
+        )  # fmt: skip
+        self.theta, self.curvature, self.iterations = fit.theta, fit.curvature, self.iterations + fit.iterations
+        return fit
+
+    def _wanted(self, fit: SimilarityFit) -> list[float]:
+        scale = _scale(self.objective, self.theta)
+        ridges = self.objective.structure.ridges
+        return [_wanted(P, gamma, fit.theta, scale) for P, gamma in zip(ridges, fit.determined, strict=True)]
+
+    def go_to(self, t: float, information: float) -> SizePrior:
+        """Scale the metric to a log size, and return the penalty that holds it there."""
+        c = float(np.exp(t))
+        factor = c / self.scale
+        if factor != 1.0:
+            self.theta, self.curvature = factor * self.theta, None
+            self.strengths = [strength / factor**2 for strength in self.strengths]
+        return self.free.holding(c, information)
+
+    def at(self, information: float, t: float, tolerance: float = EVEN) -> tuple[float, float]:
+        """Return the size that a fit at a log size has, and log E there."""
+        fit = self.settle(self.go_to(t, information), tolerance, EVEN_ROUNDS)
+        return self.log_size, fit.log_evidence - self.free.limit(self.scale)[0]
+
+    def explains_all(self) -> bool:
+        """Return whether the metric explains every answer; one of zero explains none."""
+        D = self.objective.distances(self.theta)
+        return bool(np.ptp(D) > 0.0) and self.objective.questions.are_explained_by(D)
+
+    @property
+    def scale(self) -> float:
+        """Return c."""
+        return self.free.size_of(self.theta)
+
+    @property
+    def log_size(self) -> float:
+        return float(np.log(max(self.scale, 1e-300)))
+
+
+def posterior_covariance(objective: SimilarityObjective, fit: SimilarityFit, weight: float = 1.0) -> Array:
+    """Return the covariance (n, n) of θ by Laplace's method, size and shape together; an answer counts `weight`."""
+    A = weight * fit.curvature + _penalty(objective, fit.strengths) + SizePrior.of(objective)(fit.theta)[2]
+    return _inverse(A)
+
+
+def _inverse(A: Array) -> Array:
+    return np.asarray(np.linalg.inv(regular(A)), dtype=np.float64)
 
 
 def _wanted(P: Array, determined: float, theta: Array, scale: float) -> float:
@@ -292,27 +409,31 @@ def _gap(objective: SimilarityObjective, g: Array, theta: Array, floor: float) -
     return max(0.0, float(G @ theta + 0.5 * floor * (theta @ theta) + (negative @ negative) / (2.0 * floor)))
 
 
-def _determined(objective: SimilarityObjective, A: Array, strengths: Sequence[float]) -> tuple[float, ...]:
+def _determined(objective: SimilarityObjective, covariance: Array, strengths: Sequence[float]) -> tuple[float, ...]:
     """Return ``γ_r = rank P_r − λ_r tr(A⁻¹ P_r)``."""
-    if not strengths:
-        return ()
-    inverse = np.linalg.inv(regular(A))
     return tuple(
-        float(np.clip(np.trace(P) - strength * np.sum(inverse * P), 0.0, np.trace(P)))
+        float(np.clip(np.trace(P) - strength * np.sum(covariance * P), 0.0, np.trace(P)))
         for strength, P in zip(strengths, objective.structure.ridges, strict=True)
     )
 
 
-def _log_evidence(
-    objective: SimilarityObjective, theta: Array, value: float, A: Array, strengths: Sequence[float]
-) -> float:
-    """Return ``−f + ½ Σ_r rank_r log λ_r − ½ log det A + ½ log a``, a the curvature along the metric itself.
+def _size(objective: SimilarityObjective, theta: Array, covariance: Array) -> tuple[float, float]:
+    """Return the mean eigenvalue of a metric, and its variance."""
+    identity = objective.structure.theta(np.eye(objective.items.shape[1]))
+    mean = identity / float(identity @ identity)
+    return float(mean @ theta), float(mean @ covariance @ mean)
 
-    The last term takes out what every structure pays for the scale, so structures can be compared.
+
+def _log_evidence(
+    objective: SimilarityObjective, theta: Array, value: float, A: Array, variance: float, strengths: Sequence[float]
+) -> float:
+    """Return log E (`crowdmetric.similarity.size`); `value` is f without further priors.
+
+    With u the unit vector of the identity, ``log det A across u = log det A + log uᵀA⁻¹u``.
     """
-    total: float = -value - 0.5 * float(np.linalg.slogdet(A)[1])
+    identity = objective.structure.theta(np.eye(objective.items.shape[1]))
+    along = max(variance * float(identity @ identity), 1e-300)
+    total: float = -value - 0.5 * float(np.linalg.slogdet(A)[1] + np.log(along))
     for strength, P in zip(strengths, objective.structure.ridges, strict=True):
         total += 0.5 * float(np.trace(P)) * float(np.log(max(strength, 1e-300)))
-    along = objective.structure.theta(np.eye(objective.items.shape[1]))
-    unit = along / np.linalg.norm(along)
-    return total + 0.5 * float(np.log(max(float(unit @ A @ unit), 1e-300)))
+    return total

@@ -94,6 +94,19 @@ class SimilarityObjective:
         value, g = self.likelihood.slope(self.questions, self.distances(theta))
         return value, np.sum([F.T @ g[part] for part, F in self._rows()], axis=0)
 
+    def slopes_of_people(self, theta: Array, n_people: int) -> Array:
+        """Return the gradients (K, n) of everybody's minus log-likelihood."""
+        pulls = self.likelihood.slopes_of_people(self.questions, n_people, self.distances(theta))
+        return np.sum([pulls[:, part] @ F for part, F in self._rows()], axis=0)
+
+    def slopes(self, thetas: Array) -> tuple[Array, Array]:
+        """Return `slope` of several metrics (C, n): values (C,) and gradients (C, n)."""
+        if not self.is_kept:
+            found = [self.slope(theta) for theta in thetas]
+            return np.array([value for value, _ in found]), np.stack([slope for _, slope in found])
+        values, g = self.likelihood.slopes(self.questions, thetas @ self.kept_rows.T)
+        return values, g @ self.kept_rows
+
     def curvature(self, theta: Array) -> Array:
         """Return the expected second derivative (n, n): the Fisher information."""
         D = self.distances(theta)
@@ -115,6 +128,20 @@ class SimilarityObjective:
                 contrast *= np.sqrt(np.maximum(part, 0.0))[:, None]
                 H += contrast.T @ contrast
         return H
+
+    def log_loss(self, theta: Array, root: Array) -> float:
+        """Return minus the log-likelihood of predictions, averaged over metrics of covariance root rootᵀ around θ."""
+        D, total = self.distances(theta), 0.0
+        for asked in self.questions.asked:
+            step = max(1, CHUNK // (asked.index.shape[1] * self.structure.size))
+            for start in range(0, len(asked.index), step):
+                index = asked.index[start : start + step]
+                used, places = np.unique(index, return_inverse=True)
+                moved = (self.kept_rows[used] if self.is_kept else self.rows_of(used)) @ root
+                variance = self.likelihood.variance(D[index], moved[places.reshape(index.shape)])
+                chance = self.likelihood.probabilities(D[index], variance)
+                total -= float(np.sum(asked.counts[start : start + step] * np.log(np.maximum(chance, 1e-300))))
+        return total
 
     # -------------------------------------------------------------------------------------- rows of F
 

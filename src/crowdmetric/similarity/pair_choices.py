@@ -110,6 +110,14 @@ class PairChoices:
         same = SAME_LENGTH * float(far.max(initial=0.0))
         return any(bool(np.any(np.ptp(far[block.index], axis=1) > same)) for block in self.asked)
 
+    def are_explained_by(self, D: Array) -> bool:
+        """Return whether every answer is the closest pair, under squared distances (P,)."""
+        for block in self.asked:
+            far = D[block.index]
+            if np.any((block.counts > 0.0) & (far > far.min(axis=1, keepdims=True))):
+                return False
+        return True
+
     def grouped(self) -> PairChoices:
         """Return the questions in an order in which those about the same groups of items follow each other.
 

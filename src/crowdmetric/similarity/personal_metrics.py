@@ -1,15 +1,15 @@
 """People who differ: everybody's own metric, shrunk to the crowd's.
 
-Person k has parameters ``θ_k = θ + e_k`` in the same cone, and ``e_k ~ N(0, Σ_r Q_r / λ_r)``: the projectors Q_r are
-the size of the metric and what the ridges of its structure look at (diagonal, off-diagonal). Everybody's θ_k is the
-posterior mode. With H_k the curvature of person k's answers, g_k their gradient and ``Λ = Σ_r λ_r Q_r``, the answers
-about e_k are about Gaussian, so the crowd's θ and the strengths follow as in `newton`::
+Person k has the metric ``M_k = L (I + E_k)² Lᵀ`` with the crowd's ``M = L Lᵀ`` and a random symmetric E_k whose svec is
+``N(0, s²/d I)``, as in `crowdmetric.simulate_judgements`: people differ most in what counts most. To first order
+``e_k = θ_k − θ ~ N(0, s² C)`` with ``C = (4/d) M ⊗ M`` on the structure's parameters. Everybody's θ_k is the posterior
+mode. With H_k the curvature of person k's answers, g_k their gradient and ``Λ = C⁻¹/s²``, the answers about e_k are
+about Gaussian, so the crowd's θ follows::
 
     W_k = Λ (H_k + Λ)⁻¹ H_k        (A + Σ_k W_k) θ = Σ_k Λ (H_k + Λ)⁻¹ (H_k θ_k − g_k)        A: the crowd's ridges
-    γ_r = Σ_k rank Q_r − λ_r tr((H_k + Λ)⁻¹ Q_r)        λ_r ← γ_r / Σ_k ‖Q_r e_k‖²
 
-How much people differ is one number, the root of ``E‖e_k‖² / ‖θ‖²``. Its interval comes from the profile of the
-marginal likelihood when all of e_k is made s times as large, and s = 0 is "one metric is enough".
+and s is where the marginal likelihood of all answers is largest. How much people differ is one number, the root of
+``E‖e_k‖² / ‖θ‖²``. Its interval comes from the profile of that likelihood, and s = 0 is "one metric is enough".
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from crowdmetric.similarity.cone_step import ConeStep
 from crowdmetric.similarity.newton import SimilarityFit, minimize
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.pair_choices import PairChoices
+from crowdmetric.symmetric import smat, symmetric_kronecker
 
 __all__ = ["OwnMetrics", "fit_people"]
 
 Array = NDArray[np.float64]
 
 ROUNDS, SETTLED = 15, 0.05
-# The first guess of the strengths, in units of 1 / (mean eigenvalue)², and what counts as no difference at all.
-FIRST_GUESS, MOST_STRENGTH = 4.0, 1e6
+# The first guess of s, and the mean eigenvalue that M gets more of in C, so that nobody is held to directions it lacks.
+FIRST_GUESS, LIFT = 0.3, 0.02
 # Expected decrease, in nats, at which a person's fit stops.
 TOLERANCE = 1e-2
 # Values of s at which the marginal likelihood is computed, besides 0.
@@ -39,6 +40,8 @@ FACTORS = np.geomspace(0.02, 5.0, 400)
 # Half of the 0.9 quantile of χ² with one degree of freedom: how far a profile log-likelihood may fall inside a 90 %
 # interval.
 DROP = 1.3528
+# Below this s people count as alike.
+LEAST = 1e-3
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,6 @@ class OwnMetrics:
         (n,) the crowd's.
     own
         (K, n) everybody's; the crowd's where somebody has no answers.
-    strengths
-        λ_r: of the size, and of each ridge of the structure.
     information
         (n, n) about the crowd's θ, people's differences counted: ``A + Σ W_k``.
     spread, interval
@@ -65,7 +66,6 @@ class OwnMetrics:
 
     theta: Array
     own: Array
-    strengths: tuple[float, ...]
     information: Array
     spread: float
     interval: tuple[float, float]
@@ -100,46 +100,46 @@ def fit_people(
 ) -> OwnMetrics:
     """Return everybody's own metric, from the crowd's fit and the questions by person."""
     step = ConeStep(objective.structure, objective.covariance)
-    groups = _groups(objective)
     ridge = _ridge(objective, pooled)
-    scale = float(np.trace(objective.structure.metric(pooled.theta))) / objective.items.shape[1]
-    strengths = [FIRST_GUESS / scale**2] * len(groups)
     answered = [questions.of_person(k) for k in range(n_people)]
     there = [k for k in range(n_people) if answered[k].asked]
     theta, own = pooled.theta, {k: pooled.theta for k in there}
-    people: list[_Person] = []
-    done, rounds = False, 0
+    s, rounds, done = FIRST_GUESS, 0, False
     while not done and rounds < ROUNDS:
         rounds += 1
-        Lambda = _weighted(strengths, groups)
+        C = _law(objective, theta)
+        Lambda = _precision(C, s)
         people = []
         for k in there:
             own[k], person = _fit_person(objective.about(answered[k]), theta, own[k], Lambda, None)
             people.append(person)
         theta = _crowd(people, Lambda, ridge, theta, step)
-        wanted = _wanted(people, [own[k] - theta for k in there], strengths, groups, MOST_STRENGTH / scale**2)
-        done = all(abs(np.log(new / old)) < SETTLED for new, old in zip(wanted, strengths, strict=True))
-        strengths = wanted
-    spread, interval, gain = _spread(people, theta, strengths, groups)
-    # the strengths come from Gaussian people; only the metrics that are kept must be positive semi-definite
-    Lambda = _weighted(strengths, groups)
+        factor, around, gain = _spread(people, theta, Lambda)
+        wanted = s * max(factor, FACTORS[0])
+        done = abs(np.log(wanted / s)) < SETTLED or s < LEAST
+        s = wanted
+    unit = s / max(factor, FACTORS[0]) * float(np.sqrt(np.trace(C)) / max(np.linalg.norm(theta), 1e-300))
+    Lambda = _precision(C, s)
+    # s comes from Gaussian people; only the metrics that are kept must be positive semi-definite
     for k in there:
         own[k] = _fit_person(objective.about(answered[k]), theta, theta, Lambda, step)[0]
     everybody = np.stack([own.get(k, theta) for k in range(n_people)])
-    information = ridge + sum(_weight(person, _weighted(strengths, groups)) for person in people)
-    return OwnMetrics(theta, everybody, tuple(strengths), information, spread, interval, gain, done, rounds)
+    information: Array = np.sum([ridge, *(_weight(person, Lambda) for person in people)], axis=0)
+    interval = (around[0] * unit, around[1] * unit)
+    return OwnMetrics(theta, everybody, information, factor * unit, interval, gain, done, rounds)
 
 
-def _groups(objective: SimilarityObjective) -> list[Array]:
-    """Return the projectors Q_r: the size of a metric, then what each ridge looks at."""
-    unit = objective.structure.theta(np.eye(objective.items.shape[1]))
-    unit = unit / np.linalg.norm(unit)
-    return [np.outer(unit, unit), *objective.structure.ridges]
+def _precision(C: Array, s: float) -> Array:
+    return np.asarray(np.linalg.inv(C) / s**2, dtype=np.float64)
 
 
-def _weighted(strengths: list[float], groups: list[Array]) -> Array:
-    total: Array = np.sum([strength * Q for strength, Q in zip(strengths, groups, strict=True)], axis=0)
-    return total
+def _law(objective: SimilarityObjective, theta: Array) -> Array:
+    """Return C (n, n)."""
+    structure, d = objective.structure, objective.items.shape[1]
+    M = structure.metric(theta)
+    M = M + LIFT * max(float(np.trace(M)) / d, 1e-300) * np.eye(d)
+    onto = np.stack([structure.theta(smat(unit)) for unit in np.eye(d * (d + 1) // 2)], axis=1)
+    return np.asarray(4.0 / d * onto @ symmetric_kronecker(M, M) @ onto.T)
 
 
 def _ridge(objective: SimilarityObjective, pooled: SimilarityFit) -> Array:
@@ -186,27 +186,8 @@ def _crowd(people: list[_Person], Lambda: Array, ridge: Array, theta: Array, ste
     return step.solve(theta, total @ theta - pull, total)
 
 
-def _wanted(
-    people: list[_Person], deviations: list[Array], strengths: list[float], groups: list[Array], most: float
-) -> list[float]:
-    """Return the strengths that the evidence asks for."""
-    Lambda = _weighted(strengths, groups)
-    inverses = [np.linalg.inv(person.H + Lambda) for person in people]
-    wanted = []
-    for strength, Q in zip(strengths, groups, strict=True):
-        determined = sum(float(np.trace(Q)) - strength * float(np.sum(inverse * Q)) for inverse in inverses)
-        size = sum(float(e @ Q @ e) for e in deviations)
-        wanted.append(float(np.clip(determined / max(size, 1e-300), 1e-12 * most, most)))
-    return wanted
-
-
-def _spread(
-    people: list[_Person], theta: Array, strengths: list[float], groups: list[Array]
-) -> tuple[float, tuple[float, float], float]:
-    """Return how much people differ, its interval, and the gain over one metric for all."""
-    variance = sum(float(np.trace(Q)) / strength for strength, Q in zip(strengths, groups, strict=True))
-    unit = float(np.sqrt(variance) / max(np.linalg.norm(theta), 1e-300))
-    Lambda = _weighted(strengths, groups)
+def _spread(people: list[_Person], theta: Array, Lambda: Array) -> tuple[float, tuple[float, float], float]:
+    """Return the factor on s that is most likely, its interval, and the gain over one metric for all."""
     # in coordinates where Λ is the identity, so one eigendecomposition per person serves every s
     values, vectors = np.linalg.eigh(Lambda)
     half = vectors / np.sqrt(values)
@@ -225,5 +206,4 @@ def _spread(
     inside = np.flatnonzero(profile >= top - DROP)
     low = 0.0 if top - DROP <= 0.0 else float(FACTORS[inside[0]])
     high = float(FACTORS[inside[-1]]) if inside.size else float(FACTORS[0])
-    middle = 0.0 if best < 0 else float(FACTORS[best])
-    return middle * unit, (low * unit, high * unit), gain
+    return 0.0 if best < 0 else float(FACTORS[best]), (low, high), gain

@@ -9,25 +9,27 @@ about, questions are left out instead: there a metric may learn what is particul
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.similarity.cone_step import ConeStep
+from crowdmetric.similarity.cone_step import ConeStep, regular
 from crowdmetric.similarity.likelihood import AnswerModel
-from crowdmetric.similarity.newton import ROUGH, SimilarityFit, fit_with_evidence, minimize, refit
+from crowdmetric.similarity.newton import ROUGH, SimilarityFit, fit_with_evidence, held_size, refined, refit
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.pair_choices import PairChoices
 from crowdmetric.similarity.structures import STRUCTURES
 
-__all__ = ["LEFT_OUT", "Candidate", "StructureChoice", "choose_structure", "left_out_items"]
+__all__ = ["BETTER", "LEFT_OUT", "Candidate", "StructureChoice", "choose_structure", "left_out_items"]
 
 Array = NDArray[np.float64]
 
 # What may be left out in turn to choose a structure, and how a summary calls it.
 LEFT_OUT = {"items": "judgements about items left out", "questions": "questions left out"}
+# Structures, the simplest first.
+SIMPLEST = ("identity", "diagonal", "full")
 # Factors on the evidence's strength on off-diagonal entries, tried in turn while they help.
 FACTORS = (1.0, 4.0, 16.0, 64.0)
 # With fewer items per group than this, nothing can be learned about other items.
@@ -86,6 +88,8 @@ class StructureChoice:
         Everything that was tried.
     left_out
         What was left out to decide, a key of `LEFT_OUT`; None if the evidence did.
+    why_link
+        Why the link is what it is, in one sentence; empty if it was given.
     """
 
     objective: SimilarityObjective
@@ -93,12 +97,29 @@ class StructureChoice:
     chosen: Candidate
     candidates: tuple[Candidate, ...]
     left_out: str | None
+    why_link: str = ""
 
     @classmethod
     def given(cls, objective: SimilarityObjective, fit: SimilarityFit) -> StructureChoice:
         """Return a structure that was asked for, not chosen."""
         chosen = Candidate(objective.structure.name, 1.0, float("nan"), fit.log_evidence)
         return cls(objective, fit, chosen, (), None)
+
+    def summary_of_link(self, other: StructureChoice) -> str:
+        """Return why the link of this choice was chosen, and not that of the other."""
+        compared = {"squared": "squared distances", "distance": "distances"}[self.objective.likelihood.link]
+        if self.left_out is None:
+            return f"People are taken to compare {compared}: the evidence prefers it."
+        scores = f"{self.chosen.score:.4f} against {other.chosen.score:.4f} nats per answer"
+        about = LEFT_OUT[self.left_out]
+        better = self.chosen.score - other.chosen.score > BETTER
+        why = f"predicts {about} better" if better else f"is simpler, and predicts {about} as well"
+        return f"People are taken to compare {compared}: that {why} ({scores})."
+
+    @property
+    def merit(self) -> float:
+        """How well it predicts what was left out, or its evidence where nothing was."""
+        return _merit(self.chosen)
 
     def summary(self) -> str:
         """Return what was chosen and why, in one sentence."""
@@ -128,33 +149,36 @@ def choose_structure(
     questions: PairChoices,
     likelihood: AnswerModel,
     *,
+    names: Sequence[str] = tuple(STRUCTURES),
     left_out: str,
     folds: int,
     seed: int,
     tolerance: float,
     max_iterations: int,
 ) -> StructureChoice:
-    """Return the best of identity, diagonal and full, the last with the best ridge on off-diagonal entries."""
+    """Return the best of some structures, the full one with the best ridge on off-diagonal entries.
+
+    If there is one structure only, it is given, its ridge is the evidence's, and its score is found for other choices.
+    """
     d = items.shape[1]
     splits = _splits(items, questions, left_out, folds, seed)
     best: tuple[Candidate, SimilarityObjective, SimilarityFit] | None = None
     tried: list[Candidate] = []
-    for name in ("identity", "diagonal", "full"):
+    for name in sorted(names, key=SIMPLEST.index):
         objective = SimilarityObjective(items, questions, likelihood, STRUCTURES[name](d))
         step = ConeStep(objective.structure, objective.covariance)
         enough = max(tolerance, ROUGH) if splits else tolerance
         fit = fit_with_evidence(objective, step=step, tolerance=enough, max_iterations=max_iterations)
-        found = _candidates(objective, fit, splits, step)
+        found = _candidates(objective, fit, splits, step, FACTORS if len(names) > 1 else FACTORS[:1])
         tried += [candidate for candidate, _ in found]
         candidate, strengths = _hardest_of_the_best(found)
         if best is None or _merit(candidate) > _merit(best[0]) + (BETTER if splits else 0.0):
-            best = candidate, objective, SimilarityFit(**(fit.__dict__ | {"strengths": strengths}))
+            best = candidate, objective, replace(fit, strengths=strengths)
     assert best is not None
     chosen, objective, fit = best
     if splits:
-        exact: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "curvature": fit.curvature}
-        fit = minimize(objective, fit.strengths, fit.theta, **exact)
-    return StructureChoice(objective, fit, chosen, tuple(tried), left_out if splits else None)
+        fit = refined(objective, fit, fit.strengths, tolerance=tolerance, max_iterations=max_iterations)
+    return StructureChoice(objective, fit, chosen, tuple(tried) if len(names) > 1 else (), left_out if splits else None)
 
 
 def _splits(
@@ -169,14 +193,18 @@ def _splits(
 
 
 def _candidates(
-    objective: SimilarityObjective, fit: SimilarityFit, splits: list[tuple[PairChoices, PairChoices]], step: ConeStep
+    objective: SimilarityObjective,
+    fit: SimilarityFit,
+    splits: list[tuple[PairChoices, PairChoices]],
+    step: ConeStep,
+    factors: tuple[float, ...],
 ) -> list[tuple[Candidate, tuple[float, ...]]]:
     """Return one structure with its strengths; the ridge on off-diagonal entries is raised while that helps."""
     found: list[tuple[Candidate, tuple[float, ...]]] = []
     starts = [fit.theta for _ in splits]
-    for factor in FACTORS if splits and len(fit.strengths) > 1 else (1.0,):
+    for factor in factors if splits and len(fit.strengths) > 1 else (1.0,):
         strengths = (*fit.strengths[:1], *(factor * strength for strength in fit.strengths[1:]))
-        scores, weights = _left_out_scores(objective, strengths, starts, splits, step)
+        scores, weights = _left_out_scores(objective, fit, strengths, starts, splits, step)
         score = float(np.average(scores, weights=weights)) if splits else float("nan")
         found.append((Candidate(objective.structure.name, factor, score, fit.log_evidence, tuple(scores)), strengths))
         if len(found) > 1 and score <= found[-2][0].score:
@@ -202,6 +230,7 @@ def _merit(candidate: Candidate) -> float:
 
 def _left_out_scores(
     objective: SimilarityObjective,
+    fit: SimilarityFit,
     strengths: tuple[float, ...],
     starts: list[Array],
     splits: list[tuple[PairChoices, PairChoices]],
@@ -209,13 +238,16 @@ def _left_out_scores(
 ) -> tuple[list[float], list[float]]:
     """Return the mean log-likelihood of the answers of each group left out, and how many there are.
 
+    The size is that of the fit. Predictions are averaged over what the other answers leave open, as always.
     `starts` has where to begin for each group, and is given where the fit ended: the next strengths begin there.
     """
     scores, answers = [], []
+    held = held_size(objective, fit)
     for place, (known, new) in enumerate(splits):
         enough = ENOUGH * known.n_answers
-        theta = refit(objective.about(known), strengths, starts[place], step, tolerance=enough)
+        theta, H = refit(objective.about(known), strengths, starts[place], step, held, tolerance=enough)
         starts[place] = theta
         answers.append(new.n_answers)
-        scores.append(-objective.about(new).value(theta) / new.n_answers)
+        root = np.linalg.inv(np.linalg.cholesky(regular(H))).T
+        scores.append(-objective.about(new).log_loss(theta, root) / new.n_answers)
     return scores, answers

@@ -82,10 +82,20 @@ class Covariances:
         """Return M (d, d), for standardized features."""
         return self.structure.metric(theta[len(SCALES) :])
 
+    def changes(self, theta: Array) -> tuple[NDArray[np.intp], Array]:
+        """Return the numbers (k,) of the entries of M that θ changes, row after row, and their derivatives (p, k)."""
+        tangents, d = list(self.structure.tangents(theta[len(SCALES) :])), len(self.metric(theta))
+        numbers = [np.add.outer(d * tangent.features, tangent.features).reshape(-1) for tangent in tangents]
+        entries = np.unique(np.concatenate(numbers))
+        out = np.zeros((theta.size, entries.size))
+        for row, number, tangent in zip(out[len(SCALES) :], numbers, tangents, strict=True):
+            row[np.searchsorted(entries, number)] = tangent.matrix.reshape(-1)
+        there = np.any(out != 0.0, axis=0)
+        return entries[there], out[:, there]
+
     def moving(self, theta: Array) -> Array:
         """Return the projection (p, p) onto steps of θ that change M: turning its factor, for one, does not."""
-        tangents = self.structure.tangents(theta[len(SCALES) :])
-        vectors, sizes, _ = np.linalg.svd(tangents.reshape(len(tangents), -1), full_matrices=False)
+        vectors, sizes, _ = np.linalg.svd(self.changes(theta)[1][len(SCALES) :], full_matrices=False)
         vectors = vectors[:, sizes > IDLE * sizes[0]]
         projection = np.eye(theta.size)
         projection[len(SCALES) :, len(SCALES) :] = vectors @ vectors.T
@@ -170,7 +180,7 @@ class Grams:
         in_M += _flat(Z).T @ _flat((in_G / self._trace - 2.0 * in_q) @ others)
         in_M -= np.sum(in_G * G) / self._trace * np.eye(len(self._M))
         tangents = self._family.structure.tangents(self._theta[len(SCALES) :])
-        return np.concatenate([scales, [sharpness], np.einsum("pij,ij->p", tangents, in_M)])
+        return np.array([*scales, sharpness, *(tangent.inner(in_M) for tangent in tangents)])
 
     def derivatives(self) -> Iterator[tuple[Array | None, Array | None]]:
         """Yield the derivatives (…, a, b) of K and of C in every parameter of θ; None where there is none."""
@@ -185,8 +195,9 @@ class Grams:
         yield None, b * G * G
         yield None, 0.5 * a * rho * self._wide_slope * q
         for tangent in self._family.structure.tangents(self._theta[len(SCALES) :]):
-            inner, in_q = _inner_and_square(self._Z, tangent, self._others)
-            in_G = (inner - float(np.trace(tangent)) * G) / self._trace
+            there, others = (items[..., tangent.features] for items in (self._Z, self._others))
+            inner, in_q = _inner_and_square(there, tangent.matrix, others)
+            in_G = (inner - float(np.trace(tangent.matrix)) * G) / self._trace
             yield (
                 0.5 * (s * self._near_slope * in_q + t * in_G),
                 0.5 * (a * rho * self._wide_slope * in_q + c * in_G + 2.0 * b * G * in_G),

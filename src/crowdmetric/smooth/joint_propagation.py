@@ -50,6 +50,8 @@ ROUNDS, MOST_SWEEPS = 2, 60
 # Factors are damped further, down to LEAST_DAMPING, while the change does not shrink by the factor SLOW, and less when
 # it does.
 SLOW, DAMPING, RECOVERY, LEAST_DAMPING = 0.9, 0.7, 1.2, 0.2
+# Random directions in which the information of the crowd's utilities is taken, with more items than these.
+PROBES = 128
 
 
 @dataclass(frozen=True)
@@ -216,19 +218,31 @@ class Propagation:
 
             ½ Σ tr(Q ∂ᵢK Q ∂ⱼK) + ½ tr(Q ∂ᵢC Q ∂ⱼC)          Q of a person, and of ΣW
 
-        That of one person alone is about K + C.
+        That of one person alone is about K + C. Derivatives are taken one by one: with many items, all of them together
+        would take gigabytes.
         """
-        pairs = list(derivatives)
         if self.alone:
             (block,), (Q,) = self.blocks, self.told()
-            return traces(Q, [block.take(sum(part for part in pair if part is not None)) for pair in pairs])
-        total = np.zeros((len(pairs), len(pairs)))
+            parts = [block.take(sum(part for part in pair if part is not None)) for pair in derivatives]
+            return traces(Q, parts)
         W, V = self.precision, self.covariance
-        crowd = np.array([number for number, (_, dC) in enumerate(pairs) if dC is not None], dtype=np.intp)
-        total[np.ix_(crowd, crowd)] += traces(W - W @ V @ W, [dC for _, dC in pairs if dC is not None])
-        person = np.array([number for number, (dK, _) in enumerate(pairs) if dK is not None], dtype=np.intp)
-        for block, Q in zip(self.blocks, self.told(), strict=True):
-            parts = [block.take(dK) for dK, _ in pairs if dK is not None]
+        left, right = _probes(W - W @ V @ W)
+        crowd, person, seen = [], [], []
+        taken: list[list[Array]] = [[] for _ in self.blocks]
+        number = 0
+        for dK, dC in derivatives:
+            if dC is not None:
+                crowd.append(number)
+                seen.append((left.T @ (dC @ right)).reshape(-1))
+            if dK is not None:
+                person.append(number)
+                for parts, block in zip(taken, self.blocks, strict=True):
+                    parts.append(block.take(dK))
+            number += 1
+        total = np.zeros((number, number))
+        rows = np.array(seen)
+        total[np.ix_(crowd, crowd)] += 0.5 * rows @ rows.T
+        for parts, Q in zip(taken, self.told(), strict=True):
             total[np.ix_(person, person)] += traces(Q, parts)
         return total
 
@@ -290,6 +304,18 @@ def _told(block: PeopleBlock, site: Sites, covariance: Array) -> Array:
     PS = times(covariance, block.low, block.high, site.tau)
     rest = np.eye(PS.shape[1]) - np.ascontiguousarray(PS.transpose(0, 2, 1))
     return np.asarray(times(rest, block.low, block.high, site.tau))
+
+
+def _probes(Q: Array) -> tuple[Array, Array]:
+    """Return R (n, n) and R G (n, m) with ``tr(Q D Q D') = ⟨RᵀDRG, RᵀD'RG⟩`` for symmetric D and D', Q = R Rᵀ.
+
+    G is the identity or, with many items, m random directions, for which it is so on average.
+    """
+    values, vectors = np.linalg.eigh(Q)
+    R = vectors * np.sqrt(np.maximum(values, 0.0))
+    if len(R) <= PROBES:
+        return R, R
+    return R, R @ (np.random.default_rng(0).standard_normal((len(R), PROBES)) / np.sqrt(PROBES))
 
 
 def traces(Q: Array, parts: list[Array]) -> Array:

@@ -15,9 +15,10 @@ prior of a low rank is around zero, with the isotropic metric as the mean of M: 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import log, pi
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ __all__ = [
     "KernelStructure",
     "LowRankKernel",
     "ShrunkKernel",
+    "Tangent",
     "structure_of",
 ]
 
@@ -40,6 +42,17 @@ Array = NDArray[Any]
 
 # Standard deviations of the prior: of log size, and of the log weights of features and directions, wide and not.
 LOG_SIZE, LOG_WEIGHT, SMALL_LOG_WEIGHT = 1.0, 1.0, 0.4
+
+
+class Tangent(NamedTuple):
+    """A derivative of M (d, d): a matrix (m, m) among some of the features (m,), and zero elsewhere."""
+
+    features: NDArray[np.intp]
+    matrix: Array
+
+    def inner(self, matrix: Array) -> float:
+        """Return the sum of products of entries with those of a matrix (d, d)."""
+        return float(np.sum(self.matrix * matrix[np.ix_(self.features, self.features)]))
 
 
 class KernelStructure(Protocol):
@@ -59,8 +72,8 @@ class KernelStructure(Protocol):
         """Return M (d, d)."""
         ...
 
-    def tangents(self, w: Array) -> Array:
-        """Return the derivatives (p, d, d) of M in w."""
+    def tangents(self, w: Array) -> Iterator[Tangent]:
+        """Yield the derivatives of M in w, p of them."""
         ...
 
     def like(self, metric: Array) -> Array:
@@ -88,9 +101,9 @@ class IsotropicKernel:
         """Return M (d, d)."""
         return np.asarray(np.exp(w[0]) / self.d * np.eye(self.d))
 
-    def tangents(self, w: Array) -> Array:
-        """Return the derivatives (1, d, d) of M."""
-        return self.metric(w)[None]
+    def tangents(self, w: Array) -> Iterator[Tangent]:
+        """Yield the derivative of M."""
+        yield Tangent(np.arange(self.d), self.metric(w))
 
     def like(self, metric: Array) -> Array:
         """Return the w of the same trace."""
@@ -117,11 +130,12 @@ class DiagonalKernel:
         """Return M (d, d)."""
         return np.asarray(np.diag(np.exp(w[0] + w[1:])) / self.d)
 
-    def tangents(self, w: Array) -> Array:
-        """Return the derivatives (1 + d, d, d) of M."""
-        M = self.metric(w)
-        own = np.einsum("ij,jk->ijk", np.eye(self.d), M) * np.eye(self.d)[:, :, None]
-        return np.concatenate([M[None], own])
+    def tangents(self, w: Array) -> Iterator[Tangent]:
+        """Yield the derivatives of M in w: all of it, then entry by entry."""
+        everything, lengths = np.arange(self.d), np.exp(w[0] + w[1:]) / self.d
+        yield Tangent(everything, np.diag(lengths))
+        for j in range(self.d):
+            yield Tangent(everything[j : j + 1], lengths[j : j + 1, None])
 
     def like(self, metric: Array) -> Array:
         """Return the w of the same diagonal."""
@@ -155,8 +169,8 @@ class FullKernel:
         values, U = self._spectrum(w)
         return np.asarray((U * np.exp(w[0] + values) / self.d) @ U.T)
 
-    def tangents(self, w: Array) -> Array:
-        """Return the derivatives (1 + d(d+1)/2, d, d) of M.
+    def tangents(self, w: Array) -> Iterator[Tangent]:
+        """Yield the 1 + d(d+1)/2 derivatives of M.
 
         With ``S = U diag(λ) Uᵀ``, that of exp S along E is ``U (F ∘ UᵀEU) Uᵀ``, ``F_ij = (e^λi − e^λj) / (λi − λj)``.
         """
@@ -165,7 +179,9 @@ class FullKernel:
         ratio = np.sinh(half) / np.where(half == 0.0, 1.0, half)
         F = np.exp(0.5 * (values[:, None] + values[None, :])) * np.where(half == 0.0, 1.0, ratio)
         inside = U.T @ smat(np.eye(w.size - 1)) @ U
-        return np.concatenate([self.metric(w)[None], np.exp(w[0]) / self.d * (U @ (F * inside) @ U.T)])
+        yield Tangent(np.arange(self.d), self.metric(w))
+        for matrix in np.exp(w[0]) / self.d * (U @ (F * inside) @ U.T):
+            yield Tangent(np.arange(self.d), matrix)
 
     def like(self, metric: Array) -> Array:
         """Return the w of a positive definite metric."""
@@ -205,11 +221,15 @@ class LowRankKernel:
         U = w[1:].reshape(self.d, self.r)
         return np.asarray(np.exp(w[0]) / self.d * U @ U.T)
 
-    def tangents(self, w: Array) -> Array:
-        """Return the derivatives (1 + dr, d, d) of M: in U_ij, ``E_ij Uᵀ + U E_ijᵀ``."""
+    def tangents(self, w: Array) -> Iterator[Tangent]:
+        """Yield the 1 + dr derivatives of M: in U_ij, ``E_ij Uᵀ + U E_ijᵀ``."""
         size, U = np.exp(w[0]) / self.d, w[1:].reshape(self.d, self.r)
-        half = np.einsum("ai,bj->abij", np.eye(self.d), size * U.T).reshape(-1, self.d, self.d)
-        return np.concatenate([self.metric(w)[None], half + half.transpose(0, 2, 1)])
+        yield Tangent(np.arange(self.d), self.metric(w))
+        for i in range(self.d):
+            for column in size * U.T:
+                half = np.zeros((self.d, self.d))
+                half[i] = column
+                yield Tangent(np.arange(self.d), half + half.T)
 
     def like(self, metric: Array) -> Array:
         """Return the w of the r largest directions of a metric."""

@@ -73,11 +73,17 @@ def some_people(answers: DistinctAnswers, most: float) -> Indices:
     work = work_of(np.bincount(shown // side, minlength=people.size), np.bincount(place))
     if work.sum() <= most:
         return people
-    code = 2 * (answers.low * side + answers.high) + (answers.sign > 0)
-    key = np.bincount(place, weights=np.modf(code * GOLDEN)[0], minlength=people.size)
-    order = np.argsort(np.modf(key)[0], kind="stable")
+    order = _by_answers(answers, place, people.size)
     enough = int(np.searchsorted(np.cumsum(work[order]), most)) + 1
     return np.sort(people[order[: max(enough, FEWEST)]])
+
+
+def _by_answers(answers: DistinctAnswers, place: Indices, n_people: int) -> Indices:
+    """Return the people (K,) in an order that comes from their answers; `place` (T,) is who gave each."""
+    side = int(max(answers.high.max(initial=0), 0)) + 1
+    code = 2 * (answers.low * side + answers.high) + (answers.sign > 0)
+    key = np.bincount(place, weights=answers.weight * np.modf(code * GOLDEN)[0], minlength=n_people)
+    return np.argsort(np.modf(key)[0], kind="stable")
 
 
 def merged(person: Array, pairs: Array, response: Array, weight: Array) -> DistinctAnswers:
@@ -209,7 +215,7 @@ class PeopleBlock:
 
 
 def arrange(answers: DistinctAnswers, n_items: int) -> list[PeopleBlock]:
-    """Return everybody who answered, in blocks."""
+    """Return everybody who answered, in blocks, in an order that comes from their answers: names do not matter."""
     people, first, count = np.unique(answers.person, return_index=True, return_counts=True)
     place = np.searchsorted(people, answers.person)
     side = n_items + 1
@@ -217,9 +223,10 @@ def arrange(answers: DistinctAnswers, n_items: int) -> list[PeopleBlock]:
     sizes = np.bincount(shown // side, minlength=people.size)
     begin = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     group = np.ceil(np.log(sizes) / np.log(GROWTH) - 1e-9).astype(np.intp)
+    order = _by_answers(answers, place, people.size)
     blocks = []
     for number in np.unique(group):
-        chosen = np.flatnonzero(group == number)
+        chosen = order[group[order] == number]
         at_once = max(1, MOST_NUMBERS // int(sizes[chosen].max()) ** 2)
         for part in np.array_split(chosen, -(-chosen.size // at_once)):
             blocks.append(_block(answers, people, part, first, count, shown, begin, sizes, n_items))

@@ -175,11 +175,16 @@ class ShapedDensity:
         return np.append(x[0], x[1:] * (self.space.d / np.linalg.norm(x[1:])))
 
 
-def draw_shaped(density: ShapedDensity, mode: Array, count: int | None = None, seed: int = 0) -> Array:
-    """Return draws svec M (n, p) from a density whose mode is known; n is `count`, or as many as usual."""
-    covariance = np.linalg.inv(density.curvature(mode))
+def draw_shaped(
+    density: ShapedDensity, start: Array, count: int | None = None, seed: int = 0, *, least_step: float = 0.0
+) -> Array:
+    """Return draws svec M (n, p) from a density near a start; n is `count`, or as many as usual.
+
+    None are drawn (0, p) if that would need steps smaller than `least_step`.
+    """
+    covariance = np.linalg.inv(density.curvature(start))
     count = number_of_draws(density.space.d) if count is None else count
-    return density.metrics(draw_along(density, mode, covariance, count, seed))
+    return density.metrics(draw_along(density, start, covariance, count, seed, least_step=least_step))
 
 
 def draw_around(center: Array, precision: Array, m: Array, seed: int = 0) -> Array:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.canonical import canonical_of_items
 from crowdmetric.checks import whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.subspaces.assign import Subspaces, residuals_of
@@ -189,6 +190,7 @@ def discover_subspaces(
     scale = float(np.sqrt(np.mean(np.einsum("ij,ij->i", X, X))))
     # an item at the origin is in every subspace through it, and has no direction
     usable = np.flatnonzero(np.einsum("ij,ij->i", X, X) > (1e-12 * scale) ** 2) if not affine else np.arange(len(X))
+    usable = usable[np.argsort(canonical_of_items(X)[usable])]  # their order in the table does not matter
     chosen = generator.permutation(usable)[:sample]
     search = _Search(n_subspaces, ranks, affine, outliers, max_subspaces, random_state)
     flats, trials = search.run(X[chosen])

@@ -19,27 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.errors import DataError
 from crowdmetric.users.integrals import Integral
 from crowdmetric.users.layout import Layout
 from crowdmetric.users.population_sums import Law, PopulationBlock, Structure
 
-__all__ = ["MOST_ITEMS", "WithItemEffects", "check_item_effects", "variance_of_differences"]
+__all__ = ["WithItemEffects", "variance_of_differences"]
 
 Array = NDArray[Any]
-
-# Maximum number of items: outer products of scores are (n, n) with one row per item.
-MOST_ITEMS = 500
-
-
-def check_item_effects(n_items: int) -> int:
-    """Return how many items there are, or say that they are too many."""
-    if n_items > MOST_ITEMS:
-        raise DataError(
-            f"item_effects is for at most {MOST_ITEMS} items, each with many answers, and there are {n_items:,}; leave "
-            "it out: among that many items features can hardly stand in for popularity"
-        )
-    return n_items
 
 
 def variance_of_differences(covariance: Array, pairs: NDArray[Any]) -> Array:

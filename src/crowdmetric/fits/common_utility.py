@@ -5,7 +5,11 @@ With h = Φw the utilities (N,) of the items and Φ (N, n) whatever describes th
     Pr[right preferred] = σ(h_right − h_left)        min over w:   Σ c log(1 + exp(−m)) + ½ λ ‖w‖²
 
 m being the difference in favor of the item that was preferred and c the weight of the answer. `bradley-terry` has
-Φ = I (`popularity`), `quadratic` has the products of features (`quadratic`).
+Φ = I (`EachItem`), `quadratic` has the products of features (`Products`)::
+
+    h(x) = zᵀQz + l·z      z = (x − center) / spread of each feature over the items that were compared
+
+An item that was never seen is, for `bradley-terry`, as popular as the average one.
 
 Only counts matter: how often one item of a pair was preferred to the other, so answers to the same question are
 added up first. Newton's method takes its steps by conjugate gradients, which need Φ and Φᵀ as functions alone, so that
@@ -24,9 +28,21 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import expit
 
+from crowdmetric.canonical import canonical_of_pairs
 from crowdmetric.comparisons import Comparisons
+from crowdmetric.preprocess import spreads_of
+from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
-__all__ = ["CommonUtility", "ItemFeatures", "Tally", "choose_precision", "fit_weights"]
+__all__ = [
+    "CommonUtility",
+    "EachItem",
+    "ItemFeatures",
+    "Products",
+    "QuadraticUtility",
+    "Tally",
+    "fit_popularity",
+    "fit_quadratic",
+]
 
 Array = NDArray[Any]
 
@@ -92,20 +108,26 @@ class Tally:
 
     @staticmethod
     def of(answers: Comparisons) -> Tally:
+        """Count answers."""
+        return Tally.of_rows(answers.pairs, answers.user, answers.response, answers.weight, answers.n_items)
+
+    @staticmethod
+    def of_rows(pairs: NDArray[Any], person: NDArray[Any], response: Array, weight: Array, n_items: int) -> Tally:
         """Count the answers of five groups of people, or of each person where they are fewer."""
-        low, high = np.minimum(answers.left, answers.right), np.maximum(answers.left, answers.right)
-        keys, pair = np.unique(low.astype(np.int64) * answers.n_items + high, return_inverse=True)
-        people = np.unique(answers.user)
+        low, high = pairs.min(axis=1), pairs.max(axis=1)
+        keys, pair = np.unique(low.astype(np.int64) * n_items + high, return_inverse=True)
+        by_content = canonical_of_pairs(person, pairs, response, weight, int(np.max(person)) + 1, n_items)
+        people, place = np.unique(by_content.people[person], return_inverse=True)
         groups = max(1, min(FOLDS, people.size))
-        group = np.random.default_rng(0).permutation(people.size)[np.searchsorted(people, answers.user)] % groups
-        prefers_high = (answers.response > 0) == (answers.right > answers.left)
+        group = np.random.default_rng(0).permutation(people.size)[place] % groups
+        prefers_high = (response > 0) == (pairs[:, 1] > pairs[:, 0])
         counts = [
             np.bincount(
-                group * keys.size + pair.ravel(), weights=answers.weight * chosen, minlength=groups * keys.size
+                group * keys.size + pair.ravel(), weights=weight * chosen, minlength=groups * keys.size
             ).reshape(groups, keys.size)
             for chosen in (prefers_high, ~prefers_high)
         ]
-        first, second = np.divmod(keys, answers.n_items)
+        first, second = np.divmod(keys, n_items)
         return Tally(first.astype(np.intp), second.astype(np.intp), *counts)
 
     def margin(self, utilities: Array) -> Array:
@@ -212,3 +234,84 @@ def choose_precision(tally: Tally, features: ItemFeatures) -> float:
     best = min(losses, key=lambda tried: losses[tried])
     coin_flips = float(np.log(2.0) * (total_up.sum() + total_down.sum()))
     return float(10.0**best) if losses[best] < coin_flips - LEAST_GAIN else float("inf")
+
+
+@dataclass(frozen=True)
+class EachItem:
+    """Φ = I: a weight of its own for every item."""
+
+    size: int
+
+    def utilities(self, weights: Array) -> Array:
+        return weights
+
+    def adjoint(self, values: Array) -> Array:
+        return values
+
+    def squares(self, values: Array) -> Array:
+        return values
+
+
+@dataclass(frozen=True)
+class Products:
+    """Rows (svec zzᵀ, z) of Φ for items Z (N, d), never written down: (N, d(d+1)/2 + d)."""
+
+    Z: Array
+
+    @property
+    def size(self) -> int:
+        return degrees_of_freedom(self.Z.shape[1]) + self.Z.shape[1]
+
+    def utilities(self, weights: Array) -> Array:
+        p = degrees_of_freedom(self.Z.shape[1])
+        return np.asarray(np.einsum("nd,nd->n", self.Z @ smat(weights[:p]), self.Z) + self.Z @ weights[p:])
+
+    def adjoint(self, values: Array) -> Array:
+        return np.concatenate([svec(self.Z.T @ (values[:, None] * self.Z)), self.Z.T @ values])
+
+    def squares(self, values: Array) -> Array:
+        # an entry of svec off the diagonal is √2 z_j z_l, and its square 2 z_j² z_l²: once the √2 is svec's own
+        S = self.Z**2
+        products = S.T @ (values[:, None] * S)
+        twice = products * np.where(np.eye(len(products)) > 0, 1.0, np.sqrt(2.0))
+        return np.concatenate([svec(twice), S.T @ values])
+
+
+@dataclass(frozen=True)
+class QuadraticUtility:
+    """The weights (svec Q, l) of a quadratic utility, of which z it is, and the precision λ."""
+
+    weights: Array
+    center: Array
+    spread: Array
+    precision: float
+
+    def utilities(self, items: Array) -> Array:
+        """Return h (N,) of items (N, d)."""
+        return Products((items - self.center) / self.spread).utilities(self.weights)
+
+    def as_law(self) -> tuple[Array, Array]:
+        """Return M (d, d) and μ (d,) with ``h(x) = −(xᵀMx + ⟨μ, x⟩)`` up to a constant."""
+        p = degrees_of_freedom(self.center.size)
+        Q = smat(self.weights[:p]) / np.outer(self.spread, self.spread)
+        return -Q, 2.0 * Q @ self.center - self.weights[p:] / self.spread
+
+
+def fit_popularity(tally: Tally, n_items: int, precision: float | None = None) -> CommonUtility:
+    """Return the utilities of items of which nothing else is known; λ by cross-validation if it is not given."""
+    each = EachItem(n_items)
+    precision = choose_precision(tally, each) if precision is None else precision
+    up, down = tally.up.sum(axis=0), tally.down.sum(axis=0)
+    return CommonUtility(fit_weights(tally, up, down, each, precision, np.zeros(each.size)), precision)
+
+
+def fit_quadratic(items: Array, tally: Tally, precision: float | None = None) -> QuadraticUtility:
+    """Return a quadratic utility of items (N, d), learned from those that were compared alone."""
+    shown = np.unique([tally.low, tally.high])
+    center, spread = items[shown].mean(axis=0), spreads_of(items[shown])
+    some = Products((items[shown] - center) / spread)
+    tally = Tally(np.searchsorted(shown, tally.low), np.searchsorted(shown, tally.high), tally.up, tally.down)
+    precision = choose_precision(tally, some) if precision is None else precision
+    up, down = tally.up.sum(axis=0), tally.down.sum(axis=0)
+    weights = fit_weights(tally, up, down, some, precision, np.zeros(some.size))
+    return QuadraticUtility(weights, center, spread, precision)
