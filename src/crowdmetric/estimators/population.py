@@ -75,8 +75,10 @@ from crowdmetric.inputs import (
     check_items,
     check_scan,
     check_scan_alone,
+    is_by_row,
     read_asked,
     read_rows,
+    some_questions,
 )
 from crowdmetric.losses import Loss
 from crowdmetric.similarity.judgement_term import JudgementsBeside
@@ -356,7 +358,7 @@ class PopulationMetric(CrowdMetric):
             cache, items = ChunkCache(self.memory_plan(pairs).room), check_scan(pairs, self.items, loss)
             if self.by_gradients_alone(items.shape[1], items.shape[0]):
                 refuse_judgements(judgements)
-                return self._fit_by_gradients(asked_on_disk(pairs, items, cache, device), loss, clock)
+                return self._fit_by_gradients(asked_on_disk(pairs, items, cache, device), loss, clock, by_row=True)
             n_items = self._items_with_effects(pairs, pairs.n_items)
             crowd = crowd_on_disk(pairs, items, cache, reduced=reduced)
             rows = read_rows(Comparisons.from_scan(pairs, MOST_PEOPLE), None, None, None, items, loss)
@@ -365,7 +367,7 @@ class PopulationMetric(CrowdMetric):
                 read_memory(self.memory)  # not needed here, but validated: it may be a mistake
             asked = self._asked_on_device(pairs, y, users, sample_weight, loss, device)
             if asked is not None:
-                return self._fit_by_gradients(asked, loss, clock)
+                return self._fit_by_gradients(asked, loss, clock, by_row=is_by_row(pairs))
             rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
             self._check(loss, rows.items.shape[1], rows.items.shape[0])
             if self.covariance == "none":
@@ -376,7 +378,8 @@ class PopulationMetric(CrowdMetric):
                 refuse_judgements(judgements)
                 if self.item_effects:
                     check_items_are_named(rows)
-                return self._fit_by_gradients(asked_in_memory(rows, device), loss, clock, rows.labels)
+                asked = asked_in_memory(rows, device)
+                return self._fit_by_gradients(asked, loss, clock, rows.labels, by_row=rows.by_row)
             n_items = self._items_with_effects(rows, rows.items.shape[0])
             crowd = crowd_in_memory(rows, 1 if device is None else device.blocks, shown=n_items > 0, reduced=reduced)
         with threads_for(degrees_of_freedom(crowd.d) + n_items):
@@ -469,6 +472,8 @@ class PopulationMetric(CrowdMetric):
         nobody = np.empty(0, dtype=np.int64)
         users = nobody if crowd.users is None else crowd.users
         self._finish(self.scale_ * self.shape_, users, points, self._solution(found, clock), rows.labels)
+        if rows.by_row:
+            self.questions_ = some_questions(rows.pairs, rows.weight)
         return self
 
     def _problem(self, crowd: Crowd, loss: Loss, n_items: int, judgements: Any) -> PopulationProblem:
@@ -593,12 +598,14 @@ class PopulationMetric(CrowdMetric):
     def _rank_by_gradients(self, d: int) -> int:
         return self.rank or min(d, DEFAULT_RANK)
 
-    def _fit_by_gradients(self, asked: QuestionStream, loss: Loss, clock: float, labels: NDArray[Any] = SIGNS) -> Self:
+    def _fit_by_gradients(
+        self, asked: QuestionStream, loss: Loss, clock: float, labels: NDArray[Any] = SIGNS, *, by_row: bool
+    ) -> Self:
         """Fit many features, or many items with effects, or in single precision, or linear utilities."""
         (n_items, d), device = asked.items.shape, device_of(self._engine)
         check_for_gradients(self.get_params(deep=False), d, n_items, self._engine)
         if self._is_linear():
-            return self._fit_linear(asked, loss, clock, labels)
+            return self._fit_linear(asked, loss, clock, labels, by_row=by_row)
         rank, free, item_effects = self._rank_by_gradients(d), self.covariance == "free", bool(self.item_effects)
         no_errors = "not asked for"
         if self.uncertainty:
@@ -629,6 +636,8 @@ class PopulationMetric(CrowdMetric):
         objective, seconds = -result.value / asked.weight, perf_counter() - clock
         solution = Solution(status, result.converged, objective, float("nan"), result.passes, seconds)
         self._finish(self.scale_ * self.shape_, asked.users, None, solution, labels)
+        if by_row:
+            self.questions_ = some_questions(*asked.some())
         return self
 
     def _fit_pooled(self, rows: Rows, loss: Loss, clock: float) -> Self:
@@ -655,7 +664,9 @@ class PopulationMetric(CrowdMetric):
         self._finish(metric, rows.users, np.tile(mean, (rows.users.size, 1)), solution, rows.labels)
         return self
 
-    def _fit_linear(self, asked: QuestionStream, loss: Loss, clock: float, labels: NDArray[Any]) -> Self:
+    def _fit_linear(
+        self, asked: QuestionStream, loss: Loss, clock: float, labels: NDArray[Any], *, by_row: bool
+    ) -> Self:
         """Fit linear utilities with three variances (`crowdmetric.fits.linear_utilities`)."""
         progress = Passes.of(self.progress, asked.n_users, USUAL_GRADIENTS)
         with threads_beside(None):
@@ -682,6 +693,8 @@ class PopulationMetric(CrowdMetric):
         )
         points = asked.units.points_outside(points, self.shape_)
         self._finish(self.scale_ * self.shape_, asked.users, points, solution, labels)
+        if by_row:
+            self.questions_ = some_questions(*asked.some())
         return self
 
     def _describe_low_rank_fit(self, fit: LowRankFit) -> None:
