@@ -37,7 +37,7 @@ def shares(metrics):
     return diagonal / diagonal.sum(axis=-1, keepdims=True)
 
 
-found = intervals_from(shares(smat(model.metric_draws_)), shares(model.metric_))  # 90 % intervals
+found = intervals_from(shares(smat(model.metric_draws_)))  # medians and 90 % intervals
 
 # %%
 # A share is never below zero, so ask how far its interval reaches up: that of the color ends near zero.

@@ -23,7 +23,7 @@ from crowdmetric.evaluate.evaluation import Result
 from crowdmetric.export import item_coordinates, linear_head
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.report import report_page
-from crowdmetric.report.tastes import find_tastes
+from crowdmetric.tastes import find_tastes
 
 SPLITS = ("pairs", "people", "items")
 

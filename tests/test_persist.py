@@ -172,6 +172,7 @@ DAMAGES = {
     "damaged": (flip_a_byte, "does not match the checksum"),
     "forged": (forge, "cannot be read"),
     "unknown estimator": (lambda folder: damage(folder, estimator="OtherMetric"), "'OtherMetric'"),
+    "half an importance": (lambda folder: damage(folder, importance={"names": ["f0"]}), "'importance' in model.json"),
     "unknown parameter": (lambda folder: damage(folder, parameters={"other": 1}), "update crowdmetric"),
 }
 

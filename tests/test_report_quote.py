@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 
 from crowdmetric import PopulationMetric
-from crowdmetric.datasets import load_travel
 from crowdmetric.evaluate import Difference
 from crowdmetric.importance import feature_importance
 from crowdmetric.persist import SavedModel, save_model
@@ -80,15 +78,13 @@ def test_nothing_is_quoted_of_pairs_that_were_cut_from_something_else(tmp_path) 
 
 
 def test_it_is_no_surer_than_the_answers(tmp_path) -> None:
-    """Three answers per traveler are explained about as well by two laws of people, under which other features lead."""
-    travel = load_travel()
-    answers = replace(travel.comparisons, made_of="pairs")  # they are not, but have this property
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the scale is not known, and questions look chosen
-        fitted = PopulationMetric(travel.items.features / travel.items.features.std(axis=0), covariance="free")
-        model = save_model(tmp_path / "model", fitted.fit(answers), comparisons=answers)
-    said = " ".join(quotable(model, None, answers))
-    assert re.search(r"What moves their choices most is (probably|perhaps) \w+ \(\d+ %; first with a probability", said)
+    model = saved(tmp_path)
+    tied = replace(feature_importance(model), first_place=np.array([0.6, 0.4]), low=np.full(2, 0.1))
+    unsure = replace(model, description=model.description | {"importance": tied.to_dict()})
+    assert re.search(
+        r"What moves their choices most is (probably|perhaps) \S+ \(\d+ %; first with a probability of [46]0 %\)",
+        " ".join(quotable(unsure)),
+    )
 
 
 def test_it_does_not_claim_what_the_answers_hardly_tell(tmp_path, monkeypatch) -> None:

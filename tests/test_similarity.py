@@ -626,6 +626,7 @@ def test_where_features_only_name_the_items_questions_are_left_out() -> None:
     assert named.score(study.judgements) > known_features.score(study.judgements) - 0.02
 
 
+@pytest.mark.filterwarnings("ignore:all items are alike:crowdmetric.errors.NotIdentifiedWarning")
 def test_a_metric_of_zero_has_intervals() -> None:
     """People call closer what is farther, and one feature is the same for all items: intervals begin near zero."""
     rng = np.random.default_rng(0)

@@ -255,6 +255,7 @@ EXTREME = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:all items are alike:crowdmetric.errors.NotIdentifiedWarning")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("structure", ["auto", "rank-1"])
 @pytest.mark.parametrize("name", EXTREME)

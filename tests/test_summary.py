@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,15 +23,15 @@ from crowdmetric.coefficients import coefficients_of
 from crowdmetric.commands.fit_ending import gains_of
 from crowdmetric.datasets import load_travel
 from crowdmetric.estimators import __all__ as ESTIMATORS
-from crowdmetric.estimators.summary import InMemory
+from crowdmetric.estimators.summary import InMemory, table_of
 from crowdmetric.evaluate import evaluate
-from crowdmetric.fits.starts import PLAUSIBLE, Start
-from crowdmetric.importance import feature_importance
+from crowdmetric.fits.starts import Start
+from crowdmetric.importance import find_importance
 from crowdmetric.persist import load_model, save_model
 from crowdmetric.report.warnings import warnings_of
 from crowdmetric.simulate import simulate_crowd
 from crowdmetric.solvers.priors import Ridges
-from crowdmetric.symmetric import degrees_of_freedom, smat
+from crowdmetric.symmetric import smat, svec
 from crowdmetric.users.population_sums import Law
 
 RNG = np.random.default_rng(5)
@@ -96,7 +95,8 @@ def test_every_estimator_sums_up_what_it_learned(name: str, tmp_path) -> None:
     model = FITS[name]()
     said = model.summary()
     assert said.startswith(f"{name}: a metric in 2 dimensions\n")
-    table = coefficients_of(InMemory.of(model))
+    table = table_of(InMemory.of(model))
+    assert table is not None
     assert sorted(table.names) == ["f0", "f1"]
     assert table.summary() in said
     assert max(map(len, table.summary().splitlines())) <= 100
@@ -111,71 +111,38 @@ def test_every_estimator_sums_up_what_it_learned(name: str, tmp_path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::crowdmetric.errors.NotIdentifiedWarning")  # steady tastes: no size of a metric
-def test_the_coefficient_is_the_log_odds_of_one_spread_more() -> None:
-    """Against the probabilities that the model itself predicts for such a pair, for somebody without a taste."""
-    model = PopulationMetric(ITEMS).fit(ANSWERS)
-    found = feature_importance(InMemory.of(model))
-    table = coefficients_of(InMemory.of(model))
-    row = table.names.index("f0")
-    spread, center = ITEMS.std(axis=0), ITEMS.mean(axis=0)
-    step = np.array([spread[0], 0.0])
-    # halfway on either side of the center, so the metric's own curvature cancels
-    left, right = center + 0.5 * step, center - 0.5 * step
-    psi = (left - right) @ (model.metric_ @ (left + right) + model.pseudo_ideal_mean_)
-    assert table.columns["coef"][row] == pytest.approx(-psi, rel=1e-9)
-    assert table.columns["coef"][row] > 0  # everybody wants more
-    assert table.columns["P>|z|"][row] < 0.01
-    half = table.columns["95 %]"][row] - table.columns["coef"][row]
-    assert half == pytest.approx(1.6449 * table.columns["std err"][row], rel=1e-4)
-    sd = np.sqrt(model.pseudo_ideal_covariance_[0, 0]) * spread[0]
-    assert table.columns["sd"][row] == pytest.approx(sd, rel=1e-6)
-    assert found.names[found.order[0]] == table.names[0] == "f0"
-
-
-def test_standard_errors_do_not_depend_on_how_singular_the_law_of_people_is() -> None:
-    travel = load_travel()
-    items = travel.items.features / travel.items.features.std(axis=0)
-    found, smallest = [], []
-    with warnings.catch_warnings():  # the fit says that the scale is not known, and that questions look chosen
-        warnings.simplefilter("ignore")
-        for tol in (1e-4, 1e-6):
-            model = PopulationMetric(items, covariance="free", uncertainty=False, tol=tol, starts=1)
-            model.fit(one_by_one(travel.comparisons))
-            found.append(feature_importance(InMemory.of(model)).slope_errors)
-            smallest.append(np.linalg.eigvalsh(model.pseudo_ideal_covariance_)[0])
-    assert smallest[1] < 1e-4 * smallest[0]
-    np.testing.assert_allclose(found[1], found[0], rtol=0.01)
-
-
-def test_intervals_include_other_laws_that_explain_the_answers_about_as_well(tmp_path: Path) -> None:
-    """Three answers per traveler do not tell whether people differ about the cost or the time at the terminal."""
-    travel = load_travel()
-    items = travel.items.features / travel.items.features.std(axis=0)
-    with warnings.catch_warnings(record=True) as caught:  # the scale is not known either, and questions look chosen
-        warnings.simplefilter("always")
-        model = PopulationMetric(items, covariance="free", uncertainty=False).fit(one_by_one(travel.comparisons))
-    assert any("different law of people" in str(warning.message) for warning in caught)
-    behind, d = model.alternatives_[:, 0, 0], items.shape[1]
-    assert np.all(behind >= 0.0)
-    assert np.all(behind < PLAUSIBLE)
-    saved = save_model(tmp_path / "model", model)
-    found = feature_importance(saved)
+def test_intervals_include_other_laws_that_explain_the_answers_about_as_well() -> None:
+    model = InMemory.of(PopulationMetric(ITEMS, starts=1, uncertainty=False).fit(ANSWERS))
+    one = {**model.fitted, "alternatives_": np.empty((0, 3, 9))}
+    law = [svec(model.metric), one["pseudo_ideal_mean_"], svec(one["pseudo_ideal_covariance_"])]
+    one["law_draws_"] = np.tile(np.concatenate(law), (40, 1))
+    other = {
+        "metric_": model.metric[::-1, ::-1], "pseudo_ideal_mean_": -one["pseudo_ideal_mean_"][::-1],
+        "pseudo_ideal_covariance_": one["pseudo_ideal_covariance_"][::-1, ::-1],
+    }  # fmt: skip
+    row = [[0.5], svec(other["metric_"]), other["pseudo_ideal_mean_"], svec(other["pseudo_ideal_covariance_"])]
+    both = {**one, "alternatives_": np.tile(np.concatenate(row), (1, 3, 1))}
+    no_draws = {name: value for name, value in one.items() if name != "law_draws_"}
+    alone, found = (find_importance(replace(model, fitted=fitted)) for fitted in (one, both))
+    second = find_importance(replace(model, fitted=no_draws | other, metric=other["metric_"]))
+    np.testing.assert_allclose(alone.low, alone.high)  # a law that is known
     assert "fit about as well" in found.covers
-    assert any("different law of people" in text for text in warnings_of(saved, None))
-    one = feature_importance(replace(saved, fitted={**saved.fitted, "alternatives_": model.alternatives_[:0]}))
-    for row in model.alternatives_[:, 0]:
-        law = {"metric_": smat(row[1:7]), "pseudo_ideal_mean_": row[7:10], "pseudo_ideal_covariance_": smat(row[10:])}
-        other = feature_importance(replace(saved, fitted={**saved.fitted, **law}))
-        assert np.max(np.abs(other.shares - one.shares)) > 0.1  # it matters
-        assert np.all(found.low - 0.02 <= other.shares)
-        assert np.all(found.high + 0.02 >= other.shares)
-    assert np.all(found.slope_errors >= one.slope_errors)
-    assert (one.shares == found.shares).all()
-    assert row.size == 1 + d + 2 * degrees_of_freedom(d)
+    assert np.max(np.abs(second.shares - alone.shares)) > 0.1  # it matters
+    for each in (alone, second):
+        assert np.all((found.low - 1e-9 <= each.shares) & (each.shares <= found.high + 1e-9))
+        assert np.all((found.chosen_low - 1e-9 <= each.chosen) & (each.chosen <= found.chosen_high + 1e-9))
+    effects = np.linspace(-1e6, 1e6, len(ITEMS))  # where they hold, they drown the features
+    with_effects = {
+        **both, "law_draws_": np.append(one["law_draws_"], np.zeros((40, effects.size)), axis=1),
+        "alternatives_": np.append(both["alternatives_"], np.tile(effects, (1, 3, 1)), axis=2),
+    }  # fmt: skip
+    assert np.all(find_importance(replace(model, fitted=with_effects)).low < 1e-6)
+    # the other law is as likely as exp(−½), and so is that its feature comes first
+    assert np.min(found.first_place) == pytest.approx(np.exp(-0.5) / (1.0 + np.exp(-0.5)), abs=0.01)
 
 
 def test_other_explanations_are_of_the_kind_of_the_fit() -> None:
-    """One that need not be a distance stays so, and item effects come with it."""
+    """One that need not be a distance stays so."""
     travel = load_travel()
     items = travel.items.features / travel.items.features.std(axis=0)
     with warnings.catch_warnings():
@@ -183,12 +150,6 @@ def test_other_explanations_are_of_the_kind_of_the_fit() -> None:
         model = PopulationMetric(items, covariance="free", constraint="symmetric", uncertainty=False)
         other = model.fit(one_by_one(travel.comparisons)).alternatives_[0, 0]
     assert np.linalg.eigvalsh(smat(other[1:7]))[0] < 0.0
-    saved = InMemory.of(model)
-    effects = np.linspace(-1e4, 1e4, len(items))
-    with_effects = np.append(model.alternatives_, np.broadcast_to(effects, (1, 41, effects.size)), axis=2)
-    found = feature_importance(replace(saved, fitted={**saved.fitted, "alternatives_": with_effects}))
-    assert np.all(found.low < 0.02)  # where the other law holds, items' effects drown the features
-    assert np.all(feature_importance(saved).low > 0.02)
 
 
 def test_of_a_metric_of_low_rank_no_share_of_all_parameters_is_said_to_be_determined() -> None:
@@ -221,16 +182,19 @@ def test_where_a_fit_ends_does_not_depend_on_an_earlier_one() -> None:
     assert "starts agree" not in model.solution_.status
 
 
-def test_intervals_are_only_mentioned_where_there_are_some() -> None:
-    """With few people there are none; repeated and constant features are no reason for a warning of NumPy."""
+@pytest.mark.parametrize("uncertainty", [False, True])
+def test_intervals_are_only_mentioned_where_there_are_some(uncertainty: bool) -> None:
+    """Repeated and constant features are no reason for a warning of NumPy."""
     repeated = np.column_stack([ITEMS, ITEMS, 2.0 * ITEMS[:, 0], np.ones(len(ITEMS))])
-    for items, answers, shown in ((ITEMS, people(2, 20), False), (repeated, people(80, 8), True)):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)
-            warnings.simplefilter("ignore", UserWarning)
-            table = coefficients_of(InMemory.of(PopulationMetric(items, starts=1).fit(answers)), answers)
-        assert ("from" in table.columns) == shown
-        assert ("90 % interval" in table.summary()) == shown
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        model = PopulationMetric(repeated, starts=1, uncertainty=uncertainty).fit(people(80, 8))
+        table = coefficients_of(InMemory.of(model))
+    assert ("share_low" in table.columns) == uncertainty
+    assert ("90 %" in table.summary()) == uncertainty
+    assert "f5" not in table.names
+    assert "alike in them: f5." in table.summary()
 
 
 def test_long_tables_are_cut_and_names_are_harmless() -> None:

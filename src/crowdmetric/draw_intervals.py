@@ -1,8 +1,20 @@
-"""Intervals that hold a share of draws and the estimate itself; `crowdmetric.intervals` makes them of a metric."""
+"""Estimates and intervals of anything that was computed for every draw from a posterior: one rule for all of them.
+
+The estimate is the median of the draws, and the interval leaves out as many draws below as above. So an estimate lies
+inside its interval, whatever the draws are, and the square or the logarithm of a number has the square or the logarithm
+of its estimate. The number that belongs to the fitted metric, which is the most probable one, may be another: where
+numbers cannot be negative, or where few answers leave much open, most draws lie on one side of it.
+
+Draws of a metric may have small negative eigenvalues, as its posterior is expanded. Squared distances cannot: what is
+reported is at least zero (`least_square`).
+
+Parts of a whole (`parts_from`), such as shares, should also add up. Medians do so only roughly. What they lack is given
+to each part in proportion to how far it may move within its interval.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdmetric.errors import DataError
 
-__all__ = ["Intervals", "intervals_from"]
+__all__ = ["Intervals", "intervals_from", "least_square", "parts_from"]
 
 Array = NDArray[Any]
 
@@ -22,6 +34,7 @@ class Intervals:
     Attributes
     ----------
     estimate, low, high : arrays of one shape
+        The median of the draws, and the ends of the interval.
     standard_error : array
         Standard deviation over the draws.
     level : float
@@ -31,7 +44,7 @@ class Intervals:
     --------
     >>> import numpy as np
     >>> from crowdmetric.intervals import intervals_from
-    >>> found = intervals_from(np.arange(101.0)[:, None], [50.0])
+    >>> found = intervals_from(np.arange(101.0)[:, None])
     >>> found.contains([10.0]).tolist()
     [True]
     """
@@ -55,37 +68,40 @@ class Intervals:
         return "\n".join([f"estimate ({self.level:.0%} interval)", *lines, *more])
 
 
-def intervals_from(draws: Array, estimate: ArrayLike, level: float = 0.9) -> Intervals:
-    """Return intervals that hold a share `level` of the draws (n, …) and the estimate (…).
-
-    With F the share of draws below the estimate, an interval runs from the quantile α to the quantile α + level, where
-    α is ``(1 − level)/2`` moved as little as needed for ``α ≤ F ≤ α + level``.
+def intervals_from(draws: ArrayLike, level: float = 0.9, least: ArrayLike = -np.inf) -> Intervals:
+    """Return the medians of draws (n, …) and intervals (…) that hold a share `level` of them, all at least `least`.
 
     Examples
     --------
     >>> import numpy as np
     >>> from crowdmetric.intervals import intervals_from
-    >>> found = intervals_from(np.arange(101.0)[:, None], [50.0])
-    >>> found.low.round(6).tolist(), found.high.round(6).tolist()
-    ([5.0], [95.0])
+    >>> found = intervals_from(np.arange(101.0)[:, None])
+    >>> found.estimate.tolist(), found.low.round(6).tolist(), found.high.round(6).tolist()
+    ([50.0], [5.0], [95.0])
     """
     if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < level < 1:
         raise DataError(f"level={level!r} is not between 0 and 1; 0.9 gives 90 % intervals")
-    center = np.asarray(estimate, dtype=np.float64)
-    level, tail = float(level), 0.5 * (1.0 - float(level))
-    below, above = np.mean(draws < center, axis=0), np.mean(draws > center, axis=0)
-    ordered = np.sort(draws, axis=0)
-    low = _quantile(ordered, np.where(below < tail, below, np.where(above < tail, 1.0 - above - level, tail)))
-    high = _quantile(ordered, np.where(above < tail, 1.0 - above, np.where(below < tail, below + level, 1.0 - tail)))
-    return Intervals(
-        center, draws.std(axis=0, ddof=1), np.minimum(low, center), np.maximum(high, center), level
-    )  # fmt: skip
+    drawn, tail = np.asarray(draws, dtype=np.float64), 0.5 * (1.0 - float(level))
+    low, middle, high = np.maximum(np.quantile(drawn, [tail, 0.5, 1.0 - tail], axis=0), least)
+    return Intervals(middle, drawn.std(axis=0, ddof=1), low, high, float(level))
 
 
-def _quantile(ordered: Array, share: Array) -> Array:
-    """Return the quantiles of draws (n, …), in order, at a share for each, (…), between the nearest two draws."""
-    place = np.clip(share, 0.0, 1.0) * (len(ordered) - 1)
-    under = np.floor(place).astype(np.intp)
-    over = np.minimum(under + 1, len(ordered) - 1)
-    left, right = (np.take_along_axis(ordered, at[None], axis=0)[0] for at in (under, over))
-    return np.asarray(left + (place - under) * (right - left))
+def least_square(metric: Array) -> float:
+    """Return what no squared distance is below: 0 under a metric (d, d), −∞ under any other symmetric matrix."""
+    values = np.linalg.eigvalsh(metric)
+    return 0.0 if values[0] >= -1e-9 * abs(values[-1]) else -np.inf
+
+
+def parts_from(draws: ArrayLike, level: float = 0.9, least: float = 0.0) -> Intervals:
+    """Return `intervals_from` for parts (n, k) that add up to the same whole W in every draw, and so do the estimates.
+
+    With medians m and the interval from l to h, the estimates are::
+
+        m + (h − m) (W − Σ m) / Σ (h − m)      if Σ m < W, else likewise with l
+    """
+    drawn = np.asarray(draws, dtype=np.float64)
+    found = intervals_from(drawn, level, least)
+    lack = float(drawn.sum(axis=1).mean() - found.estimate.sum())
+    room = (found.high if lack > 0 else found.low) - found.estimate
+    share = min(lack / room.sum(), 1.0) if room.any() else 0.0
+    return replace(found, estimate=found.estimate + share * room)

@@ -1,13 +1,14 @@
-"""What moves choices: how much each feature contributes to what people prefer, steady tastes included.
+"""What moves choices: how much each feature contributes to what people prefer, and which value of it they prefer.
 
 A metric shows curvature alone: a crowd in which everybody wants a lower price has no curvature along the price, and the
-metric is silent about what matters most. Here a feature counts by how much it moves ψ, and with it the choice. Let c be
-the mean of the items as asked about, people v ~ N(μ, Σ), b the items' own effects, and for a pair δ = x − x',
-s = x + x'. Then ψ is a sum over features j, exactly::
+metric is silent about what matters most. Here a feature counts by how much it moves ψ, and with it the choice.
+
+**Shares.** Let c be the mean of the items as asked about, people v ~ N(μ, Σ), b the items' own effects, and for a pair
+δ = x − x', s = x + x'. Then ψ is a sum over features j, exactly::
 
     ψ = Σ_j δ_j (ℓ_j + (M(s − 2c))_j + (v − μ)_j) − (b_x − b_x')           ℓ = μ + 2Mc
 
-    steady     δ_j ℓ_j                everybody wants more of it, or less: −ℓ_j is the slope of utility at c
+    steady     δ_j ℓ_j                everybody wants more of it, or less
     bent       δ_j (M(s − 2c))_j      everybody wants a middle, which a metric shows
     own        δ_j (v − μ)_j          people differ
 
@@ -20,37 +21,47 @@ and shares, that of item effects included, add up to 1. The shared part is split
 its two terms. (Covariances E[ψ_j ψ] would add up as well, but a feature whose effect is often made up for by another
 that comes with it, such as a price and a discount, would get a share below zero.)
 
+**Contrasts.** Two values of a feature that exist are compared: its 10th and 90th percentile over the items, or its
+least and largest value where those are equal, so 0 and 1 for a feature of two values. Each item that was asked about is
+taken twice, with the one value (x) and the other (x'), everything else as it is, and ::
+
+    more_j = E[Pr(ψ > 0)] = mean over items of E_v f(ψ(x, x'; v))              log-odds_j = log more_j / (1 − more_j)
+
+is the mean of what the model predicts: of 100 people, so many choose the item with more of feature j. It says what the
+answers determine, whatever is unknown of the size of the metric: a slope at the mean item, which may lie far from all
+items that exist, does not. Features that add up to a constant for all pairs cannot change one by one: there the others
+move along by as little as possible, in units of their spreads.
+
 Preprocessing z = T(x − m) is undone: δ_z = Tδ, so the terms are those of δ = T⁺δ_z with Tᵀ(ℓ + …), and the sum is
 the same; directions that T threw away move nothing, nor do those in which compared items do not differ (features that
-add up to a constant).
+add up to a constant). Features in which no compared items differ are left out.
 
-**Intervals** come from draws. Let everybody's v have the posterior mean v̂_k and covariance C_k. By Fisher's identity a
-person's scores in ℓ and in ε, ``Σ → E Σ E`` with ``E = diag exp(ε/2)``, are ::
-
-    g_k = Σ⁻¹(v̂_k − μ)      h_kj = ½ [((v̂_k − μ)(v̂_k − μ)ᵀ + C_k − Σ) Σ⁻¹]_jj         (K, 2d) together
-
-and the inverse of the sum of their outer products is the covariance of the average taste ℓ and of how much people
-differ along each feature. The metric is drawn as well where the model brings draws of it (``metric_draws_``). If other
-laws explain the answers about as well (``alternatives_``), some draws are around those: as many as they are likely,
-exp(−nats behind the best). Standard errors of slopes then include the differences between laws.
+**Estimates and intervals** are medians and quantiles of draws from one joint posterior of M, μ, Σ and b
+(``law_draws_``), see `crowdmetric.draw_intervals`. If other laws explain the answers about as well
+(``alternatives_``), they and draws around them are among these, as often as likely: exp(−nats behind the best).
+A model without draws has estimates, those of its law, and no intervals. What a fit found is saved with the model: every
+later view of it, `crowdmetric info` and the report, shows the same numbers (`feature_importance`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logit
 from scipy.stats import norm
 
-from crowdmetric.comparisons import Comparisons
+from crowdmetric.draw_intervals import intervals_from, parts_from
 from crowdmetric.errors import DataError
-from crowdmetric.preprocess import ItemMap
-from crowdmetric.symmetric import degrees_of_freedom, invertible, project_psd, smat
+from crowdmetric.losses import Loss, get_loss
+from crowdmetric.preprocess import ItemMap, values_to_compare, varying_features
+from crowdmetric.symmetric import degrees_of_freedom, smat
 from crowdmetric.tables import ASKED
+from crowdmetric.users.integrals import mean_probability
 
 __all__ = [
     "FeatureImportance",
@@ -59,6 +70,7 @@ __all__ = [
     "check_saved",
     "feature_importance",
     "feature_weights",
+    "find_importance",
     "is_cut",
     "leader_of",
     "raw_features",
@@ -67,15 +79,17 @@ __all__ = [
 Array = NDArray[np.float64]
 
 LEVEL = 0.90
-DRAWS = 200
+# Number of draws of a law that are used, and of items over which a contrast is averaged: where there are more features,
+# fewer items, so that there are at most as many predictions as this.
+DRAWS, MOST_ITEMS, MOST_PREDICTIONS = 400, 200, 2_000_000
 # If no pair's squared difference along a direction exceeds this share of the largest, no pair shows that direction.
 # Features that sum to a constant up to rounding count as constant.
 UNSEEN = 1e-4
 # Where the share of the first feature may be below this, the answers hardly tell what moves choices. Where it is the
 # largest with a lower probability than the second number, it is only probably so.
 HARDLY, SURE = 0.05, 0.90
-# Maximum number of pairs over which means are taken, and maximum size of matrices drawn at once, in numbers.
-MOST_PAIRS, MOST_NUMBERS = 10_000, 4_000_000
+# Maximum size of matrices computed with at once, in numbers.
+MOST_NUMBERS = 4_000_000
 
 
 class LearnedModel(Protocol):
@@ -83,7 +97,7 @@ class LearnedModel(Protocol):
 
     @property
     def description(self) -> Mapping[str, Any]:
-        """``estimator``, ``parameters`` and ``data``, by these names."""
+        """``estimator``, ``parameters`` and ``data``, by these names; ``importance`` where it was saved."""
         ...
 
     @property
@@ -118,11 +132,10 @@ def is_cut(model: LearnedModel) -> bool:
 
 
 def raw_features(model: LearnedModel, items: Array) -> tuple[Array, Array]:
-    """Return how features as they came make the features of the fit, (d, features), and their spreads."""
-    if model.preprocessing is None:
-        return np.eye(items.shape[1]), items.std(axis=0)
-    T = model.preprocessing.matrix_
-    return T, (items @ np.linalg.pinv(T).T).std(axis=0)
+    """Return how features as they came make those of the fit, (d, features), and their spreads, 0 for constants."""
+    T = np.eye(items.shape[1]) if model.preprocessing is None else model.preprocessing.matrix_
+    X = items @ np.linalg.pinv(T).T
+    return T, np.where(np.any(T, axis=0) & varying_features(X), X.std(axis=0), 0.0)
 
 
 def feature_weights(metrics: Array, raw: Array, spread: Array) -> Array:
@@ -144,23 +157,25 @@ class FeatureImportance:
     Attributes
     ----------
     names : tuple of str
+        Features in which compared items differ.
     shares : (f,)
         Of the squared terms of ψ over pairs and people; with `item_share` they add up to 1.
     low, high : (f,)
-        Ends of a 90 % interval, which includes the share; NaN where nothing is known about people one by one.
+        Ends of a 90 % interval; NaN without draws from the posterior.
     first_place : (f,)
         With which probability the share is the largest; NaN where there are no intervals.
     steady, bent, own : (f,)
-        The parts of a share: everybody wants more or less; everybody wants a middle; people differ.
+        The parts of a share: everybody wants more or less; everybody wants a middle; people differ (NaN if that is not
+        known, as of pairs that were cut from choices).
     item_share : float
         Share of the items' own effects, which features do not explain.
-    slopes, slope_errors : (f,)
-        By how much ψ favors an item of the mean kind with one spread more of a feature, for the average person, and
-        its standard error (NaN where nothing is known); under the logistic loss these are log-odds.
-    slope_spreads : (f,)
-        Standard deviation of the slope between people.
-    prefer_more : (f,)
-        Share of people who prefer more of it, to the mean item.
+    less, more : (f,)
+        The two values that are compared.
+    chosen, chosen_low, chosen_high : (f,)
+        With which probability the item with more of the feature is chosen over the same item with less, averaged over
+        people and items, and its 90 % interval.
+    left_out : tuple of str
+        Features in which no compared items differ.
     covers : str
         A sentence on what the intervals cover.
     """
@@ -174,10 +189,12 @@ class FeatureImportance:
     bent: Array
     own: Array
     item_share: float
-    slopes: Array
-    slope_errors: Array
-    slope_spreads: Array
-    prefer_more: Array
+    less: Array
+    more: Array
+    chosen: Array
+    chosen_low: Array
+    chosen_high: Array
+    left_out: tuple[str, ...]
     covers: str
 
     @property
@@ -190,18 +207,19 @@ class FeatureImportance:
         """Whether there are intervals."""
         return bool(np.isfinite(self.low).all())
 
+    @property
+    def log_odds(self) -> Array:
+        """``log chosen / (1 − chosen)`` (f,): above zero where people choose more of the feature."""
+        return np.asarray(logit(self.chosen))
+
     def taste(self, feature: int) -> str:
         """Return which way people want a feature to go, in words."""
-        more = float(self.prefer_more[feature])
-        slope, error = self.slopes[feature], self.slope_errors[feature]
-        if self.has_intervals and not abs(slope) > norm.ppf(0.5 + LEVEL / 2) * error:
+        more, low, high = (float(ends[feature]) for ends in (self.chosen, self.chosen_low, self.chosen_high))
+        if more == 0.5 or (self.has_intervals and low <= 0.5 <= high):
             return "no common direction"
-        if slope == 0.0:
-            return "no common direction"
-        if np.isnan(more):  # how much people differ is not known
-            return "more" if slope > 0 else "less"
-        which, share = ("more", more) if slope > 0 else ("less", 1.0 - more)
-        return f"{which}, for {'nearly everybody' if share > 0.99 else f'{100 * share:.0f} % of people'}"
+        is_flag = (float(self.less[feature]), float(self.more[feature])) == (0.0, 1.0)
+        up, down = ("the one with it", "the one without it") if is_flag else ("more of it", "less of it")
+        return f"{of_100(max(more, 1.0 - more))} of 100 people choose {up if more > 0.5 else down}"
 
     @property
     def hardly_tells(self) -> bool:
@@ -224,13 +242,9 @@ class FeatureImportance:
                 f"({as_percent(self.shares[first])}), but anything from {as_percent(self.low[first])} to "
                 f"{as_percent(self.high[first])} is possible."
             )
-        taste = self.taste(first)
         text = f"What moves choices most is {self.leader}"
-        if taste != "no common direction":
-            which, _, whom = taste.partition(", for ")
-            whom = whom or "people on average"
-            whom = "nearly everybody prefers" if whom == "nearly everybody" else f"{whom} prefer"
-            text += f": {whom} {which} of it"
+        taste = self.taste(first)
+        text += "" if taste == "no common direction" else f": {taste}"
         rest = [f"{self.names[j]} ({as_percent(self.shares[j])})" for j in others if self.shares[j] > 0.01]
         text += f". Next {'come' if len(rest) > 1 else 'comes'} {' and '.join(rest)}." if rest else "."
         if self.item_share > 0.01:
@@ -240,20 +254,43 @@ class FeatureImportance:
     def summary(self) -> str:
         """Return a sentence and a table, the most important feature first."""
         width = max(map(len, self.names)) + 2
-        lines = [self.sentence(), f"  {'':<{width}}share    90 % interval   all alike   differs   one spread more"]
+        lines = [self.sentence(), f"  {'':<{width}}share    90 % interval   all alike   differs   more of it"]
         for j in self.order.tolist():
             interval = f"{as_percent(self.low[j])} to {as_percent(self.high[j])}" if self.has_intervals else ""
+            own = as_percent(self.own[j]) if np.isfinite(self.own[j]) else ""
             lines.append(
                 f"  {self.names[j]:<{width}}{as_percent(self.shares[j]):>5}   {interval:>14}   "
-                f"{as_percent(self.steady[j] + self.bent[j]):>9}   {as_percent(self.own[j]):>7}   "
-                f"{self.slopes[j]:+8.2f}   {self.taste(j)}"
+                f"{as_percent(self.steady[j] + self.bent[j]):>9}   {own:>7}   {self.taste(j)}"
             )
         return "\n".join([*lines, self.covers])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return lists, texts and numbers, ready for JSON but for NaN; `of` reads them back."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+
+    @staticmethod
+    def of(content: Mapping[str, Any]) -> FeatureImportance:
+        """Return what `to_dict` has written; null stands for NaN."""
+        values: dict[str, Any] = {}
+        for field in fields(FeatureImportance):
+            value = content[field.name]
+            if field.name in ("names", "left_out"):
+                value = tuple(value)
+            elif isinstance(value, list):
+                value = np.array([np.nan if entry is None else entry for entry in value], dtype=np.float64)
+            values[field.name] = value
+        return FeatureImportance(**values)
 
 
 def as_percent(share: float) -> str:
     """Return a share in whole percent."""
     return f"{100 * share:.0f} %".replace("-0 %", "0 %").replace("-", "−")
+
+
+def of_100(share: float) -> str:
+    """Return how many of 100 people a share is; never all of them, or nobody, where it is not exactly that."""
+    return ">99" if 0.995 < share < 1.0 else "<1" if 0.0 < share < 0.005 else f"{100 * share:.0f}"
 
 
 def leader_of(name: str, share: float, chance: float) -> str:
@@ -273,19 +310,13 @@ def check_saved(model: Any) -> None:
         )
 
 
-def feature_importance(
-    model: LearnedModel, comparisons: Comparisons | None = None, *, draws: int = DRAWS, seed: int = 0
-) -> FeatureImportance:
-    """Return what moves choices under the law of people that was saved.
+def feature_importance(model: LearnedModel) -> FeatureImportance:
+    """Return what moves choices, as it was found when the model was saved; of a model in memory, found now.
 
     Parameters
     ----------
     model : LearnedModel
-        With its items, and with people: a population's law, or everybody's place.
-    comparisons : Comparisons, optional
-        The questions as asked, whose pairs count as often as they were asked; None: all pairs of items alike.
-    draws, seed : int
-        For intervals.
+        With its items and the questions it was fitted to, and with people: a population's law, or everybody's place.
 
     Examples
     --------
@@ -301,281 +332,259 @@ def feature_importance(
     1.0
     """
     check_saved(model)
-    if model.items is None:
-        raise DataError("the model was fitted to vectors and has no items; importance needs PopulationMetric(items=…)")
+    saved = model.description.get("importance")
+    return find_importance(model) if saved is None else FeatureImportance.of(saved)
+
+
+def find_importance(model: LearnedModel) -> FeatureImportance:
+    """Return what moves choices from the law, the questions and the draws of a model."""
     if model.description["parameters"].get("covariance") == "none":
         raise DataError(
             "in this model everybody has the same utilities, without errors: it does not tell what moves choices; fit "
             "a model in which people differ"
         )
-    law = _Law.of(model)
-    asked = _Asked.of(model, comparisons, seed)
-    center = asked.center
-    slope = law.mean + 2.0 * law.metric @ center
-    found = asked.parts(slope[None], law.metric[None], law.covariance[None], asked.of_items([law]))[0]
-    shares = found.sum(axis=0)
-    low, high, first_place, error, covers = _uncertainty(model, law, asked, slope, shares[:-1], draws, seed)
-    slopes, spreads = -law.beta * (slope @ asked.back), asked.spreads
-    own_spread = np.sqrt(np.maximum(np.einsum("df,de,ef->f", asked.back, law.covariance, asked.back), 1e-300))
+    laws, drawn = _Laws.of(model)
+    asked = _Asked.of(model)
+    parts = asked.parts(laws)
+    shares, more = parts.sum(axis=1), asked.chosen(laws, _loss_of(model))
+    names = tuple(np.array(model.feature_names, dtype=object)[asked.seen])
+    if drawn:
+        share, choice = parts_from(shares, LEVEL), intervals_from(more, LEVEL)
+        low, high, chosen = share.low[:-1], share.high[:-1], (choice.estimate, choice.low, choice.high)
+        first = np.bincount(np.argmax(shares[:, :-1], axis=1), minlength=len(names)) / len(shares)
+        estimate = share.estimate
+    else:
+        low = high = first = nothing = np.full(len(names), np.nan)
+        estimate, chosen = shares[0], (more[0], nothing, nothing)
+    # how a share arises, on average over the draws
+    mean = parts.mean(axis=0)[:, :-1]
+    split = estimate[:-1] * mean / np.maximum(mean.sum(axis=0), 1e-300)
+    if is_cut(model):
+        split[2] = np.nan  # how much people differ is not known
     return FeatureImportance(
-        names=tuple(model.feature_names),
-        shares=shares[:-1],
-        low=low,
-        high=high,
-        first_place=first_place,
-        steady=found[0, :-1],
-        bent=found[1, :-1],
-        own=found[2, :-1],
-        item_share=float(shares[-1]),
-        slopes=slopes * spreads,
-        slope_errors=law.beta * error * spreads,
-        slope_spreads=law.beta * own_spread * spreads,
-        prefer_more=np.full(slopes.size, np.nan) if is_cut(model) else norm.cdf(-(slope @ asked.back) / own_spread),
-        covers=covers,
-    )
+        names, estimate[:-1], low, high, first, split[0], split[1], split[2], float(estimate[-1]),
+        asked.values[0], asked.values[1], *chosen,
+        tuple(np.array(model.feature_names, dtype=object)[~asked.seen]),
+        drawn or "There are no intervals: this fit has no draws from a posterior of what people want.",
+    )  # fmt: skip
 
 
-# -------------------------------------------------------------------------------------- people and questions
+# ------------------------------------------------------------------------------------------------------ people
 
 
 @dataclass(frozen=True)
-class _Law:
-    """M, μ, Σ, the items' effects, and everybody's v̂ (K, d) and covariance (K, d, d), where they are known."""
+class _Laws:
+    """M (n, d, d), μ (n, d), Σ (n, d, d) and the items' effects (n, N), or None: the law of a fit, or draws of it."""
 
-    metric: Array
-    mean: Array
-    covariance: Array
+    metrics: Array
+    means: Array
+    covariances: Array
     effects: Array | None
-    points: Array | None
-    spreads: Array | None
-    beta: float
 
     @staticmethod
-    def of(model: LearnedModel) -> _Law:
+    def of(model: LearnedModel) -> tuple[_Laws, str]:
+        """Return draws, and what they cover; of a model that has none, the law alone and an empty text."""
+        drawn = model.fitted.get("law_draws_")
+        if drawn is None:
+            return _Laws._fitted(model), ""
+        some, likely = [np.asarray(drawn, dtype=np.float64)], [1.0]
+        for rows in model.fitted.get("alternatives_", ()):
+            some.append(np.asarray(rows, dtype=np.float64)[:, 1:])
+            likely.append(float(np.exp(-rows[0, 0])))
+        weight = np.repeat(np.array(likely) / [len(rows) for rows in some], [len(rows) for rows in some])
+        rows = np.concatenate(some)[_evenly(weight, DRAWS)]
+        d = len(model.metric)
+        p = degrees_of_freedom(d)
+        M, mean, S, effects = np.split(rows, np.cumsum([p, d, p]), axis=1)
+        what = ", how people differ and items beyond their features" if effects.size else " and how people differ"
+        more = ", under all laws of people that fit about as well" if len(some) > 1 else ""
+        covers = (
+            "Estimates are medians, and intervals (90 %) hold the middle, of draws from the joint posterior of the "
+            f"metric, the average taste{what}{more}. They do not cover whether the model is right."
+        )
+        return _Laws(smat(M), mean, smat(S), effects if effects.size else None), covers
+
+    @staticmethod
+    def _fitted(model: LearnedModel) -> _Laws:
         """Return the law that a model was saved with; of everybody's places, their mean and covariance."""
         fitted = model.fitted
         points = fitted.get("pseudo_ideal_points_")
-        points = None if points is None or len(points) < 2 else np.asarray(points, dtype=np.float64)
         mean, covariance = fitted.get("pseudo_ideal_mean_"), fitted.get("pseudo_ideal_covariance_")
         if mean is None or covariance is None:
-            if points is None:
-                estimator = model.description["estimator"]
-                if estimator == "TasteMetric":
-                    raise DataError(
-                        "what moves choices is not available for TasteMetric, whose features have no single strength; "
-                        "fit a PopulationMetric"
-                    )
-                raise DataError(
-                    f"{estimator} learns nothing about people, which is needed to say what moves choices; fit a "
-                    "PopulationMetric"
-                )
+            if points is None or len(points) < 2:
+                raise DataError(_no_people(str(model.description["estimator"])))
             mean, covariance = points.mean(axis=0), np.cov(points, rowvar=False, ddof=0).reshape(model.metric.shape)
-        beta = model.description["parameters"].get("beta", 1.0)
-        return _Law(
-            model.metric, mean, covariance, fitted.get("item_effects_"), points,
-            fitted.get("pseudo_ideal_covariances_"), float(beta if isinstance(beta, int | float) else 1.0),
-        )  # fmt: skip
+        effects = fitted.get("item_effects_")
+        return _Laws(model.metric[None], mean[None], covariance[None], None if effects is None else effects[None])
+
+
+def _no_people(estimator: str) -> str:
+    if estimator == "TasteMetric":
+        return (
+            "what moves choices is not available for TasteMetric, whose features have no single strength; fit a "
+            "PopulationMetric"
+        )
+    return f"{estimator} learns nothing about people, which is needed to say what moves choices; fit a PopulationMetric"
+
+
+def _loss_of(model: LearnedModel) -> Loss:
+    """Return how answers scatter."""
+    given = model.description["parameters"]
+    beta = given.get("beta", 1.0)
+    return get_loss(given.get("loss", "logistic"), beta if isinstance(beta, int | float) else 1.0)
+
+
+def _evenly(weight: Array, most: int) -> NDArray[np.intp]:
+    """Return at most `most` rows, each about as often as its weight (n,) is: all rows where they weigh the same."""
+    ends = np.cumsum(weight)
+    count = most if np.ptp(weight) > 1e-12 * ends[-1] else min(most, len(weight))
+    return np.searchsorted(ends, (np.arange(count) + 0.5) / count * ends[-1])
+
+
+# --------------------------------------------------------------------------------------------------- questions
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """Pairs of items.
+    """Pairs of items as asked about, and the f features in which they differ.
 
     Attributes
     ----------
+    seen : (features,)
+        Which features these are.
     delta : (T, f)
         Differences in the features as they came.
     total : (T, d)
         Sums s of the pairs, as the fit saw items.
     pairs : (T, 2)
         Rows of the items.
-    weight : (T,)
-        Adds up to one.
     back : (d, f)
         A slope in what the fit saw, times this, is one in the features as they came: T, less what no pair shows.
-    spreads : (f,)
-        Standard deviations of the features over the items of the pairs.
+    steps : (d, f)
+        How an item moves, as the fit sees it, when a feature changes by one.
+    values : (2, f)
+        The values of every feature that are compared.
+    items, features, often : (I, d), (I, f), (I,)
+        Some items that were asked about, as the fit saw them and as they came, and how often; adds up to one.
     """
 
+    seen: NDArray[np.bool_]
     delta: Array
     total: Array
     pairs: NDArray[np.intp]
-    weight: Array
     back: Array
-    spreads: Array
+    steps: Array
+    values: Array
+    items: Array
+    features: Array
+    often: Array
 
     @staticmethod
-    def of(model: LearnedModel, comparisons: Comparisons | None, seed: int) -> _Asked:
-        """Return the pairs asked about, each k-th where they are many; or any pairs of items."""
-        items = model.items
-        assert items is not None
-        if comparisons is None:
-            pairs, weight = _any_pairs(len(items), seed), None
+    def of(model: LearnedModel) -> _Asked:
+        """Return the questions that a model was fitted to."""
+        Z, pairs = model.items, model.fitted.get("questions_")
+        if Z is None or pairs is None:
+            raise DataError(
+                "the model was fitted to vectors, so nobody knows which items were asked about; what moves choices "
+                "needs PopulationMetric(items=…) and pairs of row numbers, or Comparisons"
+            )
+        done = model.preprocessing
+        if done is None:
+            T, X, values = np.eye(Z.shape[1]), Z, values_to_compare(Z)
         else:
-            if comparisons.n_items != len(items):
-                raise DataError(
-                    f"the comparisons are about {comparisons.n_items:,} items, but the model has {len(items):,}; give "
-                    "those it was fitted to"
-                )
-            rows = np.linspace(0, len(comparisons) - 1, min(len(comparisons), MOST_PAIRS)).astype(np.intp)
-            pairs, weight = comparisons.pairs[rows], comparisons.weight[rows]
-        if weight is None or not weight.sum() > 0:
-            weight = np.ones(len(pairs))
-        T = np.eye(items.shape[1]) if model.preprocessing is None else model.preprocessing.matrix_
-        features = items @ np.linalg.pinv(T).T
-        spreads = features[np.unique(pairs)].std(axis=0)
-        left, right = pairs.T
+            T, values = done.matrix_, done.values_
+            X = Z @ np.linalg.pinv(T).T + done.mean_
+        delta = X[pairs[:, 0]] - X[pairs[:, 1]]
+        varies = np.any(T, axis=0) & varying_features(X)
+        spread = np.where(varies, X[np.unique(pairs)].std(axis=0), 0.0)
+        units = np.where(spread > 0, spread, 1.0)
+        P = _shown(np.where(spread > 0, delta, 0.0) / units)
+        seen = np.diag(P) > UNSEEN
+        if not seen.any():
+            raise DataError("the items that were asked about do not differ in any feature; ask about others")
+        # where T keeps all features, those that cannot change alone change together; a T that reduces them, to
+        # principal directions say, has an answer to every change of one feature
+        keeps_all = len(T) >= np.count_nonzero(np.any(T, axis=0))
+        moves = P[:, seen] / np.diag(P)[seen] if keeps_all else np.eye(len(P))[:, seen]
+        rows, times = np.unique(pairs, return_counts=True)
+        most = max(1, min(MOST_ITEMS, MOST_PREDICTIONS // (DRAWS * int(seen.sum()))))
+        if rows.size > most:
+            some, times = np.unique(_evenly(times.astype(np.float64), most), return_counts=True)
+            rows = rows[some]
         return _Asked(
-            features[left] - features[right],
-            items[left] + items[right],
-            pairs,
-            weight / weight.sum(),
-            _seen(T, features[left] - features[right], spreads),
-            spreads,
-        )
+            seen, delta[:, seen], Z[pairs[:, 0]] + Z[pairs[:, 1]], pairs, (T * units) @ P[:, seen] / units[seen],
+            (T * units) @ moves / units[seen], values[:, seen], Z[rows], X[rows][:, seen], times / times.sum(),
+        )  # fmt: skip
 
     @property
     def center(self) -> Array:
         """The mean item c (d,)."""
-        return 0.5 * self.weight @ self.total
+        return 0.5 * self.total.mean(axis=0)
 
     @cached_property
     def moments(self) -> list[tuple[float, Array, Array]]:
         """The means of δ_j², δ_j² z (d,) and δ_j² zzᵀ (d, d) of every feature (`parts`)."""
         z = self.total - 2.0 * self.center
-        weights = (self.weight * column**2 for column in self.delta.T)
+        weights = (column**2 / len(column) for column in self.delta.T)
         return [(float(weight.sum()), weight @ z, (z.T * weight) @ z) for weight in weights]
 
-    def of_items(self, laws: Sequence[_Law]) -> Array:
-        """Return the mean squares (n,) of what the items' effects add, b_x' − b_x, under n laws."""
-        left, right = self.pairs.T
-        none = np.zeros(1 + int(self.pairs.max()))
-        effects = [none if law.effects is None else law.effects for law in laws]
-        return np.array([self.weight @ (b[right] - b[left]) ** 2 for b in effects])
-
-    def parts(self, slopes: Array, metrics: Array, covariances: Array, of_items: Array) -> Array:
+    def parts(self, laws: _Laws) -> Array:
         """Return the shares (n, 3, f + 1) under n laws: steady, bent and own of every feature, last of item effects.
 
         Under a slope g = ℓᵀT_j along feature j and its column b = M T_j, a pair with the difference δ_j and the place
         ``z = s − 2c`` has the utilities δ_j g, steady, and δ_j zᵀb, bent. Their mean squares over pairs are quadratic
         forms in g and b, whose coefficients, means of δ_j², δ_j² z and δ_j² zzᵀ, are the same for all laws.
         """
-        f = self.delta.shape[1]
-        out = np.zeros((len(slopes), 3, f + 1))
+        slopes = laws.means + 2.0 * laws.metrics @ self.center
+        out = np.zeros((len(slopes), 3, self.delta.shape[1] + 1))
         for j, (T, (size, first, second)) in enumerate(zip(self.back.T, self.moments, strict=True)):
-            b, g = metrics @ T, slopes @ T
+            b, g = laws.metrics @ T, slopes @ T
             alone, curved = g**2 * size, np.sum((b @ second) * b, axis=1)
             shared = alone + curved + 2.0 * g * (b @ first)
             part = alone / np.maximum(alone + curved, 1e-300)
-            own = (covariances @ T) @ T * size
+            own = (laws.covariances @ T) @ T * size
             out[:, :, j] = np.stack([part * shared, (1.0 - part) * shared, own], axis=1)
-        out[:, 0, -1] = of_items
+        if laws.effects is not None:
+            left, right = self.pairs.T
+            step = max(1, MOST_NUMBERS // len(left))
+            chunks = (laws.effects[begin : begin + step] for begin in range(0, len(slopes), step))
+            out[:, 0, -1] = np.concatenate([np.mean((b[:, right] - b[:, left]) ** 2, axis=1) for b in chunks])
         all_of_it = out.sum(axis=(1, 2), keepdims=True)
         return out / np.where(all_of_it > 0, all_of_it, 1.0)
 
+    def chosen(self, laws: _Laws, loss: Loss) -> Array:
+        """Return how likely more of each feature is chosen, (n, f), under n laws.
 
-def _seen(T: Array, delta: Array, spreads: Array) -> Array:
-    """Return T (d, f) without what no pair shows: slopes in directions in which compared items do not differ.
+        With w the difference of the two values, t_j the step that an item makes when feature j changes by one, and
+        q = t_jᵀMt_j, an item z whose feature is x_j has ::
+
+            ψ = −w (2 zᵀMt_j + (less + more − 2x_j) q + t_jᵀv)            variance over people: w² t_jᵀΣt_j
+        """
+        less, more = self.values
+        width, t = more - less, self.steps
+        out = np.empty((len(laws.means), t.shape[1]))
+        for n, (M, mean, S) in enumerate(zip(laws.metrics, laws.means, laws.covariances, strict=True)):
+            along = M @ t
+            q = np.sum(t * along, axis=0)
+            psi = -width * (2.0 * self.items @ along + (less + more - 2.0 * self.features) * q + mean @ t)
+            variance = width**2 * np.maximum(np.sum(t * (S @ t), axis=0), 0.0)
+            out[n] = self.often @ _probability(psi, np.broadcast_to(variance, psi.shape), loss)
+        return out
+
+
+def _probability(psi: Array, variance: Array, loss: Loss) -> Array:
+    """Return how likely the right item is chosen; under a loss that is no likelihood, how many people prefer it."""
+    if loss.name in ("logistic", "probit"):
+        return np.asarray(mean_probability(psi, variance, loss))
+    return np.asarray(norm.cdf(psi / np.sqrt(np.maximum(variance, 1e-300))))
+
+
+def _shown(delta: Array) -> Array:
+    """Return the projector (features, features) on the directions in which pairs (T, features) differ.
 
     If features add up to a constant, or repeat each other, ψ does not depend on a common part of their slopes. The
-    slopes of least size, in units of spreads, are taken; δᵀ times them is the same.
+    slopes of least size are taken; δᵀ times them is the same.
     """
-    units = np.where(spreads > 0, spreads, 1.0)
-    scaled = delta / units
-    values, vectors = np.linalg.eigh(scaled.T @ scaled)
+    values, vectors = np.linalg.eigh(delta.T @ delta)
     V = vectors[:, values > UNSEEN * max(float(values[-1]), 1e-300)]
-    return (T * units) @ V @ V.T / units
-
-
-def _any_pairs(n_items: int, seed: int) -> NDArray[np.intp]:
-    """Return all pairs of items, or some where they are many."""
-    if n_items * (n_items - 1) // 2 <= MOST_PAIRS:
-        return np.column_stack(np.triu_indices(n_items, 1)).astype(np.intp)
-    rng = np.random.default_rng(seed)
-    first = rng.integers(n_items, size=MOST_PAIRS)
-    return np.column_stack([first, (first + rng.integers(1, n_items, size=MOST_PAIRS)) % n_items]).astype(np.intp)
-
-
-# ------------------------------------------------------------------------------------------------ intervals
-
-
-def _uncertainty(
-    model: LearnedModel, law: _Law, asked: _Asked, slope: Array, shares: Array, draws: int, seed: int
-) -> tuple[Array, Array, Array, Array, str]:
-    """Return ends of intervals, probabilities of first place and standard errors of slopes (f,); what they cover."""
-    d = slope.size
-    if law.points is None or len(law.points) <= 2 * d or is_cut(model):
-        why = "answers were not asked one by one" if is_cut(model) else "too little is known about each person"
-        nothing = np.full(shares.size, np.nan)
-        return nothing, nothing, nothing, nothing, f"There are no intervals: {why}."
-    C = _people_covariance(law, law.points)
-    rng = np.random.default_rng(seed)
-    metrics = model.fitted.get("metric_draws_")
-    isotropic = model.description["parameters"].get("covariance") == "isotropic"
-    stretch = float(np.trace(model.fitted["ideal_covariance_"])) / d if isotropic else 0.0
-    # C is positive semi-definite, up to the rounding of entries that are much smaller than others
-    steps = rng.multivariate_normal(np.zeros(2 * d), C, size=draws, method="eigh", check_valid="ignore")
-    sizes = np.exp(0.5 * np.clip(steps[:, d:], -4.0, 4.0))
-    laws, likely = _explanations(model, law)
-    which = rng.choice(len(laws), size=draws, p=likely)
-    slopes = np.stack([each.mean + 2.0 * each.metric @ asked.center for each in laws])
-    drawn = slopes[which]
-    drawn[which == 0] += steps[which == 0, :d]
-    sizes[which > 0] = 1.0
-    of_items = asked.of_items(laws)[which]
-    parts = []
-    for some in np.array_split(np.arange(draws), -(-draws * d * d // MOST_NUMBERS)):
-        metric = np.stack([laws[i].metric for i in which[some]])
-        covariance = np.stack([laws[i].covariance for i in which[some]])
-        if metrics is not None:
-            best = which[some] == 0
-            metric[best] = [smat(np.asarray(metrics[n % len(metrics)], dtype=np.float64)) for n in some[best]]
-            covariance[best] = 4.0 * stretch * metric[best] @ metric[best] if isotropic else covariance[best]
-        covariance = covariance * sizes[some, :, None] * sizes[some, None, :]
-        parts.append(asked.parts(drawn[some], metric, covariance, of_items[some]))
-    found = np.concatenate(parts).sum(axis=1)[:, :-1]
-    low, high = np.quantile(found, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2], axis=0)
-    between = (slopes - slope).T * likely @ (slopes - slope)
-    variance = np.einsum("df,de,ef->f", asked.back, likely[0] * C[:d, :d] + between, asked.back)
-    what = ", and of the metric" if metrics is not None else ""
-    more = ", and other laws of people that fit about as well" if len(laws) > 1 else ""
-    covers = (
-        "Intervals (90 %) cover the uncertainty of the average taste, of how much people differ along each feature"
-        f"{what}{more}; not {'' if metrics is not None else 'that of the metric, nor '}whether the model is right."
-    )
-    error = np.sqrt(np.maximum(variance, 0.0))
-    first_place = np.bincount(np.argmax(found, axis=1), minlength=shares.size) / draws
-    return np.minimum(low, shares), np.maximum(high, shares), first_place, error, covers
-
-
-def _explanations(model: LearnedModel, law: _Law) -> tuple[list[_Law], Array]:
-    """Return the saved law, and draws around others that explain the answers about as well; how likely (n,) each is."""
-    laws, likely = [law], [1.0]
-    d = law.mean.size
-    ends = np.cumsum([1, degrees_of_freedom(d), d, degrees_of_freedom(d)])
-    for rows in model.fitted.get("alternatives_", ()):
-        for row in np.asarray(rows, dtype=np.float64):
-            behind, metric, mean, covariance, effects = np.split(row, ends)
-            other = replace(law, metric=smat(metric), mean=mean, covariance=smat(covariance))
-            laws.append(replace(other, effects=effects) if effects.size else other)
-            likely.append(float(np.exp(-behind[0])) / len(rows))
-    return laws, np.array(likely) / sum(likely)
-
-
-def _people_covariance(law: _Law, points: Array) -> Array:
-    """Return the covariance (2d, 2d) of ℓ and ε.
-
-    Σ is often singular: a fit finds that people agree in some direction. Their average taste in it is uncertain all the
-    same, so the scores in it must not be lost. A fit therefore places people under an `invertible` Σ, as here.
-    """
-    away = points - law.mean
-    inverse = np.linalg.pinv(invertible(law.covariance), hermitian=True)
-    g = away @ inverse
-    h = 0.5 * away * g
-    if law.spreads is not None:
-        h = h + 0.5 * np.einsum("kde,ed->kd", law.spreads, inverse)
-    scores = np.hstack([g, h - h.mean(axis=0)])  # at the optimum they add up to zero
-    size = np.sqrt(np.sum(scores**2, axis=0))
-    size = np.where(size > 0, size, 1.0)
-    scaled = scores / size
-    return project_psd(np.linalg.pinv(scaled.T @ scaled, hermitian=True, rcond=1e-8) / size[:, None] / size)
+    return np.asarray(V @ V.T)

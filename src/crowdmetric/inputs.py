@@ -65,6 +65,7 @@ __all__ = [
     "read_pairs",
     "read_rows",
     "signs_of",
+    "some_questions",
     "user_ids",
     "weights_of",
 ]
@@ -78,6 +79,8 @@ CONSTRAINTS = ("psd", "symmetric")
 DENSE = 4
 # Number of comparisons checked at once for different items.
 LOOKED_AT = 4096
+# Maximum number of questions that a fitted model keeps, to say what moves choices.
+MOST_QUESTIONS = 10_000
 # Columns that hold answers.
 ANSWERS = ("response", "choice", "probability")
 # More answers than one person plausibly gives: if nobody is named, `users` was probably forgotten.
@@ -533,6 +536,14 @@ def _check_answers(rows: Rows, loss: Loss) -> None:
             )
     if not items_differ(rows.items, rows.pairs):
         raise DataError("every comparison is between equal items, which says nothing; check how pairs were made")
+
+
+def some_questions(pairs: NDArray[Any], weight: Array) -> Indices:
+    """Return questions (n, 2) that stand for all of them (T, 2), each as often as it was asked; all, if few."""
+    if len(pairs) <= MOST_QUESTIONS and np.ptp(weight) == 0:
+        return np.asarray(pairs, dtype=np.intp)
+    ends, count = np.cumsum(weight), min(len(pairs), MOST_QUESTIONS)
+    return np.asarray(pairs, dtype=np.intp)[np.searchsorted(ends, (np.arange(count) + 0.5) / count * ends[-1])]
 
 
 def items_differ(items: Any, pairs: Any) -> bool:

@@ -5,25 +5,25 @@ A fitted `PopulationMetric` or `MatchedMetric` has draws from the posterior of i
 results. So ratios of distances do not depend on the scale of the metric. A squared distance that is negative under a
 draw counts as zero.
 
-The estimate is that of ``metric_``. An interval excludes as many draws below as above. If the estimate would then be
-outside, as at the edge of the parameter space, the interval begins or ends at the estimate and still contains 90 %.
+The estimate is the median over the draws (`crowdmetric.draw_intervals`), so it always lies inside its interval. It is
+near the number that ``metric_`` gives, which predictions use, but not equal to it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from crowdmetric.draw_intervals import Intervals, intervals_from
+from crowdmetric.draw_intervals import Intervals, intervals_from, least_square
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.population import PopulationMetric
 from crowdmetric.inputs import read_pairs
-from crowdmetric.symmetric import outer_difference, smat, svec
+from crowdmetric.symmetric import outer_difference, smat
 
 __all__ = ["Closer", "Intervals", "closer", "distance_ratios", "distances", "entries", "intervals_from"]
 
@@ -31,6 +31,8 @@ Array = NDArray[Any]
 
 # A difference of linear forms this small relative to them counts as zero.
 ROUNDING = 1e-12
+# What draws in which items are no distance apart are divided by; larger ratios than this have no upper end.
+NO_SQUARE, UNBOUNDED = 1e-300, 1e100
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Closer:
     Attributes
     ----------
     difference, standard_error : float
-        ``‖a − c‖² − ‖a − b‖²``: positive where a is closer to b; its standard deviation over the draws.
+        ``‖a − c‖² − ‖a − b‖²``: positive where a is closer to b; median and standard deviation over the draws.
     probability : float
         The share of draws in which a is closer to b; draws in which both are equally close count half.
     level, low, high : float
@@ -90,11 +92,9 @@ def entries(model: CrowdMetric, level: float = 0.9) -> Intervals:
     >>> distance_ratios(model, [[0, 1]], [[0, 2]]).estimate.shape
     (1,)
     """
-    M = model.get_mahalanobis_matrix()
-    found = intervals_from(smat(_draws_of(model)), M, level)
-    if np.all(np.diag(M) >= 0.0):  # a metric: draws may be below zero where the answers say little
-        found = replace(found, low=np.where(np.eye(len(M)) > 0, np.maximum(found.low, 0.0), found.low))
-    return found
+    draws = smat(_draws_of(model))
+    on_diagonal = np.eye(draws.shape[1]) > 0
+    return intervals_from(draws, level, np.where(on_diagonal, least_square(model.metric_), -np.inf))
 
 
 def distances(model: CrowdMetric, pairs: Any, level: float = 0.9, *, squared: bool = False) -> Intervals:
@@ -120,10 +120,8 @@ def distances(model: CrowdMetric, pairs: Any, level: float = 0.9, *, squared: bo
     >>> bool((found.low <= found.estimate).all())
     True
     """
-    square, drawn = _squares(model, pairs)
-    if not squared:
-        square, drawn = _root(square), _root(drawn)
-    return intervals_from(drawn, square, level)
+    drawn = _squares(model, pairs)
+    return intervals_from(drawn if squared else _root(drawn), level, least_square(model.metric_))
 
 
 def distance_ratios(model: CrowdMetric, pairs: Any, others: Any, level: float = 0.9) -> Intervals:
@@ -150,17 +148,14 @@ def distance_ratios(model: CrowdMetric, pairs: Any, others: Any, level: float = 
     >>> bool(ratio.low[0] < ratio.estimate[0] < ratio.high[0])
     True
     """
-    (top, drawn_top), (bottom, drawn_bottom) = _squares(model, pairs), _squares(model, others)
-    if bottom.size not in (1, top.size):
-        raise DataError(f"there are {top.size} pairs but {bottom.size} others; give as many, or one")
-    known = np.broadcast_to((bottom > 0) & np.all(drawn_bottom > 0, axis=0), top.shape)
-    ratio = _root(top / np.where(bottom > 0, bottom, 1.0))
-    drawn = _root(drawn_top / np.where(drawn_bottom > 0, drawn_bottom, 1.0))
-    found = intervals_from(drawn, ratio, level)
-    return Intervals(
-        np.where(known, found.estimate, np.nan), np.where(known, found.standard_error, np.inf),
-        np.where(known, found.low, 0.0), np.where(known, found.high, np.inf), found.level,
-    )  # fmt: skip
+    top, bottom = _squares(model, pairs), _squares(model, others)
+    if bottom.shape[1] not in (1, top.shape[1]):
+        raise DataError(f"there are {top.shape[1]} pairs but {bottom.shape[1]} others; give as many, or one")
+    known = np.broadcast_to(np.median(bottom, axis=0) > 0, top.shape[1])
+    found = intervals_from(_root(np.maximum(top, 0.0) / np.maximum(bottom, NO_SQUARE)), level)
+    high, error = (np.where(known & (ends < UNBOUNDED), ends, np.inf) for ends in (found.high, found.standard_error))
+    low = np.where(known, found.low, 0.0)
+    return Intervals(np.where(known, found.estimate, np.nan), error, low, high, found.level)
 
 
 def closer(model: CrowdMetric, a: Any, b: Any, c: Any, level: float = 0.9) -> Closer:
@@ -189,11 +184,15 @@ def closer(model: CrowdMetric, a: Any, b: Any, c: Any, level: float = 0.9) -> Cl
     if np.abs(form).max() <= ROUNDING * max(np.abs(to_b).max(), np.abs(to_c).max()):
         form = np.zeros_like(form)  # b and c mirror each other in a: equally close under any metric
     drawn = (_draws_of(model) @ form.T)[:, 0]
-    difference = float((form @ svec(model.get_mahalanobis_matrix()))[0])
-    found = intervals_from(drawn, difference, level)
+    found = intervals_from(drawn, level)
     probability = float(np.mean(drawn > 0) + 0.5 * np.mean(drawn == 0))
     return Closer(
-        difference, float(found.standard_error), probability, found.level, float(found.low), float(found.high)
+        float(found.estimate),
+        float(found.standard_error),
+        probability,
+        found.level,
+        float(found.low),
+        float(found.high),
     )
 
 
@@ -217,16 +216,14 @@ def _draws_of(model: CrowdMetric) -> Array:
     return np.asarray(model.metric_draws_, dtype=np.float64)
 
 
-def _squares(model: CrowdMetric, pairs: Any) -> tuple[Array, Array]:
-    """Return the squared distances of pairs under the metric, (T,), and under every draw, (n, T)."""
+def _squares(model: CrowdMetric, pairs: Any) -> Array:
+    """Return the squared distances of pairs under every draw, (n, T)."""
     if hasattr(model, "factor_draws_"):
         return _squares_of_factor(model, pairs)
-    draws, forms = _draws_of(model), _forms(model, pairs)
-    square, drawn = forms @ svec(model.get_mahalanobis_matrix()), draws @ forms.T
-    return np.asarray(square), np.maximum(drawn, np.minimum(square, 0.0))
+    return np.asarray(_draws_of(model) @ _forms(model, pairs).T)
 
 
-def _squares_of_factor(model: CrowdMetric, pairs: Any) -> tuple[Array, Array]:
+def _squares_of_factor(model: CrowdMetric, pairs: Any) -> Array:
     """Return `_squares` from draws of a factor, ``M = LLᵀ``.
 
     To first order a square moves by ``2 δᵀL ΔLᵀδ``. Its logarithm is drawn, so it stays positive, and not the
@@ -239,7 +236,7 @@ def _squares_of_factor(model: CrowdMetric, pairs: Any) -> tuple[Array, Array]:
     along = delta @ L
     square = np.sum(along * along, axis=1)
     moved = np.stack([2.0 * np.sum(along * (delta @ (draw - L)), axis=1) for draw in draws])
-    return square, square * np.exp(moved / np.where(square > 0, square, 1.0))
+    return np.asarray(square * np.exp(moved / np.where(square > 0, square, 1.0)))
 
 
 def _forms(model: CrowdMetric, pairs: Any) -> Array:

@@ -61,6 +61,20 @@ def _optional(check: Check) -> Check:
 SOLUTION = _object(status=_text, converged=_flag, objective=_number, gap=_number, iterations=_count, seconds=_number)
 RADII = _object(metric=_number, ideal=_number, tried=_list_of(_list_of(_number)), at_limit=_flag)
 
+NUMBERS = (
+    "shares", "low", "high", "first_place", "steady", "bent", "own",
+    "less", "more", "chosen", "chosen_low", "chosen_high",
+)  # fmt: skip
+TEXTS = _list_of(_text)
+IMPORTANCE = _object(
+    names=TEXTS, left_out=TEXTS, covers=_text, item_share=_number, **dict.fromkeys(NUMBERS, _list_of(_number))
+)
+
+
+def _importance(value: Any) -> bool:
+    return IMPORTANCE(value) and all(len(value[name]) == len(value["names"]) > 0 for name in NUMBERS)
+
+
 # Every field of model.json, its expected type, and whether it is required.
 FIELDS: dict[str, tuple[Check, str, bool]] = {
     "estimator": (_text, "the name of an estimator", True),
@@ -71,6 +85,7 @@ FIELDS: dict[str, tuple[Check, str, bool]] = {
     "radii": (_optional(RADII), "how radii were chosen", False),
     "checksum": (_text, "a checksum", True),
     "withheld": (_list_of(_text), "a list of sentences", False),
+    "importance": (_optional(_importance), "what moves choices, feature by feature", False),
     "preprocessing": (_optional(_map_of(_plain)), "an object of plain values", False),
 }
 

@@ -36,11 +36,12 @@ from sklearn.utils.validation import check_is_fitted
 import crowdmetric.estimators
 from crowdmetric._version import __version__
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.errors import ModelFileError
+from crowdmetric.errors import DataError, ModelFileError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.summary import counted, fitted_attributes, summary_of
+from crowdmetric.estimators.summary import counted, fitted_attributes, summary_of, table_of
 from crowdmetric.fits.memory import read_memory
 from crowdmetric.folders import check_target, for_json, new_file, new_folder, write_file
+from crowdmetric.importance import find_importance
 from crowdmetric.inputs import check_items
 from crowdmetric.losses import LOSSES
 from crowdmetric.model_schema import check_arrays, check_description
@@ -61,7 +62,7 @@ ARRAYS, DESCRIPTION, REPORT = "metric.npz", "model.json", "report.html"
 # Arrays that belong to the catalogue, not to the fit.
 CATALOGUE = ("items", "item_ids", "feature_names")
 # The arrays of an ItemMap.
-MAP_ARRAYS = ("matrix", "mean")
+MAP_ARRAYS = ("matrix", "mean", "values")
 # What reading an archive raises that is damaged, forged or too large.
 UNREADABLE = (
     ValueError, KeyError, EOFError, OSError, OverflowError, MemoryError, NotImplementedError, RuntimeError,
@@ -188,8 +189,10 @@ class SavedModel:
         return Items(self.item_ids, self.items, names)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the description and the eigenvalues of the metric, ready for JSON."""
-        return self.description | {"eigenvalues": self.eigenvalues.tolist()}
+        """Return the description, the table of features and the eigenvalues of the metric, ready for JSON."""
+        table = table_of(self)
+        rows = None if table is None else table.to_list()
+        return self.description | {"eigenvalues": self.eigenvalues.tolist(), "coefficients": rows}
 
     def summary(self) -> str:
         """Return what was learned, from what and how well, in a few lines."""
@@ -299,7 +302,8 @@ def withhold(folder: Place, model: SavedModel, reasons: Sequence[str]) -> SavedM
     """
     if not reasons:
         return model
-    model = replace(model, description=model.description | {"withheld": list(reasons)})
+    description = {name: value for name, value in model.description.items() if name != "importance"}
+    model = replace(model, description=description | {"withheld": list(reasons)})
     text = json.dumps(model.description, indent=2, ensure_ascii=False, allow_nan=False)
     write_file(Path(folder) / DESCRIPTION, text + "\n")
     return model
@@ -331,7 +335,12 @@ def _collect(
     if preprocessing is not None:
         explained = {"explained_variance_ratio": preprocessing.explained_variance_ratio_}
         description["preprocessing"] = preprocessing.get_params() | explained
-    return SavedModel(fitted, items, ids, names, for_json(description), preprocessing)
+    model = SavedModel(fitted, items, ids, names, for_json(description), preprocessing)
+    try:  # what moves choices is found once, and every view of the model shows that
+        found = find_importance(model).to_dict()
+    except DataError:  # nothing is known about people
+        return model
+    return replace(model, description=model.description | {"importance": for_json(found)})
 
 
 def _names(
@@ -497,9 +506,10 @@ def _read_map(folder: Path, arrays: Mapping[str, NDArray[Any]], content: Any) ->
         options = dict(content)
         explained = float(options.pop("explained_variance_ratio"))
         item_map = ItemMap(**options)
-        item_map.matrix_, item_map.mean_ = (arrays[f"preprocessing.{name}"] for name in MAP_ARRAYS)
-        if item_map.matrix_.ndim != 2 or item_map.mean_.shape != item_map.matrix_.shape[1:]:
-            raise ValueError(f"its arrays have shapes {item_map.matrix_.shape} and {item_map.mean_.shape}")
+        T, mean, values = (arrays[f"preprocessing.{name}"] for name in MAP_ARRAYS)
+        if T.ndim != 2 or mean.shape != T.shape[1:] or values.shape != (2, *mean.shape):
+            raise ValueError(f"its arrays have shapes {T.shape}, {mean.shape} and {values.shape}")
+        item_map.matrix_, item_map.mean_, item_map.values_ = T, mean, values
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"the preprocessing in {folder} cannot be read ({error}); save the model again") from error
     item_map.explained_variance_ratio_ = explained

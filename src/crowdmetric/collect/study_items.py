@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
+from crowdmetric.preprocess import spreads_of
 from crowdmetric.tables import Column, Items, read_columns, read_items
 
 __all__ = ["MEDIA", "Shown", "StudyItems", "problems_of_items"]
@@ -69,10 +70,7 @@ class StudyItems:
 
         They are not centered, because a subspace contains the origin.
         """
-        X = self.items.features
-        spread = X.std(axis=0)
-        scaled: NDArray[np.float64] = X / np.where(spread > 0, spread, 1.0)
-        return scaled
+        return self.items.features / spreads_of(self.items.features)
 
     @property
     def whole_ids(self) -> bool:

@@ -6,30 +6,25 @@ import json
 import textwrap
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from crowdmetric.choice import QUESTIONS
-from crowdmetric.coefficients import Coefficients, coefficients_of
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.estimators.summary import fit_in_numbers, has_coefficients
+from crowdmetric.estimators.summary import fit_in_numbers, table_of
 from crowdmetric.evaluate import Evaluation
 from crowdmetric.evaluate.models import BASELINES, LEARNED
 from crowdmetric.evaluate.splits import TITLES
 from crowdmetric.evaluate.verdict import Compared, best_model
 from crowdmetric.identifiability import Diagnosis
 from crowdmetric.identifiability.relations import Relation
-from crowdmetric.importance import is_cut
 from crowdmetric.persist import REPORT, SavedModel
-from crowdmetric.report.tastes import find_tastes
 from crowdmetric.report.warnings import warnings_of, worth_using
 
 __all__ = ["gains_of", "print_ending"]
 
 WIDTH = 100
-CROWD = "crowd: part of what moves choices that everybody likes alike."
 OUTCOMES = {
     "better": "the model's probabilities are better",
     "equal": "the model's probabilities are equally good",
@@ -70,17 +65,14 @@ def print_ending(
         What to be careful about; None: what follows from all of these.
     """
     withheld = model.description.get("withheld", [])
-    table = _table(model, comparisons) if has_coefficients(model) and not withheld else None
+    table = table_of(model)
     gains = [] if evaluation is None else gains_of(evaluation, getattr(options, "for", None))
     careful = warnings_of(model, diagnosis, evaluation, comparisons, relations) if careful is None else careful
     page = Path(options.out) / REPORT
     report = page if page.is_file() else None
     if options.json:
-        print(
-            json.dumps(
-                _record(options, model, table, gains, careful, advice, report), ensure_ascii=False, allow_nan=False
-            )
-        )
+        record = _record(options, model, gains, careful, advice, report)
+        print(json.dumps(record, ensure_ascii=False, allow_nan=False))
         return
     worth = worth_using(model, evaluation)[:1] if worth is None else worth
     claims = [
@@ -99,16 +91,6 @@ def print_ending(
         f"Model: {options.out}" if report is None else f"Report: {report}",
     ]
     print("\n\n".join(filter(None, sections)))
-
-
-def _table(model: SavedModel, comparisons: Comparisons | None) -> Coefficients:
-    """Return what moves choices, feature by feature; of a model that does not tell, what counts in its distance."""
-    if model.description["estimator"] == "TasteMetric":
-        table = find_tastes(model).table()
-        if is_cut(model):  # how much people differ is not known
-            table = replace(table, columns={"crowd": table.columns["crowd"]}, explained=CROWD)
-        return table
-    return coefficients_of(model, comparisons)
 
 
 def gains_of(evaluation: Evaluation, question: str | None) -> list[Compared]:
@@ -143,7 +125,6 @@ def _lines(texts: Sequence[str]) -> str:
 def _record(
     options: Namespace,
     model: SavedModel,
-    table: Coefficients | None,
     gains: Sequence[Compared],
     careful: Sequence[str],
     advice: Sequence[str],
@@ -153,7 +134,6 @@ def _record(
     return {
         "model": options.out,
         **model.to_dict(),
-        "coefficients": None if table is None else table.to_list(),
         "against_best_baseline": [
             {
                 "question": gain.split,

@@ -76,7 +76,8 @@ def _in_units_of_items(model: SavedModel, mean: Array, spread: Array) -> tuple[l
     done = model.preprocessing
     if done is None:
         return model.feature_names, mean, spread
-    if done.components is not None or done.whiten:
+    units = done.units()
+    if units is None:
         return [f"coordinate{j}" for j in range(mean.shape[1])], mean, spread
-    scale = 1.0 / np.diagonal(done.matrix_)
-    return model.feature_names, mean * scale + done.mean_, spread * scale
+    kept, scale = units
+    return [model.feature_names[j] for j in kept], mean * scale + done.mean_[kept], spread * scale

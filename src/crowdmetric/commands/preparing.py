@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from crowdmetric.commands.command import UsageError, note
 from crowdmetric.identifiability.relations import MOST_RELATED, Relation, linear_relations
-from crowdmetric.preprocess import DIFFERENT_UNITS, WORTH_A_WORD, ItemMap, scale_ratio
+from crowdmetric.preprocess import DIFFERENT_UNITS, WORTH_A_WORD, ItemMap, scale_ratio, varying_features
 from crowdmetric.tables import Items
+from crowdmetric.tables.columns import listed
 
 __all__ = ["add_preparation", "check_preparation", "prepared", "related"]
 
@@ -42,9 +43,10 @@ def prepared(options: Namespace, items: Items) -> tuple[NDArray[np.float64], lis
         return items.features, items.feature_names, None
     features = preprocessing.fit_transform(items.features)
     note(options, f"items: {preprocessing.summary()}")
-    reduced = preprocessing.components is not None or preprocessing.whiten
-    names = [f"direction {j + 1}" for j in range(features.shape[1])] if reduced else items.feature_names
-    return features, names, preprocessing
+    units = preprocessing.units()
+    if units is None:
+        return features, [f"direction {j + 1}" for j in range(features.shape[1])], preprocessing
+    return features, [items.feature_names[j] for j in units[0]], preprocessing
 
 
 def related(
@@ -62,11 +64,15 @@ def related(
 
 def _preprocessing(options: Namespace, items: Items) -> ItemMap | None:
     """Return what is to be done to items; None for nothing."""
+    constant = np.flatnonzero(~varying_features(items.features))
+    if constant.size:
+        names = listed([items.feature_names[j] for j in constant], most=6)
+        note(options, f"left out, as all items are alike in {'it' if constant.size == 1 else 'them'}: {names}")
     standardize = options.standardize
     if standardize is None:
         standardize = _in_different_units(options, items)
     if not (standardize or options.whiten or options.pca is not None):
-        return None
+        return ItemMap(center=False) if constant.size else None
     return ItemMap(standardize=standardize, components=_components(options.pca), whiten=options.whiten)
 
 

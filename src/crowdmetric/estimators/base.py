@@ -6,6 +6,7 @@ The vocabulary is scikit-learn's (`fit`, `predict`, `score`, `transform`) and me
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from copy import copy, deepcopy
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from crowdmetric.checks import as_array, numeric_array
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.errors import DataError
+from crowdmetric.errors import DataError, NotIdentifiedWarning
 from crowdmetric.estimators.summary import InMemory, fitted_attributes, summary_of
 from crowdmetric.inputs import (
     SIGNS,
@@ -32,9 +33,11 @@ from crowdmetric.inputs import (
     read_rows,
 )
 from crowdmetric.losses import Loss, get_loss
+from crowdmetric.preprocess import varying_features
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import components_of
 from crowdmetric.tables import Column, Items, features_of, ids_of, is_data_frame, labeled_matrix
+from crowdmetric.tables.columns import listed
 
 __all__ = ["CrowdMetric"]
 
@@ -57,6 +60,10 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         locates nobody.
     objective_, solution_
         Mean loss at the optimum; how the fit ended.
+    questions_
+        (n, 2) rows of the items that were compared, at most 10,000 of all questions, as often as they were asked, for
+        `crowdmetric.importance`; absent where items were given as vectors, or where an estimator learns nothing about
+        people.
     """
 
     items: ArrayLike | None
@@ -118,6 +125,21 @@ class CrowdMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             del self.feature_names_in_
         if self._loss().needs_binary:
             self.classes_ = labels.copy()
+        self._name_constants()
+
+    def _name_constants(self) -> None:
+        """Warn of features in which no two items differ: no answer says anything about them."""
+        if self.items is None or getattr(self, "engine", None) is not None:  # items may be on a device
+            return
+        names = getattr(self, "feature_names_in_", [f"f{j}" for j in range(len(self.metric_))])
+        constant = [names[j] for j in np.flatnonzero(~varying_features(check_items(self.items)))]
+        if constant:
+            warnings.warn(
+                f"all items are alike in {listed(constant, most=6)}, which answers can say nothing about; leave "
+                f"{'it' if len(constant) == 1 else 'them'} out",
+                NotIdentifiedWarning,
+                stacklevel=4,
+            )
 
     def _ideal(self, points: Array) -> Array:
         """Return the ideal points (K, d) of pseudo-ideal ones.

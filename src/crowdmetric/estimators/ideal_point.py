@@ -25,6 +25,7 @@ from crowdmetric.inputs import (
     check_scan,
     check_scan_alone,
     read_rows,
+    some_questions,
 )
 from crowdmetric.losses import Loss
 from crowdmetric.radii import Radii, choose_radii
@@ -177,6 +178,8 @@ class IdealPointMetric(CrowdMetric):
             self._fit_exactly(answers, rows)
         else:
             self._fit_bounded(answers, rows, loss)
+        if rows.by_row:
+            self.questions_ = some_questions(rows.pairs, rows.weight)
         return self
 
     def _fit_scan(self, scan: ComparisonScan, loss: Loss) -> None:

@@ -75,9 +75,11 @@ from crowdmetric.inputs import (
     check_items,
     check_scan,
     check_scan_alone,
+    is_by_row,
     origin_of,
     read_asked,
     read_rows,
+    some_questions,
 )
 from crowdmetric.losses import Loss
 from crowdmetric.similarity.judgement_term import JudgementsBeside
@@ -361,7 +363,7 @@ class PopulationMetric(CrowdMetric):
                 refuse_judgements(judgements)
                 some = read_rows(Comparisons.from_scan(pairs, MOST_PEOPLE), None, None, None, items, loss)
                 asked = asked_on_disk(pairs, items, cache, device)
-                return self._fit_by_gradients(asked, loss, clock, origin_of(pairs, some))
+                return self._fit_by_gradients(asked, loss, clock, origin_of(pairs, some), by_row=True)
             n_items = self._items_with_effects(pairs, pairs.n_items)
             crowd = crowd_on_disk(pairs, items, cache, reduced=reduced)
             rows = read_rows(Comparisons.from_scan(pairs, MOST_PEOPLE), None, None, None, items, loss)
@@ -371,7 +373,7 @@ class PopulationMetric(CrowdMetric):
             on_device = self._asked_on_device(pairs, y, users, sample_weight, loss, device)
             if on_device is not None:
                 made_of = pairs.origin if isinstance(pairs, Comparisons) else ASKED
-                return self._fit_by_gradients(on_device, loss, clock, made_of)
+                return self._fit_by_gradients(on_device, loss, clock, made_of, by_row=is_by_row(pairs))
             rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
             self._check(loss, rows.items.shape[1], rows.items.shape[0])
             if self.covariance == "none":
@@ -383,7 +385,8 @@ class PopulationMetric(CrowdMetric):
                 if self.item_effects:
                     check_items_are_named(rows)
                 stream = asked_in_memory(rows, device)
-                return self._fit_by_gradients(stream, loss, clock, origin_of(pairs, rows), rows.labels)
+                made_of = origin_of(pairs, rows)
+                return self._fit_by_gradients(stream, loss, clock, made_of, rows.labels, by_row=rows.by_row)
             n_items = self._items_with_effects(rows, rows.items.shape[0])
             crowd = crowd_in_memory(rows, 1 if device is None else device.blocks, shown=n_items > 0, reduced=reduced)
         with threads_for(degrees_of_freedom(crowd.d) + n_items):
@@ -481,6 +484,8 @@ class PopulationMetric(CrowdMetric):
         nobody = np.empty(0, dtype=np.int64)
         users = nobody if crowd.users is None else crowd.users
         self._finish(self.scale_ * self.shape_, users, points, self._solution(found, clock), rows.labels)
+        if rows.by_row:
+            self.questions_ = some_questions(rows.pairs, rows.weight)
         return self
 
     def _problem(self, crowd: Crowd, loss: Loss, n_items: int, judgements: Any) -> PopulationProblem:
@@ -607,13 +612,20 @@ class PopulationMetric(CrowdMetric):
         return self.rank or min(d, DEFAULT_RANK)
 
     def _fit_by_gradients(
-        self, asked: QuestionStream, loss: Loss, clock: float, origin: str, labels: NDArray[Any] = SIGNS
+        self,
+        asked: QuestionStream,
+        loss: Loss,
+        clock: float,
+        origin: str,
+        labels: NDArray[Any] = SIGNS,
+        *,
+        by_row: bool,
     ) -> Self:
         """Fit many features, or many items with effects, or in single precision, or linear utilities."""
         (n_items, d), device = asked.items.shape, device_of(self._engine)
         check_for_gradients(self.get_params(deep=False), d, n_items, self._engine)
         if self._is_linear():
-            return self._fit_linear(asked, loss, clock, origin, labels)
+            return self._fit_linear(asked, loss, clock, origin, labels, by_row=by_row)
         rank, free, item_effects = self._rank_by_gradients(d), self.covariance == "free", bool(self.item_effects)
         no_errors = "not asked for"
         if origin != ASKED:
@@ -647,6 +659,8 @@ class PopulationMetric(CrowdMetric):
         objective, seconds = -result.value / asked.weight, perf_counter() - clock
         solution = Solution(status, result.converged, objective, float("nan"), result.passes, seconds)
         self._finish(self.scale_ * self.shape_, asked.users, None, solution, labels)
+        if by_row:
+            self.questions_ = some_questions(*asked.some())
         return self
 
     def _fit_pooled(self, rows: Rows, loss: Loss, clock: float, origin: str) -> Self:
@@ -674,7 +688,9 @@ class PopulationMetric(CrowdMetric):
         self._finish(metric, rows.users, np.tile(mean, (rows.users.size, 1)), solution, rows.labels)
         return self
 
-    def _fit_linear(self, asked: QuestionStream, loss: Loss, clock: float, origin: str, labels: NDArray[Any]) -> Self:
+    def _fit_linear(
+        self, asked: QuestionStream, loss: Loss, clock: float, origin: str, labels: NDArray[Any], *, by_row: bool
+    ) -> Self:
         """Fit linear utilities with three variances (`crowdmetric.fits.linear_utilities`)."""
         progress = Passes.of(self.progress, asked.n_users, USUAL_GRADIENTS)
         with threads_beside(None):
@@ -702,6 +718,8 @@ class PopulationMetric(CrowdMetric):
         )
         points = asked.units.points_outside(points, self.shape_)
         self._finish(self.scale_ * self.shape_, asked.users, points, solution, labels)
+        if by_row:
+            self.questions_ = some_questions(*asked.some())
         return self
 
     def _describe_low_rank_fit(self, fit: LowRankFit) -> None:

@@ -57,8 +57,8 @@ def read_judgements(
     """
     if is_data_frame(judgements):
         catalog = check_items(items)
-        tables = (_of_frame(judgements, y, users, ids_of(items), len(catalog), merge=merge),)
-        return _by_content(catalog, tables) if merge else (catalog, tables)
+        table = _of_frame(judgements, y, users, ids_of(items), len(catalog), merge=merge)
+        return _by_content(catalog, (table,)) if merge else (catalog, (table,))
     given = _tables(judgements)
     if given is not None:
         if y is not None or users is not None:

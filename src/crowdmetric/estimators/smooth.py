@@ -20,6 +20,7 @@ from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarni
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.inputs import Rows, check_items, check_options, origin_of, read_asked, read_rows
 from crowdmetric.losses import Loss
+from crowdmetric.preprocess import spreads_of
 from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
 from crowdmetric.smooth.covariances import SCALES, Covariances
 from crowdmetric.smooth.effects import Effect, effects_along, utilities_over
@@ -410,8 +411,7 @@ class TasteMetric(CrowdMetric):
 
     def _units(self) -> Array:
         """Return the spread (d,) of every feature over the items shown; 1 where they are all alike."""
-        spread = self.shown_items_.std(axis=0)
-        return np.where(spread > 0.0, spread, 1.0)
+        return spreads_of(self.shown_items_)
 
     def _inside(self, items: Array) -> Array:
         """Return items in standardized features."""

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.checks import one_of, positive_number, whole_number
 from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning, NotIdentifiedError
 from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.inputs import Rows, check_options, read_rows
+from crowdmetric.inputs import Rows, check_options, read_rows, some_questions
 from crowdmetric.losses import Loss
 from crowdmetric.radii import Radii, choose_radii
 from crowdmetric.solvers.line_subspaces import solve_bounded
@@ -181,6 +181,8 @@ class StitchedMetric(CrowdMetric):
         if not (stage1.converged and placed):
             warnings.warn(solution.status, ConvergenceWarning, stacklevel=2)
         self._finish(stitched.metric, rows.users, points, solution, rows.labels)
+        if rows.by_row:
+            self.questions_ = some_questions(rows.pairs, rows.weight)
         return self
 
     def _begin(self, subspaces: Subspaces) -> None:

@@ -1,26 +1,28 @@
-"""The summary of a fitted model: the fit in numbers, then its table of coefficients."""
+"""The summary of a fitted model: the fit in numbers, then its table of features."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.coefficients import coefficients_of
-from crowdmetric.importance import LearnedModel
+from crowdmetric.coefficients import Coefficients, coefficients_of
+from crowdmetric.importance import LearnedModel, is_cut
 from crowdmetric.inputs import check_items
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.solvers.solution import Solution
+from crowdmetric.tastes import Tasteful, find_tastes
 
-__all__ = ["InMemory", "counted", "fit_in_numbers", "fitted_attributes", "has_coefficients", "summary_of"]
+__all__ = ["InMemory", "counted", "fit_in_numbers", "fitted_attributes", "has_coefficients", "summary_of", "table_of"]
 
 Array = NDArray[np.float64]
 
 # Eigenvalues below this share of the largest count as zero: an optimum at the edge is reached up to a tolerance only.
 AT_THE_EDGE = 1e-6
+CROWD = "crowd: part of what moves choices that everybody likes alike."
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,11 @@ class InMemory:
     items: Array | None
     feature_names: list[str]
     preprocessing: ItemMap | None = None
+    made_of: Any = None
+
+    def estimator(self) -> Any:
+        """Return the estimator itself."""
+        return self.made_of
 
     @staticmethod
     def of(estimator: Any) -> InMemory:
@@ -47,7 +54,7 @@ class InMemory:
             "left_out": [],
         }
         names = getattr(estimator, "feature_names_in_", [f"f{j}" for j in range(len(estimator.metric_))])
-        return InMemory(description, fitted, estimator.metric_, items, [str(name) for name in names])
+        return InMemory(description, fitted, estimator.metric_, items, [str(name) for name in names], made_of=estimator)
 
 
 def fitted_attributes(estimator: Any) -> dict[str, Any]:
@@ -55,15 +62,29 @@ def fitted_attributes(estimator: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(estimator).items() if name.endswith("_") and name[0] != "_"}
 
 
-def summary_of(model: LearnedModel) -> str:
-    """Return what was learned, from what and how well, and the table of coefficients where there are items."""
+def summary_of(model: Tasteful) -> str:
+    """Return what was learned, from what and how well, and the table of features where the answers carry one."""
     withheld = model.description.get("withheld")
     if withheld:
-        return "\n".join(
-            [fit_in_numbers(model), "", "These answers do not carry a claim yet:", *(f"- {text}" for text in withheld)]
-        )
-    table = f"\n\n{coefficients_of(model).summary()}" if has_coefficients(model) else ""
-    return fit_in_numbers(model) + table
+        reasons = (f"- {text}" for text in withheld)
+        return "\n".join([fit_in_numbers(model), "", "These answers do not carry a claim yet:", *reasons])
+    table = table_of(model)
+    return fit_in_numbers(model) + ("" if table is None else f"\n\n{table.summary()}")
+
+
+def table_of(model: Tasteful) -> Coefficients | None:
+    """Return the table with a row per feature that everybody sees of a model.
+
+    None without items, without errors, and where the answers carry no claim.
+    """
+    if not has_coefficients(model) or model.description.get("withheld"):
+        return None
+    if model.description["estimator"] != "TasteMetric":
+        return coefficients_of(model)
+    table = find_tastes(model).table()
+    if is_cut(model):  # how much people differ is not known
+        table = replace(table, columns={"crowd": table.columns["crowd"]}, explained=CROWD)
+    return table
 
 
 def has_coefficients(model: LearnedModel) -> bool:

@@ -30,6 +30,7 @@ from scipy.special import expit
 
 from crowdmetric.canonical import canonical_of_pairs
 from crowdmetric.comparisons import Comparisons
+from crowdmetric.preprocess import spreads_of
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
 __all__ = [
@@ -307,8 +308,7 @@ def fit_popularity(tally: Tally, n_items: int, precision: float | None = None) -
 def fit_quadratic(items: Array, tally: Tally, precision: float | None = None) -> QuadraticUtility:
     """Return a quadratic utility of items (N, d), learned from those that were compared alone."""
     shown = np.unique([tally.low, tally.high])
-    center, spread = items[shown].mean(axis=0), items[shown].std(axis=0)
-    spread = np.where(spread > 0, spread, 1.0)
+    center, spread = items[shown].mean(axis=0), spreads_of(items[shown])
     some = Products((items[shown] - center) / spread)
     tally = Tally(np.searchsorted(shown, tally.low), np.searchsorted(shown, tally.high), tally.up, tally.down)
     precision = choose_precision(tally, some) if precision is None else precision

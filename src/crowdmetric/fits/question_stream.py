@@ -19,6 +19,7 @@ from crowdmetric.fits.crowd import ChunkCache, answers_in_chunk
 from crowdmetric.fits.memory import MemoryPlan
 from crowdmetric.fits.units import Units, items_on_device
 from crowdmetric.inputs import Rows
+from crowdmetric.symmetric import as_numpy
 from crowdmetric.tables import ComparisonScan, SpoolChunk
 from crowdmetric.users.blocks import Answers, padded_rows
 from crowdmetric.users.first_order import EqualQuestions
@@ -71,6 +72,13 @@ class QuestionStream:
     users: NDArray[Any]
     n_users: int
     weight: float
+
+    def some(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Return the pairs of items (n, 2) and weights (n,) of the first questions, or of all: those of a chunk."""
+        first = next(iter(self.questions)).each(as_numpy)
+        asked = first.weight > 0
+        pairs = np.column_stack([first.left[asked], first.right[asked]]).astype(np.intp)
+        return pairs, first.weight[asked].astype(np.float64)
 
 
 @dataclass(frozen=True)

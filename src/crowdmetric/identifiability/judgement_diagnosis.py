@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
 from crowdmetric.judgements import Judgements
+from crowdmetric.preprocess import spreads_of
 from crowdmetric.similarity.likelihood import AnswerModel
 from crowdmetric.similarity.objective import SimilarityObjective
 from crowdmetric.similarity.pair_choices import questions_of
@@ -101,8 +102,7 @@ def diagnose_judgements(
             f"items have {X.shape[1]} features, and a metric of them {p:,} degrees of freedom; at most "
             f"{MOST_DIAGNOSED:,} are supported: reduce the features first (ItemMap(components=…))"
         )
-    deviation = X.std(axis=0)
-    X = (X - X.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+    X = (X - X.mean(axis=0)) / spreads_of(X)
     objective = SimilarityObjective(X, questions_of([judgements]), AnswerModel(), Full(X.shape[1]))
     S = objective.curvature(np.zeros(p))
     scale = 1.0 / np.sqrt(np.maximum(np.diag(S), 1e-300))

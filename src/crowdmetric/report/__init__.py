@@ -5,7 +5,6 @@
     changes.py      what the metric changed: neighbors, pairs that moved
     directions.py   how differences between items add up to a distance
     warnings.py     what to be careful about, and whether the metric is worth using
-    tastes.py       what smooth tastes look like
     quote.py        sentences to quote
     withheld.py     where answers carry no claim: why, and what would tell
     map.py          items before and after, with a choice of an item

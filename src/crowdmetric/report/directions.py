@@ -8,8 +8,8 @@ DMD = Σ λ_i w_i w_iᵀ, and let M' be any metric, such as a draw from the post
     angle of M' from w_i         between w_i and the i-th eigenvector of DM'D
     weight of feature j          M'_jj · Var(x_j) over the sum of all j: the features as they came, not as preprocessed
 
-Intervals hold 90 % of these numbers over the draws, and the number of M itself (`crowdmetric.intervals`). The metric's
-scale, known less surely than its shape, drops out of all of them.
+With draws, each number is the median over them and its interval holds 90 % of them (`crowdmetric.draw_intervals`);
+without, it is that of M itself. The metric's scale, known less surely than its shape, drops out of all of them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.draw_intervals import Intervals, intervals_from
+from crowdmetric.draw_intervals import Intervals, least_square, parts_from
 from crowdmetric.importance import feature_weights, raw_features
 from crowdmetric.persist import SavedModel
+from crowdmetric.preprocess import spreads_of
 from crowdmetric.symmetric import smat
 
-__all__ = ["Directions", "angles_from", "find_directions", "numbers_of", "symmetric_fit", "units_of"]
+__all__ = ["Directions", "angles_from", "find_directions", "numbers_of", "symmetric_fit"]
 
 Array = NDArray[np.float64]
 Number = TypeVar("Number")
 
 LEVEL = 0.90
+# Share of the numbers of M outside their intervals from which the reader is told that M and its draws disagree.
+OFTEN_OUTSIDE = 0.25
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ class Directions:
         What the draws are in the plane of w_1 and w_2, over the mean strength.
     assumed : {'', 'diagonal', 'isotropic'}
         The structure that all draws have: what follows from it is assumed, and was not measured.
+    fitted : tuple of arrays
+        Strengths, shares and weights of M itself where those above are medians of draws.
     """
 
     vectors: Array
@@ -74,6 +79,14 @@ class Directions:
     loadings: Array
     plane: Array | None
     assumed: str = ""
+    fitted: tuple[Array, ...] = ()
+
+    @property
+    def disagree(self) -> bool:
+        """Whether a quarter or more of the numbers of M itself are not inside their intervals."""
+        sure = (self.strength_intervals, self.share_intervals, self.weight_intervals)
+        outside = [~one.contains(value) for one, value in zip(sure, self.fitted, strict=False) if one is not None]
+        return bool(outside) and float(np.mean(np.concatenate(outside))) >= OFTEN_OUTSIDE
 
 
 def symmetric_fit(model: SavedModel) -> tuple[Array, Array] | None:
@@ -84,28 +97,31 @@ def symmetric_fit(model: SavedModel) -> tuple[Array, Array] | None:
     return S, C
 
 
-def units_of(items: Array) -> Array:
-    """Return the spread of each feature over the items (d,); 1 for a feature that is the same for all."""
-    spread = items.std(axis=0)
-    return np.where(spread > 0, spread, 1.0)
-
-
 def find_directions(model: SavedModel, items: Array) -> Directions:
     """Return the directions of a model of these `items` (N, d), as the fit saw them."""
-    units = units_of(items)
+    units = spreads_of(items)
     vectors = np.linalg.eigh(model.metric * units[:, None] * units)[1][:, ::-1]
-    numbers = numbers_of(model, items, vectors)
-    here = {name: of(model.metric[None])[0] for name, of in numbers.items()}
-    loadings = _loadings(model, vectors / units[:, None], items)
     found = model.fitted.get("metric_draws_")
     if found is None:
+        here = {name: of(model.metric[None])[0] for name, of in numbers_of(model, items, vectors).items()}
+        loadings = _loadings(model, vectors / units[:, None], items)
         return Directions(vectors, *_in_order(here), None, None, None, None, units, loadings, None)
     draws = smat(np.asarray(found, dtype=np.float64))
-    sure = {name: intervals_from(of(draws), here[name], LEVEL) for name, of in numbers.items()}
+    # the strongest first, also where that is not the order of M
+    least = least_square(model.metric)
+    strength = parts_from(numbers_of(model, items, vectors)["strengths"](draws), LEVEL, least).estimate
+    vectors = vectors[:, np.argsort(-strength, kind="stable")]
+    numbers = numbers_of(model, items, vectors)
+    sure = {name: parts_from(of(draws), LEVEL, least) for name, of in numbers.items()}
+    fitted = tuple(of(model.metric[None])[0] for of in numbers.values())
     angles = np.quantile(angles_from(vectors, draws, units), LEVEL, axis=0)
     plane = _plane(draws, units[:, None] * vectors)
     assumed = _structure(draws, numbers["strengths"](draws))
-    return Directions(vectors, *_in_order(here), *_in_order(sure), angles, units, loadings, plane, assumed)
+    here = {name: one.estimate for name, one in sure.items()}
+    loadings = _loadings(model, vectors / units[:, None], items)
+    return Directions(
+        vectors, *_in_order(here), *_in_order(sure), angles, units, loadings, plane, assumed, fitted
+    )  # fmt: skip
 
 
 def numbers_of(model: SavedModel, items: Array, vectors: Array) -> dict[str, Callable[[Array], Array]]:
@@ -113,7 +129,7 @@ def numbers_of(model: SavedModel, items: Array, vectors: Array) -> dict[str, Cal
 
     Strengths and shares of the directions `vectors` (d, d), each (n, d), and weights of features (n, features).
     """
-    units = units_of(items)
+    units = spreads_of(items)
     W = units[:, None] * vectors  # D w_i
     C = np.cov(items / units, rowvar=False).reshape(vectors.shape)
     spread = np.einsum("di,de,ei->i", vectors, C, vectors)

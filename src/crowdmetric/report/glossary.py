@@ -24,6 +24,17 @@ WORDS = {
     "log-loss": "The log-likelihood per answer with its sign turned: lower is better, and 0.69 is a coin.",
     "metric": "The matrix that says how much each feature, and each pair of features, counts in a distance.",
     "nat": "The unit of log-likelihood. 0.01 more per answer is a small gain, 0.1 a large one.",
+    "90 %": "A 90 % interval: it contains the true value in 90 of 100 studies like this one, if the model holds.",
+    "differ": "The part of what moves choices that a feature has because people differ in what they want of it.",
+    "less → more": (
+        "Two values of a feature that exist and are compared: the 10th and the 90th percentile over the items, or the "
+        "least and the largest value where those are equal."
+    ),
+    "log-odds": "The same as 'of 100', on a scale without ends: 0 is 50 of 100, 1 is 73, −1 is 27, 2 is 88.",
+    "of 100": (
+        "How many of 100 people choose the item with more of the feature over the same item with less, as the model "
+        "predicts on average over people and items."
+    ),
     "share": "The part of what moves choices that is due to a feature. All shares add up to 100 %.",
     "strength": "How much a difference along a direction counts in the distance. 1 is the mean of all directions.",
     "weight": "The part of the squared distance that is due to a feature, if items differ by one spread in each.",

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.coefficients import coefficients_of
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation
@@ -18,7 +19,7 @@ from crowdmetric.evaluate.splits import TITLES
 from crowdmetric.evaluate.verdict import best_model, hidden_answers, worth_of_metric
 from crowdmetric.identifiability import Diagnosis
 from crowdmetric.identifiability.relations import Relation
-from crowdmetric.importance import FeatureImportance, as_percent, feature_importance, is_cut
+from crowdmetric.importance import as_percent, feature_importance, is_cut
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.directions import find_directions
 from crowdmetric.report.page_parts import (
@@ -47,10 +48,10 @@ from crowdmetric.report.shared_sections import (
     most_asked,
     summary_section,
 )
-from crowdmetric.report.tastes import HALF, find_tastes
 from crowdmetric.report.warnings import warnings_of, worth_using
 from crowdmetric.report.withheld import folded, one_screen, what_would_tell, why_withheld
 from crowdmetric.tables import matched
+from crowdmetric.tastes import HALF, find_tastes
 
 __all__ = ["report_page"]
 
@@ -148,7 +149,7 @@ def report_page(
     sections = [
         summary_section(model, worth_using(model, evaluation), careful, files, date),
         quote_section(model, evaluation, comparisons),
-        _tastes(model) if model.description["estimator"] == "TasteMetric" else _importance(model, comparisons),
+        _tastes(model) if model.description["estimator"] == "TasteMetric" else _importance(model),
         *_metric(model, comparisons, item_names, item_images, _prediction(evaluation)),
         "" if diagnosis is None else identifiability_section(diagnosis.summary()),
         choices_section(choices),
@@ -160,43 +161,39 @@ def report_page(
 # ------------------------------------------------------------------------------------------------- sections
 
 
-def _importance(model: SavedModel, comparisons: Comparisons | None) -> str:
+def _importance(model: SavedModel) -> str:
     try:
-        found = feature_importance(model, comparisons)
+        found = feature_importance(model)
     except DataError as error:
         return f"<section><h2>What moves choices</h2><p>{as_html(as_sentence(str(error)))}</p></section>"
-    interval = ["90 % interval"] if found.has_intervals else []
-    head = ["feature", "share", *interval, "preferred", "all want more or less", "all want a middle", "people differ"]
-    if is_cut(model):
-        head.pop()
-    rows = [_important(found, j)[: len(head)] for j in found.order[:SHOWN_IMPORTANT].tolist()]
+    order = found.order[:SHOWN_IMPORTANT]
+    columns = [["feature", *(found.names[j] for j in order)], *coefficients_of(model).printed(SHOWN_IMPORTANT)]
+    for title, part in (("all want more or less", found.steady), ("all want a middle", found.bent)):
+        columns.append([title, *(as_percent(part[j]) for j in order)])
+    head, *rows = (list(row) for row in zip(*columns, strict=True))
     left = found.shares[found.order[SHOWN_IMPORTANT:]]
     if left.size:
         rows.append([f"{left.size} other features", as_percent(left.sum()), *([""] * (len(head) - 2))])
     if model.fitted.get("item_effects_") is not None:
         name = "the items themselves, beyond their features"
         rows.append([name, as_percent(found.item_share), *([""] * (len(head) - 2))])
-    whose = "of the pairs asked about" if comparisons is not None else "of all pairs of items"
     explained = (
-        f"How much each feature moves people's choices between two items {whose}, as a share of what all of them do "
-        f"(mean squares); shares add up to 100 %. {'Two' if is_cut(model) else 'Three'} columns say how a share "
-        "arises: everybody wants more of a feature, or everybody less; everybody wants a middle, which is what a "
-        "metric shows"
-        f"{'' if is_cut(model) else '; or people differ'}. "
-        f"What is preferred is said of an item that is average in all other features. {found.covers}"
+        "How much each feature moves people's choices between the two items of a question, as a share of what all of "
+        "them do (mean squares); shares add up to 100 %. Two values of the feature are compared, less and more: so "
+        "many of 100 people choose the item with more over the same item with less, as the model predicts on average "
+        "over people and items, with the other features as they are; log-odds say the same. "
+        f"{'Two' if is_cut(model) else 'Three'} columns say how a share arises: "
+        f"{'' if is_cut(model) else 'people differ; '}"
+        "everybody wants more of a feature, or everybody less; everybody wants a middle, which is what a metric "
+        f"shows. {found.covers}"
     )
+    if found.left_out:
+        explained += f" Left out, as all items asked about are alike in them: {', '.join(found.left_out)}."
     return (
         f"<section><h2>What moves choices</h2><p>{as_html(found.sentence())}</p>"
-        f"{table_of(head, rows, [j for j in range(1, len(head)) if head[j] != 'preferred'])}"
+        f"{table_of(head, rows, range(1, len(head)))}"
         f'<p class="small">{html.escape(explained)}</p></section>'
     )
-
-
-def _important(found: FeatureImportance, j: int) -> list[str]:
-    """Return a row of the table of importance."""
-    interval = [f"{as_percent(found.low[j])} to {as_percent(found.high[j])}"] if found.has_intervals else []
-    parts = [as_percent(part[j]) for part in (found.steady, found.bent, found.own)]
-    return [found.names[j], as_percent(found.shares[j]), *interval, found.taste(j), *parts]
 
 
 def _tastes(model: SavedModel) -> str:

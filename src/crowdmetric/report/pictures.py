@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from crowdmetric.evaluate import Evaluation
 from crowdmetric.plots import draw_ellipses, draw_strengths, draw_taste_map, draw_tastes, figure_svg, new_figure
 from crowdmetric.report.directions import Directions
-from crowdmetric.report.tastes import HALF, TasteMap, Tastes
+from crowdmetric.tastes import HALF, TasteMap, Tastes
 
 __all__ = ["eigenvalue_picture", "evaluation_picture", "plane_picture", "taste_map_picture", "tastes_picture"]
 
@@ -33,31 +33,38 @@ def eigenvalue_picture(found: Directions) -> str:
 def plane_picture(found: Directions, items: Array, seed: int = 0) -> str:
     """Return items in the plane of the two leading directions, with what is equally far before and after.
 
-    Thin ellipses are metrics that the answers allow as well: draws from the posterior, in that plane.
+    Thin curves are metrics that the answers allow as well: draws from the posterior, in that plane. In every direction
+    the learned curve is as far from the center as the median of all draws.
     """
     rng = np.random.default_rng(seed)
     points = (items / found.units) @ found.vectors[:, :2]
     points = points - points.mean(axis=0)
     radius = 0.75 * float(np.sqrt(np.mean(points**2)))
     points = points[rng.permutation(len(points))[:MOST_POINTS]]
-    learned = np.diag(np.maximum(found.strengths[:2], 0.0))
-    others = []
-    if found.plane is not None:
-        some = found.plane[:: max(1, len(found.plane) // DRAWS)][:DRAWS]
-        others = [_equally_far(drawn, radius) for drawn in some if np.linalg.eigvalsh(drawn)[0] > 0]
-    ellipse = _equally_far(learned, radius) if learned[1, 1] > 1e-9 * learned[0, 0] > 0 else None
+    drawn = np.diag(np.maximum(found.strengths[:2], 0.0))[None] if found.plane is None else found.plane
+    values = np.linalg.eigvalsh(drawn)
+    curves = _equally_far(drawn[values[:, 0] > 1e-9 * values[:, 1]], radius)
+    others = list(curves[:: max(1, len(curves) // DRAWS)][:DRAWS]) if found.plane is not None else []
+    learned = np.median(np.linalg.norm(curves, axis=2), axis=0)[:, None] * _circle() if len(curves) else None
     figure = new_figure(4.6, 4.6)
-    circle = _equally_far(np.eye(2), radius)
-    draw_ellipses(figure.subplots(), points, circle, ellipse, others)
+    draw_ellipses(figure.subplots(), points, radius * _circle(), learned, others)
     return figure_svg(figure, "plane")
 
 
-def _equally_far(M: Array, radius: float) -> Array:
-    """Return points (n, 2) of equal distance under M, as much area inside as in a circle of this radius."""
+def _circle() -> Array:
+    """Return points (121, 2) of the unit circle."""
     angle = np.linspace(0.0, 2.0 * np.pi, 121)
-    circle = radius * np.column_stack([np.cos(angle), np.sin(angle)])
-    values, vectors = np.linalg.eigh(M)
-    return np.asarray(circle * (np.prod(values) ** 0.25 / np.sqrt(values)) @ vectors.T)
+    return np.column_stack([np.cos(angle), np.sin(angle)])
+
+
+def _equally_far(M: Array, radius: float) -> Array:
+    """Return curves (n, 121, 2) of equal distance under metrics (n, 2, 2), one point in each direction of a circle.
+
+    Inside each is as much area as in a circle of this radius.
+    """
+    circle = _circle()
+    length = np.linalg.det(M)[:, None] ** 0.25 / np.sqrt(np.einsum("pi,nij,pj->np", circle, M, circle))
+    return np.asarray(radius * length[:, :, None] * circle)
 
 
 def evaluation_picture(evaluation: Evaluation, split: str) -> str:

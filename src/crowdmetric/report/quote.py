@@ -46,7 +46,7 @@ def quotable(
     if "people" in data and "answers" in data:
         about = f" about {data['items']:,} items" if "items" in data else ""
         texts.append(f"{data['people']:,} people gave {data['answers']:,} answers{about}.")
-    texts += _what_counts(model, comparisons)
+    texts += _what_counts(model)
     saved = None if evaluation is None else evaluation.saved
     if evaluation is None or saved not in evaluation.models:
         return texts
@@ -75,12 +75,12 @@ def _of_100(evaluation: Evaluation, split: str, model: str) -> int:
     return round(100 * evaluation.mean(split, model, "accuracy"))
 
 
-def _what_counts(model: SavedModel, comparisons: Comparisons | None) -> list[str]:
+def _what_counts(model: SavedModel) -> list[str]:
     """Return a sentence on the two features that move choices most; none where the model does not tell."""
     if model.description["estimator"] == "TasteMetric" or model.items is None:
         return []
     try:
-        found = feature_importance(model, comparisons)
+        found = feature_importance(model)
     except DataError:
         return []
     if found.hardly_tells:

@@ -68,11 +68,9 @@ ASSUMED = {
     "weights and strengths are assumed, and were not measured.",
 }
 NO_INTERVALS = "There are no intervals: this fit gives no standard errors."
-# Share of numbers at an end of their interval from which the reader is told why.
-OFTEN_AT_AN_END = 0.25
-AT_AN_END = (
-    "Many numbers stand at an end of their interval: the metric shown is shrunk toward a simpler one, which predicts "
-    "better, and intervals are of all metrics that the answers allow."
+DISAGREE = (
+    "The numbers here are medians over all metrics that the answers allow. The one metric that predicts, and by which "
+    "the map is drawn, is shrunk toward a simpler one: many of its numbers lie outside these intervals."
 )
 
 
@@ -184,8 +182,8 @@ def directions_section(found: Directions, names: Sequence[str], items: Array, le
     if sure is not None:
         head = [*head[:3], "90 % interval", "direction known to", "share of distance", "90 % interval"]
     doubt = ASSUMED[found.assumed] if sure is not None or found.assumed else NO_INTERVALS
-    if sure is not None and _is_often_at_an_end([sure, shares, found.weight_intervals]):
-        doubt += f" {AT_AN_END}"
+    if sure is not None and found.disagree:
+        doubt += f" {DISAGREE}"
     explained = (
         "A difference along a direction counts by its strength: 1 if all directions counted alike. Every feature is "
         "measured in its own spread over the items, so its units do not matter. Numbers next to features say how "
@@ -206,16 +204,6 @@ def directions_section(found: Directions, names: Sequence[str], items: Array, le
         f'{table_of(head, rows, range(2, len(head)))}<p class="small">{html.escape(explained)}</p>'
         f'<div class="pictures">{pictures}</div></section>'
     )
-
-
-def _is_often_at_an_end(intervals: Sequence[Intervals | None]) -> bool:
-    """Return whether many estimates are an end of their interval; zero is where an interval may well end."""
-    at_end = [
-        ((one.estimate == one.low) | (one.estimate == one.high))[one.estimate > UNSEEN * one.estimate.max()]
-        for one in intervals
-        if one is not None
-    ]
-    return float(np.mean(np.concatenate(at_end))) >= OFTEN_AT_AN_END
 
 
 def _weights(found: Directions, names: Sequence[str]) -> str:

@@ -8,15 +8,14 @@ the crowd and a person think of single items beyond all features.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.coefficients import Coefficients
 from crowdmetric.errors import DataError
-from crowdmetric.estimators import TasteMetric
-from crowdmetric.importance import as_percent
-from crowdmetric.persist import SavedModel
+from crowdmetric.importance import LearnedModel, as_percent
 from crowdmetric.smooth.effects import Effect
 
 __all__ = ["TasteMap", "Tastes", "find_tastes"]
@@ -29,6 +28,14 @@ MOST_FEATURES, SIDE = 24, 21
 HALF = 1.645
 # A turning point of the crowd's utility counts if its height exceeds this share of the whole range.
 TURNS = 0.15
+
+
+class Tasteful(LearnedModel, Protocol):
+    """A model that can be turned into a fitted estimator."""
+
+    def estimator(self) -> Any:
+        """Return the fitted estimator."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -122,11 +129,12 @@ class Tastes:
         return Coefficients(self.names, columns, self.sentence(), explained)
 
 
-def find_tastes(model: SavedModel) -> Tastes:
+def find_tastes(model: Tasteful) -> Tastes:
     """Return the tastes of a saved `TasteMetric` with items."""
+    name = model.description["estimator"]
+    if name != "TasteMetric" or model.items is None:
+        raise DataError(f"{name} has no smooth tastes; give a TasteMetric that was fitted to items")
     estimator = model.estimator()
-    if not isinstance(estimator, TasteMetric) or model.items is None:
-        raise DataError(f"{type(estimator).__name__} has no smooth tastes; give a TasteMetric that was fitted to items")
     scale, center, names = _units(model)
     d = model.items.shape[1]
     effects = [estimator.effect_of(j) for j in range(min(d, MOST_FEATURES))]
@@ -149,18 +157,20 @@ def find_tastes(model: SavedModel) -> Tastes:
     )  # fmt: skip
 
 
-def _units(model: SavedModel) -> tuple[Array, Array, list[str]]:
+def _units(model: LearnedModel) -> tuple[Array, Array, list[str]]:
     """Return how to undo preprocessing, feature by feature, and the names of features; of coordinates, if it cannot."""
     assert model.items is not None
     d, done = model.items.shape[1], model.preprocessing
     if done is None:
         return np.ones(d), np.zeros(d), list(model.feature_names)
-    if done.components is not None or done.whiten:
+    units = done.units()
+    if units is None:
         return np.ones(d), np.zeros(d), [f"coordinate {j + 1}" for j in range(d)]
-    return 1.0 / np.diagonal(done.matrix_), done.mean_, list(model.feature_names)
+    kept, scale = units
+    return scale, done.mean_[kept], [model.feature_names[j] for j in kept]
 
 
-def _map(estimator: TasteMetric, features: tuple[int, int], scale: Array, center: Array) -> TasteMap:
+def _map(estimator: Any, features: tuple[int, int], scale: Array, center: Array) -> TasteMap:
     items = estimator.shown_items_
     x, y = (np.linspace(items[:, j].min(), items[:, j].max(), SIDE) for j in features)
     points = np.tile(items.mean(axis=0), (SIDE * SIDE, 1))
