@@ -68,7 +68,7 @@ class Relation:
     @property
     def leaves_open(self) -> bool:
         """Whether no answers say which of the features matters; values of a category are read against each other."""
-        return self.is_exact and not self.is_category
+        return self.says_what_is_open and not self.is_category
 
     @property
     def says_what_is_open(self) -> bool:

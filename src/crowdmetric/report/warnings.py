@@ -121,7 +121,7 @@ def warnings_of(
         if cut
         else []
     )
-    near = [as_sentence(relation.sentence) for relation in relations if not relation.is_exact]
+    near = [as_sentence(relation.sentence) for relation in relations if not relation.says_what_is_open]
     texts += [f"{text} Answers can hardly tell which of them matters." for text in near]
     if model.description.get("withheld"):  # nothing is said of what the metric looks like, not even against it
         unknown = [] if _is_near_zero(model, comparisons) else _undetermined(model, comparisons)
