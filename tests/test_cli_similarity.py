@@ -257,7 +257,8 @@ def test_more_features_than_curvature_allows_are_evaluated(tmp_path, capsys) -> 
     files = of_many_features(tmp_path / "data", 45, "triplet", 12)
     assert main(["fit", *files, "--out", str(tmp_path / "model")]) == 0
     out, _ = capsys.readouterr()
-    assert "of 100 hidden judgements" in " ".join(out.split())
+    assert "These judgements cannot tell whether a learned metric is worth using" in " ".join(out.split())
+    assert "predictions of hidden answers" in (tmp_path / "model" / "report.html").read_text(encoding="utf-8")
     assert main(["evaluate", *files, "--models", "euclid,own,chosen", "--split", "pairs"]) == 0
     out, _ = capsys.readouterr()
     assert "The model 'own' is left out: people='own' is not possible with" in out
