@@ -39,8 +39,9 @@ Summand = TypeVar("Summand")
 MOST_COVARIANCES = 20_000_000
 # Number of people on whom two integration methods are compared.
 SAMPLE = 200
-# With fewer people than this per parameter, outer products of scores are too noisy to serve as the information.
-PEOPLE_PER_PARAMETER = 20
+# With fewer people than this per parameter, outer products of scores are too noisy to serve as the information: for
+# steps, and for ridges and volumes. The expected information takes three times as long with twenty features.
+PEOPLE_PER_PARAMETER, PEOPLE_FOR_EVIDENCE = 5, 20
 # Starts are compared, and ridges are found, on at most about this many people. If people answer a lot, on about this
 # many answers, of at least so many people.
 PEOPLE_FOR_STARTS, ANSWERS_FOR_STARTS, FEWEST_FOR_STARTS = 20_000, 15_000, 300
@@ -170,8 +171,17 @@ class PopulationProblem:
         """Whether outer products of scores are too noisy, so the expected information is used instead."""
         if self.by_outer_products is not None:
             return not self.by_outer_products
-        parameters = self.structure.layout(self.d).size
-        return self.n_people < PEOPLE_PER_PARAMETER * parameters
+        return self._has_fewer_than(PEOPLE_PER_PARAMETER)
+
+    def _has_fewer_than(self, people_per_parameter: int) -> bool:
+        return self.n_people < people_per_parameter * self.structure.layout(self.d).size
+
+    @property
+    def smooth_total(self) -> Callable[..., Sums] | None:
+        """The same sums with information that is smooth enough for ridges and volumes; None: that of steps is."""
+        if self.by_outer_products is None and not self.has_few_people and self._has_fewer_than(PEOPLE_FOR_EVIDENCE):
+            return replace(self, by_outer_products=False).total
+        return None
 
     def fit(self, stage: str, chart: Parametrization, start: Array | ScoringState, **options: Any) -> PopulationFit:
         """Maximize the penalized likelihood (`fit_law`), from the checkpoint's state of this stage if it has one."""

@@ -211,8 +211,27 @@ def evidence_fit(
     spread = 0.25 * float(np.trace(start.law.covariance)) / square if square > 0 else 1.0  # Σ = 4s²M²
     theta = start_from(chart, start.law, 0.5 * float(np.log(max(spread, 1e-12))))
     first = start.ridges.completed(first_ridges(chart))
-    end = fit_with_evidence(problem.total, chart, theta, first=first, beta=problem.beta, **stopping)
+    end = _by_evidence(problem, chart, theta, "begin ", stopping, first)
     return finished(problem, chart, _with_metric_or_linear(problem, chart, end, stopping), **stopping)
+
+
+def _by_evidence(
+    problem: PopulationProblem,
+    chart: Parametrization,
+    start: Array,
+    stage: str,
+    stopping: dict[str, Any],
+    first: Ridges | None = None,
+) -> PopulationFit:
+    """Return the fit from θ with ridges from the evidence; stages in a checkpoint begin with the name `stage`."""
+
+    def resume_stage(name: str, start: Array) -> tuple[Array | ScoringState, dict[str, Any]]:
+        return problem.resume_stage(stage + name, start)
+
+    return fit_with_evidence(
+        problem.total, chart, start, smooth=problem.smooth_total, first=first, resume_stage=resume_stage,
+        beta=problem.beta, **stopping,
+    )  # fmt: skip
 
 
 def _ends(
@@ -259,9 +278,7 @@ def _first_end(
             start = at_nested
     if ridge == "evidence":
         first = None if nested is None else nested.ridges.completed(first_ridges(chart))
-        end = fit_with_evidence(
-            problem.total, chart, start, first=first, resume_stage=problem.resume_stage, beta=problem.beta, **stopping
-        )
+        end = _by_evidence(problem, chart, start, "", stopping, first)
         end = _with_metric_or_linear(problem, chart, end, stopping)
     else:
         end = problem.fit("start", chart, start, ridges=Ridges(shape=float(ridge or 0.0)), **stopping)
@@ -288,13 +305,7 @@ def _linear(
 ) -> PopulationFit:
     """Return the fit under the ridges of linear utilities, if those are better than a fit that has lost its metric."""
     linear = replace(chart, kind="none", rank=None)
-
-    def resume_stage(stage: str, start: Array) -> tuple[Array | ScoringState, dict[str, Any]]:
-        return problem.resume_stage(f"linear {stage}", start)
-
-    found = fit_with_evidence(
-        problem.along(linear).total, linear, a_start(linear), resume_stage=resume_stage, beta=problem.beta, **stopping
-    )
+    found = _by_evidence(problem.along(linear), linear, a_start(linear), "linear ", stopping)
     if found.value < end.value + HELD_BACK:
         return end
     law, metric = problem.structure.law(found.natural, chart.d), problem.structure.law(end.natural, chart.d).metric
@@ -316,13 +327,7 @@ def _with_metric(
     tried = problem.fit("with a metric", chart, a_start(chart), ridges=ridges, **roughly)
     if tried.value < end.value + MOST_PAID:
         return end
-
-    def resume_stage(stage: str, start: Array) -> tuple[Array | ScoringState, dict[str, Any]]:
-        return problem.resume_stage(f"with a metric, {stage}", start)
-
-    again = fit_with_evidence(
-        problem.total, chart, tried.theta, first=ridges, resume_stage=resume_stage, beta=problem.beta, **stopping
-    )
+    again = _by_evidence(problem, chart, tried.theta, "with a metric, ", stopping, ridges)
     return again if again.value > end.value else end
 
 
@@ -344,14 +349,8 @@ def _nested_end(
         return _best(ends)
     problem = problem.roughly()
     roughly = stopping | {"tolerance": max(stopping["tolerance"], ROUGH)}
-
-    def resume_stage(stage: str, start: Array) -> tuple[Array | ScoringState, dict[str, Any]]:
-        return problem.resume_stage(f"nested {stage}", start)
-
     if ridge == "evidence":
-        return fit_with_evidence(
-            problem.total, simpler, a_start(simpler), resume_stage=resume_stage, beta=problem.beta, **roughly
-        )
+        return _by_evidence(problem, simpler, a_start(simpler), "nested ", roughly)
     return problem.fit("nested", simpler, a_start(simpler), **roughly)
 
 

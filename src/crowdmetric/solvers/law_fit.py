@@ -244,12 +244,14 @@ def fit_with_evidence(
     chart: Parametrization,
     start: Array,
     *,
+    smooth: Total | None = None,
     first: Ridges | None = None,
     resume_stage: Callable[[str, Array], tuple[Array | ScoringState, dict[str, Any]]] | None = None,
     **options: Any,
 ) -> PopulationFit:
     """Fit with the ridges that the evidence asks for, refitting until they have settled.
 
+    `smooth` returns the information that ridges and volumes are found from, where that of steps is too noisy for it.
     `first` are ridges to begin with. For fits that are saved, `resume_stage(name, start)` returns where a stage begins
     instead of at `start`, and further options of `fit_law`.
     """
@@ -272,10 +274,15 @@ def fit_with_evidence(
             fit, ridges, before, keeps_size = best, best.ridges, None, True
         if best is None or fit.value > best.value:
             best = fit
-        wanted = _with_volumes(total, fit, _wanted_ridges(fit, chart))
+        seen = fit
+        if smooth is not None:
+            about = smooth(fit.natural).information
+            assert about is not None
+            seen = replace(fit, information=about)
+        wanted = _with_volumes(smooth or total, seen, _wanted_ridges(seen, chart))
         if keeps_size:
             wanted = replace(wanted, size=fit.ridges.size)
-        if _settled(fit, wanted, max(LEAST_EVIDENCE, tolerance)):
+        if _settled(seen, wanted, max(LEAST_EVIDENCE, tolerance)):
             break
         before, ridges = (ridges, wanted), wanted if before is None else _next_ridges(*before, ridges, wanted)
     assert fit is not None

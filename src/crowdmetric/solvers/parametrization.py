@@ -33,10 +33,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
 from crowdmetric.errors import DataError
 from crowdmetric.solvers.scoring import Quadratic
-from crowdmetric.symmetric import degrees_of_freedom, factor_jacobian, project_psd, smat, svec
+from crowdmetric.symmetric import degrees_of_freedom, project_psd, smat, svec
 from crowdmetric.users.layout import Layout
 
 __all__ = ["KINDS", "Parametrization"]
@@ -104,18 +105,16 @@ class Parametrization:
         """Return the four parts of θ."""
         return np.split(theta, np.cumsum(self._sizes())[:-1])
 
-    def _matrix(self, coordinates: Array) -> tuple[Array, Array]:
-        """Return svec of the matrix that the metric's coordinates stand for (p,), and its derivative (p, ·)."""
-        p = degrees_of_freedom(self.d)
+    def _matrix(self, coordinates: Array) -> Array:
+        """Return svec of the matrix that the metric's coordinates stand for (p,)."""
         if self.kind == "none":
-            return np.zeros(p), np.zeros((p, 0))
+            return np.zeros(degrees_of_freedom(self.d))
         if self.kind == "identity":
-            a = float(np.exp(coordinates[0])) * svec(np.eye(self.d))
-            return a, a[:, None]
+            return float(np.exp(coordinates[0])) * svec(np.eye(self.d))
         if self.kind == "psd":
             L = coordinates.reshape(self.d, self.columns)
-            return svec(L @ L.T), factor_jacobian(L)
-        return coordinates, np.eye(p)
+            return svec(L @ L.T)
+        return coordinates
 
     def metric_directions(self) -> Array:
         """Return the directions (p, ·) in which svec M can move, orthonormal: all, the identity, or none."""
@@ -127,7 +126,7 @@ class Parametrization:
     def natural(self, theta: Array) -> Array:
         """Return the natural parameters at θ."""
         coordinates, mean, spread, effects = self._parts(theta)
-        matrix = self._matrix(coordinates)[0]
+        matrix = self._matrix(coordinates)
         if self.free:
             F = spread.reshape(self.d, self.d)
             return np.concatenate([matrix, mean, svec(F @ F.T), effects])
@@ -174,35 +173,54 @@ class Parametrization:
 
     def pull_back(self, theta: Array, value: float, gradient: Array, information: Array) -> Quadratic:
         """Return f, its gradient and its curvature in θ from those in natural parameters."""
-        layout, d = self.layout, self.d
+        own = self.layout.own  # effects of items are θ themselves
+        own_theta = theta.size - self.n_items
+
+        def pulled(X: Array) -> Array:
+            return np.concatenate([self._transposed(theta, X[:own]), X[own:]])
+
+        curvature = pulled(pulled(information).T)
+        curvature[:own_theta, :own_theta] += self._bend(theta, gradient)
+        return Quadratic(value, pulled(gradient[:, None])[:, 0], curvature)
+
+    def _transposed(self, theta: Array, X: Array) -> Array:
+        """Return JᵀX of X (own, m), J the derivative of natural parameters: 2 G L for each column svec G of M = LLᵀ."""
+        at = self.layout
         coordinates, _, spread, _ = self._parts(theta)
-        ends = np.cumsum(self._sizes())
-        of_metric, of_mean, of_spread, _ = (
-            slice(end - size, end) for end, size in zip(ends, self._sizes(), strict=True)
-        )
-        own, own_theta = layout.own, theta.size - self.n_items  # effects of items are θ themselves
-        J, bend = np.zeros((own, own_theta)), np.zeros((own_theta, own_theta))
-        matrix, derivative = self._matrix(coordinates)
         scale = 1.0 if self.free else float(np.exp(_within(float(spread[0]))))
-        G = smat(gradient[layout.metric])
-        J[layout.metric, of_metric] = scale * derivative
+        X_metric, matrix = scale * X[at.metric], self._matrix(coordinates)
         if self.kind == "psd":
-            bend[of_metric, of_metric] = 2.0 * scale * np.kron(project_psd(G), np.eye(self.columns))
+            of_metric = _along_factor(X_metric, coordinates.reshape(self.d, self.columns))
         elif self.kind == "identity":
-            bend[of_metric, of_metric] = max(scale * float(gradient[layout.metric] @ matrix), 0.0)
-        J[layout.mean, of_mean] = np.eye(d)
+            of_metric = (matrix @ X_metric)[None]
+        else:
+            of_metric = X_metric[: self._sizes()[0]]
         if self.free:
-            J[layout.spread, of_spread] = factor_jacobian(spread.reshape(d, d))
-            bend[of_spread, of_spread] = 2.0 * np.kron(project_psd(smat(gradient[layout.spread])), np.eye(d))
+            of_spread = _along_factor(X[at.spread], spread.reshape(self.d, self.d))
         elif _within(float(spread[0])) == float(spread[0]):
-            J[layout.metric, of_spread] = (scale * matrix)[:, None]
-            J[layout.spread, of_spread] = -1.0
-        curvature = np.empty((theta.size, theta.size))
-        curvature[:own_theta, :own_theta] = J.T @ information[:own, :own] @ J + bend
-        curvature[:own_theta, own_theta:] = J.T @ information[:own, own:]
-        curvature[own_theta:, :own_theta] = curvature[:own_theta, own_theta:].T
-        curvature[own_theta:, own_theta:] = information[own:, own:]
-        return Quadratic(value, np.concatenate([J.T @ gradient[:own], gradient[own:]]), curvature)
+            of_spread = (matrix @ X_metric)[None] - X[at.spread]
+        else:
+            of_spread = np.zeros((1, X.shape[1]))
+        return np.concatenate([of_metric, X[at.mean], of_spread])
+
+    def _bend(self, theta: Array, gradient: Array) -> Array:
+        """Return the curvature of the chart itself, without what is negative."""
+        at = self.layout
+        coordinates, _, spread, _ = self._parts(theta)
+        scale = 1.0 if self.free else float(np.exp(_within(float(spread[0]))))
+        of_metric, of_spread = np.zeros((self._sizes()[0],) * 2), np.zeros((self._sizes()[2],) * 2)
+        if self.kind == "psd":
+            of_metric = 2.0 * scale * np.kron(project_psd(smat(gradient[at.metric])), np.eye(self.columns))
+        elif self.kind == "identity":
+            of_metric[:] = max(scale * float(gradient[at.metric] @ self._matrix(coordinates)), 0.0)
+        if self.free:
+            of_spread = 2.0 * np.kron(project_psd(smat(gradient[at.spread])), np.eye(self.d))
+        return block_diag(of_metric, np.zeros((self.d, self.d)), of_spread)
+
+
+def _along_factor(X: Array, L: Array) -> Array:
+    """Return the derivatives (d·k, m) by the entries of L (d, k) of functions of LLᵀ, from those by svec, X (p, m)."""
+    return (2.0 * (smat(X.T) @ L)).reshape(X.shape[1], -1).T
 
 
 def _within(log_kappa: float) -> float:
