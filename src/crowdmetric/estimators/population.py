@@ -65,7 +65,6 @@ from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.question_stream import NUMBERS, QuestionStream, asked_in_memory, asked_on_disk, low_rank_plan
 from crowdmetric.fits.scoring_fit import ScoringFit, fit_by_scoring, scoring_plan
 from crowdmetric.fits.starts import Start, start_from
-from crowdmetric.fits.uncertainty import log_error
 from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns
 from crowdmetric.inputs import (
     CONSTRAINTS,
@@ -90,7 +89,7 @@ from crowdmetric.similarity.structures import Full
 from crowdmetric.solvers.law_fit import items_determined
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.symmetric import degrees_of_freedom, smat, svec
+from crowdmetric.symmetric import degrees_of_freedom, smat
 from crowdmetric.tables import ASKED, ComparisonScan, check_same_order, cut_sentence, features_of
 from crowdmetric.users.first_order import covariance_matrix
 from crowdmetric.users.integrals import mean_probability
@@ -572,7 +571,7 @@ class PopulationMetric(CrowdMetric):
         """Set how sure the metric is, and whether questions look chosen for people."""
         psd = self.constraint == "psd"
         uncertainty, span, size = found.uncertainty(psd=psd, **stopping), found.crowd.span, found.crowd.units.size
-        self.scale_error_ = log_error(uncertainty.draws[:, found.fit.layout.metric] @ svec(np.eye(found.crowd.d)))
+        self.scale_error_ = uncertainty.scale_error
         self.law_draws_ = found.laws_outside(uncertainty.draws)
         p = degrees_of_freedom(span.features)
         self.metric_draws_ = self.law_draws_[:, :p].copy()

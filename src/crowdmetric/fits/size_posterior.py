@@ -47,6 +47,8 @@ Array = NDArray[Any]
 APART, LEAST_APART, MOST_APART, HARDLY_LOWER = 1.6, 0.02, 0.4, 0.5
 # Sizes end where the evidence has fallen by this many nats, or this far from the fitted one, in log, or at so many.
 NEGLIGIBLE, FARTHEST, MOST_SIZES = 5.0, 4.0, 17
+# Sizes are excluded where the evidence is this many nats lower: outside an interval of 95 %.
+EXCLUDED = 2.0
 # Strength with which a size is held, relative to the information about it: three standard errors away, the answers move
 # it by a tenth of one. Much stronger, the valley would be too steep and narrow for steps along it.
 HELD = 30.0
@@ -86,12 +88,23 @@ class AtSize:
     directions: Array
     root: Array
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether the fit converged, so that its evidence can be believed."""
+        return self.fit.result.converged and bool(np.isfinite(self.evidence))
+
 
 @dataclass(frozen=True)
 class Posterior:
     """Fits at several sizes, in increasing order."""
 
     sizes: list[AtSize]
+
+    @property
+    def excludes_sizes(self) -> bool:
+        """Whether evidence excludes smaller and larger sizes than those that were fitted, which no draw has."""
+        ends = max(self.sizes[0].evidence, self.sizes[-1].evidence)
+        return ends < max(at.evidence for at in self.sizes) - EXCLUDED
 
     @cached_property
     def log_sizes(self) -> tuple[Array, Array]:
@@ -124,7 +137,7 @@ class Posterior:
 
 
 def posterior_of(problem: PopulationProblem, fit: PopulationFit) -> Posterior:
-    """Return the posterior around a fit with a metric of more than one feature or of one."""
+    """Return the posterior around a fit with a metric."""
     many = problem.n_people >= PEOPLE_PER_PARAMETER * fit.natural.size
     problem = replace(problem.roughly(), by_outer_products=True if many else None)
     t = max(_log_size(fit), float(np.log(NO_METRIC)))
@@ -136,9 +149,10 @@ def posterior_of(problem: PopulationProblem, fit: PopulationFit) -> Posterior:
     for way in (1.0, -1.0):
         at, step, before = middle, apart, middle.evidence
         while len(found) < MOST_SIZES and abs(at.t - t) < FARTHEST:
-            at = _fit_at(problem, at.fit, at.t + way * step, hold)
-            if not (at.fit.result.converged and np.isfinite(at.evidence)):
+            trial = _fit_at(problem, at.fit, at.t + way * step, hold)
+            if not trial.is_usable:
                 break
+            at = trial
             found.append(at)
             best = max(best, at.evidence)
             if at.evidence < best - NEGLIGIBLE:
@@ -147,7 +161,8 @@ def posterior_of(problem: PopulationProblem, fit: PopulationFit) -> Posterior:
                 step = min(2.0 * step, MOST_APART)
             before = at.evidence
         if way * (at.t - t) < np.log(2.0):
-            found.append(_fit_at(problem, at.fit, t + way * float(np.log(2.0)), hold))
+            trial = _fit_at(problem, at.fit, t + way * float(np.log(2.0)), hold)
+            found += [trial] if trial.is_usable else []
     return Posterior(sorted(found, key=lambda at: at.t))
 
 

@@ -17,9 +17,9 @@ from crowdmetric.fits.size_posterior import posterior_of
 from crowdmetric.solvers.law_fit import NO_METRIC, PopulationFit, observed_information, with_ridges
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.posterior import number_of_draws
-from crowdmetric.symmetric import smat
+from crowdmetric.symmetric import smat, svec
 
-__all__ = ["Uncertainty", "inverse_information", "log_error", "uncertainty_of"]
+__all__ = ["Uncertainty", "inverse_information", "uncertainty_of"]
 
 Array = NDArray[Any]
 
@@ -35,6 +35,8 @@ class Uncertainty:
     ----------
     draws : (n, ·)
         Natural parameters drawn from the posterior.
+    scale_error
+        The standard error of log c; infinite if c may be negative, or the evidence excludes no larger or no smaller c.
     symmetric, symmetric_covariance : (d, d), (p, p)
         The fit S over all symmetric matrices, and the covariance of svec S.
     symmetric_value
@@ -42,6 +44,7 @@ class Uncertainty:
     """
 
     draws: Array
+    scale_error: float
     symmetric: Array
     symmetric_covariance: Array
     symmetric_value: float
@@ -55,15 +58,17 @@ def uncertainty_of(
     Without the constraint (`psd`) the posterior is the Gaussian law of the symmetric fit.
     """
     symmetric, covariance, value = _symmetric_fit(problem, fit, free=free, **stopping)
-    at, count = fit.layout.metric, number_of_draws(problem.d)
+    at, count, is_known = fit.layout.metric, number_of_draws(problem.d), True
     if psd:
-        draws = posterior_of(problem, fit).draws(count)
+        posterior = posterior_of(problem, fit)
+        draws, is_known = posterior.draws(count), posterior.excludes_sizes
     else:
         draws = np.random.default_rng(0).multivariate_normal(fit.natural, covariance, size=count, method="eigh")
-    return Uncertainty(draws, smat(symmetric[at]), covariance[at, at], value)
+    error = _log_error(draws[:, at] @ svec(np.eye(problem.d))) if is_known else float("inf")
+    return Uncertainty(draws, error, smat(symmetric[at]), covariance[at, at], value)
 
 
-def log_error(draws: Array) -> float:
+def _log_error(draws: Array) -> float:
     """Return the standard error of the logarithm of draws (n,) of a size; infinite if it may be negative.
 
     Half the width of their middle 68 %: a long tail of small sizes does not count twice.

@@ -208,7 +208,8 @@ class Parametrization:
         at = self.layout
         coordinates, _, spread, _ = self._parts(theta)
         scale = 1.0 if self.free else float(np.exp(_within(float(spread[0]))))
-        of_metric, of_spread = np.zeros((self._sizes()[0],) * 2), np.zeros((self._sizes()[2],) * 2)
+        of_metric: Array = np.zeros((self._sizes()[0],) * 2)
+        of_spread: Array = np.zeros((self._sizes()[2],) * 2)
         if self.kind == "psd":
             of_metric = 2.0 * scale * np.kron(project_psd(smat(gradient[at.metric])), np.eye(self.columns))
         elif self.kind == "identity":
