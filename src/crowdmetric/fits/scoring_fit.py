@@ -79,8 +79,12 @@ class ScoringFit:
     def alternatives(self) -> Array:
         """Other explanations (k, r, q): nats behind, svec M, μ, svec Σ and item effects, in the items' own units."""
         k, r, q = self.others.shape
-        rows = self.laws_outside(self.others.reshape(k * r, q)[:, 1:]) if k else np.empty((0, 0))
-        return np.concatenate([self.others[:, :, :1], rows.reshape(k, r, -1)], axis=2) if k else np.empty((0, r, 1))
+        if not k:
+            return np.empty((0, r, 1))
+        natural, m = self.others.reshape(k * r, q)[:, 1:].copy(), self.fit.layout.metric
+        if self.fit.chart.kind == "psd":
+            natural[:, m] = svec(project_psd(smat(natural[:, m])))
+        return np.concatenate([self.others[:, :, :1], self.laws_outside(natural).reshape(k, r, -1)], axis=2)
 
     def laws_outside(self, natural: Array) -> Array:
         """Return svec M, μ, svec Σ and item effects of natural parameters (n, ·), in the items' own units."""
