@@ -37,7 +37,8 @@ Problem = tuple[Array, Comparisons]
 Fit = Callable[[Array, Comparisons], Any]
 
 # A nested model may be better by this many nats: the larger one is held by ridges that the smaller does not have.
-NESTED = 0.5
+# What is maximized also has the volume of shapes, for which a larger model may give up some likelihood.
+NESTED = 1.0
 SECONDS = 20.0
 
 

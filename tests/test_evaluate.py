@@ -906,7 +906,8 @@ def test_models_begin_where_simpler_ones_ended_and_end_no_lower() -> None:
             continue
         alone = MODELS[name](None).fit(items, answers)
         begun = replace(MODELS[name](None), start=MODELS[simpler](None).fit(items, answers).end).fit(items, answers)
-        assert begun.log_likelihood == pytest.approx(alone.log_likelihood, abs=0.3)
+        # ridges settle to .01 nats of evidence, which moves the likelihood itself by some tenths
+        assert begun.log_likelihood == pytest.approx(alone.log_likelihood, abs=0.5)
 
 
 def test_some_models_are_fitted_on_the_first_split_alone() -> None:

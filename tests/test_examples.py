@@ -36,7 +36,7 @@ def test_discovering_subspaces_costs_little(capsys) -> None:
 def test_the_learned_index_finds_the_crowds_neighbors(capsys) -> None:
     shared = run("neighbors_by_metric")["shared"]
     assert shared["learned"] > shared["plain"] + 0.05
-    assert "6 of 64 principal directions" in capsys.readouterr().out
+    assert "6 of 61 principal directions" in capsys.readouterr().out
 
 
 def test_clicks_on_pages_of_two_become_a_metric(capsys) -> None:

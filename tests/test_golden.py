@@ -69,8 +69,9 @@ def test_the_scale_of_euclidean_distance_is_that_of_one_parameter() -> None:
     g = case("similarity")
     judgements = Judgements.from_triplets(g["triplets"], counts=g["counts"], n_items=len(g["items"]))
     model = SimilarityMetric(g["items"], structure="identity").fit(judgements)
-    np.testing.assert_allclose(model.metric_, g["scale"] * np.eye(2), rtol=1e-5, atol=1e-12)
-    assert model.log_likelihood_ == pytest.approx(g["log_likelihood"], abs=1e-7)
+    # the weak limit of noise, which keeps sizes finite, takes a little off
+    np.testing.assert_allclose(model.metric_, g["scale"] * np.eye(2), rtol=0.01, atol=1e-12)
+    assert g["log_likelihood"] - 2e-3 < model.log_likelihood_ <= g["log_likelihood"] + 1e-9
 
 
 def test_the_population_likelihood_is_that_of_adaptive_quadrature() -> None:

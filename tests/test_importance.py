@@ -158,9 +158,12 @@ def test_every_printed_estimate_of_real_choices_is_inside_its_interval(
     fit = ["fit", *tables, "--estimator", "population", "--no-evaluate", "--no-report", "--quiet", "--json"]
     assert main([*fit, "--out", str(tmp_path / "model")]) == 0
     for row in json.loads(capsys.readouterr().out)["coefficients"]:
+        if name != "train":  # pairs cut from rankings, which have no intervals
+            assert not any(key.endswith(("_low", "_high")) for key in row)
+            continue
         for number in ("share", "chosen", "log_odds"):
             assert row[f"{number}_low"] <= row[number] <= row[f"{number}_high"], row
-    assert inside(feature_importance(load_model(tmp_path / "model")))
+    assert name != "train" or inside(feature_importance(load_model(tmp_path / "model")))
 
 
 # ---------------------------------------------------------------------------------------------------- one truth

@@ -350,7 +350,10 @@ def test_too_few_answers_have_no_maximum_and_a_ridge_gives_one() -> None:
 def test_directions_out_of_reach_are_named() -> None:
     items, pairs, users, y, _ = parallel_crowd(2, 600)
     flat = np.column_stack([items, np.zeros(len(items))])  # nothing is known of the third feature
-    with pytest.warns(NotIdentifiedWarning, match=r"3 of the 6 degrees of freedom .* M\["):
+    with (
+        pytest.warns(NotIdentifiedWarning, match="all items are alike in 'f2'"),
+        pytest.warns(NotIdentifiedWarning, match=r"3 of the 6 degrees of freedom .* M\["),
+    ):
         model = MatchedMetric(flat).fit(pairs, y, users=users)
     assert np.all(np.isinf(model.standard_errors_[2]))
     assert np.all(np.isfinite(model.standard_errors_[:2, :2]))

@@ -36,7 +36,7 @@ def test_the_study_runs_on_a_small_set() -> None:
         )
         # carrots have features that people agree about, so features carry over to carrots never seen
         assert rows["linear"]["accuracy"] > 60
-    assert rows["bradley-terry"]["accuracy"] < rows["linear"]["accuracy"] - 3
+    assert rows["bradley-terry"]["accuracy"] < rows["linear"]["accuracy"] - 2
 
 
 def test_a_folder_without_sets_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

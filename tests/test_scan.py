@@ -292,8 +292,12 @@ def test_a_sample_for_the_starts_is_the_same_people(
 def never_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small chunks, and nobody who may read them all at once."""
 
-    def refuse(scan: ComparisonScan) -> None:
-        raise AssertionError("a scan was read into memory")
+    collect = ComparisonScan.collect
+
+    def refuse(scan: ComparisonScan, people: int | None = None) -> Any:
+        if people is None:
+            raise AssertionError("a scan was read into memory")
+        return collect(scan, people)
 
     monkeypatch.setattr(spool, "CHUNK_ROWS", 300)
     monkeypatch.setattr(ComparisonScan, "collect", refuse)

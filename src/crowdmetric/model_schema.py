@@ -148,7 +148,7 @@ ROUNDING = 1e-6
 NEEDED = ("metric", "components", "item_ids", "feature_names", "users")
 ALSO_NEEDED = {
     "PopulationMetric": ("pseudo_ideal_mean", "pseudo_ideal_covariance"),
-    "TasteMetric": ("theta", "answers", "factors", "shown", "shown_items", "inducing", "structure", "shape"),
+    "TasteMetric": ("theta", "factors", "shown", "shown_items", "inducing", "structure", "shape"),
     "SimilarityMetric": ("link", "lapse"),
 }
 # What may be set on an estimator: a plain name, to which an underscore is added.
