@@ -95,7 +95,7 @@ class SizePrior:
         return float(self.mean @ theta)
 
     def holding(self, c: float, information: float) -> SizePrior:
-        """Return a penalty that holds the size c, given the answers' information about log c; none holds a size of 0."""
+        """Return a penalty that holds the size c, given the information about log c; none for a size of 0."""
         if not c > 0.0:
             return self
         return replace(self, held=c, steepness=STEEP * max(information, 1.0))
