@@ -69,7 +69,7 @@ class Learned:
         M (d, d), in the items' own units.
     draws
         (n, p) svec of metrics drawn from the posterior: from the likelihood itself where answers determine the size of
-        the metric, people are isotropic and neither they nor features are many, else from an expansion.
+        the metric, people are isotropic and neither they nor features are many, else from Gaussian laws around it.
     ideal_mean, ideal_covariance
         u₀ and Σ_u.
     people, answers

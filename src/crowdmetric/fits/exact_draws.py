@@ -1,10 +1,10 @@
-"""Draws of a metric from the likelihood of isotropic people itself, not from an expansion of it.
+"""Draws of a metric from the likelihood of isotropic people itself, for live studies.
 
-`crowdmetric.solvers.posterior` expands the likelihood around one shape at several sizes, with people's law integrated
-out by Laplace's method under Jeffreys' prior of their mean. Where a metric is nearly singular that leaves out much:
-along a direction that hardly counts, people's center u₀ may be anywhere, so an expansion at one M is wrong at another,
-and Jeffreys' prior, which is larger where u₀ is better known, all but excludes such metrics. With questions that were
-chosen for what is not known yet, draws of the expansion were an eighth too near to each other (d = 5, 300 people).
+`crowdmetric.fits.size_posterior` takes the law of the shape as Gaussian at every size, with people's law integrated out
+by Laplace's method under Jeffreys' prior of their mean. Where a metric is nearly singular that leaves out much: along a
+direction that hardly counts, people's center u₀ may be anywhere, and Jeffreys' prior, which is larger where u₀ is
+better known, all but excludes such metrics. Questions that are chosen for what is not known yet make such directions
+count: with them, draws of an expansion were an eighth too near to each other (d = 5, 300 people).
 
 Here M, u₀ and the spread s are drawn together, by Hamiltonian Monte Carlo in ``(t, L, u₀, log s)``, t and L as in
 `crowdmetric.solvers.shape_draws`. The likelihood's score in M at a given u₀, as μ = −2Mu₀, is ::
