@@ -127,3 +127,14 @@ def test_nearest_metrics_keep_the_size() -> None:
 def test_ridges_of_other_models_keep_the_volume_of_their_shape() -> None:
     first, found = Ridges(shape=1.0), Ridges(shape=3.0, volume=0.2, people=2.0, people_volume=0.1)
     assert found.completed(first) == replace(Ridges(), shape=3.0, volume=0.2)
+
+
+def test_more_features_than_were_measured_are_said() -> None:
+    """With thirty features a size came out too large, outside of an interval that looked sure."""
+    items, pairs, y, users, _ = crowd_of(24, 300, 3, yes_no=False, seed=2)
+    many = PopulationMetric(items, starts=1, uncertainty=False, max_iter=5)
+    few = PopulationMetric(items[:, :3], starts=1, uncertainty=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdmetricWarning)
+        said = ["can be up to half too large" in m.fit(pairs, y, users=users).solution_.status for m in (many, few)]
+    assert said == [True, False]

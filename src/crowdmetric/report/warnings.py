@@ -30,7 +30,7 @@ from scipy.stats import chi2
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.evaluate import Evaluation
 from crowdmetric.evaluate.verdict import has_no_ideal_points, tests_ideal_points
-from crowdmetric.fits.doubts import AGREEMENT, BIASED, LOOSE_SCALE
+from crowdmetric.fits.doubts import AGREEMENT, BIASED, LOOSE_SCALE, MEASURED_FEATURES, many_features
 from crowdmetric.fits.units import Units
 from crowdmetric.identifiability import Diagnosis
 from crowdmetric.identifiability.relations import Relation
@@ -137,6 +137,8 @@ def warnings_of(
     texts += _undetermined(model, comparisons)
     if not cut and model.fitted.get("scale_error_", 0.0) > LOOSE_SCALE and not _is_near_zero(model, comparisons):
         texts.append(_unknown_scale(model))
+    elif not cut and "metric_draws_" in model.fitted and _is_population(model):
+        texts += [many_features(len(model.metric))] if len(model.metric) > MEASURED_FEATURES else []
     return texts + _of_the_fit(model)
 
 
