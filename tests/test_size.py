@@ -138,3 +138,16 @@ def test_more_features_than_were_measured_are_said() -> None:
         warnings.simplefilter("ignore", CrowdmetricWarning)
         said = ["can be up to half too large" in m.fit(pairs, y, users=users).solution_.status for m in (many, few)]
     assert said == [True, False]
+
+
+def test_a_size_that_yes_no_features_hide_is_said_to_be_unknown() -> None:
+    """With a free covariance the diagonal of M cannot be told from people's mean, for x² = x."""
+    items, pairs, y, users, _ = crowd_of(4, 400, 4, yes_no=True, seed=5)
+    free, isotropic = (PopulationMetric(items, starts=1, covariance=kind) for kind in ("free", "isotropic"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdmetricWarning)
+        status = free.fit(pairs, y, users=users).solution_.status
+        isotropic.fit(pairs, y, users=users)
+    assert np.isinf(free.scale_error_)
+    assert "the scale of the metric is not known" in status.lower()
+    assert np.isfinite(isotropic.scale_error_)

@@ -38,7 +38,7 @@ from crowdmetric.solvers.posterior import SizeAndShape
 from crowdmetric.solvers.priors import penalty, shape_penalty
 from crowdmetric.symmetric import degrees_of_freedom, project_to_trace, smat, svec
 
-__all__ = ["AtSize", "Posterior", "nearest_metrics", "posterior_of"]
+__all__ = ["AtSize", "Posterior", "answers_know_size", "nearest_metrics", "posterior_of"]
 
 Array = NDArray[Any]
 
@@ -164,6 +164,21 @@ def posterior_of(problem: PopulationProblem, fit: PopulationFit) -> Posterior:
             trial = _fit_at(problem, at.fit, t + way * float(np.log(2.0)), hold)
             found += [trial] if trial.is_usable else []
     return Posterior(sorted(found, key=lambda at: at.t))
+
+
+def answers_know_size(fit: PopulationFit) -> bool:
+    """Return whether the answers say anything about the size, with the shape and the law of people free to move along.
+
+    They do not where people's covariance is free and features are yes or no: ``x² = x``, so the diagonal of M cannot be
+    told from the mean of people, and the size that comes out is the one at which noise still leaves M a metric.
+    """
+    at, A = fit.layout, fit.information
+    along = np.zeros(len(A))
+    along[at.metric] = fit.natural[at.metric]
+    J = np.zeros((len(A), len(A) - 1))
+    J[at.metric, : at.p - 1], J[at.p :, at.p - 1 :] = SizeAndShape(at.d).basis, np.eye(len(A) - at.p)
+    across, others = J.T @ A @ along, J.T @ A @ J
+    return float(along @ A @ along - across @ np.linalg.pinv(others, hermitian=True) @ across) > LEAST_INFORMATION
 
 
 def nearest_metrics(draws: Array) -> Array:

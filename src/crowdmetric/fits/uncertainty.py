@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.fits.problem import PopulationProblem
-from crowdmetric.fits.size_posterior import posterior_of
+from crowdmetric.fits.size_posterior import answers_know_size, posterior_of
 from crowdmetric.solvers.law_fit import NO_METRIC, PopulationFit, observed_information, with_ridges
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.posterior import number_of_draws
@@ -36,7 +36,7 @@ class Uncertainty:
     draws : (n, ·)
         Natural parameters drawn from the posterior.
     scale_error
-        The standard error of log c; infinite if c may be negative, or the evidence excludes no larger or no smaller c.
+        The standard error of log c; infinite if c may be negative, or the answers exclude no larger or no smaller c.
     symmetric, symmetric_covariance : (d, d), (p, p)
         The fit S over all symmetric matrices, and the covariance of svec S.
     symmetric_value
@@ -61,7 +61,7 @@ def uncertainty_of(
     at, count, is_known = fit.layout.metric, number_of_draws(problem.d), True
     if psd:
         posterior = posterior_of(problem, fit)
-        draws, is_known = posterior.draws(count), posterior.excludes_sizes
+        draws, is_known = posterior.draws(count), posterior.excludes_sizes and answers_know_size(fit)
     else:
         draws = np.random.default_rng(0).multivariate_normal(fit.natural, covariance, size=count, method="eigh")
     error = _log_error(draws[:, at] @ svec(np.eye(problem.d))) if is_known else float("inf")
