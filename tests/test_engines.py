@@ -109,7 +109,7 @@ def mixed() -> SimulatedCrowd:
 
     A singular one lies where the likelihood is flat, and the search for ridges enlarges rounding there.
     """
-    crowd = simulate_crowd(3, None, None, users=3_000, comparisons=1, seed=5)
+    crowd = simulate_crowd(3, None, None, users=3_000, comparisons=1, seed=6)
     return replace(crowd, users=np.where(crowd.users < 1_000, crowd.users // 2, crowd.users))
 
 
