@@ -55,8 +55,8 @@ class ComparisonScan:
 
     Attributes
     ----------
-    n_items, item_ids, ids_are
-        As in `Comparisons`.
+    n_items, ids_are
+        As in `Comparisons`, like ``item_ids``.
     n_users, dropped, is_binary
         As in `Comparisons`; known after all rows were read once.
     used : (N,) bool
