@@ -1,7 +1,8 @@
 """Sizes, shapes and coverage of `PopulationMetric` on crowds of its own model, with normal, yes/no and film-like items.
 
 Sizes are relative to the truth; "size known" is the share of 90 % intervals of the size that hold it. Entries and
-distances are shares of 90 % intervals. ``python -m benchmarks.sizes --runs 10 'd=10, yes/no, 1,000 × 4'`` runs some.
+distances are shares of 90 % intervals. With ``--project`` draws are made metrics of the same size first.
+``python -m benchmarks.sizes --runs 10 'd=10, yes/no, 1,000 × 4'`` runs some.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from crowdmetric.errors import CrowdmetricWarning
 from crowdmetric.estimators import PopulationMetric
+from crowdmetric.fits.size_posterior import nearest_metrics
 from crowdmetric.intervals import distances, entries
 from crowdmetric.simulate import answer, sample_metric
 from crowdmetric.symmetric import shape_error, smat
@@ -86,7 +88,7 @@ SETTINGS = [
 ]
 
 
-def measure(setting: Setting, runs: int, first: int) -> None:
+def measure(setting: Setting, runs: int, first: int, *, project: bool = False) -> None:
     """Print one line of the table."""
     rows, clock = [], process_time()
     for seed in range(first, first + runs):
@@ -95,6 +97,8 @@ def measure(setting: Setting, runs: int, first: int) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CrowdmetricWarning)
             model.fit(pairs, y, users=users)
+        if project:
+            model.metric_draws_ = nearest_metrics(model.metric_draws_)
         size, upper = np.trace(metric), np.triu_indices(setting.d)
         drawn = np.trace(smat(model.metric_draws_), axis1=1, axis2=2) / size
         low, high = np.quantile(drawn, [0.05, 0.95])
@@ -125,13 +129,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--first", type=int, default=500, help="seed of the first run")
+    parser.add_argument("--project", action="store_true", help="make draws metrics before intervals are made")
     parser.add_argument("settings", nargs="*", metavar="setting", help="names of some settings")
     options = parser.parse_args(arguments or [])
     print("| crowd | runs | size (least–most) | size known | log width | shape | entries | distances | CPU per run |")
     print("|---" * 9 + "|")
     for setting in SETTINGS:
         if not options.settings or setting.name in options.settings:
-            measure(setting, options.runs, options.first)
+            measure(setting, options.runs, options.first, project=options.project)
 
 
 if __name__ == "__main__":

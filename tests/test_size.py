@@ -136,7 +136,7 @@ def test_more_features_than_were_measured_are_said() -> None:
     few = PopulationMetric(items[:, :3], starts=1, uncertainty=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdmetricWarning)
-        said = ["can be up to half too large" in m.fit(pairs, y, users=users).solution_.status for m in (many, few)]
+        said = ["can be more than half too large" in m.fit(pairs, y, users=users).solution_.status for m in (many, few)]
     assert said == [True, False]
 
 
