@@ -222,7 +222,7 @@ def test_a_heavy_library_is_imported_in_one_place(library: str) -> None:
 # Numba and Triton compile functions where they are defined, so files of compiled loops load them, at the first fit.
 COMPILED = {
     f"crowdmetric.users.{name}"
-    for name in ("compiled", "kernels", "line_kernels", "placing_kernels", "population_kernels", "propagation_kernels")
+    for name in ("compiled", "line_kernels", "placing_kernels", "population_kernels", "propagation_kernels")
 } | {
     "crowdmetric.similarity.choice_kernels",
     "crowdmetric.smooth.site_kernels",

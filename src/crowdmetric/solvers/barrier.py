@@ -29,7 +29,6 @@ from crowdmetric.losses import Loss
 from crowdmetric.solvers.bounds import get_bound
 from crowdmetric.solvers.cone import MetricCone
 from crowdmetric.symmetric import project_psd, svec
-from crowdmetric.users.block_steps import bounded_block
 from crowdmetric.users.blocks import People, bilinear, sum_over_problems
 from crowdmetric.users.bounded import BarrierSums, BoundedBlock
 
@@ -157,15 +156,13 @@ class _State:
         for b in people:
             radius = ideal_radius[b.problem]
             w = None if start is None else _shrunk(start.pseudo_ideal_points[b.person], radius)
-            self.blocks.append(bounded_block(b, loss, radius, self.mu[b.problem], w))
+            self.blocks.append(BoundedBlock(b, loss, radius, self.mu[b.problem], w))
         self.gap = np.where(self.active, np.inf, 0.0)
         if only is not None:
             self.active = self.active & only
         # the cone holds only problems that are not finished
         self.alive = alive = np.flatnonzero(self.active)
         self.cone = MetricCone(A[alive], bound, metric_radius[alive], self.mu[alive])
-        for block in self.working():
-            block.focus(self.active[block.block.problem])
         # the best certified point so far, which is returned in any case
         self.best_gap = self.gap.copy()
         self.best_metrics = A.copy()
@@ -211,8 +208,6 @@ class _State:
             self.active = self.active & ~finished
             self.cone.keep(self.active[self.alive])
             self.alive = np.flatnonzero(self.active)
-            for block in self.working():
-                block.focus(self.active[block.block.problem])
         return self.active
 
     def step(self) -> None:
@@ -260,9 +255,8 @@ class _State:
             merit = np.zeros(alpha.size)
             merit[self.alive] = self.cone.merit(alpha[self.alive])
             for block in self.working():
-                who = pending[block.block.problem]
-                if np.any(who):
-                    sum_over_problems(block.block, block.merit(alpha[block.block.problem], who), merit)
+                if np.any(pending[block.block.problems]):
+                    sum_over_problems(block.block, block.merit(alpha[block.block.problem]), merit)
             pending &= ~(merit <= self.merit + 1e-4 * alpha * promise + noise)
             if not np.any(pending):
                 break

@@ -9,7 +9,6 @@ The layout that they share::
 Bounded: ideal points in a ball::
 
     bounded.py                everybody's best point in a ball, and what it teaches about the metric
-    block_steps.py            the code for a block: compiled where that is faster
     answer_terms.py           what one answer adds to the barrier problem
     ball.py                   vectors kept inside balls
 
@@ -32,7 +31,6 @@ Matched, and unquantized::
 Compiled loops::
 
     compiled.py               how loops are compiled; the one place for Numba
-    kernels.py                of `bounded`
     placing_kernels.py        people who are one number each
     line_kernels.py           integrals along a line
     population_kernels.py     grids in two and three dimensions, and scores

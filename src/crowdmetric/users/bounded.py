@@ -98,9 +98,6 @@ class BoundedBlock:
         """The pseudo-ideal points, (P, r)."""
         return turned_back(self.w, self.axes)
 
-    def focus(self, people: Array) -> None:
-        """Compute only these people (a mask) from now on; this class computes everybody anyway."""
-
     def psi(self, A: Array | None = None) -> Array:
         """Return ``ψ = δᵀ(A s + w)`` (P, m) under the metrics A (n, r, r), or under the known one."""
         b = self.block
@@ -174,8 +171,8 @@ class BoundedBlock:
         self.longest_dual = np.minimum(1.0, SHARE * np.minimum(dual, own_dual))
         return slope, self.longest
 
-    def merit(self, alpha: Array, among: Array | None = None) -> Array:
-        """Return the merit (P,) after a step alpha (P,) of the metric; of people `among` (a mask) at least."""
+    def merit(self, alpha: Array) -> Array:
+        """Return the merit (P,) after a step alpha (P,) of the metric."""
         own = np.minimum(alpha, self.longest)
         w = self.balls.arrive(own)
         psi = self.at + alpha[:, None] * self.along + _along(self.own, w - self.w)
