@@ -8,7 +8,8 @@ by least squares (``"ols"``), by least squares that trusts each entry as much as
 (``"weighted"``), or by Huber regression (``"huber"``), and project the answer on the positive semi-definite
 cone. Matrices travel as svec vectors, in which Π and Π* are transposes of each other; p = d(d+1)/2 unknowns.
 
-Up to `DENSE_UNKNOWNS` unknowns the p × p matrix ΠᵀΠ is formed; beyond, only products with Π and Π* are taken.
+Up to `DENSE_UNKNOWNS` unknowns (d = 62) the p × p matrix ΠᵀΠ is formed; beyond, least squares take only products with Π
+and Π*, and Huber regression is refused.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from numpy.typing import NDArray
 
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarning
 from crowdmetric.solvers.huber import solve_huber, solve_huber_stack
-from crowdmetric.solvers.least_squares import LSMR_STEPS, RegressionFit, factorize, least_squares, probe
+from crowdmetric.solvers.least_squares import RegressionFit, factorize, least_squares
 from crowdmetric.solvers.linear_maps import DENSE_UNKNOWNS, DenseRows
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.subspace_map import Matrices, SubspaceMap, WeightedMap
-from crowdmetric.symmetric import project_psd, smat
+from crowdmetric.symmetric import degrees_of_freedom, project_psd, smat
 
-__all__ = ["METHODS", "Stitched", "stitch", "stitch_details", "stitch_prefixes"]
+__all__ = ["METHODS", "Stitched", "check_huber", "stitch", "stitch_details", "stitch_prefixes"]
 
 Array = NDArray[np.float64]
 
@@ -147,7 +148,7 @@ def stitch_details(
     Parameters beyond those of `stitch`:
 
     dense
-        True to form p × p matrices, False to use products only; by default decided by p.
+        True to form p × p matrices, False to use products only (least squares); by default decided by p.
     max_iterations
         Of the iterative methods (LSMR, Huber); each has its default.
 
@@ -198,7 +199,7 @@ def stitch_prefixes(bases: Array, metrics: Array, counts: Sequence[int], method:
         if method == "ols":
             found.append([least_squares(DenseRows(x[:k]), t[:k], True, None).a for x, t in zip(X, q, strict=True)])
             continue
-        results = solve_huber_stack(X[:, :k], q[:, :k], multiplicity[:k])
+        results = solve_huber_stack(DenseRows(X[:, :k]), q[:, :k], multiplicity[:k])
         found.append([result.coefficients for result in results])
         gaps[j] = [result.gap / result.objective if result.objective > 0.0 else 0.0 for result in results]
     return project_psd(smat(np.array(found))), gaps
@@ -220,7 +221,8 @@ def _stitch(
     subspaces = SubspaceMap(bases)
     target = subspaces.pack(metrics)
     if method == "huber":
-        fit = _huber(subspaces, target, dense, max_iterations)
+        check_huber(subspaces.d, "method", dense)
+        fit = _huber(subspaces, target, max_iterations)
     elif information is None:
         fit = least_squares(subspaces, target, dense, max_iterations)
     else:
@@ -263,21 +265,25 @@ def _check_method(method: str, information: Matrices | None) -> None:
         raise DataError(f"method={method!r} makes no use of information; leave it out or use method='weighted'")
 
 
-def _huber(subspaces: SubspaceMap, target: Array, dense: bool | None, max_iterations: int | None) -> RegressionFit:
+def check_huber(d: int, name: str, dense: bool | None = None) -> None:
+    """Refuse Huber regression where p × p matrices are not formed."""
+    if dense is False or (dense is None and degrees_of_freedom(d) > DENSE_UNKNOWNS):
+        raise DataError(
+            f"{name}='huber' factorizes p × p matrices, which is done up to 62 features (there are {d}), and not with "
+            f"dense=False; use {name}='ols' or {name}='weighted'"
+        )
+
+
+def _huber(subspaces: SubspaceMap, target: Array, max_iterations: int | None) -> RegressionFit:
     options = {} if max_iterations is None else {"max_iterations": max_iterations}
-    result = solve_huber(subspaces, target, subspaces.multiplicity, dense=dense, **options)
-    if dense or (dense is None and subspaces.shape[1] <= DENSE_UNKNOWNS):
-        normal = factorize(subspaces)
-        identified, null_space, exact = normal.rank, normal.null_space, True
-    else:
-        identified, null_space = probe(subspaces, LSMR_STEPS)
-        exact = False
+    result = solve_huber(subspaces, target, subspaces.multiplicity, **options)
+    normal = factorize(subspaces)
     return RegressionFit(
         a=result.coefficients,
         objective=result.objective,
-        identified=identified,
-        null_space=null_space,
-        rank_is_exact=exact,
+        identified=normal.rank,
+        null_space=normal.null_space,
+        rank_is_exact=True,
         status=result.status,
         converged=result.converged,
         gap=result.gap,

@@ -28,10 +28,7 @@ Metrics without people::
     spectral.py               spectral projected gradient over a set, with a certified gap
     least_squares.py          least squares of least norm
     linear_maps.py            linear maps that are applied and not stored
-    huber.py                  Huber regression with its scale
-    huber_problem.py          its primal and dual values
-    huber_interior.py         by an interior point
-    huber_splitting.py        by operator splitting
+    huber.py                  Huber regression with its scale, by an interior point
 
 Draws from a posterior::
 
