@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crowdmetric.bounded.barrier import BarrierResult, solve_barrier
 from crowdmetric.losses import LOSSES, Loss, get_loss
 from crowdmetric.simulate import simulate_crowd
-from crowdmetric.solvers.barrier import BarrierResult, solve_barrier
-from crowdmetric.solvers.bounds import BOUNDS
+from crowdmetric.solvers.cone import BOUNDS
 from crowdmetric.users.blocks import Answers, People, arrange, join
 
 each_loss = pytest.mark.parametrize("loss", LOSSES)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import HuberRegressor
 
-from crowdmetric.solvers.huber import HuberResult, solve_huber, solve_huber_stack
-from crowdmetric.solvers.linear_maps import DenseRows, gram
+from crowdmetric.bounded.huber import HuberResult, solve_huber, solve_huber_stack
+from crowdmetric.bounded.subspace_map import DenseRows, gram
 from crowdmetric.symmetric import smat
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "golden"

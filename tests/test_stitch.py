@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from crowdmetric import StitchedMetric
+from crowdmetric.bounded.stitching import METHODS, as_operator
+from crowdmetric.bounded.subspace_map import SubspaceMap
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarning
-from crowdmetric.solvers.least_squares import as_operator
-from crowdmetric.stitch import METHODS, stitch, stitch_details, stitch_prefixes
-from crowdmetric.subspace_map import SubspaceMap
+from crowdmetric.stitch import stitch, stitch_details, stitch_prefixes
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "golden"
@@ -86,8 +86,7 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     subspaces = SubspaceMap(random_bases(rng, 4, MIXED))
     a, u = rng.standard_normal(subspaces.shape[1]), rng.standard_normal(subspaces.shape[0])
     whole = subspaces.forward(a), subspaces.adjoint(u), subspaces.matrix()
-    monkeypatch.setattr("crowdmetric.subspace_map.CHUNK_ENTRIES", 17)
-    monkeypatch.setattr("crowdmetric.subspace_map.BLOCK_ENTRIES", 45)
+    monkeypatch.setattr("crowdmetric.bounded.subspace_map.BLOCK_ENTRIES", 17)
     assert len(list(subspaces.blocks())) > 3
     for one, other in zip(whole, (subspaces.forward(a), subspaces.adjoint(u), subspaces.matrix()), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-13)

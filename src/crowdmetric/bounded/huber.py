@@ -35,8 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from crowdmetric.solvers.linear_maps import DenseRows, LinearMap, OneProblem, gram
-from crowdmetric.users.ball import dot
+from crowdmetric.bounded.subspace_map import DenseRows, LinearMap, OneProblem, gram
+from crowdmetric.solvers.cone import dot
 
 __all__ = ["HuberResult", "solve_huber", "solve_huber_stack"]
 

@@ -4,8 +4,8 @@ For every problem (a subspace, or all of R^d)::
 
     min   Σ c ℓ(⟨Δ, A⟩ + ⟨δ, w_k⟩, y)    s.t.  A ⪰ 0,  ‖A‖ ≤ ζ_M,  ‖w_k‖ ≤ ζ_v
 
-**Step.** People are eliminated block by block (`users/bounded.py`), the metric's step follows from a p × p system
-(`cone.py`), and people's steps from that. The right side is the negative gradient of the barrier function φ_μ
+**Step.** People are eliminated block by block (`elimination.py`), the metric's step follows from a p × p system
+(`solvers/cone.py`), and people's steps from that. The right side is the negative gradient of the barrier function φ_μ
 and the matrix is positive definite, so every step descends on φ_μ, which a backtracking line search enforces.
 
 **Certificate.** The tangent of the loss at the current point is a lower bound everywhere (convexity), and its
@@ -25,12 +25,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.bounded.elimination import BarrierSums, BoundedBlock
 from crowdmetric.losses import Loss
-from crowdmetric.solvers.bounds import get_bound
-from crowdmetric.solvers.cone import MetricCone
+from crowdmetric.solvers.cone import BOUNDS, MetricCone
 from crowdmetric.symmetric import project_psd, svec
 from crowdmetric.users.blocks import People, bilinear, sum_over_problems
-from crowdmetric.users.bounded import BarrierSums, BoundedBlock
 
 __all__ = ["INITIAL_LEVEL", "BarrierResult", "lower_level", "solve_barrier", "total_loss", "totals_of"]
 
@@ -144,7 +143,7 @@ class _State:
         self.weight = np.where(self.active, weight, 1.0)
         self.degree = persons + (0.0 if loss.is_smooth else 2.0 * rows) + r + 1.0
         self.mu = (INITIAL_LEVEL if start is None else WARM_LEVEL) * self.weight / self.degree
-        bound = get_bound(norm)
+        bound = BOUNDS[norm]
         if start is None:
             # where ψ is of order one, well inside the bound
             size = np.minimum(0.3 * metric_radius / bound.size(svec(np.eye(r))), 1.0 / length)

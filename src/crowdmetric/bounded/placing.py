@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.bounded.barrier import INITIAL_LEVEL, lower_level
+from crowdmetric.bounded.elimination import BoundedBlock
 from crowdmetric.losses import Hinge, Logistic, Loss
-from crowdmetric.solvers.barrier import INITIAL_LEVEL, lower_level
 from crowdmetric.users.blocks import Block, People, bilinear
-from crowdmetric.users.bounded import BoundedBlock
 
 __all__ = ["LOOSEST_ON_LINES", "Placement", "Span", "place_people", "spans_of"]
 
@@ -152,7 +152,8 @@ def _place_on_lines(
     block: Block, offset: Array, loss: Logistic | Hinge, radius: Array, tolerance: float, max_iterations: int
 ) -> tuple[Array, Array, int]:
     """Return the same for people who are one number each, by Newton's method, or from kink to kink for the hinge."""
-    kernels = import_module("crowdmetric.users.placing_kernels")  # imported late, because Numba takes a second to load
+    # imported late, because Numba takes a second to load
+    kernels = import_module("crowdmetric.bounded.placing_kernels")
     delta = np.ascontiguousarray(block.delta[:, :, 0])
     if isinstance(loss, Hinge):
         x, gap = kernels.hinge_on_a_line(offset, delta, block.response, block.weight, radius)

@@ -10,17 +10,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.base import CrowdMetric
+from crowdmetric.bounded.discover import Discovery, discover_subspaces
+from crowdmetric.bounded.given import Subspaces, assign_pairs, given_subspaces
+from crowdmetric.bounded.line_subspaces import solve_bounded
+from crowdmetric.bounded.placing import place_people
+from crowdmetric.bounded.radii import Radii, choose_radii
+from crowdmetric.bounded.stitching import METHODS, check_huber, stitch_details
 from crowdmetric.checks import one_of, positive_number, whole_number
 from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning, NotIdentifiedError
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.inputs import Rows, check_options, read_rows, some_questions
 from crowdmetric.losses import Loss
-from crowdmetric.radii import Radii, choose_radii
-from crowdmetric.solvers.line_subspaces import solve_bounded
-from crowdmetric.solvers.placing import place_people
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.stitch import METHODS, check_huber, stitch_details
-from crowdmetric.subspaces import Discovery, Subspaces, assign_pairs, discover_subspaces, given_subspaces
 from crowdmetric.symmetric import smat
 from crowdmetric.tables import in_order_of
 from crowdmetric.users.blocks import Answers, arrange
