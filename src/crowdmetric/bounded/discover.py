@@ -41,6 +41,7 @@ __all__ = ["NEIGHBORS", "Discovery", "Trial", "discover_subspaces", "neighbor_gr
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
+# Neighbors of an item in the graph: a partition only starts the search, so any few will do.
 NEIGHBORS = 10
 # Ranks are tried from one upward until this many in a row are no better. Ranks at which most items are outliers do not
 # count: below the true rank the background can explain everything better, and ranks would look alike.

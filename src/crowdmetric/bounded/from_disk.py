@@ -50,8 +50,8 @@ SAMPLE = 5_000
 PLACING = 0.1
 # Non-monotone search: a new point may be as bad as the worst of this many before it.
 MEMORY = 8
-# Largest step length, where the gradient does not change.
-LONGEST = 1e10
+# A step must bring this share of what the slope promises (the usual value); after this many shorter ones, where only
+# rounding is left, it is taken as it is.
 SUFFICIENT = 1e-4
 HALVINGS = 20
 
@@ -226,7 +226,7 @@ def minimize_over_set(
             share = float(np.clip(-promise * share**2 / curve if curve > 0 else 0.0, 0.1 * share, 0.5 * share))
         move, change = share * direction, trial.gradient - at.gradient
         bend = float(move @ change)
-        alpha = min(float(move @ move) / bend if bend > 0 else 2.0 * alpha, LONGEST)
+        alpha = float(move @ move) / bend if bend > 0 else 2.0 * alpha
         point, at = point + move, trial
         recent = [*recent[1 - MEMORY :], at.value]
     return ProjectedResult(best.point, best.at, best.gap, best.converged, passes)

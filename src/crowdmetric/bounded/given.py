@@ -23,7 +23,6 @@ __all__ = ["Subspaces", "assign_pairs", "given_subspaces", "residuals_of"]
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-
 # An item this close to a subspace, relative to its length, lies in it up to rounding.
 INSIDE = 1e-8
 

@@ -49,11 +49,11 @@ METHODS = ("huber", "ols", "weighted")
 RANK_TOLERANCE = 1e-12
 # Reciprocal condition number of XᵀX above which Cholesky with two refinements is accurate.
 WELL_CONDITIONED = 1e-10
+# Where LSMR ends: at digits that no measured metric has, or after this many steps.
 LSMR_TOLERANCE = 1e-9
 LSMR_STEPS = 2000
 # A direction counts as unidentified if X maps it to less than this share of the image of a random one.
 UNSEEN = 1e-4
-PROBE_TOLERANCE = 1e-7
 
 
 @dataclass(frozen=True)
@@ -427,14 +427,8 @@ def probe(rows: LinearMap, max_iterations: int) -> tuple[int, Array]:
         return n, np.empty((0, p))
     g = np.random.default_rng(0).standard_normal(p)
     seen = rows.forward(g)
-    a, *_ = lsmr(
-        as_operator(rows),
-        seen,
-        atol=PROBE_TOLERANCE,
-        btol=PROBE_TOLERANCE,
-        conlim=0.0,
-        maxiter=max_iterations,
-    )
+    tolerance = LSMR_TOLERANCE
+    a, *_ = lsmr(as_operator(rows), seen, atol=tolerance, btol=tolerance, conlim=0.0, maxiter=max_iterations)
     rest = g - a
     size = float(np.linalg.norm(rest))
     left = float(np.linalg.norm(rows.forward(rest)))

@@ -21,12 +21,11 @@ Matrices = Array | Sequence[Array]
 # and make BLAS threads wait for each other more often.
 BLOCK_ENTRIES = 2**22
 
+# How far a basis may be from orthonormal, and a matrix from symmetric, by rounding of what was written to a file.
 ORTHONORMAL = 1e-6
 SYMMETRIC = 1e-8
 # Up to this many unknowns (d = 62) a p × p matrix is formed and factorized, which takes a second or two.
 DENSE_UNKNOWNS = 2000
-# Up to this many unknowns, copying half of a symmetric product costs more than computing it.
-SMALL = 100
 
 
 @dataclass(frozen=True)
@@ -350,10 +349,7 @@ def gram(rows: LinearMap, weights: Array | None = None) -> Array:
     """Return ``X.T @ diag(weights) @ X  (p, p)``, accumulated block by block; for a stack (B, p, p)."""
     total: Array | None = None
     for part, X in rows.blocks():
-        if weights is not None and X.shape[-1] <= SMALL:
-            product = np.swapaxes(X * weights[..., part, None], -1, -2) @ X
-        else:
-            scaled = X if weights is None else X * np.sqrt(weights[..., part, None])
-            product = np.swapaxes(scaled, -1, -2) @ scaled  # one array on both sides: BLAS computes half of it
+        scaled = X if weights is None else X * np.sqrt(weights[..., part, None])
+        product = np.swapaxes(scaled, -1, -2) @ scaled  # one array on both sides: BLAS computes half of it
         total = product if total is None else np.add(total, product, out=total)
     return np.zeros((rows.shape[1],) * 2) if total is None else total
