@@ -14,6 +14,7 @@
     answers.py            columns -> coded answers, and a count of rejected rows
     pair_origin.py        were pairs asked one by one, or cut from choices, rankings or ratings?
     judgement_columns.py  columns -> coded similarity judgements
+    firsts.py             choices, rankings, best and worst as "first of this set"; steps of a scale
     sources.py            files larger than memory -> batches of columns
     spool.py              coded answers grouped by person, on disk
     scan.py               sources and spool together: answers that stay on disk; a sample of their people
@@ -36,6 +37,7 @@ from crowdmetric.tables.files import (
     write_columns,
     write_csv,
 )
+from crowdmetric.tables.firsts import Firsts, Steps, firsts_of
 from crowdmetric.tables.frozen_table import FrozenTable
 from crowdmetric.tables.items import Items, feature_columns, features_of, ids_of, in_order_of, known_items, read_items
 from crowdmetric.tables.judgement_columns import (
@@ -65,6 +67,7 @@ __all__ = [
     "ComparisonScan",
     "CsvSource",
     "DatasetSource",
+    "Firsts",
     "FrozenTable",
     "IdsAre",
     "Items",
@@ -72,6 +75,7 @@ __all__ = [
     "ParquetSource",
     "RowSource",
     "SpoolChunk",
+    "Steps",
     "Stored",
     "as_ids",
     "canonical_columns",
@@ -83,6 +87,7 @@ __all__ = [
     "cut_sentence",
     "feature_columns",
     "features_of",
+    "firsts_of",
     "has_answers",
     "ids_of",
     "in_order_of",
