@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from crowdmetric.tables import (
     number_alternatives,
     ranges,
     read_columns,
+    spread,
     unique_ids,
 )
 
@@ -35,6 +35,9 @@ __all__ = ["Choices"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+# How a summary calls the answers of a column.
+KINDS = {"chosen": "the first", "rank": "a ranking", "worst": "the worst"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,6 +84,8 @@ class Choices(FrozenTable):
     ids_are: IdsAre = "given"
     items: Items | None = None
 
+    aside = ("dropped", "ids_are", "items")
+
     def __post_init__(self) -> None:
         one_of(self.ids_are, "ids_are", IDS_ARE)
         arrays: dict[str, NDArray[Any]] = {
@@ -89,10 +94,7 @@ class Choices(FrozenTable):
         arrays["weight"] = np.array(self.weight, dtype=np.float64)
         arrays |= {name: unique_ids(getattr(self, name), name) for name in ("user_ids", "item_ids")}
         _check_coding(arrays)
-        for name, array in arrays.items():
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
-        object.__setattr__(self, "dropped", dict(self.dropped))
+        self._freeze(arrays)
 
     # ------------------------------------------------------------------------------------------ making
 
@@ -184,11 +186,6 @@ class Choices(FrozenTable):
         found, columns = number_alternatives(columns, features, none, categorical)
         return cls(*code_choices(columns, found.ids, user_ids, -1, on_bad), "given", found)
 
-    @classmethod
-    def read(cls, path: str | os.PathLike[str], **options: Any) -> Choices:
-        """Return the choices in a CSV or Parquet file; `options` are those of `from_table`."""
-        return cls.from_table(path, **options)
-
     def take(self, questions: Any) -> Choices:
         """Return the questions of a mask ``(Q,)`` or of numbers; people and items keep their numbers."""
         index = np.arange(len(self))[self._index(questions)]
@@ -228,11 +225,6 @@ class Choices(FrozenTable):
         return len(self.user_ids)
 
     @property
-    def n_items(self) -> int:
-        """How many items there are, shown or not."""
-        return len(self.item_ids)
-
-    @property
     def has_none(self) -> bool:
         """Whether any question could be answered by "none of them"."""
         return bool(np.any(self.item < 0))
@@ -247,30 +239,18 @@ class Choices(FrozenTable):
     def __repr__(self) -> str:
         return f"<Choices: {len(self)} questions, {self.n_users} people, {self.n_items} items>"
 
-    def __eq__(self, other: object) -> bool:
-        """Compare questions and ids; what was dropped, where ids come from and features do not matter."""
-        if not isinstance(other, Choices):
-            return NotImplemented
-        names = [f.name for f in fields(self) if f.name not in ("dropped", "ids_are", "items")]
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
-
-    __hash__ = None  # type: ignore[assignment]  # equal by content, like a dictionary
-
     def summary(self) -> str:
         """Return a few lines about the table: size, sets, answers, questions per person, items shown, drops."""
-        asked, sizes = np.bincount(self.user, minlength=self.n_users), self.sizes
         none = self.place[self.item < 0]
-        dropped = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items())
         lines = {
-            "questions per person": _spread(asked),
-            "alternatives": _spread(sizes),
-            "answers": ", ".join(sorted(_KINDS[name] for name in self.columns() if name in _KINDS)),
+            "questions per person": spread(np.bincount(self.user, minlength=self.n_users)),
+            "alternatives": spread(self.sizes),
+            "answers": ", ".join(KINDS[name] for name in self.columns() if name in KINDS),
             "none of them": f"{np.sum(none == 1):,} of {len(none):,} questions" if len(none) else "not offered",
             "items shown": f"{self.used_items().sum():,} of {self.n_items:,}",
-            "dropped": f"{sum(self.dropped.values()):,}" + (f" ({dropped})" if dropped else ""),
         }
         title = f"{len(self):,} questions to {self.n_users:,} people about {self.n_items:,} items"
-        return "\n".join([title, *(f"  {name:<22}{text}" for name, text in lines.items())])
+        return self._lines(title, lines)
 
     # ----------------------------------------------------------------------------------------- writing
 
@@ -293,14 +273,6 @@ class Choices(FrozenTable):
             | answer
             | {"weight": self.weight[question]}
         )
-
-
-# How a summary calls the answers of a column.
-_KINDS = {"chosen": "the first", "rank": "a ranking", "worst": "the worst"}
-
-
-def _spread(counts: Column) -> str:
-    return f"min {counts.min():,}, median {np.median(counts):,g}, max {counts.max():,}" if counts.size else "none"
 
 
 def _lists(values: Any, name: str) -> Any:

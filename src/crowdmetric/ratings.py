@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.checks import one_of, whole_number
+from crowdmetric.checks import one_of, shown, whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.tables import (
     IDS_ARE,
-    CodedRatings,
     Column,
     Columns,
     FrozenTable,
     IdsAre,
     OnBad,
     Steps,
-    code_ratings,
     known_items,
-    name_ratings,
+    named_once,
     read_columns,
+    rename_columns,
+    spread,
     unique_ids,
 )
+from crowdmetric.tables.answers import (
+    Sieve,
+    code_known,
+    codes_of,
+    distinct,
+    found_items,
+    numbers_of,
+    present_ids,
+    read_weight,
+)
+from crowdmetric.tables.columns import as_column, listed
 
 __all__ = ["Ratings"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+# More different ratings than this are positions of a slider, and no steps between which people were asked to choose.
+MOST_STEPS = 25
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,30 +91,28 @@ class Ratings(FrozenTable):
         arrays: dict[str, NDArray[Any]] = {
             name: np.array(getattr(self, name), dtype=np.int64) for name in ("user", "item", "step")
         }
-        arrays |= {"weight": np.array(self.weight, dtype=np.float64), "scale": np.array(self.scale)}
+        arrays |= {"weight": np.array(self.weight, dtype=np.float64), "scale": np.array(_scale_of(self.scale))}
         arrays |= {name: unique_ids(getattr(self, name), name) for name in ("user_ids", "item_ids")}
         _check_coding(arrays)
-        for name, array in arrays.items():
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
-        object.__setattr__(self, "dropped", dict(self.dropped))
+        self._freeze(arrays)
 
     # ------------------------------------------------------------------------------------------ making
 
     @classmethod
-    def from_arrays(cls, users: Any, items_rated: Any, rating: Any, *, weight: Any = None, **options: Any) -> Ratings:
-        """Return the ratings held in arrays (T,); `options` are those of `from_table`.
+    def from_arrays(cls, users: Any, rated: Any, rating: Any, *, weight: Any = None, **options: Any) -> Ratings:
+        """Return the ratings held in arrays.
 
         Parameters
         ----------
-        users, items_rated : (T,) int or str
+        users, rated : (T,) int or str
+            Who rated which item.
         rating : (T,) float or str
         weight : (T,) array, optional
             1 by default.
         **options
-            As in `from_table`, but for `names`.
+            As in `from_table`.
         """
-        given = {"user": users, "item": items_rated, "rating": rating, "weight": weight}
+        given = {"user": users, "item": rated, "rating": rating, "weight": weight}
         return cls.from_table({name: values for name, values in given.items() if values is not None}, **options)
 
     @classmethod
@@ -110,7 +121,7 @@ class Ratings(FrozenTable):
         table: Any,
         *,
         names: Mapping[str, str] | None = None,
-        scale: Sequence[Any] | None = None,
+        scale: Any = None,
         n_steps: int | None = None,
         items: Any = None,
         n_items: int | None = None,
@@ -136,17 +147,30 @@ class Ratings(FrozenTable):
         items, n_items, item_ids, user_ids, on_bad
             As in `Comparisons.from_arrays`.
         """
-        if n_steps is not None:
-            whole_number(n_steps, "n_steps", 2)
-        columns = name_ratings(read_columns(table), names)
+        one_of(on_bad, "on_bad", ("drop", "raise"))
+        if scale is not None and n_steps is not None:
+            raise DataError("scale and n_steps both say what the steps are; give one of them")
+        columns = named_once(rename_columns(read_columns(table), names), ("user", "item"))
+        missing = [name for name in ("user", "item", "rating") if name not in columns]
+        if missing:
+            raise DataError(
+                f"the table has no column {listed(missing)}, but {listed(columns)}; rename it or pass names="
+            )
         known = known_items(items, n_items, item_ids)
-        coded: CodedRatings = code_ratings(columns, known.ids, user_ids, scale, n_steps, on_bad)
-        return cls(*coded, known.are)
-
-    @classmethod
-    def read(cls, path: str | os.PathLike[str], **options: Any) -> Ratings:
-        """Return the ratings in a CSV or Parquet file; `options` are those of `from_table`."""
-        return cls.from_table(path, **options)
+        sieve = Sieve(len(columns["user"]), what="ratings")
+        user, item = (present_ids(columns[name], name, sieve) for name in ("user", "item"))
+        weight = read_weight(columns.get("weight"), sieve)
+        steps, step = _read_steps(columns["rating"], scale, n_steps, sieve)
+        people = None if user_ids is None else unique_ids(user_ids, "user_ids")
+        user = user if people is None else code_known(user, people, "user", sieve)
+        catalog = found_items([item], sieve) if known.ids is None else known.ids
+        item = code_known(item, catalog, "item", sieve)
+        sieve.report(on_bad, stacklevel=3)
+        if people is None:
+            people = distinct(user[sieve.keep])
+            user = codes_of(user, people)
+        kept = (column[sieve.keep] for column in (user, item, step, weight))
+        return cls(*kept, steps, people, catalog, dict(sieve.dropped), known.are)
 
     def take(self, rows: Any) -> Ratings:
         """Return the rows of a mask ``(T,)`` or of row numbers; people, items and steps keep their numbers."""
@@ -170,11 +194,6 @@ class Ratings(FrozenTable):
         return len(self.user_ids)
 
     @property
-    def n_items(self) -> int:
-        """How many items there are, rated or not."""
-        return len(self.item_ids)
-
-    @property
     def n_steps(self) -> int:
         """How many steps the scale has."""
         return len(self.scale)
@@ -189,60 +208,78 @@ class Ratings(FrozenTable):
     def __repr__(self) -> str:
         return f"<Ratings: {len(self)} rows, {self.n_users} people, {self.n_items} items, {self.n_steps} steps>"
 
-    def __eq__(self, other: object) -> bool:
-        """Compare rows, scale and ids; what was dropped on the way and where ids come from does not matter."""
-        if not isinstance(other, Ratings):
-            return NotImplemented
-        names = ("user", "item", "step", "weight", "scale", "user_ids", "item_ids")
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
-
-    __hash__ = None  # type: ignore[assignment]  # equal by content, like a dictionary
-
     def summary(self) -> str:
         """Return a few lines about the table: size, ratings per person, the scale and its use, items rated, drops."""
-        rated, used = (np.bincount(self.user, minlength=self.n_users), np.bincount(self.step, minlength=self.n_steps))
-        each = f"min {rated.min():,}, median {np.median(rated):,g}, max {rated.max():,}" if rated.size else "nobody"
-        dropped = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items())
-        again = len(self) - len(np.unique(self.user * self.n_items + self.item))
         lines = {
-            "ratings per person": each,
+            "ratings per person": spread(np.bincount(self.user, minlength=self.n_users)),
             "scale": f"{self.n_steps} steps, {self.scale[0]} to {self.scale[-1]}",
-            "ratings per step": ", ".join(f"{count:,}" for count in used),
+            "ratings per step": ", ".join(f"{n:,}" for n in np.bincount(self.step, minlength=self.n_steps)),
             "items rated": f"{self.used_items().sum():,} of {self.n_items:,}",
-            "rated again": f"{again:,}",
-            "dropped": f"{sum(self.dropped.values()):,}" + (f" ({dropped})" if dropped else ""),
+            "rated again": f"{len(self) - len(np.unique(self.user * self.n_items + self.item)):,}",
         }
-        title = f"{len(self):,} ratings by {self.n_users:,} people of {self.n_items:,} items"
-        return "\n".join([title, *(f"  {name:<20}{text}" for name, text in lines.items())])
-
-    # ----------------------------------------------------------------------------------------- writing
+        return self._lines(f"{len(self):,} ratings by {self.n_users:,} people of {self.n_items:,} items", lines)
 
     def columns(self) -> Columns:
         """Return user, item (by their original ids), rating and weight, ``(T,)`` each.
 
         `from_table` reads them back; with ``scale=``, ``item_ids=`` and ``user_ids=`` also what has no row.
         """
-        return {
-            "user": self.user_ids[self.user],
-            "item": self.item_ids[self.item],
-            "rating": self.scale[self.step],
-            "weight": self.weight.copy(),
-        }
+        user, item, rating = self.user_ids[self.user], self.item_ids[self.item], self.scale[self.step]
+        return {"user": user, "item": item, "rating": rating, "weight": self.weight.copy()}
+
+
+def _read_steps(column: Column, scale: Any, n_steps: int | None, sieve: Sieve) -> tuple[Column, Ints]:
+    """Return the steps of the scale, and the step of each row."""
+    steps = None if scale is None else _scale_of(scale)
+    if steps is not None and steps.dtype.kind == "U":
+        rating = present_ids(column, "rating", sieve)
+    else:
+        words = "ratings are numbers; for words give all of them, from the lowest on: scale=[…]"
+        rating = numbers_of(column, "rating", words)
+        sieve.reject(~np.isfinite(rating), "missing or infinite rating", rating)
+    if steps is not None:
+        step = codes_of(rating, steps)
+        expected = f"a rating is one of {listed(steps.astype(str).tolist())}"
+        sieve.reject(step < 0, "rating that is not on the scale", rating, expected)
+        return steps, step
+    steps = np.unique(rating[sieve.keep])
+    if n_steps is not None and len(steps) > whole_number(n_steps, "n_steps", 2):
+        shares = np.arange(n_steps) / n_steps
+        steps = np.unique(np.quantile(rating[sieve.keep], shares, method="higher"))
+    elif len(steps) > MOST_STEPS:
+        raise DataError(
+            f"there are {len(steps):,} different ratings from {steps[0]:g} to {steps[-1]:g}, too many for the steps of "
+            "a scale; cut them with n_steps=5, say"
+        )
+    if len(steps) == 1:
+        raise DataError(f"every rating is {steps[0]:g}, which says nothing; ratings that differ are needed")
+    return steps, np.searchsorted(steps, rating, side="right") - 1
+
+
+def _scale_of(scale: Any) -> Column:
+    """Return the steps of a scale: rising numbers, or words in the order given."""
+    if isinstance(scale, str) or not isinstance(scale, Iterable):
+        raise DataError(f"scale={shown(scale)} is no list of ratings; give all of them, from the lowest to the highest")
+    steps = as_column(list(scale), "scale")
+    if steps.dtype.kind == "O":
+        return unique_ids(steps, "scale", "name every rating once")
+    rising = steps.dtype.kind in "if" and bool(np.all(np.diff(steps) > 0)) and bool(np.all(np.isfinite(steps)))
+    if len(steps) < 2 or not rising:
+        raise DataError(f"scale={shown(steps.tolist())}, but two ratings or more were expected, rising from the lowest")
+    return steps.astype(np.float64)
 
 
 def _check_coding(arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Check the constructor's arguments: equal lengths, codes in range, positive weights, a scale of distinct steps."""
+    """Check the constructor's arguments: equal lengths, codes in range, positive weights."""
     shapes = {name: arrays[name].shape for name in ("user", "item", "step", "weight")}
     if len(set(shapes.values())) > 1 or arrays["user"].ndim != 1:
         raise DataError(f"user, item, step and weight must have the same shape (T,), but they have {shapes}")
     for name, ids in (("user", "user_ids"), ("item", "item_ids"), ("step", "scale")):
-        if np.any((arrays[name] < 0) | (arrays[name] >= len(arrays[ids]))):
+        values, limit = arrays[name], len(arrays[ids])
+        if np.any((values < 0) | (values >= limit)):
             raise DataError(
-                f"{name} goes from {arrays[name].min()} to {arrays[name].max()}, but must be in "
-                f"0…{len(arrays[ids]) - 1}; build ratings with from_arrays or from_table"
+                f"{name} goes from {values.min()} to {values.max()}, but must be in 0…{limit - 1}; build ratings with "
+                "from_arrays or from_table, which look ids up"
             )
     if not np.all(np.isfinite(arrays["weight"]) & (arrays["weight"] > 0)):
         raise DataError("weights must be finite and positive; from_arrays drops other rows")
-    scale = arrays["scale"]
-    if scale.ndim != 1 or len(scale) < 2 or len(np.unique(scale)) < len(scale):
-        raise DataError(f"a scale has two steps or more, all different, but scale is {scale.tolist()!r}")

@@ -14,7 +14,6 @@
     answers.py            columns -> coded answers, and a count of rejected rows
     pair_origin.py        were pairs asked one by one, or cut from choices, rankings or ratings?
     choice_columns.py     columns -> sets of alternatives and what came first
-    rating_columns.py     columns -> ratings on one scale
     recognition.py        which answers does a table hold?
     judgement_columns.py  columns -> coded similarity judgements
     firsts.py             choices, rankings, best and worst as "first of this set"; steps of a scale
@@ -26,7 +25,7 @@
 from __future__ import annotations
 
 from crowdmetric.tables.answers import PEOPLE, CodedAnswers, OnBad, canonical_columns, code_answers, rename_columns
-from crowdmetric.tables.choice_columns import code_choices, name_choices, number_alternatives
+from crowdmetric.tables.choice_columns import code_choices, name_choices, named_once, number_alternatives
 from crowdmetric.tables.columns import Column, Columns, as_ids, unique_ids
 from crowdmetric.tables.files import (
     column_names,
@@ -42,7 +41,7 @@ from crowdmetric.tables.files import (
     write_csv,
 )
 from crowdmetric.tables.firsts import Firsts, Steps, firsts_of, ranges
-from crowdmetric.tables.frozen_table import FrozenTable
+from crowdmetric.tables.frozen_table import FrozenTable, spread
 from crowdmetric.tables.items import Items, feature_columns, features_of, ids_of, in_order_of, known_items, read_items
 from crowdmetric.tables.judgement_columns import (
     CodedJudgements,
@@ -54,7 +53,6 @@ from crowdmetric.tables.judgement_columns import (
 )
 from crowdmetric.tables.matching import IDS_ARE, IdsAre, check_same_items, check_same_order, matched, rows_of_ids
 from crowdmetric.tables.pair_origin import ASKED, DECLARED, cut_sentence, origin_of_pairs
-from crowdmetric.tables.rating_columns import CodedRatings, code_ratings, name_ratings
 from crowdmetric.tables.recognition import RecognizedAnswers, recognize_answers
 from crowdmetric.tables.scan import ComparisonScan, is_drawn
 from crowdmetric.tables.sources import CsvSource, DatasetSource, ParquetSource, RowSource, matching_files
@@ -68,7 +66,6 @@ __all__ = [
     "PEOPLE",
     "CodedAnswers",
     "CodedJudgements",
-    "CodedRatings",
     "Column",
     "Columns",
     "ComparisonScan",
@@ -92,7 +89,6 @@ __all__ = [
     "code_answers",
     "code_choices",
     "code_judgements",
-    "code_ratings",
     "column_names",
     "cut_sentence",
     "feature_columns",
@@ -110,7 +106,7 @@ __all__ = [
     "matching_files",
     "name_choices",
     "name_judgements",
-    "name_ratings",
+    "named_once",
     "number_alternatives",
     "origin_of_pairs",
     "ranges",
@@ -121,6 +117,7 @@ __all__ = [
     "rename_columns",
     "rows_of_ids",
     "safe_columns",
+    "spread",
     "to_arrow",
     "to_pandas",
     "to_polars",

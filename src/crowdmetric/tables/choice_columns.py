@@ -17,7 +17,7 @@ One row per question ("wide")::
     best, worst             likewise; one of the two is enough
     ranking                 b>a>c, the best first; also order. Without a, b, c or shown, the set is what is ranked
 
-Alternatives that share a rank are not ordered: they count as the rest of the set, and so does everything below them. A
+SetRows that share a rank are not ordered: they count as the rest of the set, and so does everything below them. A
 question counts whole or not at all: without one of its alternatives, it would be another question.
 """
 
@@ -101,7 +101,7 @@ class CodedSets(NamedTuple):
     dropped: dict[str, int]
 
 
-class Alternatives(NamedTuple):
+class SetRows(NamedTuple):
     """One row per alternative, those of a question together; what is said of each. `user` and the rest are (T,)."""
 
     user: Column
@@ -294,7 +294,7 @@ def _check_none(none: str | int | None, is_none: Bools, item_ids: Column | None)
         )
 
 
-def _places(rows: Alternatives) -> tuple[Ints, Bools]:
+def _places(rows: SetRows) -> tuple[Ints, Bools]:
     """Return the place of each alternative, and whether its question lost places to ranks that are shared.
 
     1, 2, … for those whose rank nobody else has, down to the first that is shared; −1 for the worst; 0 for the rest.
@@ -332,7 +332,7 @@ def _places(rows: Alternatives) -> tuple[Ints, Bools]:
     return place, lost[question]
 
 
-def _report_shortened(shortened: Bools, rows: Alternatives, on_bad: OnBad) -> dict[str, int]:
+def _report_shortened(shortened: Bools, rows: SetRows, on_bad: OnBad) -> dict[str, int]:
     """Warn or raise about rankings of which a part is not used, because alternatives share a rank."""
     n = len(np.unique(rows.question[shortened]))
     if not n:
@@ -351,7 +351,7 @@ def _report_shortened(shortened: Bools, rows: Alternatives, on_bad: OnBad) -> di
 # --------------------------------------------------------------------------------------- one row per alternative
 
 
-def _long(columns: Columns, none: str | int | None, item_ids: Column | None) -> Alternatives:
+def _long(columns: Columns, none: str | int | None, item_ids: Column | None) -> SetRows:
     group = _groups(columns["user"], columns["question"])
     order = np.argsort(group, kind="stable")
     columns = {name: columns[name][order] for name in KNOWN if name in columns}
@@ -360,7 +360,7 @@ def _long(columns: Columns, none: str | int | None, item_ids: Column | None) -> 
     is_none = _are_none(columns["item"].tolist(), none)
     item = _ids(columns["item"].tolist(), is_none, item_ids, loose=True) if is_none.any() else columns["item"]
     rank, is_worst = _marks(columns, sieve)
-    return Alternatives(columns["user"], group[order], item, is_none, rank, is_worst, columns.get("weight"), sieve)
+    return SetRows(columns["user"], group[order], item, is_none, rank, is_worst, columns.get("weight"), sieve)
 
 
 def _marks(columns: Columns, sieve: Sieve) -> tuple[Floats, Bools]:
@@ -421,14 +421,14 @@ def _numbered(codes: Ints) -> Ints:
 
 
 class Named(NamedTuple):
-    """Alternatives that answers name: the question of each, what it is called, its rank; NaN: it is the worst."""
+    """SetRows that answers name: the question of each, what it is called, its rank; NaN: it is the worst."""
 
     question: Ints
     text: list[str]
     rank: Floats
 
 
-def _wide(columns: Columns, none: str | int | None, item_ids: Column | None) -> Alternatives:
+def _wide(columns: Columns, none: str | int | None, item_ids: Column | None) -> SetRows:
     names = set_columns(columns)
     orders = _parts(columns["ranking"]) if "ranking" in columns else []
     if names:
@@ -459,7 +459,7 @@ def _wide(columns: Columns, none: str | int | None, item_ids: Column | None) -> 
     rank[found[ranked]] = answers.rank[ranked]
     item = _ids(cells, is_none, item_ids, loose=bool(is_none.any()) or not names)
     weight = columns["weight"][question] if "weight" in columns else None
-    return Alternatives(columns["user"][question], question, item, is_none, rank, is_worst, weight, sieve)
+    return SetRows(columns["user"][question], question, item, is_none, rank, is_worst, weight, sieve)
 
 
 def _parts(column: Column, tie: str | None = "=") -> list[list[list[Any]]]:
