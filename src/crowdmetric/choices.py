@@ -243,7 +243,7 @@ class Choices(FrozenTable):
         """Return a few lines about the table: size, sets, answers, questions per person, items shown, drops."""
         none = self.place[self.item < 0]
         lines = {
-            "questions per person": spread(np.bincount(self.user, minlength=self.n_users)),
+            "asked per person": spread(np.bincount(self.user, minlength=self.n_users)),
             "alternatives": spread(self.sizes),
             "answers": ", ".join(KINDS[name] for name in self.columns() if name in KINDS),
             "none of them": f"{np.sum(none == 1):,} of {len(none):,} questions" if len(none) else "not offered",

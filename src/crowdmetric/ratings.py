@@ -169,14 +169,21 @@ class Ratings(FrozenTable):
         if people is None:
             people = distinct(user[sieve.keep])
             user = codes_of(user, people)
-        kept = (column[sieve.keep] for column in (user, item, step, weight))
-        return cls(*kept, steps, people, catalog, dict(sieve.dropped), known.are)
+        keep = sieve.keep
+        kept: dict[str, Any] = {
+            "user": user[keep],
+            "item": item[keep],
+            "step": step[keep],
+            "weight": weight[keep],
+            "scale": steps,
+        }
+        return cls(**kept, user_ids=people, item_ids=catalog, dropped=dict(sieve.dropped), ids_are=known.are)
 
     def take(self, rows: Any) -> Ratings:
         """Return the rows of a mask ``(T,)`` or of row numbers; people, items and steps keep their numbers."""
         index = self._index(rows)
-        kept = (getattr(self, name)[index] for name in ("user", "item", "step", "weight"))
-        return Ratings(*kept, self.scale, self.user_ids, self.item_ids, ids_are=self.ids_are)
+        kept = {name: getattr(self, name)[index] for name in ("user", "item", "step", "weight")}
+        return replace(self, **kept, dropped={})
 
     def used_items(self) -> NDArray[np.bool_]:
         """Return which items (N,) are rated."""
@@ -242,10 +249,14 @@ def _read_steps(column: Column, scale: Any, n_steps: int | None, sieve: Sieve) -
         expected = f"a rating is one of {listed(steps.astype(str).tolist())}"
         sieve.reject(step < 0, "rating that is not on the scale", rating, expected)
         return steps, step
-    steps = np.unique(rating[sieve.keep])
+    steps, count = np.unique(rating[sieve.keep], return_counts=True)
     if n_steps is not None and len(steps) > whole_number(n_steps, "n_steps", 2):
-        shares = np.arange(n_steps) / n_steps
-        steps = np.unique(np.quantile(rating[sieve.keep], shares, method="higher"))
+        ends = np.cumsum(count)[
+            :-1
+        ]  # a step may end after each of these numbers of ratings: cut nearest to equal shares
+        wanted = count.sum() * np.arange(1, n_steps) / n_steps
+        cuts = np.unique(np.abs(ends - wanted[:, None]).argmin(axis=1))
+        steps = steps[np.r_[0, cuts + 1]]
     elif len(steps) > MOST_STEPS:
         raise DataError(
             f"there are {len(steps):,} different ratings from {steps[0]:g} to {steps[-1]:g}, too many for the steps of "

@@ -102,7 +102,7 @@ class CodedSets(NamedTuple):
 
 
 class SetRows(NamedTuple):
-    """One row per alternative, those of a question together; what is said of each. `user` and the rest are (T,)."""
+    """One row (T,) per alternative, those of a question together, and what is said of each."""
 
     user: Column
     question: Ints
@@ -398,7 +398,10 @@ def _flags(column: Column, known: Mapping[str, float], expected: str, sieve: Sie
 def _groups(user: Column, question: Column) -> Ints:
     """Return a number (T,) for each person's question, in the order in which they first occur."""
     people, asked = (_codes(*as_ids(column, name)) for column, name in ((user, "user"), (question, "question")))
-    return _numbered(people * (asked.max(initial=0) + 1) + asked)
+    _, first, number = np.unique(people * (asked.max(initial=0) + 1) + asked, return_index=True, return_inverse=True)
+    place = np.empty(len(first), dtype=np.int64)
+    place[np.argsort(first)] = np.arange(len(first))
+    return place[number.reshape(-1)]
 
 
 def _codes(column: Column, missing: Bools | None = None) -> Ints:
@@ -409,27 +412,20 @@ def _codes(column: Column, missing: Bools | None = None) -> Ints:
     return codes if missing is None else np.where(missing, len(kinds), codes)
 
 
-def _numbered(codes: Ints) -> Ints:
-    """Return the same groups numbered in the order in which they first occur."""
-    _, first, number = np.unique(codes, return_index=True, return_inverse=True)
-    place = np.empty(len(first), dtype=np.int64)
-    place[np.argsort(first)] = np.arange(len(first))
-    return place[number.reshape(-1)]
-
-
 # ------------------------------------------------------------------------------------------ one row per question
 
 
-class Named(NamedTuple):
-    """SetRows that answers name: the question of each, what it is called, its rank; NaN: it is the worst."""
+class Answer(NamedTuple):
+    """An alternative that somebody named: the question, what it is called, and its rank, NaN for the worst."""
 
-    question: Ints
-    text: list[str]
-    rank: Floats
+    question: int
+    text: str
+    rank: float
 
 
 def _wide(columns: Columns, none: str | int | None, item_ids: Column | None) -> SetRows:
-    names = set_columns(columns)
+    """Return tables with one row per question."""
+    names, called = set_columns(columns), "" if none is None else str(none).strip()
     orders = _parts(columns["ranking"]) if "ranking" in columns else []
     if names:
         rows: Iterable[Sequence[Any]] = zip(*(columns[name].tolist() for name in names), strict=True)
@@ -437,26 +433,28 @@ def _wide(columns: Columns, none: str | int | None, item_ids: Column | None) -> 
         rows = [[cell for (cell, *_) in parts] for parts in _parts(columns["shown"], tie=None)]
     else:
         rows = [[cell for tied in parts for cell in tied] for parts in orders]
+    answers = _answers(columns, orders)
     # a set that is altogether empty keeps one empty cell, which is then refused with its row
     sets = [[(j, cell) for j, cell in enumerate(row) if _text(cell)] or [(0, None)] for row in rows]
+    answered = called and any(answer.text == called for answer in answers)
+    if answered and not any(_text(cell) == called for cells in sets for _, cell in cells):
+        sets = [[*cells, (len(names), called)] for cells in sets]  # offered in every question
     question = np.repeat(np.arange(len(sets)), list(map(len, sets)))
-    column = np.array([j for cells in sets for j, _ in cells], dtype=np.int64)
     cells = [cell for cells in sets for _, cell in cells]
-    answers, called = _named(columns, orders), str(none).strip()
     is_none = _are_none(cells, none)
-    if none is not None and called in answers.text and not is_none.any():
-        order = np.argsort(np.r_[question, np.arange(len(sets))], kind="stable")
-        question, column = np.r_[question, np.arange(len(sets))][order], np.r_[column, np.zeros(len(sets), int)][order]
-        is_none = order >= len(cells)
-        cells = [called if i >= len(cells) else cells[i] for i in order.tolist()]
     sieve = Sieve(len(cells), what="questions", group=question, place=question)
-    found = _found(answers, question, _names_of_cells(cells, column, is_none, names), names)
-    _reject_unread(answers, found, question, len(sets), sieve)
-    rank, is_worst = np.full(len(cells), np.nan), np.zeros(len(cells), dtype=np.bool_)
-    there = found >= 0
-    is_worst[found[there & np.isnan(answers.rank)]] = True
-    ranked = there & np.isfinite(answers.rank)
-    rank[found[ranked]] = answers.rank[ranked]
+    column = [j for cells in sets for j, _ in cells]
+    found = _rows_named(answers, question, column, _texts(cells), is_none, names)
+    unread = {answers[i].question: answers[i].text for i in np.flatnonzero(found < 0).tolist()}
+    values = objects(unread.get(q) for q in question.tolist())
+    expected = "an answer names one alternative of its question"
+    sieve.reject(np.isin(question, list(unread)), "answer that is none of the alternatives", values, expected)
+    given = np.array([answer.rank for answer in answers], dtype=np.float64)
+    ranked, rank, is_worst = np.isfinite(given) & (found >= 0), np.full(len(cells), np.nan), np.zeros(len(cells), bool)
+    rank[found[ranked]] = given[ranked]
+    is_worst[found[np.isnan(given) & (found >= 0)]] = True
+    twice = np.bincount(found[ranked], minlength=len(cells)) > 1
+    sieve.reject(twice, "alternative ranked twice", expected="an alternative has one rank")
     item = _ids(cells, is_none, item_ids, loose=bool(is_none.any()) or not names)
     weight = columns["weight"][question] if "weight" in columns else None
     return SetRows(columns["user"][question], question, item, is_none, rank, is_worst, weight, sieve)
@@ -477,80 +475,45 @@ def _parts(column: Column, tie: str | None = "=") -> list[list[list[Any]]]:
     return parts
 
 
-def _named(columns: Columns, orders: list[list[list[Any]]]) -> Named:
-    """Return what the answers name."""
+def _answers(columns: Columns, orders: list[list[list[Any]]]) -> list[Answer]:
+    """Return what the answers of a table with one row per question name."""
     given = [name for name in WIDE_ANSWERS if name in columns]
     if len([name for name in given if name != "worst"]) > 1:
         raise DataError(f"the answers are given by {listed(given)}; give one of them, or best and worst")
     named = [
-        (question, text, np.nan if name == "worst" else 1.0)
+        Answer(question, text, np.nan if name == "worst" else 1.0)
         for name in given if name != "ranking"
         for question, text in enumerate(_texts(columns[name].tolist())) if text
     ]  # fmt: skip
-    named += [
-        (question, _text(cell), float(rank))
-        for question, parts in enumerate(orders)
-        for rank, tied in enumerate(parts, start=1)
-        for cell in tied
-    ]
-    question, text, rank = zip(*named, strict=True) if named else ((), (), ())
-    return Named(np.array(question, dtype=np.int64), list(text), np.array(rank, dtype=np.float64))
+    ranked = ((q, rank, tied) for q, parts in enumerate(orders) for rank, tied in enumerate(parts, start=1))
+    return named + [Answer(question, _text(cell), float(rank)) for question, rank, tied in ranked for cell in tied]
 
 
-def _names_of_cells(cells: list[Any], column: Ints, is_none: Bools, names: list[str]) -> dict[str, list[str]]:
-    """Return what each alternative may be called: its id; its column, the end of that name, or its number."""
-    texts = _texts(cells)
-    called = {"the ids of items": texts}
-    if names:
-        shared = 0 if len(names[0]) == 1 else len(names[0]) - 1
-        for what, labels in (
-            ("names of columns", [name.lower() for name in names]),
-            ("the last letters of columns", [name[shared:].lower() for name in names]),
-            ("positions", [str(number) for number in range(1, len(names) + 1)]),
-        ):
-            pairs = zip(column.tolist(), texts, is_none.tolist(), strict=True)
-            called[what] = [text if skip else labels[j] for j, text, skip in pairs]
-    return called
+def _rows_named(
+    answers: list[Answer], question: Ints, column: list[int], texts: list[str], is_none: Bools, names: list[str]
+) -> Ints:
+    """Return the row of the alternative that each answer names, −1 where it names none, or two.
 
-
-def _found(answers: Named, question: Ints, called: Mapping[str, list[str]], names: list[str]) -> Ints:
-    """Return the row of each alternative that an answer names, −1 where it names none or two.
-
-    How alternatives are named is decided once for the whole table: by what reads most of it, ids before columns.
+    Answers name alternatives by their ids or by their columns: a, item_1, or the end of such a name, or its number.
+    Which of the two is decided once for the whole table, by what reads more of it.
     """
-    found: dict[str, Ints] = {}
-    for what, texts in called.items():
-        by_id = what == "the ids of items"
-        kinds: dict[str, int] = {}
-        there = np.array([kinds.setdefault(text, len(kinds)) for text in texts], dtype=np.int64)
-        asked = [kinds.get(text if by_id else text.lower(), -1) for text in answers.text]
-        keys, wanted = question * len(kinds) + there, answers.question * len(kinds) + np.array(asked, dtype=np.int64)
-        order = np.argsort(keys, kind="stable")
-        first = np.searchsorted(keys, wanted, sorter=order)
-        count = np.searchsorted(keys, wanted, side="right", sorter=order) - first
-        unique = (count == 1) & (np.array(asked, dtype=np.int64) >= 0)
-        found[what] = np.where(unique, order[np.minimum(first, len(order) - 1)], -1)
-    best = max(found, key=lambda what: int((found[what] >= 0).sum()))  # the first among equals
-    for what, other in found.items():
-        if (other >= 0).all() and (found[best] >= 0).all() and np.any(other != found[best]):
-            example = answers.text[int(np.argmax(other != found[best]))]
-            raise DataError(
-                f"the answers hold {example!r}, which may be {best} or {what} ({listed(names)}); give the items other "
-                "ids, or the columns other names"
-            )
-    return found[best]
-
-
-def _reject_unread(answers: Named, found: Ints, question: Ints, n: int, sieve: Sieve) -> None:
-    """Reject questions whose answer names no alternative, more than one, or one of them twice."""
-    unread, value = np.zeros(n, dtype=np.bool_), np.full(n, None, dtype=object)
-    unread[answers.question[found < 0]] = True
-    for number, text in zip(answers.question[found < 0].tolist(), objects(answers.text)[found < 0], strict=True):
-        value[number] = text
-    expected = "an answer names one alternative of its question"
-    sieve.reject(unread[question], "answer that is none of the alternatives", value[question], expected)
-    times = np.bincount(found[(found >= 0) & np.isfinite(answers.rank)], minlength=len(question))
-    sieve.reject(times > 1, "alternative ranked twice", expected="an alternative has one rank")
+    cut = len(names[0]) - 1 if names else 0
+    labels = {label.lower(): j for j, name in enumerate(names) for label in (name, name[cut:], str(j + 1))}
+    by_id: dict[tuple[int, str], int] = {}
+    by_column = {}
+    for row, (q, j, text) in enumerate(zip(question.tolist(), column, texts, strict=True)):
+        by_id[q, text] = -1 if (q, text) in by_id else row
+        by_column[q, j] = row
+    ids = np.array([by_id.get((q, text), -1) for q, text, _ in answers], dtype=np.int64)
+    at = [by_column.get((q, labels.get(text.lower(), -1)), -1) for q, text, _ in answers]
+    columns = np.where((ids >= 0) & is_none[ids], ids, np.array(at, dtype=np.int64))
+    n_ids, n_columns = int(np.sum(ids >= 0)), int(np.sum(columns >= 0))
+    if names and n_ids == n_columns and np.any(ids != columns):
+        raise DataError(
+            f"the answers, such as {answers[int(np.argmax(ids != columns))].text!r}, can be read as items or as the "
+            f"columns {listed(names)}, which says different things; call alternatives in one way, which fits only one"
+        )
+    return ids if n_ids >= n_columns else columns
 
 
 def _text(cell: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, Self
 
@@ -24,6 +24,7 @@ class FrozenTable(ABC):
     # Fields that do not matter when tables are compared.
     aside: ClassVar[tuple[str, ...]] = ("dropped", "ids_are")
 
+    from_table: ClassVar[Callable[..., Any]]
     item_ids: Column
     dropped: dict[str, int]
 
@@ -32,14 +33,10 @@ class FrozenTable(ABC):
         """Return the columns by name, ``(T,)`` each."""
 
     @classmethod
-    @abstractmethod
-    def from_table(cls, table: Any, **options: Any) -> Self:
-        """Return the answers held in a table."""
-
-    @classmethod
     def read(cls, path: str | os.PathLike[str], **options: Any) -> Self:
         """Return the answers in a CSV or Parquet file; `options` are those of `from_table`."""
-        return cls.from_table(path, **options)
+        table: Self = cls.from_table(path, **options)
+        return table
 
     @abstractmethod
     def __len__(self) -> int: ...
