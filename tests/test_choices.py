@@ -246,6 +246,7 @@ REFUSED: dict[str, Any] = {
     "arrays: complex": lambda: Choices.from_arrays([1, 2], np.zeros((2, 2), complex), [0, 1]),
     "arrays: masked": lambda: Choices.from_arrays([1, 2], np.ma.masked_array(LISTS, mask=np.eye(2, 3)), [0, 1]),
     "arrays: none at all": lambda: Choices.from_arrays([], [], []),
+    "categories of a catalog": lambda: Choices.from_table(WIDE, item_ids=list("xyz"), categorical="all"),
     "features: none there": lambda: Choices.from_table(ROWS, items=["price"]),
     "features: gaps": lambda: Choices.from_table(ROWS | {"price": [1, NAN, 2, 3]}, items=["price"]),
     "features: text": lambda: Choices.from_table(ROWS | {"price": list("abcd")}, items=["price"]),
@@ -361,7 +362,7 @@ def test_questions_are_taken_and_matched_by_id() -> None:
     assert repr(choices) == "<Choices: 3 questions, 2 people, 3 items>"
 
 
-def test_features_of_the_alternative_in_that_question() -> None:
+def test_features_of_the_alternative_in_that_question(tmp_path: Path) -> None:
     table = {
         "user": [1] * 6, "question": [1, 1, 1, 2, 2, 2],
         "item": ["car", "bus", "none"] * 2, "chosen": [1, 0, 0, 0, 1, 0],
@@ -377,6 +378,9 @@ def test_features_of_the_alternative_in_that_question() -> None:
     assert choices.item.tolist() == [1, 0, -1, 2, 0, -1]
     assert choices == Choices.from_table(table, items=["price"], categorical=["item"]).take([0, 1])
     frame = pd.DataFrame(table).drop(columns="age")
+    frame.to_csv(tmp_path / "long.csv", index=False)
+    read = Choices.read(tmp_path / "long.csv", items=str(tmp_path / "long.csv"))
+    assert read == Choices.from_table(frame, items=frame)
     assert Choices.from_table(frame, items=frame).items.features[:, 0].tolist() == [1.0, 3.0, 4.0]
 
 

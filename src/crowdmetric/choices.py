@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -177,12 +178,16 @@ class Choices(FrozenTable):
             As in `from_arrays`.
         """
         columns = name_choices(read_columns(table), names)
-        features = None if items is table else items
-        if items is None or (items is not table and not _are_names(items, columns)):
+        paths = isinstance(items, str | os.PathLike) and isinstance(table, str | os.PathLike)
+        itself = items is table or (paths and os.fspath(items) == os.fspath(table))
+        if not itself and not _are_names(items):
+            if categorical is not None:
+                raise DataError("categorical= is for features in the table itself; give items=table, or leave it out")
             known = known_items(items, n_items, item_ids)
             return cls(*code_choices(columns, known.ids, user_ids, none, on_bad), known.are)
         if n_items is not None or item_ids is not None:
             raise DataError("items are read from the table itself; leave n_items and item_ids out")
+        features = None if itself else items
         found, columns = number_alternatives(columns, features, none, categorical)
         return cls(*code_choices(columns, found.ids, user_ids, -1, on_bad), "given", found)
 
@@ -289,8 +294,8 @@ def _lists(values: Any, name: str) -> Any:
     return values
 
 
-def _are_names(items: Any, columns: Columns) -> bool:
-    """Return whether `items` are names of columns of the table and not a catalog."""
+def _are_names(items: Any) -> bool:
+    """Return whether `items` are names of columns and not a catalog."""
     return isinstance(items, list | tuple) and bool(items) and all(isinstance(name, str) for name in items)
 
 
