@@ -50,11 +50,11 @@ class Choices(FrozenTable):
     Attributes
     ----------
     user : (Q,) int64
-        Who was asked, a row number of `user_ids`.
+        Who was asked, a row number of ``user_ids``.
     offsets : (Q + 1,) int64
         Question q showed ``item[offsets[q]:offsets[q + 1]]``, two alternatives or more.
     item : (R,) int64
-        What was shown, row numbers of the items and of `item_ids`; −1 is "none of them".
+        What was shown, row numbers of the items and of ``item_ids``; −1 is "none of them".
     place : (R,) int64
         What was said of it: 1 came first, 2 second, …; −1 came last; 0 neither.
     weight : (Q,) float64

@@ -56,7 +56,7 @@ class Ratings(FrozenTable):
     Attributes
     ----------
     user, item : (T,) int64
-        Who rated what, row numbers of `user_ids` and of `item_ids`.
+        Who rated what, row numbers of ``user_ids`` and of ``item_ids``.
     step : (T,) int64
         The rating, a row number of `scale`: 0 is the lowest.
     weight : (T,) float64
