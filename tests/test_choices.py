@@ -226,6 +226,12 @@ REFUSED: dict[str, Any] = {
     "a name that is not there": lambda: Choices.from_table(WIDE, names={"chosen": "bought"}),
     "no rows": lambda: Choices.from_table({"user": [], "a": [], "b": [], "chosen": []}),
     "none usable": lambda: Choices.from_table(WIDE | {"chosen": [None] * 3}),
+    "numbers and none, items of text": lambda: Choices.from_table(
+        {"user": [1], "a": [1], "b": ["none"], "chosen": [1]}, item_ids=["a", "b"]
+    ),
+    "nothing but none": lambda: Choices.from_table(
+        {"user": [1], "question": [1], "item": ["none"], "chosen": [1]}, item_ids=["a", "b"]
+    ),
     "on_bad": lambda: Choices.from_table(WIDE, on_bad="ignore"),
     "items twice": lambda: Choices.from_table(WIDE, item_ids=list("xyz"), n_items=3),
     "ids of another kind": lambda: Choices.from_table(WIDE, n_items=3),

@@ -59,8 +59,10 @@ class Choices(FrozenTable):
         What was said of it: 1 came first, 2 second, …; −1 came last; 0 neither.
     weight : (Q,) float64
         How much a question counts, positive and finite.
-    user_ids, item_ids, ids_are
-        As in `Comparisons`.
+    user_ids : (K,) int64 or str
+    item_ids : (N,) int64 or str
+    ids_are : {'given', 'found', 'rows'}
+        Where ``item_ids`` come from, as in `Comparisons`.
     dropped : dict
         How many questions of the source were left out, by reason.
     items : Items or None

@@ -63,8 +63,10 @@ class Ratings(FrozenTable):
         How much a rating counts, positive and finite.
     scale : (n,) float64 or str
         The steps, from the lowest to the highest; where ratings were cut into steps, the lowest rating of each.
-    user_ids, item_ids, ids_are
-        As in `Comparisons`.
+    user_ids : (K,) int64 or str
+    item_ids : (N,) int64 or str
+    ids_are : {'given', 'found', 'rows'}
+        Where ``item_ids`` come from, as in `Comparisons`.
     dropped : dict
         How many rows of the source were left out, by reason.
 

@@ -544,10 +544,11 @@ def _ids(cells: list[Any], is_none: Bools, known: Column | None, *, loose: bool)
         (isinstance(cell, int) and not isinstance(cell, bool)) or (isinstance(cell, float) and cell.is_integer())
         for cell in named
     ]
-    as_numbers = all(whole)
+    as_numbers = all(whole) and bool(named)
     if not as_numbers and (loose or any(whole)) and (known is None or known.dtype.kind == "i"):
         as_numbers = all(INTEGER.fullmatch(_text(cell)) for cell in named)
-    any_item = plain(known[0]) if known is not None and len(known) else named[0] if named else 0
+    same_kind = known is not None and len(known) > 0 and (known.dtype.kind == "i") == as_numbers
+    any_item = plain(known[0]) if known is not None and same_kind else named[0] if named else 0
     cells = [any_item if skip else cell for cell, skip in zip(cells, is_none.tolist(), strict=True)]
     if as_numbers:
         return as_column(objects(int(_text(cell)) if _text(cell) else None for cell in cells), "item")
