@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -365,6 +366,9 @@ def test_questions_are_taken_and_matched_by_id() -> None:
         matched(choices, np.array(["q", "p"]), 2)
     with pytest.raises(ValueError, match="read-only"):
         choices.item[0] = 3
+    again = pickle.loads(pickle.dumps(choices))
+    assert again == choices
+    assert not again.item.flags.writeable
     assert repr(choices) == "<Choices: 3 questions, 2 people, 3 items>"
 
 

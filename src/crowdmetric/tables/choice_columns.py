@@ -435,16 +435,17 @@ def _wide(columns: Columns, none: str | int | None, item_ids: Column | None) -> 
         rows = [[cell for tied in parts for cell in tied] for parts in orders]
     answers = _answers(columns, orders)
     # a set that is altogether empty keeps one empty cell, which is then refused with its row
-    sets = [[(j, cell) for j, cell in enumerate(row) if _text(cell)] or [(0, None)] for row in rows]
+    sets = [[(j, cell, text) for j, cell in enumerate(row) if (text := _text(cell))] or [(0, None, "")] for row in rows]
     answered = called and any(answer.text == called for answer in answers)
-    if answered and not any(_text(cell) == called for cells in sets for _, cell in cells):
-        sets = [[*cells, (len(names), called)] for cells in sets]  # offered in every question
+    if answered and not any(text == called for shown in sets for *_, text in shown):
+        sets = [[*shown, (len(names), called, called)] for shown in sets]  # offered in every question
     question = np.repeat(np.arange(len(sets)), list(map(len, sets)))
-    cells = [cell for cells in sets for _, cell in cells]
-    is_none = _are_none(cells, none)
+    column = [j for shown in sets for j, _, _ in shown]
+    cells = [cell for shown in sets for _, cell, _ in shown]
+    texts = [text for shown in sets for *_, text in shown]
+    is_none = np.array([text == called != "" for text in texts], dtype=np.bool_)
     sieve = Sieve(len(cells), what="questions", group=question, place=question)
-    column = [j for cells in sets for j, _ in cells]
-    found = _rows_named(answers, question, column, _texts(cells), is_none, names)
+    found = _rows_named(answers, question, column, texts, is_none, names)
     unread = {answers[i].question: answers[i].text for i in np.flatnonzero(found < 0).tolist()}
     values = objects(unread.get(q) for q in question.tolist())
     expected = "an answer names one alternative of its question"
