@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from crowdmetric import Choices, Ratings
 from crowdmetric.errors import CrowdmetricError, DataError, DroppedRowsWarning, TableWarning
-from crowdmetric.tables import Firsts, matched, recognize_answers
+from crowdmetric.tables import Firsts, column_names, matched, recognize_answers
 
 SHARED = Path(__file__).parents[2] / "shared"
 NAN = float("nan")
@@ -457,6 +457,20 @@ def test_real_choices_are_read_whole(name: str, shape: tuple[int, int, int], non
     assert choices.dropped == {}
     assert np.all(choices.firsts().sign == 1)
     assert Choices.from_table(choices.columns(), item_ids=choices.item_ids) == choices
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "kind"),
+    [
+        ("electricity_choices", "choices.csv.gz", "choices"),
+        ("cocktail_ratings", "ratings.csv", "ratings"),
+        ("jester", "comparisons.csv", "comparisons"),
+        ("faces", "triplets.csv.gz", "judgements"),
+        ("materials", "triplets.csv.gz", "judgements"),
+    ],
+)
+def test_real_tables_are_recognized(name: str, file: str, kind: str) -> None:
+    assert recognize_answers(column_names(data(name) / file)).kind == kind
 
 
 # Golden cases: the stages of every form, integrated by brute force, have the golden log-likelihoods.
