@@ -36,7 +36,7 @@ SEARCH_WORK, SEARCH_TOLERANCE = 2e6, 0.2
 # Factor between the sizes of the parts of the crowd that are fitted in turn. The whole crowd comes after a part that is
 # at most three quarters of it.
 GROWTH, LARGEST_PART = 4.0, 0.75
-# A kernel with less than this probability, given the answers, does not count.
+# A kernel that is less probable than this times the best one, given the answers, does not count.
 LEAST_PROBABLE = 0.01
 
 

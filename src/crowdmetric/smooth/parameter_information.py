@@ -32,10 +32,10 @@ __all__ = ["MOST_WORK", "of_crowd", "of_everybody", "of_people"]
 
 Array = NDArray[Any]
 
-# Lanczos steps end when what is left is coupled to what was found by less than this share of what is known otherwise,
-# but not before this many, and begin anew where it is not coupled at all; number of random directions in which the rest
-# is averaged.
-MINOR, FEWEST, UNCOUPLED, REST = 0.03, 16, 1e-12, 6
+# Lanczos steps end when what is left is coupled to what was found by less than this share of what is known otherwise.
+# Up to so many parameters they go through all, and begin anew where the rest is not coupled at all. Number of random
+# directions in which the rest is averaged.
+MINOR, FEW, UNCOUPLED, REST = 0.03, 16, 1e-12, 6
 # Work of people (`people_blocks.work_of`, summed over them) above which some are left out.
 MOST_WORK = 6e6
 # Derivatives that are multiplied at once.
@@ -131,7 +131,7 @@ def _lanczos(product: Callable[[Array], Array], p: int) -> tuple[Array, Array]:
         v = there - basis @ (basis.T @ there)
         v -= basis @ (basis.T @ v)
         coupled = float(np.linalg.norm(v))
-        if coupled < MINOR and basis.shape[1] >= FEWEST:
+        if coupled < MINOR and p > FEW:
             break
         if coupled < UNCOUPLED:
             v = rng.standard_normal(p)
