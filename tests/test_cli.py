@@ -621,6 +621,27 @@ def test_progress_in_a_pipe_is_a_line_now_and_then(monkeypatch) -> None:
     assert progress.in_words(150.0) == "2 min"
 
 
+def test_what_takes_long_is_foretold_once_from_measured_work() -> None:
+    for quiet, lines in ((False, 1), (True, 0)):
+        stream = io.StringIO()
+        with show_progress("Learning", quiet=quiet, stream=stream):
+            progress.foretell(9.0)
+            progress.foretell(40.0)
+            progress.foretell(80.0)
+            progress.foretell(400.0)
+        said = [f"crowdmetric: Learning takes about {time} more" for time in ("40 s", "7 min")]
+        assert stream.getvalue().splitlines() == (said if lines else [])
+    progress.foretell(100.0)  # nobody hears this
+    time_left = progress.TimeLeft(["slow", "slow", "fast", "fast", "fast"])
+    time_left._clock -= 22.0  # so long ago it began
+    stream = io.StringIO()
+    with show_progress("Learning", stream=stream):
+        assert "1 of 5 fits done, about 88 s left" in time_left.after("slow", 20.0)
+        # one slow one and two fast ones are left, of 22 s that took 22 s
+        assert "2 of 5 fits done, about 24 s left" in time_left.after("fast", 2.0)
+    assert "takes about 88 s more" in stream.getvalue()
+
+
 def test_compiling_is_mentioned_where_progress_is_shown(monkeypatch) -> None:
     numba = pytest.importorskip("numba")
     from crowdmetric.users import compiled  # noqa: F401, PLC0415 - it listens to the compiler

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.checks import one_of, positive_number, whole_number
 from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning, NotIdentifiedError
 from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.estimators.ideal_point import IdealPointMetric
 from crowdmetric.inputs import Rows, check_options, read_rows, some_questions
 from crowdmetric.losses import Loss
 from crowdmetric.radii import Radii, choose_radii
@@ -278,6 +279,14 @@ class StitchedMetric(CrowdMetric):
                 "raise max_iter, or tol if this is close enough."
             )
         return Solution(status, stopped == 0, total / weight, gap, iterations, 0.0)
+
+    def place(self, pairs: Any, y: Any = None, users: Any = None) -> IdealPointMetric:
+        """Return a model that keeps the learned metric and the largest bound, and knows these people, and no others."""
+        bound = float(np.nanmax(self.ideal_bound_))
+        model = IdealPointMetric(
+            self.items, loss=self.loss, beta=self.beta, fixed_metric=self.metric_, ideal_bound=bound
+        )
+        return model.fit(pairs, y, users=users)
 
     def _place(self, rows: Rows, metric: Array, loss: Loss, *, exact: bool) -> tuple[Array, bool]:
         """Return everybody's pseudo-ideal point (K, d) under the finished metric, and whether that converged.

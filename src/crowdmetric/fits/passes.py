@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 
+from crowdmetric.progress import foretell
+
 __all__ = ["Passes", "duration"]
 
 
@@ -36,6 +38,7 @@ class Passes:
         seconds = self._seconds / self._passes
         left = max(self._expected - self._passes, 1) * seconds
         speed = self._people / max(seconds, 1e-9)
+        foretell(left)
         self._say(f"pass {self._passes}, {speed:,.0f} people per second, about {duration(left)} left")
 
     def after_step(self, passes: int, value: float) -> None:
