@@ -31,9 +31,8 @@ __all__ = [
     "not_of_use",
 ]
 
-# What predictions do not need is left out of a population that is judged. A fit ε nats short of its optimum costs
-# hidden answers about ε nats in total, so this tolerance is far below what they can tell.
-TRIAL = {"starts": 1, "uncertainty": False, "integration": "propagation", "jobs": 1, "tol": 0.001}
+# What predictions do not need is left out of a population that is judged.
+TRIAL = {"starts": 1, "uncertainty": False, "integration": "propagation", "jobs": 1}
 
 
 def _population(name: str, simpler: str = "", **law: Any) -> EstimatorModel:
