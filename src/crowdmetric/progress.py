@@ -1,7 +1,8 @@
 """Progress on a terminal, a line every half minute in a pipe, and how long work will take.
 
 What will take over ten seconds is said before it is waited for (`foretell`), and again if it turns out more than twice
-as long. The time comes from work that was measured in the same step: passes over people, or fits that are done (`TimeLeft`).
+as long. The time comes from work that was measured in the same step: passes over people, or fits that are done
+(`TimeLeft`).
 
 The only module that imports rich, which is optional.
 """

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import NotIdentifiedWarning
-from crowdmetric.estimators.base import CrowdMetric
 
 __all__ = ["EstimatorModel", "FittedEstimator"]
 
