@@ -33,12 +33,13 @@ class Passes:
 
     def __call__(self, seconds: float, passes: int = 1) -> None:
         """Count passes that took `seconds` in total."""
+        if self._passes:  # the first passes also load compiled loops
+            foretell(max(self._expected - self._passes, 1) * seconds / max(passes, 1))
         self._passes += passes
         self._seconds += seconds
         seconds = self._seconds / self._passes
         left = max(self._expected - self._passes, 1) * seconds
         speed = self._people / max(seconds, 1e-9)
-        foretell(left)
         self._say(f"pass {self._passes}, {speed:,.0f} people per second, about {duration(left)} left")
 
     def after_step(self, passes: int, value: float) -> None:
