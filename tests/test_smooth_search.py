@@ -87,7 +87,7 @@ def test_a_warm_start_goes_on_with_the_structure_it_has() -> None:
 def test_evaluated_tastes_begin_where_they_ended() -> None:
     table = Comparisons.from_arrays(USERS, PAIRS, Y, n_items=len(ITEMS))
     fitted = TasteModel(structure="isotropic").fit(ITEMS, table)
-    again = TasteModel(structure="isotropic", start=fitted.end).fit(ITEMS, table.take(np.arange(0, len(Y), 2)))
+    again = TasteModel(structure="isotropic").fit(ITEMS, table.take(np.arange(0, len(Y), 2)), fitted.end)
     assert again.estimator is not fitted.estimator
     assert again.estimator.log_likelihood_ > fitted.estimator.log_likelihood_  # of half the answers
 

@@ -283,6 +283,14 @@ class IdealPointMetric(CrowdMetric):
         self.ideal_bound_ = ideal_bound
         return self.metric_bound_, self.ideal_bound_
 
+    def place(self, pairs: Any, y: Any = None, users: Any = None) -> IdealPointMetric:
+        """Return a model that keeps the learned metric and the bound, and knows these people, and nobody else."""
+        bound = float(np.max(self.ideal_bound_))
+        model = IdealPointMetric(
+            self.items, loss=self.loss, beta=self.beta, fixed_metric=self.metric_, ideal_bound=bound
+        )
+        return model.fit(pairs, y, users=users)
+
 
 def _bounded_solution(result: BarrierResult | Placement, tolerance: float, max_iter: int) -> Solution:
     """Return how a joint bounded fit ended, with a warning where it fell short."""

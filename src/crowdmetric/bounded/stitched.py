@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdmetric.base import CrowdMetric
 from crowdmetric.bounded.discover import Discovery, discover_subspaces
 from crowdmetric.bounded.given import Subspaces, assign_pairs, given_subspaces
+from crowdmetric.bounded.ideal_point import IdealPointMetric
 from crowdmetric.bounded.line_subspaces import solve_bounded
 from crowdmetric.bounded.placing import place_people
 from crowdmetric.bounded.radii import Radii, choose_radii
@@ -282,6 +283,14 @@ class StitchedMetric(CrowdMetric):
                 "raise max_iter, or tol if this is close enough."
             )
         return Solution(status, stopped == 0, total / weight, gap, iterations, 0.0)
+
+    def place(self, pairs: Any, y: Any = None, users: Any = None) -> IdealPointMetric:
+        """Return a model that keeps the learned metric and the largest bound, and knows these people, and no others."""
+        bound = float(np.nanmax(self.ideal_bound_))
+        model = IdealPointMetric(
+            self.items, loss=self.loss, beta=self.beta, fixed_metric=self.metric_, ideal_bound=bound
+        )
+        return model.fit(pairs, y, users=users)
 
     def _place(self, rows: Rows, metric: Array, loss: Loss, *, exact: bool) -> tuple[Array, bool]:
         """Return everybody's pseudo-ideal point (K, d) under the finished metric, and whether that converged.

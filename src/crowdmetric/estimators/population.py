@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, Self
@@ -46,7 +47,7 @@ from crowdmetric.fits.doubts import (
     status_of,
 )
 from crowdmetric.fits.factor_uncertainty import factor_draws, factor_errors, why_no_errors
-from crowdmetric.fits.integration_check import INTEGRATIONS, largest_grid
+from crowdmetric.fits.integration_check import INTEGRATIONS, largest_grid, largest_grid_after
 from crowdmetric.fits.linear_utilities import fit_linear_utilities, people_of
 from crowdmetric.fits.many_features import (
     DEFAULT_RANK,
@@ -91,10 +92,12 @@ from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, smat
 from crowdmetric.tables import ASKED, ComparisonScan, check_same_order, cut_sentence, features_of
+from crowdmetric.users.blocks import arrange
 from crowdmetric.users.first_order import covariance_matrix
 from crowdmetric.users.integrals import mean_probability
 from crowdmetric.users.item_effects import WithItemEffects
-from crowdmetric.users.population_sums import STRUCTURES, Law
+from crowdmetric.users.people import posteriors
+from crowdmetric.users.population_sums import STRUCTURES, Law, blocks_of
 
 __all__ = ["INTEGRATIONS", "PopulationMetric"]
 
@@ -345,8 +348,8 @@ class PopulationMetric(CrowdMetric):
             Similarity judgements about the same items. Both kinds of answers then determine one metric, up to a scale
             (`crowdmetric.similarity.judgement_term`). `crowdmetric.agreement.one_metric` tests whether they share it.
         begin : Start, optional
-            Where a fit to similar answers ended (`crowdmetric.evaluate.Evaluation.ends`), to begin there in place of
-            the first of `starts`. A fit by gradients begins anew.
+            Where a fit to similar answers ended (`end`), to begin there in place of the first of `starts`. A fit by
+            gradients begins anew.
         """
         clock = perf_counter()
         loss, device = self._loss(), device_of(self._engine)
@@ -527,6 +530,7 @@ class PopulationMetric(CrowdMetric):
     def _describe_law(self, law: Law, spread: float | None) -> None:
         """Set the attributes of the metric and the population; `spread` is s if people are isotropic."""
         d = law.mean.size
+        self._end: Start | None = None
         self.scale_ = float(np.trace(law.metric)) / d
         self.shape_ = law.metric / self.scale_ if self.scale_ != 0 else law.metric
         self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_ = law.mean, law.covariance
@@ -542,6 +546,7 @@ class PopulationMetric(CrowdMetric):
         """Set what a fit by scoring finds, in the items' own units."""
         fit, problem = found.fit, found.problem
         self._describe_law(found.law_outside, found.spread)
+        self._end = Start(found.law_outside, fit.ridges)
         self.starts_, self.alternatives_ = found.starts, found.alternatives
         self.approximation_error_, self.integration_ = found.integrated.error, found.integrated.words
         if found.law.effects is not None:
@@ -833,6 +838,48 @@ class PopulationMetric(CrowdMetric):
             own = np.einsum("td,tde,te->t", delta[known], spreads[place[known]], delta[known])
         prior[known] = np.maximum(own, 0.0)
         return prior
+
+    # ------------------------------------------------------------------------------------- other people and other fits
+
+    def place(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
+        """Return a model that knows new people by these answers, and nobody else; metric and law stay as they are.
+
+        Parameters
+        ----------
+        pairs, y, users, sample_weight
+            Answers as for `fit`, of known or new people. For known people give *all* their answers.
+        """
+        check_is_fitted(self)
+        loss = self._loss()
+        rows = read_rows(pairs, y, users, sample_weight, self.items, loss, everybody=True)
+        if rows.items.shape[1] != self.metric_.shape[0]:
+            raise DataError(
+                f"pairs hold {rows.items.shape[1]} features, but the metric has {self.metric_.shape[0]}; use one space"
+            )
+        law = Law(self.metric_, self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_)
+        numbers = rows.pairs
+        if rows.by_row:
+            law = replace(law, effects=getattr(self, "item_effects_", None))
+        elif self.items is not None:  # items as vectors are new
+            numbers = numbers + len(check_items(self.items))
+        answers = rows.jointly().merged()
+        blocks = blocks_of(arrange(answers), answers.pairs)
+        grid = largest_grid_after(self.integration, getattr(self, "integration_", ""))
+        placed = copy(self)
+        for name in ("people_coordinates_", "people_axes_"):
+            placed.__dict__.pop(name, None)
+        placed.users_ = rows.users
+        placed.pseudo_ideal_points_, placed.pseudo_ideal_covariances_ = posteriors(
+            blocks, law, loss, rows.users.size, grid
+        )
+        placed.ideal_points_ = placed._ideal(placed.pseudo_ideal_points_)
+        placed.asked_items_ = SeenItems.of(rows.person, numbers).rows
+        return placed
+
+    @property
+    def end(self) -> Start | None:
+        """Where the fit ended, for a fit to similar answers to begin there; None where there is no such place."""
+        return getattr(self, "_end", None)
 
     def _usual_spread(self) -> Array:
         """Return the average posterior covariance ``E[Cov(v | answers)] = Cov(v) − Cov(E[v | answers])``."""

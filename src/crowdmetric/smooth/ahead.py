@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 
-from crowdmetric.progress import in_words
+from crowdmetric.progress import foretell, in_words
 
 __all__ = ["AGAIN", "ANEW", "HIDDEN", "Ahead"]
 
@@ -46,4 +46,5 @@ class Ahead:
         self._now = max(self._now - self._one, self._one)
         if self._say is not None:
             seconds = (perf_counter() - self._clock) * (self._now + self._later) / self._done
+            foretell(seconds)
             self._say(f"{self._what}, about {in_words(seconds)} left")
