@@ -19,6 +19,8 @@ Population: ideal points integrated out::
     integration.py            the entry point: the method for each person, and the fallback where it fails
     integrals.py              on a grid, in few dimensions
     propagation.py            by expectation propagation, in any number
+    sets.py                   the first of several: answers of several rows, on grids and around modes
+    set_propagation.py        the same by expectation propagation
     adaptive_quadrature.py    slowly, around each person's own posterior
     expected.py               expected information, for few people with many answers
     first_order.py            value and gradient for a metric of low rank
