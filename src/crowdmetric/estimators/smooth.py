@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.canonical import canonical_of_pairs
 from crowdmetric.checks import one_of, true_or_false
 from crowdmetric.engines.threads import threads_for
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarning
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.inputs import Rows, check_items, check_options, origin_of, read_asked, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.preprocess import spreads_of

@@ -10,9 +10,11 @@
     files.py              all kinds of files, pandas, Polars and Arrow <-> columns
     items.py              columns -> items with ids and features; categories -> features of 0 and 1
     matching.py           a table of answers and the ids of items -> the same answers, by rows of the items
-    choices.py            the coding of a column of choices
+    codings.py            the coding of a column of choices
     answers.py            columns -> coded answers, and a count of rejected rows
     pair_origin.py        were pairs asked one by one, or cut from choices, rankings or ratings?
+    choice_columns.py     columns -> sets of alternatives and what came first
+    recognition.py        which answers does a table hold?
     judgement_columns.py  columns -> coded similarity judgements
     firsts.py             choices, rankings, best and worst as "first of this set"; steps of a scale
     sources.py            files larger than memory -> batches of columns
@@ -23,6 +25,7 @@
 from __future__ import annotations
 
 from crowdmetric.tables.answers import PEOPLE, CodedAnswers, OnBad, canonical_columns, code_answers, rename_columns
+from crowdmetric.tables.choice_columns import code_choices, name_choices, named_once, number_alternatives
 from crowdmetric.tables.columns import Column, Columns, as_ids, unique_ids
 from crowdmetric.tables.files import (
     column_names,
@@ -37,8 +40,8 @@ from crowdmetric.tables.files import (
     write_columns,
     write_csv,
 )
-from crowdmetric.tables.firsts import Firsts, Steps, firsts_of
-from crowdmetric.tables.frozen_table import FrozenTable
+from crowdmetric.tables.firsts import Firsts, Steps, firsts_of, ranges
+from crowdmetric.tables.frozen_table import FrozenTable, spread
 from crowdmetric.tables.items import Items, feature_columns, features_of, ids_of, in_order_of, known_items, read_items
 from crowdmetric.tables.judgement_columns import (
     CodedJudgements,
@@ -50,6 +53,7 @@ from crowdmetric.tables.judgement_columns import (
 )
 from crowdmetric.tables.matching import IDS_ARE, IdsAre, check_same_items, check_same_order, matched, rows_of_ids
 from crowdmetric.tables.pair_origin import ASKED, DECLARED, cut_sentence, origin_of_pairs
+from crowdmetric.tables.recognition import RecognizedAnswers, recognize_answers
 from crowdmetric.tables.scan import ComparisonScan, is_drawn
 from crowdmetric.tables.sources import CsvSource, DatasetSource, ParquetSource, RowSource, matching_files
 from crowdmetric.tables.spool import SpoolChunk
@@ -73,6 +77,7 @@ __all__ = [
     "Items",
     "OnBad",
     "ParquetSource",
+    "RecognizedAnswers",
     "RowSource",
     "SpoolChunk",
     "Steps",
@@ -82,6 +87,7 @@ __all__ = [
     "check_same_items",
     "check_same_order",
     "code_answers",
+    "code_choices",
     "code_judgements",
     "column_names",
     "cut_sentence",
@@ -98,14 +104,20 @@ __all__ = [
     "labeled_matrix",
     "matched",
     "matching_files",
+    "name_choices",
     "name_judgements",
+    "named_once",
+    "number_alternatives",
     "origin_of_pairs",
+    "ranges",
     "read_columns",
     "read_items",
+    "recognize_answers",
     "refuse_judgements",
     "rename_columns",
     "rows_of_ids",
     "safe_columns",
+    "spread",
     "to_arrow",
     "to_pandas",
     "to_polars",

@@ -10,12 +10,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.base import CrowdMetric
+from crowdmetric.bounded.barrier import BarrierResult, solve_barrier
+from crowdmetric.bounded.from_disk import SAMPLE, fit_streamed_bounded, some_answers
+from crowdmetric.bounded.placing import Placement, place_people
+from crowdmetric.bounded.radii import Radii, choose_radii
 from crowdmetric.checks import check_metric, function_or_none, one_of, positive_number
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.named import summing_engine
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedError
-from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.fits.bounded_people import SAMPLE, fit_streamed_bounded, some_answers
 from crowdmetric.fits.memory import MemoryPlan, bytes_to_lay_out, read_memory
 from crowdmetric.fits.passes import Passes
 from crowdmetric.inputs import (
@@ -28,10 +31,7 @@ from crowdmetric.inputs import (
     some_questions,
 )
 from crowdmetric.losses import Loss
-from crowdmetric.radii import Radii, choose_radii
-from crowdmetric.solvers.barrier import BarrierResult, solve_barrier
-from crowdmetric.solvers.bounds import BOUNDS
-from crowdmetric.solvers.placing import Placement, place_people
+from crowdmetric.solvers.cone import BOUNDS
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, project_psd, smat
 from crowdmetric.tables import ComparisonScan

@@ -15,7 +15,7 @@ from crowdmetric.datasets.pairs import pairs_of_ratings
 from crowdmetric.errors import DataError
 from crowdmetric.tables import Items, read_items
 
-__all__ = ["Ratings", "dataset_of", "given_items", "ratings_of_rows"]
+__all__ = ["RatedRows", "dataset_of", "given_items", "ratings_of_rows"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -26,19 +26,19 @@ LARGEST_ID = 2**53
 
 
 @dataclass(frozen=True, eq=False)
-class Ratings:
+class RatedRows:
     """Ratings: ``user`` and ``item`` (R,) by the numbers of the source, ``rating`` (R,), higher is better."""
 
     user: Ints
     item: Ints
     rating: Floats
 
-    def take(self, rows: NDArray[Any]) -> Ratings:
+    def take(self, rows: NDArray[Any]) -> RatedRows:
         """Return the rows of a mask or of row numbers."""
-        return Ratings(self.user[rows], self.item[rows], self.rating[rows])
+        return RatedRows(self.user[rows], self.item[rows], self.rating[rows])
 
 
-def ratings_of_rows(chunks: Iterable[Sequence[tuple[int, int, float]]]) -> Ratings:
+def ratings_of_rows(chunks: Iterable[Sequence[tuple[int, int, float]]]) -> RatedRows:
     """Return ratings that arrive as chunks of (user, item, rating)."""
     parts = [np.array(chunk, dtype=np.float64).reshape(-1, 3) for chunk in chunks]
     table = np.concatenate(parts) if parts else np.empty((0, 3))
@@ -46,7 +46,7 @@ def ratings_of_rows(chunks: Iterable[Sequence[tuple[int, int, float]]]) -> Ratin
         raise DataError("the file of ratings has no rows, at most a header; download it again")
     if np.any(np.abs(table[:, :2]) > LARGEST_ID):
         raise DataError(f"a person or an item has a number above {LARGEST_ID:,}, not a possible id; correct the file")
-    return Ratings(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2])
+    return RatedRows(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2])
 
 
 def given_items(features: Any, names: dict[int, str], kind: str) -> Items:
@@ -68,7 +68,7 @@ def dataset_of(
     name: str,
     items: Items,
     names: dict[int, str],
-    ratings: Ratings,
+    ratings: RatedRows,
     *,
     what: str,
     pairs: int | None,
@@ -85,7 +85,7 @@ def dataset_of(
         Ids are the numbers that ratings use; what has no row here is left out and counted.
     names : dict
         What an item is called, by number.
-    ratings : Ratings
+    ratings : RatedRows
     what : str
         What people did, for the rule: 'rated' or 'ranked'.
     pairs : int or None
@@ -129,7 +129,7 @@ def dataset_of(
     return Dataset(name, items, labels, answers, rule)
 
 
-def _usable(ratings: Ratings, items: Items) -> tuple[Ratings, dict[str, int]]:
+def _usable(ratings: RatedRows, items: Items) -> tuple[RatedRows, dict[str, int]]:
     """Return the last rating of everything that has features, and a count of the others."""
     known = np.isin(ratings.item, items.ids)
     ratings = ratings.take(known)
@@ -145,7 +145,7 @@ def _usable(ratings: Ratings, items: Items) -> tuple[Ratings, dict[str, int]]:
     return ratings.take(kept), dropped
 
 
-def _some_people(ratings: Ratings, people: int | None, seed: int) -> Ratings:
+def _some_people(ratings: RatedRows, people: int | None, seed: int) -> RatedRows:
     if people is None:
         return ratings
     if isinstance(people, bool) or people < 1:

@@ -1,9 +1,10 @@
-"""The operator ``Π: A ↦ (B_λᵀ A B_λ)_λ`` from a metric to what subspaces see of it, applied and never stored."""
+"""Linear maps that are applied and not stored: above all ``Π: A ↦ (B_λᵀ A B_λ)_λ``, what subspaces see of a metric."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from crowdmetric.errors import DataError
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference, smat, svec
 
-__all__ = ["Matrices", "SubspaceMap", "WeightedMap"]
+__all__ = ["DENSE_UNKNOWNS", "DenseRows", "LinearMap", "Matrices", "OneProblem", "SubspaceMap", "WeightedMap", "gram"]
 
 Array = NDArray[np.float64]
 Matrices = Array | Sequence[Array]
@@ -19,10 +20,12 @@ Matrices = Array | Sequence[Array]
 # Numbers in one block of dense rows, and in one temporary of a product (32 MiB). Smaller pieces are no faster
 # and make BLAS threads wait for each other more often.
 BLOCK_ENTRIES = 2**22
-CHUNK_ENTRIES = 2**22
 
+# How far a basis may be from orthonormal, and a matrix from symmetric, by rounding of what was written to a file.
 ORTHONORMAL = 1e-6
 SYMMETRIC = 1e-8
+# Up to this many unknowns (d = 62) a p × p matrix is formed and factorized, which takes a second or two.
+DENSE_UNKNOWNS = 2000
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class SubspaceMap:
         """Return Π(A) (n_entries,) of ``a = svec(A)  (p,)``."""
         A, image = smat(np.asarray(a, dtype=float).reshape(-1)), np.empty(self.shape[0])
         for group in self._groups:
-            for some, part in group.chunks(group.rank * self.d, CHUNK_ENTRIES):
+            for some, part in group.chunks(group.rank * self.d, BLOCK_ENTRIES):
                 B = group.bases[some]
                 BA = (B.reshape(-1, self.d) @ A).reshape(B.shape)  # one product for all bases of the chunk
                 # on lines a batched product would be one tiny BLAS call each
@@ -109,7 +112,7 @@ class SubspaceMap:
         """Return svec of ``Π*(R) = Σ_λ B_λ R_λ B_λᵀ  (p,)`` where u holds the svec entries of the R_λ."""
         u, total = np.asarray(u, dtype=float).reshape(-1), np.zeros((self.d, self.d))
         for group in self._groups:
-            for some, part in group.chunks(group.rank * self.d, CHUNK_ENTRIES):
+            for some, part in group.chunks(group.rank * self.d, BLOCK_ENTRIES):
                 B = group.bases[some]
                 R = u[part].reshape(-1, group.width)
                 RB = R[:, :, None] * B if group.rank == 1 else smat(R) @ B
@@ -266,3 +269,87 @@ def _roots_of(group: _Group, information: Matrices) -> Array:
             "it must be positive semi-definite, as a curvature of a convex loss is"
         )
     return (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]) @ vectors.transpose(0, 2, 1)
+
+
+class LinearMap(Protocol):
+    """A linear map R^p → R^n that is never stored whole; rows are multiplied by √m."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, p)."""
+        ...
+
+    def forward(self, a: Array) -> Array:
+        """Return ``X @ a  (n,)``."""
+        ...
+
+    def adjoint(self, u: Array) -> Array:
+        """Return ``X.T @ u  (p,)``."""
+        ...
+
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Yield ``(s, X[s])``, a moderate number of dense rows at a time, all rows once."""
+        ...
+
+
+@dataclass(frozen=True)
+class DenseRows:
+    """Rows that are a matrix ``X (n, p)`` already, or the matrices ``X (B, n, p)`` of B problems of one shape.
+
+    With B problems vectors have the leading axis too.
+    """
+
+    X: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, p)."""
+        n, p = self.X.shape[-2:]
+        return n, p
+
+    def forward(self, a: Array) -> Array:
+        """Return ``X @ a``."""
+        return self.X @ a if a.ndim == 1 else (self.X @ a[..., None])[..., 0]
+
+    def adjoint(self, u: Array) -> Array:
+        """Return ``X.T @ u``."""
+        return u @ self.X if u.ndim == 1 else (u[..., None, :] @ self.X)[..., 0, :]
+
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Yield all rows at once."""
+        yield slice(0, self.X.shape[-2]), self.X
+
+
+@dataclass(frozen=True)
+class OneProblem:
+    """Any rows as a stack of one problem: a leading axis of length 1."""
+
+    rows: LinearMap
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, p)."""
+        return self.rows.shape
+
+    def forward(self, a: Array) -> Array:
+        """Return ``X @ a  (1, n)``."""
+        return self.rows.forward(a[0])[None]
+
+    def adjoint(self, u: Array) -> Array:
+        """Return ``X.T @ u  (1, p)``."""
+        return self.rows.adjoint(u[0])[None]
+
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Yield ``(s, X[s])`` with the leading axis."""
+        for part, X in self.rows.blocks():
+            yield part, X[None]
+
+
+def gram(rows: LinearMap, weights: Array | None = None) -> Array:
+    """Return ``X.T @ diag(weights) @ X  (p, p)``, accumulated block by block; for a stack (B, p, p)."""
+    total: Array | None = None
+    for part, X in rows.blocks():
+        scaled = X if weights is None else X * np.sqrt(weights[..., part, None])
+        product = np.swapaxes(scaled, -1, -2) @ scaled  # one array on both sides: BLAS computes half of it
+        total = product if total is None else np.add(total, product, out=total)
+    return np.zeros((rows.shape[1],) * 2) if total is None else total

@@ -1,6 +1,6 @@
 """Compiled: people whose questions all lie along one line, which makes each of them one number x with |x| ≤ ζ.
 
-Person by person ``min f(x) = Σ c ℓ(o + δx, y)``. The certificate is that of `crowdmetric.solvers.placing`: for every
+Person by person ``min f(x) = Σ c ℓ(o + δx, y)``. The certificate is that of `crowdmetric.bounded.placing`: for every
 slope g of the convex f at x, ``g x + ζ |g|`` bounds the distance to the optimum.
 """
 
@@ -29,7 +29,7 @@ def logistic_on_a_line(
 ) -> tuple[Array, Array, Array, Array, int]:  # fmt: skip
     """Move x (P,) of the people in `who` to their optimum, from where it is, until their gaps are `tolerance` c.
 
-    Newton's method on the slope, which grows with x, in a bracket (`crowdmetric.solvers.line_subspaces`).
+    Newton's method on the slope, which grows with x, in a bracket (`crowdmetric.bounded.line_subspaces`).
 
     Returns gaps (P,); the first two derivatives (P,) of everybody's least loss as offsets move by a multiple of `along`
     (P, m), and that of x (P,), zero at the boundary of the ball; and the largest number of steps.

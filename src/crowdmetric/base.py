@@ -21,7 +21,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from crowdmetric.checks import as_array, numeric_array
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError, NotIdentifiedWarning
-from crowdmetric.estimators.summary import InMemory, fitted_attributes, summary_of
 from crowdmetric.inputs import (
     SIGNS,
     AskedRows,
@@ -35,6 +34,7 @@ from crowdmetric.inputs import (
 from crowdmetric.losses import Loss, get_loss
 from crowdmetric.preprocess import varying_features
 from crowdmetric.solvers.solution import Solution
+from crowdmetric.summary import InMemory, fitted_attributes, summary_of
 from crowdmetric.symmetric import components_of
 from crowdmetric.tables import Column, Items, features_of, ids_of, is_data_frame, labeled_matrix
 from crowdmetric.tables.columns import listed

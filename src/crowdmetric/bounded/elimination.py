@@ -1,8 +1,8 @@
 """Bounded people: minimize each person's answers over ``‖w_k‖ ≤ ζ_v`` (Algorithm 5, Canal et al. 2022).
 
 One Newton step of a primal–dual interior-point method, seen from the people's side. Person k keeps inside their ball
-by a barrier (`ball.py`) with curvature ``κ(I + 2vvᵀ)`` and gradient ``(μ/det) w``. With per-answer slopes g and
-curvatures h (`answer_terms.py`), linearizing gives an arrow::
+by a barrier (`solvers/cone.py`) with curvature ``κ(I + 2vvᵀ)`` and gradient ``(μ/det) w``. With per-answer slopes g and
+curvatures h (see below), linearizing gives an arrow::
 
     [ Σ h ΔΔᵀ   Σ h Δδᵀ ] [ da ]   [ −Σ g Δ             ]
     [ Σ h δΔᵀ   H_k     ] [ dw ] = [ −Σ g δ − (μ/det) w ]      H_k = Σ h δδᵀ + κ(I + 2vvᵀ)    (r, r)
@@ -12,30 +12,33 @@ weighted residual of Δ after regression on the person's own δ. People are proc
 people × p is stored.
 
 If a person's δ's do not span R^r, only the barrier determines the other directions. Its curvature goes to zero, and
-rounding would then mix both kinds of directions. Such people are rotated into axes of their own (`own_axes`), in which
+rounding would then mix both kinds of directions. Such people are rotated into axes of their own (`_own_axes`), in which
 the other directions are exact zeros.
+
+**What one answer adds.** Answers are arrays (P, m) per block. With weights c,
+
+- `SmoothTerms` adds ``c ℓ(ψ, y)``;
+- `SlackTerms` writes the hinge as ``min ξ  s.t.  ξ ≥ 0, t = ξ + yψ − 1 ≥ 0`` and adds ``c ξ − μ log ξ − μ log t``.
+  Its multipliers are a (of t) and b = c − a (of ξ); eliminating dξ, da and db from the linearized
+  ``a t = μ, b ξ = μ`` leaves an effective slope and curvature in ψ, as if the hinge were smooth.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.losses import Loss
+from crowdmetric.losses import Hinge, Loss
+from crowdmetric.solvers.cone import SHARE, Balls, dot, to_zero
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference
-from crowdmetric.users.answer_terms import terms_for
-from crowdmetric.users.ball import Balls, dot
 from crowdmetric.users.blocks import Block, bilinear, contract, small_products, sum_over_problems
 
-__all__ = ["SHARE", "BarrierSums", "BoundedBlock", "own_axes", "turned", "turned_back"]
+__all__ = ["BarrierSums", "BoundedBlock", "SlackTerms"]
 
 Array = NDArray[Any]
-
-# Share of the way to the boundary that a step may go.
-SHARE = 0.99
 
 
 @dataclass
@@ -83,9 +86,9 @@ class BoundedBlock:
         offset: Array | None = None,
     ) -> None:
         self.block, self.loss, self.offset = block, loss, offset
-        self.own, self.axes = own_axes(block.delta) if offset is None else (block.delta, None)
-        self.terms = terms_for(loss, block.response, block.weight)
-        start = np.zeros((block.person.size, block.delta.shape[2])) if w is None else turned(w, self.axes)
+        self.own, self.axes = _own_axes(block.delta) if offset is None else (block.delta, None)
+        self.terms = _terms_for(loss, block.response, block.weight)
+        start = np.zeros((block.person.size, block.delta.shape[2])) if w is None else _turned(w, self.axes)
         self.balls = Balls(start, radius, mu, curved=loss.is_smooth)
 
     @property
@@ -96,10 +99,7 @@ class BoundedBlock:
     @property
     def points(self) -> Array:
         """The pseudo-ideal points, (P, r)."""
-        return turned_back(self.w, self.axes)
-
-    def focus(self, people: Array) -> None:
-        """Compute only these people (a mask) from now on; this class computes everybody anyway."""
+        return _turned_back(self.w, self.axes)
 
     def psi(self, A: Array | None = None) -> Array:
         """Return ``ψ = δᵀ(A s + w)`` (P, m) under the metrics A (n, r, r), or under the known one."""
@@ -174,8 +174,8 @@ class BoundedBlock:
         self.longest_dual = np.minimum(1.0, SHARE * np.minimum(dual, own_dual))
         return slope, self.longest
 
-    def merit(self, alpha: Array, among: Array | None = None) -> Array:
-        """Return the merit (P,) after a step alpha (P,) of the metric; of people `among` (a mask) at least."""
+    def merit(self, alpha: Array) -> Array:
+        """Return the merit (P,) after a step alpha (P,) of the metric."""
         own = np.minimum(alpha, self.longest)
         w = self.balls.arrive(own)
         psi = self.at + alpha[:, None] * self.along + _along(self.own, w - self.w)
@@ -189,7 +189,7 @@ class BoundedBlock:
         self.balls.advance(own, dual)
 
 
-def own_axes(delta: Array) -> tuple[Array, Array | None]:
+def _own_axes(delta: Array) -> tuple[Array, Array | None]:
     """Return δ (P, m, r) in each person's own axes, and the axes (P, r, r); None if everybody's δ's span R^r."""
     r = delta.shape[2]
     if r == 1:
@@ -204,12 +204,12 @@ def own_axes(delta: Array) -> tuple[Array, Array | None]:
     return np.where(spanned[:, None, :], own, 0.0), axes
 
 
-def turned(w: Array, axes: Array | None) -> Array:
+def _turned(w: Array, axes: Array | None) -> Array:
     """Return vectors (P, r) in their people's own axes."""
     return w if axes is None else np.einsum("pqr,pr->pq", axes, w)
 
 
-def turned_back(w: Array, axes: Array | None) -> Array:
+def _turned_back(w: Array, axes: Array | None) -> Array:
     """Return vectors (P, r) from their people's own axes."""
     return w if axes is None else np.einsum("pqr,pq->pr", axes, w)
 
@@ -217,3 +217,124 @@ def turned_back(w: Array, axes: Array | None) -> Array:
 def _along(delta: Array, w: Array) -> Array:
     """Return ``⟨δ, w⟩`` (P, m)."""
     return small_products(delta, w[:, :, None])[:, :, 0]
+
+
+class Terms(Protocol):
+    """Answers of one block as the barrier solver sees them; arrays are (P, m), mu is (P, 1)."""
+
+    def linearize(self, psi: Array, mu: Array) -> tuple[Array, Array, Array]:
+        """Return merit, effective slope and curvature at ψ."""
+
+    def minorant(self, psi: Array) -> tuple[Array, Array]:
+        """Return (loss − tangent at ψ, slope of the tangent), a tangent being below ``c ℓ`` everywhere."""
+
+    def direction(self, dpsi: Array) -> Array:
+        """Set the step that belongs to dψ and return the directional derivative of the merit."""
+
+    def longest(self) -> tuple[Array, Array]:
+        """Return the longest primal and dual steps, (P,) each, that keep this block strictly inside."""
+
+    def merit(self, psi: Array, alpha: Array) -> Array:
+        """Return the merit after a step of length alpha (P, 1) that ends at ψ."""
+
+    def advance(self, alpha: Array, alpha_dual: Array) -> None:
+        """Take the step."""
+
+
+class SmoothTerms:
+    """Answers under a twice differentiable loss: the only state is the slope of the last linearization."""
+
+    def __init__(self, loss: Loss, response: Array, weight: Array) -> None:
+        self.loss, self.response, self.weight = loss, response, weight
+
+    def linearize(self, psi: Array, mu: Array) -> tuple[Array, Array, Array]:
+        value, slope, curvature = self.loss.value_slope_curvature(psi, self.response)
+        self.slope = self.weight * slope
+        return self.weight * value, self.slope, self.weight * curvature
+
+    def minorant(self, psi: Array) -> tuple[Array, Array]:
+        return np.zeros_like(psi), self.slope
+
+    def direction(self, dpsi: Array) -> Array:
+        return self.slope * dpsi
+
+    def longest(self) -> tuple[Array, Array]:
+        unlimited = np.full(self.response.shape[0], np.inf)
+        return unlimited, unlimited
+
+    def merit(self, psi: Array, alpha: Array) -> Array:
+        return self.weight * self.loss.value(psi, self.response)
+
+    def advance(self, alpha: Array, alpha_dual: Array) -> None:
+        pass
+
+
+class SlackTerms:
+    """Answers under the hinge loss, each with its slack ξ and multiplier a."""
+
+    def __init__(self, response: Array, weight: Array) -> None:
+        # Padding has response 0: it becomes a constant row of weight 1, which changes nothing and which the mask
+        # excludes from every sum.
+        self.response = response
+        self.filled = weight > 0
+        self.c = np.where(self.filled, weight, 1.0)
+        self.started = False
+
+    def _center(self, z: Array, mu: Array) -> tuple[Array, Array]:
+        """Return (ξ, t) on the central path: t > 0 solves ``c t² + (c q − 2μ) t − μ q = 0``, q = 1 − z, ξ = t + q."""
+        c, q = self.c, 1.0 - z
+        B = c * q - 2.0 * mu
+        root = np.sqrt(4.0 * mu * mu + (c * q) ** 2)
+        # of two equal formulas for the root, the one that avoids cancellation
+        t = np.where(B > 0, 2.0 * mu * q / np.where(B > 0, B + root, 1.0), (root - B) / (2.0 * c))
+        return t + q, t
+
+    def linearize(self, psi: Array, mu: Array) -> tuple[Array, Array, Array]:
+        if not self.started:
+            self.started = True
+            self.xi, self.t = self._center(self.response * psi, mu)
+            self.a = mu / self.t
+        # t is stored, not recomputed from ψ: if it is tiny, rounding in ξ + yψ − 1 could change its sign
+        c, a, xi, t = self.c, self.a, self.xi, self.t
+        self.mu = mu
+        k_t, k_xi = a / t, (c - a) / xi
+        total = k_t + k_xi
+        slope = -mu / t + k_t * (mu / t + mu / xi - c) / total
+        curvature = k_t * k_xi / total
+        merit = c * xi - mu * (np.log(xi) + np.log(t))
+        self.k_t, self.k_xi = k_t, k_xi
+        return merit * self.filled, self.response * slope, curvature * self.filled
+
+    def minorant(self, psi: Array) -> tuple[Array, Array]:
+        margin = 1.0 - self.response * psi  # c max(0, margin) ≥ a margin for every a in [0, c]
+        excess = self.c * np.maximum(margin, 0.0) - self.a * margin
+        return excess * self.filled, -self.response * self.a
+
+    def direction(self, dpsi: Array) -> Array:
+        c, a, xi, t, mu = self.c, self.a, self.xi, self.t, self.mu
+        dz = self.response * dpsi
+        self.dxi = (mu / t + mu / xi - c - self.k_t * dz) / (self.k_t + self.k_xi)
+        self.dt = self.dxi + dz
+        self.da = mu / t - a - self.k_t * self.dt
+        return (c * self.dxi - mu * (self.dxi / xi + self.dt / t)) * self.filled
+
+    def longest(self) -> tuple[Array, Array]:
+        primal = np.minimum(to_zero(self.xi, self.dxi), to_zero(self.t, self.dt))
+        dual = np.minimum(to_zero(self.a, self.da), to_zero(self.c - self.a, -self.da))
+        return primal.min(axis=1), dual.min(axis=1)
+
+    def merit(self, psi: Array, alpha: Array) -> Array:
+        xi, t = self.xi + alpha * self.dxi, self.t + alpha * self.dt
+        return (self.c * xi - self.mu * (np.log(xi) + np.log(t))) * self.filled
+
+    def advance(self, alpha: Array, alpha_dual: Array) -> None:
+        self.xi = self.xi + alpha * self.dxi
+        self.t = self.t + alpha * self.dt
+        self.a = self.a + alpha_dual * self.da
+
+
+def _terms_for(loss: Loss, response: Array, weight: Array) -> Terms:
+    """Return the terms of a block's answers under `loss`."""
+    if isinstance(loss, Hinge):
+        return SlackTerms(response, weight)
+    return SmoothTerms(loss, response, weight)

@@ -4,8 +4,8 @@ For every problem (a subspace, or all of R^d)::
 
     min   Σ c ℓ(⟨Δ, A⟩ + ⟨δ, w_k⟩, y)    s.t.  A ⪰ 0,  ‖A‖ ≤ ζ_M,  ‖w_k‖ ≤ ζ_v
 
-**Step.** People are eliminated block by block (`users/bounded.py`), the metric's step follows from a p × p system
-(`cone.py`), and people's steps from that. The right side is the negative gradient of the barrier function φ_μ
+**Step.** People are eliminated block by block (`elimination.py`), the metric's step follows from a p × p system
+(`solvers/cone.py`), and people's steps from that. The right side is the negative gradient of the barrier function φ_μ
 and the matrix is positive definite, so every step descends on φ_μ, which a backtracking line search enforces.
 
 **Certificate.** The tangent of the loss at the current point is a lower bound everywhere (convexity), and its
@@ -25,13 +25,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.bounded.elimination import BarrierSums, BoundedBlock
 from crowdmetric.losses import Loss
-from crowdmetric.solvers.bounds import get_bound
-from crowdmetric.solvers.cone import MetricCone
+from crowdmetric.solvers.cone import BOUNDS, MetricCone
 from crowdmetric.symmetric import project_psd, svec
-from crowdmetric.users.block_steps import bounded_block
 from crowdmetric.users.blocks import People, bilinear, sum_over_problems
-from crowdmetric.users.bounded import BarrierSums, BoundedBlock
 
 __all__ = ["INITIAL_LEVEL", "BarrierResult", "lower_level", "solve_barrier", "total_loss", "totals_of"]
 
@@ -145,7 +143,7 @@ class _State:
         self.weight = np.where(self.active, weight, 1.0)
         self.degree = persons + (0.0 if loss.is_smooth else 2.0 * rows) + r + 1.0
         self.mu = (INITIAL_LEVEL if start is None else WARM_LEVEL) * self.weight / self.degree
-        bound = get_bound(norm)
+        bound = BOUNDS[norm]
         if start is None:
             # where ψ is of order one, well inside the bound
             size = np.minimum(0.3 * metric_radius / bound.size(svec(np.eye(r))), 1.0 / length)
@@ -157,15 +155,13 @@ class _State:
         for b in people:
             radius = ideal_radius[b.problem]
             w = None if start is None else _shrunk(start.pseudo_ideal_points[b.person], radius)
-            self.blocks.append(bounded_block(b, loss, radius, self.mu[b.problem], w))
+            self.blocks.append(BoundedBlock(b, loss, radius, self.mu[b.problem], w))
         self.gap = np.where(self.active, np.inf, 0.0)
         if only is not None:
             self.active = self.active & only
         # the cone holds only problems that are not finished
         self.alive = alive = np.flatnonzero(self.active)
         self.cone = MetricCone(A[alive], bound, metric_radius[alive], self.mu[alive])
-        for block in self.working():
-            block.focus(self.active[block.block.problem])
         # the best certified point so far, which is returned in any case
         self.best_gap = self.gap.copy()
         self.best_metrics = A.copy()
@@ -211,8 +207,6 @@ class _State:
             self.active = self.active & ~finished
             self.cone.keep(self.active[self.alive])
             self.alive = np.flatnonzero(self.active)
-            for block in self.working():
-                block.focus(self.active[block.block.problem])
         return self.active
 
     def step(self) -> None:
@@ -260,9 +254,8 @@ class _State:
             merit = np.zeros(alpha.size)
             merit[self.alive] = self.cone.merit(alpha[self.alive])
             for block in self.working():
-                who = pending[block.block.problem]
-                if np.any(who):
-                    sum_over_problems(block.block, block.merit(alpha[block.block.problem], who), merit)
+                if np.any(pending[block.block.problems]):
+                    sum_over_problems(block.block, block.merit(alpha[block.block.problem]), merit)
             pending &= ~(merit <= self.merit + 1e-4 * alpha * promise + noise)
             if not np.any(pending):
                 break

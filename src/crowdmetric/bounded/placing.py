@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.bounded.barrier import INITIAL_LEVEL, lower_level
+from crowdmetric.bounded.elimination import BoundedBlock
 from crowdmetric.losses import Hinge, Logistic, Loss
-from crowdmetric.solvers.barrier import INITIAL_LEVEL, lower_level
-from crowdmetric.users.block_steps import bounded_block
 from crowdmetric.users.blocks import Block, People, bilinear
-from crowdmetric.users.bounded import BoundedBlock
 
 __all__ = ["LOOSEST_ON_LINES", "Placement", "Span", "place_people", "spans_of"]
 
@@ -128,9 +127,8 @@ def _place_block(
     weight = _weight_of_people(block)
     degree = 1.0 + (0.0 if loss.is_smooth else 2.0 * answers)
     mu = INITIAL_LEVEL * weight / degree
-    state = bounded_block(block, loss, radius, mu, offset=offset)
+    state = BoundedBlock(block, loss, radius, mu, offset=offset)
     active = answers > 0
-    state.focus(active)
     gap, w = np.where(active, np.inf, 0.0), np.zeros_like(state.w)
     iteration = 0
     for iteration in range(1, max_iterations + 1):  # noqa: B007 - the count is reported
@@ -141,7 +139,6 @@ def _place_block(
         active &= now > tolerance * weight
         if not np.any(active):
             break
-        state.focus(active)
         slope, longest = state.direction(None)
         alpha = _search(state, merit, longest * slope, np.where(active, longest, 0.0))
         state.advance(alpha)
@@ -155,7 +152,8 @@ def _place_on_lines(
     block: Block, offset: Array, loss: Logistic | Hinge, radius: Array, tolerance: float, max_iterations: int
 ) -> tuple[Array, Array, int]:
     """Return the same for people who are one number each, by Newton's method, or from kink to kink for the hinge."""
-    kernels = import_module("crowdmetric.users.placing_kernels")  # imported late, because Numba takes a second to load
+    # imported late, because Numba takes a second to load
+    kernels = import_module("crowdmetric.bounded.placing_kernels")
     delta = np.ascontiguousarray(block.delta[:, :, 0])
     if isinstance(loss, Hinge):
         x, gap = kernels.hinge_on_a_line(offset, delta, block.response, block.weight, radius)
@@ -179,7 +177,7 @@ def _search(state: BoundedBlock, merit: Array, promise: Array, alpha: Array) -> 
     noise = 1e-12 * (1.0 + np.abs(merit))
     short = alpha > 0
     for _ in range(30):
-        short &= ~(state.merit(alpha, short) <= merit + 1e-4 * alpha * promise + noise)
+        short &= ~(state.merit(alpha) <= merit + 1e-4 * alpha * promise + noise)
         if not np.any(short):
             break
         alpha = np.where(short, 0.5 * alpha, alpha)

@@ -1,4 +1,4 @@
-"""The bounded program by gradients alone: people in a scan's chunks, placed anew at every pass.
+"""The bounded program by gradients alone, for answers on disk: people are placed anew at every pass over them.
 
 With everybody at their own optimum, the program depends on the metric alone,
 
@@ -6,6 +6,16 @@ With everybody at their own optimum, the program depends on the metric alone,
 
 It is convex and, for a smooth loss, has the gradient ``Σ c ℓ' Δ`` (people at their optimum do not change it to first
 order). This is a sum over people, and nothing about people is kept between passes.
+
+**Steps.** From a to the projection of ``a − α g``, with Barzilai and Borwein's step length ``α = ⟨s, s⟩ / ⟨s, t⟩`` (s
+the last move, t the change of the gradient), accepted unless it is worse than the worst of the last few points
+(Birgin, Martínez and Raydan). Nearly always the first step is accepted, so a step takes one pass.
+
+**Certificate.** A convex function lies above its tangents, so at any point a of the set
+
+    f(a) − min f ≤ ⟨g, a⟩ − min_b ⟨g, b⟩ + slack
+
+where `slack` is a bound on the error of the function itself (people are placed to a tolerance).
 """
 
 from __future__ import annotations
@@ -19,19 +29,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.bounded.barrier import solve_barrier
+from crowdmetric.bounded.placing import place_people
 from crowdmetric.engines.contract import Engine
 from crowdmetric.engines.folding import FieldSums
-from crowdmetric.fits.crowd import answers_in_chunk
+from crowdmetric.inputs import answers_in_chunk
 from crowdmetric.losses import Loss
-from crowdmetric.solvers.barrier import solve_barrier
-from crowdmetric.solvers.bounds import get_bound
-from crowdmetric.solvers.placing import place_people
-from crowdmetric.solvers.spectral import EvaluatedPoint, ProjectedResult, minimize_over_set
+from crowdmetric.solvers.cone import BOUNDS
 from crowdmetric.symmetric import smat, svec
 from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
 from crowdmetric.users.blocks import Answers, arrange, bilinear
 
-__all__ = ["SAMPLE", "PlacedSums", "StreamedFit", "fit_streamed_bounded", "placed_sums", "some_answers"]
+__all__ = ["SAMPLE", "EvaluatedPoint", "StreamedFit", "fit_streamed_bounded", "minimize_over_set", "some_answers"]
 
 Array = NDArray[Any]
 
@@ -39,6 +48,12 @@ Array = NDArray[Any]
 SAMPLE = 5_000
 # Tolerance of people's places, as a share of the tolerance of the fit.
 PLACING = 0.1
+# Non-monotone search: a new point may be as bad as the worst of this many before it.
+MEMORY = 8
+# A step must bring this share of what the slope promises (the usual value); after this many shorter ones, where only
+# rounding is left, it is taken as it is.
+SUFFICIENT = 1e-4
+HALVINGS = 20
 
 
 def some_answers(scan: ComparisonScan, items: Array) -> Answers:
@@ -116,7 +131,7 @@ def fit_streamed_bounded(
     after_pass: Callable[[float], None] | None = None,
 ) -> StreamedFit:
     """Solve the bounded program over a scan, from the solution for a sample of its people."""
-    clock, bound = perf_counter(), get_bound(norm)
+    clock, bound = perf_counter(), BOUNDS[norm]
     start = solve_barrier(
         arrange(sample), loss, np.array([metric_bound]), np.array([ideal_bound]), norm=norm, tolerance=1e-4
     )
@@ -136,3 +151,82 @@ def fit_streamed_bounded(
         partial(bound.support, radius=metric_bound), tolerance=tolerance, max_passes=max_passes,
     )  # fmt: skip
     return StreamedFit(smat(result.point), means[result.point.tobytes()], result, perf_counter() - clock)
+
+
+@dataclass(frozen=True)
+class EvaluatedPoint:
+    """A function at a point: value, gradient (n,), and how far both may be from exact, in value."""
+
+    value: float
+    gradient: Array
+    slack: float = 0.0
+
+
+@dataclass(frozen=True)
+class ProjectedResult:
+    """The point with the best certificate.
+
+    Attributes
+    ----------
+    point, at
+        a and the function there.
+    gap
+        Certified bound on the distance of the value to the optimum.
+    converged
+        Whether that is below the tolerance.
+    passes
+        Evaluations of the function.
+    """
+
+    point: Array
+    at: EvaluatedPoint
+    gap: float
+    converged: bool
+    passes: int
+
+
+def minimize_over_set(
+    function: Callable[[Array], EvaluatedPoint],
+    start: Array,
+    nearest: Callable[[Array], Array],
+    lowest: Callable[[Array], float],
+    *,
+    tolerance: float,
+    max_passes: int,
+) -> ProjectedResult:
+    """Minimize `function` from `start`.
+
+    Parameters
+    ----------
+    nearest
+        The projection on the set.
+    lowest
+        ``min ⟨g, b⟩`` over the set, as a function of g.
+    """
+    point = nearest(start)
+    at, passes = function(point), 1
+    best = ProjectedResult(point, at, np.inf, False, passes)
+    recent = [at.value]
+    alpha = 1.0 / max(float(np.linalg.norm(at.gradient)), 1e-300) * max(float(np.linalg.norm(point)), 1e-3)
+    while True:
+        gap = max(float(at.gradient @ point) - lowest(at.gradient) + at.slack, 0.0)
+        if gap < best.gap:
+            best = ProjectedResult(point, at, gap, gap <= tolerance, passes)
+        if best.converged or passes >= max_passes:
+            break
+        direction = nearest(point - alpha * at.gradient) - point
+        promise = float(at.gradient @ direction)
+        share, trial = 1.0, at
+        for _ in range(HALVINGS):
+            trial, passes = function(point + share * direction), passes + 1
+            if trial.value <= max(recent) + SUFFICIENT * share * promise + trial.slack or passes >= max_passes:
+                break
+            # the minimum of the parabola through the known values, within limits
+            curve = 2.0 * (trial.value - at.value - share * promise)
+            share = float(np.clip(-promise * share**2 / curve if curve > 0 else 0.0, 0.1 * share, 0.5 * share))
+        move, change = share * direction, trial.gradient - at.gradient
+        bend = float(move @ change)
+        alpha = float(move @ move) / bend if bend > 0 else 2.0 * alpha
+        point, at = point + move, trial
+        recent = [*recent[1 - MEMORY :], at.value]
+    return ProjectedResult(best.point, best.at, best.gap, best.converged, passes)

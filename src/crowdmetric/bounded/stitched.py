@@ -10,17 +10,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.base import CrowdMetric
+from crowdmetric.bounded.discover import Discovery, discover_subspaces
+from crowdmetric.bounded.given import Subspaces, assign_pairs, given_subspaces
+from crowdmetric.bounded.line_subspaces import solve_bounded
+from crowdmetric.bounded.placing import place_people
+from crowdmetric.bounded.radii import Radii, choose_radii
+from crowdmetric.bounded.stitching import METHODS, check_huber, stitch_details
 from crowdmetric.checks import one_of, positive_number, whole_number
 from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning, NotIdentifiedError
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.inputs import Rows, check_options, read_rows, some_questions
 from crowdmetric.losses import Loss
-from crowdmetric.radii import Radii, choose_radii
-from crowdmetric.solvers.line_subspaces import solve_bounded
-from crowdmetric.solvers.placing import place_people
 from crowdmetric.solvers.solution import Solution
-from crowdmetric.stitch import METHODS, stitch_details
-from crowdmetric.subspaces import Discovery, Subspaces, assign_pairs, discover_subspaces, given_subspaces
 from crowdmetric.symmetric import smat
 from crowdmetric.tables import in_order_of
 from crowdmetric.users.blocks import Answers, arrange
@@ -60,7 +61,8 @@ class StitchedMetric(CrowdMetric):
         phantom ideal point, ``ψ = ⟨zzᵀ − z'z'ᵀ, BᵀMB⟩ + ⟨z − z', −2BᵀM(u − o)⟩``, and nothing else: the metric
         of the directions is still BᵀMB. Labels and "discover" only.
     stitch : {"huber", "ols", "weighted"}
-        Regression of stage 2: exact Huber, least squares, or least squares weighted by each subspace's information.
+        Regression of stage 2: exact Huber (up to 62 features), least squares, or least squares weighted by each
+        subspace's information.
         Exact answers (Algorithm 1) need no choice: they are stitched by least squares.
     loss, beta
         As in `IdealPointMetric`.
@@ -150,12 +152,14 @@ class StitchedMetric(CrowdMetric):
         if self.rank is not None:
             whole_number(self.rank, "rank")
         rows = read_rows(pairs, y, users, sample_weight, self.items, loss)
+        exact = loss.name == "squared" and self.metric_bound is None and self.ideal_bound is None
+        if self.stitch == "huber" and not exact:
+            check_huber(rows.items.shape[1], "stitch")
         subspaces = self._find_subspaces(rows)
         problems = _divide(rows, subspaces)
         self.n_across_ = int(rows.response.size - sum(p.answers.response.size for p in problems))
         _report_across(self.n_across_, rows.response.size)
         self._begin(subspaces)
-        exact = loss.name == "squared" and self.metric_bound is None and self.ideal_bound is None
         if exact:
             stage1 = self._learn_exactly(problems, subspaces.names)
         else:

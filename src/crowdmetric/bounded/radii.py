@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.bounded.barrier import BarrierResult
+from crowdmetric.bounded.line_subspaces import solve_bounded
+from crowdmetric.bounded.placing import place_people, spans_of
 from crowdmetric.canonical import canonical_of_pairs
 from crowdmetric.errors import DataError
 from crowdmetric.losses import Loss
-from crowdmetric.solvers.barrier import BarrierResult
-from crowdmetric.solvers.line_subspaces import solve_bounded
-from crowdmetric.solvers.placing import place_people, spans_of
 from crowdmetric.users.blocks import Answers, arrange, bilinear, join, sum_over_problems
 
 __all__ = ["Radii", "choose_radii", "choose_radii_of_many"]

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.bounded.barrier import BarrierResult, solve_barrier, total_loss, totals_of
+from crowdmetric.bounded.placing import LOOSEST_ON_LINES
 from crowdmetric.losses import Logistic, Loss
-from crowdmetric.solvers.barrier import BarrierResult, solve_barrier, total_loss, totals_of
-from crowdmetric.solvers.placing import LOOSEST_ON_LINES
 from crowdmetric.users.blocks import Block, People, sum_over_problems
 
 __all__ = ["solve_bounded", "solve_lines"]
@@ -139,7 +139,7 @@ class _Line:
             return
         self.x += self.sensitivity * moved[problem]
         # imported late, because Numba takes a second to load
-        kernels = import_module("crowdmetric.users.placing_kernels")
+        kernels = import_module("crowdmetric.bounded.placing_kernels")
         own_gap, pull, stiffness, self.sensitivity, _ = kernels.logistic_on_a_line(
             who, A[problem][:, None] * self.along, self.along, self.delta, b.response, b.weight, self.loss.beta,
             self.radius, self.x, self.tolerance, PEOPLE_STEPS,
