@@ -20,8 +20,9 @@ from crowdmetric.users.expected import expected_information
 from crowdmetric.users.integrals import Integral, loadings_of, on_grid
 from crowdmetric.users.integration import integrate_people
 from crowdmetric.users.population_sums import STRUCTURES, PopulationBlock, Sums, blocks_of, integrate, sums_of
+from crowdmetric.users.set_kernels import moments_of_set
 from crowdmetric.users.set_propagation import nodes_of, propagate_sets
-from crowdmetric.users.sets import rows_of_sets, sets_around_modes, sets_at_nodes, sets_on_grid
+from crowdmetric.users.sets import first_of_set, rows_of_sets, sets_around_modes, sets_at_nodes, sets_on_grid
 
 FORMS = Path(__file__).parent.parent.parent / "shared" / "golden" / "forms.json"
 IN_ROWS = ("choice", "ranking", "best_worst")
@@ -142,6 +143,16 @@ def test_answers_of_one_row_are_ordinary_answers() -> None:
     np.testing.assert_allclose(found.bend, expected.bend, atol=1e-4)
 
 
+def test_an_answer_of_weight_two_is_the_same_answer_twice() -> None:
+    a, E, S, y, _, size = people(3, 1, 3, 2)
+    once = sets_on_grid(a, E, S, y, np.full(a.shape, 2.0), size, 1.2)
+    twice = sets_on_grid(
+        np.tile(a, (1, 2)), np.tile(E, (1, 2, 1)), S, np.tile(y, (1, 2)), np.ones((3, 2 * size)), size, 1.2
+    )
+    np.testing.assert_allclose(once.value, twice.value, atol=1e-10)
+    np.testing.assert_allclose(once.bend, twice.bend, atol=1e-10)
+
+
 WAYS: dict[str, Callable[..., Integral]] = {
     "around modes": lambda a, E, S, *rest: sets_around_modes(a, E, loadings_of(E, S), *rest),
     "sampled": lambda a, E, S, y, weight, size, beta: by_sampling(
@@ -193,6 +204,27 @@ def test_bends_are_derivatives_by_the_covariance() -> None:
         step[j, i] += 0.5e-4
         up, down = (sets_on_grid(a, E, S + way * step, y, weight, size, 1.1).value for way in (1, -1))
         np.testing.assert_allclose((up - down) / 2.0, np.sum(found.bend * step, axis=(1, 2)), rtol=1e-4, atol=1e-10)
+
+
+def test_the_compiled_moments_are_those_of_the_formula() -> None:
+    rng = np.random.default_rng(0)
+    x, weights = nodes_of(2)
+    psi, D = rng.standard_normal((4, 3)), rng.standard_normal((4, 3, 2))
+    middle, L = rng.standard_normal((4, 2)), np.tril(rng.standard_normal((4, 2, 2)))
+    y, there, omega = np.full((4, 3), -1.0), np.ones((4, 3), dtype=np.bool_), np.array([1.0, 0.5, 2.0, 0.0])
+    there[1, 2] = False
+    value, first, second, p, both = moments_of_set(psi, D, middle, L, y, there, omega, 1.3, x, weights)
+    at = psi[:, :, None] + D @ x.T
+    cost, shares = first_of_set(at[:, None], y[:, None], there[:, None], 1.3)
+    z = middle[:, :, None] + L @ x.T
+    share = weights * np.exp(0.5 * np.sum(x * x, axis=1) - 0.5 * np.sum(z * z, axis=1) - omega[:, None] * cost[:, 0])
+    total = share.sum(axis=1)
+    share = share / total[:, None]
+    np.testing.assert_allclose(value, np.log(total))
+    np.testing.assert_allclose(first, share @ x, atol=1e-12)
+    np.testing.assert_allclose(second, np.einsum("pn,ni,nj->pij", share, x, x), atol=1e-12)
+    np.testing.assert_allclose(p, np.einsum("pn,pin->pi", share, shares[:, 0]), atol=1e-12)
+    np.testing.assert_allclose(both, np.einsum("pn,pin,pjn->pij", share, shares[:, 0], shares[:, 0]), atol=1e-12)
 
 
 def test_rules_are_exact_for_polynomials_of_degree_five() -> None:

@@ -193,7 +193,7 @@ def crowd_in_memory(
     people = arrange(answers, block_size=size, spare=SPARE)
     parts = blocks_of(people, answers.pairs if shown else None, join_above)
     chunks = [ChunkInMemory([block]) for block in parts]
-    return Crowd(chunks, units, span, rows.users.size, rows.users, float(rows.weight.sum()))
+    return Crowd(chunks, units, span, rows.users.size, rows.users, float(rows.answer_weight.sum()))
 
 
 def crowd_on_disk(scan: ComparisonScan, items: Array, cache: ChunkCache, *, reduced: bool = True) -> Crowd:

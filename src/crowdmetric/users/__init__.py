@@ -30,5 +30,6 @@ Compiled loops::
     line_kernels.py           integrals along a line
     population_kernels.py     grids in two and three dimensions, and scores
     propagation_kernels.py    expectation propagation
+    set_kernels.py            the same for answers of several rows
     fused_kernels.py          lines and propagation on a GPU; the one place for Triton
 """

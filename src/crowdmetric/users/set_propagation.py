@@ -26,16 +26,15 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
 
-from crowdmetric.users.integrals import Integral, root_of
+from crowdmetric.users.integrals import Integral, kernels, root_of
 from crowdmetric.users.propagation import NEARLY_SETTLED, ROUNDS, TOLERANCE, USUAL_FALL
-from crowdmetric.users.sets import first_of_set, mean_curvature
 
 __all__ = ["nodes_of", "propagate_sets"]
 
 Array = NDArray[Any]
 
-# Nodes per axis of a product rule, and the most dimensions for which it is used.
-PER_AXIS, MOST_AXES = 5, 3
+# Nodes per axis of product rules, by dimension.
+PER_AXIS = {1: 31, 2: 15, 3: 7, 4: 5}
 # Covariances are made invertible by this share of their mean variance; the least variance there is.
 LEAST_SPREAD, LEAST = 1e-9, 1e-200
 
@@ -44,12 +43,12 @@ LEAST_SPREAD, LEAST = 1e-9, 1e-200
 def nodes_of(q: int) -> tuple[Array, Array]:
     """Return nodes (n, q) and weights (n,) for means over a standard normal law.
 
-    In up to three dimensions a product of Gauss-Hermite rules. Beyond, the symmetric rule of degree 5 with 2q² + 1
+    In up to four dimensions a product of Gauss-Hermite rules. Beyond, the symmetric rule of degree 5 with 2q² + 1
     nodes: the center, ``±√3`` along each axis, and the same along both of each pair of axes.
     """
-    if q <= MOST_AXES:
-        line, weights = hermegauss(PER_AXIS)
-        places = np.stack(np.meshgrid(*[np.arange(PER_AXIS)] * q, indexing="ij"), axis=-1).reshape(-1, q)
+    if q in PER_AXIS:
+        line, weights = hermegauss(PER_AXIS[q])
+        places = np.stack(np.meshgrid(*[np.arange(line.size)] * q, indexing="ij"), axis=-1).reshape(-1, q)
         return line[places], np.prod(weights[places] / weights.sum(), axis=1)
     axes = np.sqrt(3.0) * np.eye(q)
     pairs = [s * axes[i] + t * axes[j] for i in range(q) for j in range(i) for s in (1, -1) for t in (1, -1)]
@@ -177,22 +176,21 @@ class _Factors:
         """Return the integrals at the factors that there are."""
         P, A, size = self.a.shape
         V = self._settle()
-        value: Array = np.empty(P)
-        value[:] = 0.5 * (np.linalg.slogdet(V)[1] - np.sum(self.center**2, axis=1))
+        value = 0.5 * (_log_det(V) - np.sum(self.center**2, axis=1))
         slope, K = np.empty(self.a.shape), np.empty((P, A, size, size))
         for i in range(A):
             _, spread, x, b, T = self._at(i, V)
             tilted = self._tilted(i, spread, x, b, T)
             slope[:, i], K[:, i] = tilted.row_slope, tilted.curvature
-            volume = np.linalg.slogdet(np.eye(T.shape[1]) + tilted.C @ T)[1]
+            volume = _log_det(np.eye(T.shape[1]) + tilted.C @ T)
             value += tilted.value + 0.5 * (volume + np.sum(b * _times(tilted.C, b), axis=1))
-        slope = slope.reshape(P, -1)
-        pulled = np.einsum("pmq,pm->pq", E, slope)
+        row_slope = slope.reshape(P, -1)
+        pulled = np.einsum("pmq,pm->pq", E, row_slope)
         G = E.reshape(P, A, size, -1) if self.F is None else np.broadcast_to(np.eye(E.shape[2]), self.T.shape)
         N = np.sum(np.swapaxes(G, 2, 3) @ self.T @ G, axis=1)
         NC = N @ self.root
         bend = 0.5 * (pulled[:, :, None] * pulled[:, None, :] - N + NC @ V @ np.swapaxes(NC, 1, 2))
-        return Integral(value, slope, bend, K.reshape(P, -1, size))
+        return Integral(value, row_slope, bend, K.reshape(P, -1, size))
 
     def _settle(self) -> Array:
         """Return ``V = (I + Gᵀ T G)⁻¹`` (P, q, q), and make ``t̂ = Gᵀb`` exact, which is one step of a linear system."""
@@ -218,32 +216,28 @@ class _Factors:
         R = root_of(0.5 * (C + np.swapaxes(C, 1, 2)) + (LEAST_SPREAD * scale + LEAST) * identity)
         inverse = _inverse(identity + np.swapaxes(R, 1, 2) @ T @ R)
         L, middle = root_of(0.5 * (inverse + np.swapaxes(inverse, 1, 2))), np.einsum("pij,pi->pj", R, b)
-        places, weights = nodes_of(r)
-        z = middle[:, :, None] + L @ places.T
-        own = (x - _times(C, b))[:, :, None] + R @ z
-        psi = self.a[:, i, :, None] + (own if self.F is None else self.F[:, i] @ own)
-        y, there, omega = self.y[:, i : i + 1], self.there[:, i : i + 1], self.omega[:, i : i + 1]
-        cost, p = first_of_set(psi[:, None], y, there, self.beta)
-        log_joint = 0.5 * (np.sum(places * places, axis=1) - np.sum(z * z, axis=1)) - omega * cost[:, 0]
-        highest = log_joint.max(axis=1, keepdims=True)
-        share = weights * np.exp(log_joint - highest)
-        total = share.sum(axis=1, keepdims=True)
-        share = share / total
-        value = (highest + np.log(total))[:, 0] + np.sum(np.log(np.diagonal(L, axis1=1, axis2=2)), axis=1)
-        mean = np.einsum("pin,pn->pi", z, share)
-        away = z - mean[:, :, None]
-        covariance = (away * share[:, None, :]) @ np.swapaxes(away, 1, 2)
+        own = x - _times(C, b) + _times(R, middle)
+        D = R @ L
+        if self.F is None:
+            psi = self.a[:, i] + own
+        else:
+            psi, D = self.a[:, i] + _times(self.F[:, i], own), self.F[:, i] @ D
+        y, there, omega = self.y[:, i], self.there[:, i], self.omega[:, i]
+        moments = kernels("set").moments_of_set(psi, D, middle, L, y, there, omega, self.beta, *nodes_of(r))
+        total, first, second, p, both = moments
+        value = total + np.sum(np.log(np.diagonal(L, axis1=1, axis2=2)), axis=1)
+        mean = middle + _times(L, first)
+        covariance = L @ (second - first[:, :, None] * first[:, None, :]) @ np.swapaxes(L, 1, 2)
         back = _inverse(R)
         known = np.swapaxes(back, 1, 2) @ (_inverse(covariance) - identity) @ back
         slope = np.einsum("pji,pj->pi", back, mean)
-        row_slope = slope
         if self.F is None:
-            own_rows = there[:, 0]
-            known = known * own_rows[:, :, None] * own_rows[:, None, :]
-            slope = row_slope = slope * own_rows
+            known = known * there[:, :, None] * there[:, None, :]
+            slope = row_slope = slope * there
         else:
-            row_slope = (self.beta * omega * self.y[:, i]) * np.einsum("pin,pn->pi", p[:, 0], share)
-        K = mean_curvature(p, share, omega, y, self.beta)[:, 0]
+            row_slope = (self.beta * omega)[:, None] * y * p
+        K = np.eye(y.shape[1]) * p[:, :, None] - both
+        K *= self.beta**2 * omega[:, None, None] * y[:, :, None] * y[:, None, :]
         return _Tilted(
             C, x + _times(C, slope - b), slope, 0.5 * (known + np.swapaxes(known, 1, 2)), value, row_slope, K
         )
@@ -270,6 +264,11 @@ class _Tilted:
     value: Array
     row_slope: Array
     curvature: Array
+
+
+def _log_det(A: Array) -> Array:
+    """Return ``log |det A|`` of matrices (P, r, r)."""
+    return np.asarray(np.linalg.slogdet(A)[1])
 
 
 def _times(A: Array, x: Array) -> Array:

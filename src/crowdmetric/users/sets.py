@@ -17,6 +17,7 @@ The integrals are sums over nodes: of a grid in few dimensions, or placed by eac
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ __all__ = [
     "mean_curvature",
     "own_precision",
     "rows_of_sets",
+    "sets_and_shares",
     "sets_around",
     "sets_around_modes",
     "sets_at_nodes",
@@ -100,9 +102,16 @@ def first_of_set(psi: Array, y: Array, there: Array, beta: float) -> tuple[Array
 def sets_at_nodes(
     a: Array, E: Array, H: Array, y: Array, weight: Array, size: int, beta: float, t: Array, log_weight: Array
 ) -> Integral:
-    """Return the integrals as sums over nodes t (n, q) that people share, or (P, n, q) of their own.
+    """Return the integrals of `sets_and_shares`."""
+    return sets_and_shares(a, E, H, y, weight, size, beta, t, log_weight)[0]
 
-    `log_weight` (n,) or (P, n) holds the logarithms of the nodes' weights, with the density of the law.
+
+def sets_and_shares(
+    a: Array, E: Array, H: Array, y: Array, weight: Array, size: int, beta: float, t: Array, log_weight: Array
+) -> tuple[Integral, Array]:
+    """Return the integrals as sums over nodes t (n, q) that people share, and the posterior (P, n) of the nodes.
+
+    `log_weight` (n,) holds the logarithms of the nodes' weights, with the density of the law.
     """
     P, m, _ = H.shape
     answers = (P, m // size, size)
@@ -119,12 +128,27 @@ def sets_at_nodes(
     precision = mean_curvature(p, share, omega, y.reshape(answers), beta)
     pulled = np.swapaxes(E, 1, 2) @ h
     bend = (pulled * share[:, None, :]) @ np.swapaxes(pulled, 1, 2) - _inner(E, precision)
-    return Integral(
+    integral = Integral(
         value=(highest + np.log(total))[:, 0],
         slope=np.einsum("pmn,pn->pm", h, share),
         bend=0.5 * bend,
         precision=precision.reshape(P, m, size),
     )
+    return integral, share
+
+
+def _by_parts(bend: Array, E: Array, H: Array, beta: float, t: Array, share: Array) -> Array:
+    """Return a person's bend (q, q), more accurately where the law is wide: integrated by parts there.
+
+    With ``H = E C`` it is ``½ C⁻ᵀ (E[t tᵀ] − I) C⁻¹``, which needs no node within the width of the noise. In directions
+    in which the law spreads ψ by less than that, C may have no inverse, and the bend is what nodes say.
+    """
+    U, sizes, V = np.linalg.svd(np.linalg.lstsq(E, H, rcond=None)[0])
+    wide = beta * sizes * np.max(np.abs(E @ U), axis=0) > 1.0
+    back = np.where(wide, 1.0 / np.where(wide, sizes, 1.0), 0.0)
+    moment = V @ ((t * share[:, None]).T @ t - np.eye(len(sizes))) @ V.T
+    both = np.where(np.outer(wide, wide), 0.5 * back[:, None] * moment * back, U.T @ bend @ U)
+    return np.asarray(U @ both @ U.T)
 
 
 def sets_on_grid(a: Array, E: Array, S: Array, y: Array, weight: Array, size: int, beta: float) -> Integral:
@@ -199,7 +223,8 @@ def sets_around(
         log_weight = log_mass + 0.5 * np.sum(z * z, axis=1) - 0.5 * np.sum(t * t, axis=1) + volume
         one = slice(k, k + 1)
         own = (a[one], E[one], H[one], y[one], weight[one])
-        parts.append(sets_at_nodes(*own, size, beta, t, log_weight))
+        found, share = sets_and_shares(*own, size, beta, t, log_weight)
+        parts.append(replace(found, bend=_by_parts(found.bend[0], E[k], H[k], beta, t, share[0])[None]))
     return _in_order(np.arange(len(a)), parts)
 
 
