@@ -109,7 +109,7 @@ def fit_in_numbers(model: LearnedModel) -> str:
         "preprocessing": "" if model.preprocessing is None else model.preprocessing.summary(),
         "subspaces": _ranks(fitted.get("bases_")) + _stability(fitted.get("stability_")),
         "items": _item_effects(fitted) or _inducing(fitted),
-        "kernel": f"{fitted['structure_']} metric, {fitted['shape_']} tastes" if "inducing_" in fitted else "",
+        "kernel": _kernels(fitted),
         "metric bound": _bound(model, "metric_bound"),
         "ideal bound": _bound(model, "ideal_bound"),
         "status": solution.status,
@@ -137,6 +137,17 @@ def _item_effects(fitted: Mapping[str, Any]) -> str:
         return ""
     determined = "" if known is None else f", the answers determine {known:.1f} of {len(fitted['item_effects_'])}"
     return f"have effects beyond their features (spread {spread:.2g}{determined})"
+
+
+def _kernels(fitted: Mapping[str, Any]) -> str:
+    """Return the most probable kernel of smooth tastes, and how many others predictions are averaged with."""
+    if "kernels_" not in fitted:
+        return ""
+    best, others = f"{fitted['structure_']} metric, {fitted['shape_']} tastes", len(fitted["kernels_"]) - 1
+    if not others:
+        return best
+    share = f"{100.0 * float(fitted['kernel_weights_'][0]):.0f} %"
+    return f"{best} ({share} likely; predictions are averaged with {others} other{'s' * (others > 1)})"
 
 
 def _inducing(fitted: Mapping[str, Any]) -> str:
