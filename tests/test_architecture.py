@@ -252,7 +252,8 @@ def test_a_heavy_library_is_imported_in_one_place(library: str) -> None:
 
 # Numba and Triton compile functions where they are defined, so files of compiled loops load them, at the first fit.
 COMPILED = {
-    f"crowdmetric.users.{name}" for name in ("compiled", "line_kernels", "population_kernels", "propagation_kernels")
+    f"crowdmetric.users.{name}"
+    for name in ("compiled", "line_kernels", "population_kernels", "propagation_kernels", "set_kernels")
 } | {
     "crowdmetric.bounded.placing_kernels",
     "crowdmetric.similarity.choice_kernels",

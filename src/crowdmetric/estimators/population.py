@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from crowdmetric.base import CrowdMetric
+from crowdmetric.choices import Choices
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.contract import DeviceEngine, Engine, device_of
 from crowdmetric.engines.local import LocalEngine
@@ -27,6 +28,7 @@ from crowdmetric.engines.threads import threads_beside, threads_for
 from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, DataError, NotIdentifiedWarning
 from crowdmetric.estimators.population_options import (
     check_for_gradients,
+    check_for_sets,
     check_items_are_named,
     check_population_options,
     items_with_effects,
@@ -65,6 +67,7 @@ from crowdmetric.fits.passes import Passes, duration
 from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.question_stream import NUMBERS, QuestionStream, asked_in_memory, asked_on_disk, low_rank_plan
 from crowdmetric.fits.scoring_fit import ScoringFit, fit_by_scoring, scoring_plan
+from crowdmetric.fits.set_probabilities import covariance_of_gaps, mean_shares, sets_by_size
 from crowdmetric.fits.starts import Start, start_from
 from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns
 from crowdmetric.inputs import (
@@ -79,9 +82,12 @@ from crowdmetric.inputs import (
     origin_of,
     read_asked,
     read_rows,
+    read_sets,
+    refuse_none,
+    sets_in,
     some_questions,
 )
-from crowdmetric.losses import Loss
+from crowdmetric.losses import Logistic, Loss
 from crowdmetric.similarity.judgement_term import JudgementsBeside
 from crowdmetric.similarity.likelihood import AnswerModel
 from crowdmetric.similarity.objective import SimilarityObjective
@@ -91,7 +97,7 @@ from crowdmetric.solvers.law_fit import items_determined
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, smat
-from crowdmetric.tables import ASKED, ComparisonScan, check_same_order, cut_sentence, features_of
+from crowdmetric.tables import ASKED, ComparisonScan, check_same_order, cut_sentence, features_of, matched
 from crowdmetric.users.blocks import arrange
 from crowdmetric.users.first_order import covariance_matrix
 from crowdmetric.users.integrals import mean_probability
@@ -238,8 +244,9 @@ class PopulationMetric(CrowdMetric):
     new_item_spread_, new_item_doubt_ : float
         How much less sure predictions have to be about items that a person has not compared: the standard deviation τ
         that each such item adds to ψ, and that relative to the root mean square of ψ, found by hiding items
-        (`crowdmetric.fits.unknowns`). Zero if the law and the person's answers are as sure as they should be. It does
-        not measure tastes for single items: most of those look like noise of the answers, which the law counts on.
+        (`crowdmetric.fits.unknowns`). Zero if the law and the person's answers are as sure as they should be, and after
+        a fit to answers about more than two items, which are not hidden. It does not measure tastes for single items:
+        most of those look like noise of the answers, which the law counts on.
     asked_items_ : (R, 2) array
         Rows of `users_`, and of the items that these people have compared. Predictions average over the uncertainty of
         the law, over ω² for each item that nobody has compared, and over τ² for each item that is new to a person who
@@ -257,7 +264,7 @@ class PopulationMetric(CrowdMetric):
         How much people differ in ψ (root mean square), in units of the noise of an answer.
     question_bias_ : float
         z-score of the test that questions were chosen near people's ideal points. NaN if the answers cannot tell, if
-        questions were `adaptive`, or without `uncertainty`.
+        questions were `adaptive`, without `uncertainty`, or after a fit to answers about more than two items.
     made_of_ : str
         'pairs', or what the answers were cut from (`Comparisons.origin`): then there are no standard errors.
 
@@ -333,11 +340,13 @@ class PopulationMetric(CrowdMetric):
 
         Parameters
         ----------
-        pairs : data frame, Comparisons, ComparisonScan, (T, 2) int or str array, (T, 2, d) array
+        pairs : data frame, Comparisons, ComparisonScan, Choices, list, (T, 2) int or str array, (T, 2, d) array
             A data frame has the columns of `Comparisons.from_table` (user, left, right, choice, …). Its items are
             matched to `items` by id, and so are those of Comparisons. Arrays hold row numbers into items, their ids as
             text, or the vectors themselves, left and right. A scan (`Comparisons.scan_parquet`) is read in chunks, and
             people's places are not kept: `users_` is empty, and `crowdmetric.locate` finds the places that are needed.
+            `Choices` are choices among several, rankings, best and worst; a list holds tables of Choices and
+            Comparisons of the same people, or of others.
         y : (T,) array
             −1 left preferred, +1 right preferred; or 0 and 1, booleans (True: right), or 'left' and 'right'.
         users : (T,) array
@@ -354,10 +363,19 @@ class PopulationMetric(CrowdMetric):
         clock = perf_counter()
         loss, device = self._loss(), device_of(self._engine)
         reduced = self.rank is None and judgements is None  # judged items may differ in other dimensions
+        sets = sets_in(pairs)
         if judgements is not None:
             tables = judgements if isinstance(judgements, Sequence) else [judgements]
-            check_same_order([pairs, *tables], self.item_ids)
-        if isinstance(pairs, ComparisonScan):
+            check_same_order([*(sets or [pairs]), *tables], self.item_ids)
+        if sets is not None:
+            (N, d), n_items = check_items(self.items).shape, 0
+            by_gradients = self.by_gradients_alone(d, N)
+            given, options = (y, users, sample_weight), self.get_params(deep=False)
+            check_for_sets(options, d, loss, given, by_gradients=by_gradients)
+            self._check(loss, d, N)
+            rows = read_sets(sets, self.items)
+            crowd = crowd_in_memory(rows, reduced=reduced)
+        elif isinstance(pairs, ComparisonScan):
             check_scan_alone(y, users, sample_weight)
             refuse_scan_of_pooled(self.covariance)
             cache, items = ChunkCache(self.memory_plan(pairs).room), check_scan(pairs, self.items, loss)
@@ -586,7 +604,8 @@ class PopulationMetric(CrowdMetric):
         self.symmetric_metric_ = span.matrix_outside(symmetric)
         self.symmetric_covariance_ = span.covariance_outside(symmetric, covariance)
         self.symmetric_log_likelihood_ = uncertainty.symmetric_value
-        if not self.adaptive:
+        sets_differ = any(block.size > 1 for block in found.problem.sample.blocks)
+        if not self.adaptive and not sets_differ:  # which rows a set has depends on which item was the first
             self.question_bias_ = found.problem.question_bias(found.fit.natural)
 
     def _solution(self, found: ScoringFit, clock: float) -> Solution:
@@ -798,6 +817,63 @@ class PopulationMetric(CrowdMetric):
         variance = self._variance(asked) + self._variance_of_unknowns(asked)
         right = mean_probability(psi, variance, self._loss())
         return np.column_stack([1.0 - right, right])
+
+    def choice_probabilities(self, choices: Choices) -> Array:
+        """Return how likely each alternative of each question is to come first, averaged over everything unknown.
+
+        Parameters
+        ----------
+        choices : Choices
+            Whose answers are not used. People who were not in the data are anyone in the population.
+
+        Returns
+        -------
+        (R,) array
+            In the order of ``choices.item``; those of question q, at ``choices.offsets[q]`` up to the next offset, sum
+            to one.
+        """
+        check_is_fitted(self)
+        if not isinstance(choices, Choices):
+            raise DataError(
+                f"choices is of type {type(choices).__name__}; give Choices, or use predict_proba for pairs"
+            )
+        if not isinstance(self._loss(), Logistic):
+            raise DataError(f"loss={self._loss().name!r} has no probabilities for sets; fit with loss='logistic'")
+        items = check_items(self.items)
+        table = matched(choices, self.item_ids, len(items))
+        refuse_none([table])
+        people, out = table.user_ids[table.user], np.empty(len(table.item))
+        effects = self._item_effects(len(items))
+        for some, places in sets_by_size(table.offsets, degrees_of_freedom(items.shape[1])):
+            rows = table.item[places]
+            x, known = items[rows], self._find(people[some])
+            first, others = x[:, :1], x[:, 1:]
+            pull = (first + others) @ self.metric_ + self._points_of(people[some])[:, None, :]
+            gaps = np.einsum("nkd,nkd->nk", first - others, pull)
+            if effects is not None:
+                gaps += effects[rows[:, 1:]] - effects[rows[:, :1]]
+            new = self._variances_of_items(rows, np.where(*known, -1))
+            covariance = covariance_of_gaps(x, self._spreads_of(*known), self.unknowns(), rows, new)
+            out[places] = mean_shares(gaps, covariance, self._loss().beta)
+        return out
+
+    def _spreads_of(self, known: NDArray[np.bool_], place: Indices) -> Array:
+        """Return the covariance of v (n, d, d) of people who are known, at their rows of `users_`, or not."""
+        spreads: Array | None = getattr(self, "pseudo_ideal_covariances_", None)
+        out = np.tile(self.pseudo_ideal_covariance_, (len(known), 1, 1))
+        if known.any():
+            out[known] = self._usual_spread() if spreads is None else spreads[place[known]]
+        return out
+
+    def _variances_of_items(self, rows: Indices, person: Indices) -> Array:
+        """Return the variance (n, k) of each item's utility that is neither the law's nor the person's."""
+        unknowns, own = self.unknowns(), np.zeros(rows.shape)
+        if unknowns.covariance is None:
+            own += unknowns.new_item if unknowns.items is None else unknowns.items[rows]
+        asked: Array | None = getattr(self, "asked_items_", None)
+        if asked is None:
+            return own
+        return np.asarray(own + unknowns.personal * SeenItems(asked).are_new(person, rows))
 
     def unknowns(self) -> Unknowns:
         """Return what predictions do not know, other than where a person stands."""

@@ -21,6 +21,7 @@ Population fits by scoring::
     size_posterior.py      sizes by their evidence, and a Gaussian law of all else at each
     exact_draws.py         draws from the likelihood itself, for live studies that are about to stop
     unknowns.py            what predictions do not know, besides where a person stands
+    set_probabilities.py   how likely each alternative of a set is to be chosen
     hidden_items.py        how much people differ about items new to them
     doubts.py              status and warnings
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from math import ceil
 from operator import add
@@ -196,7 +196,7 @@ class PopulationProblem:
 
     def digest(self) -> str:
         """Return a fingerprint of the people, by those in the sample."""
-        arrays = [getattr(b, f.name) for b in self.sample.blocks for f in fields(b) if f.name != "loadings"]
+        arrays = [array for b in self.sample.blocks for name, array in b.arrays.items() if name != "loadings"]
         asked = () if self.beside is None else self.beside.objective.questions.asked
         arrays += [array for block in asked for array in (block.index, block.counts)]
         return fingerprint([self.d, self.step, sorted(self.sample.people.items()), *arrays])

@@ -113,10 +113,12 @@ class ScoringFit:
     def new_items(self, rows: Rows) -> tuple[float, float]:
         """Return τ, what predictions lack about items new to a person, and the root mean square of ψ.
 
-        From the answers of all or of some people.
+        From the answers of all or of some people. τ is zero for answers about sets, of which no items are hidden.
         """
         answers = self.crowd.answers(rows)
         law = self.problem.structure.law(self.fit.natural, self.problem.d)
+        if answers.offsets is not None:
+            return 0.0, mean_square(answers, law) ** 0.5
         return personal_variance_of(self.problem, self.fit, answers) ** 0.5, mean_square(answers, law) ** 0.5
 
     def offset_covariance(self) -> Array | None:

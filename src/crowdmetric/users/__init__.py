@@ -12,6 +12,8 @@ Population: ideal points integrated out::
     integration.py            the entry point: the method for each person, and the fallback where it fails
     integrals.py              on a grid, in few dimensions
     propagation.py            by expectation propagation, in any number
+    sets.py                   the first of several: answers of several rows, on grids and around modes
+    set_propagation.py        the same by expectation propagation
     adaptive_quadrature.py    slowly, around each person's own posterior
     expected.py               expected information, for few people with many answers
     first_order.py            value and gradient for a metric of low rank
@@ -28,5 +30,6 @@ Compiled loops::
     line_kernels.py           integrals along a line
     population_kernels.py     grids in two and three dimensions, and scores
     propagation_kernels.py    expectation propagation
+    set_kernels.py            the same for answers of several rows
     fused_kernels.py          lines and propagation on a GPU; the one place for Triton
 """

@@ -15,6 +15,7 @@ from scipy.stats import qmc
 
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.users.integrals import Grid, Integral, kernels
+from crowdmetric.users.sets import sets_around
 
 __all__ = ["along_line", "around_modes", "at_nodes", "by_sampling", "line_of"]
 
@@ -185,15 +186,21 @@ def by_sampling(
     *,
     points: int = 2048,
     seed: int = 0,
+    size: int = 1,
 ) -> Integral:
     """Integrate over ``ψ = a + H t``, t ~ N(0, I), by quasi-Monte Carlo: an independent check of the other methods.
 
     Points t (scrambled Sobol, made normal) are placed by the posterior mean and covariance of `guess`, the result of
-    another method, and weighted by the exact integrand over the placing density.
+    another method, and weighted by the exact integrand over the placing density. Answers may have several rows.
     """
     P, m, q = H.shape
     u = qmc.Sobol(q, seed=seed).random(points)
     z = ndtri(np.clip(u, 1e-12, 1.0 - 1e-12))
+    if size > 1:
+        places = [_posterior_root(*each) for each in zip(E, H, guess.slope, guess.bend, strict=True)]
+        center, root = (np.stack(part) for part in zip(*places, strict=True))
+        mass = np.full(points, -np.log(points))
+        return sets_around(a, E, H, y, weight, size, loss.beta, center, SAMPLED_WIDER * root, z, mass)
     value, slope, bend, precision = np.empty(P), np.empty((P, m)), np.empty((P, q, q)), np.empty((P, m))
     for k in range(P):
         center, root = _posterior_root(E[k], H[k], guess.slope[k], guess.bend[k])
