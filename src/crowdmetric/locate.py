@@ -33,7 +33,7 @@ from crowdmetric.checks import as_array, instance_of, whole_number
 from crowdmetric.errors import DataError
 from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.smooth import TasteMetric
-from crowdmetric.fits.integration_check import largest_grid_after
+from crowdmetric.fits.correction import largest_grid
 from crowdmetric.fits.unknowns import NOTHING_UNKNOWN, SeenItems, Unknowns
 from crowdmetric.inputs import check_items, is_by_row, read_pairs, read_rows
 from crowdmetric.losses import Logistic, Loss
@@ -427,7 +427,6 @@ def locate(
         numbers = numbers + (0 if items is None else len(check_items(items)))
     answers = rows.jointly().merged()
     blocks = blocks_of(arrange(answers), answers.pairs)
-    grid = largest_grid_after(model.integration, getattr(model, "integration_", ""))
-    mean, covariance = posteriors(blocks, law, loss, rows.users.size, grid)
+    mean, covariance = posteriors(blocks, law, loss, rows.users.size, largest_grid(model.integration))
     asked = SeenItems.of(rows.person, numbers)
     return Located(rows.users, mean, covariance, law.metric, items, loss, effects, unknowns, asked)
