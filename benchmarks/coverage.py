@@ -26,17 +26,17 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.design import matched_from_generator
 from crowdmetric.errors import CrowdmetricWarning
 from crowdmetric.estimators import MatchedMetric, PopulationMetric
-from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.summary import InMemory
 from crowdmetric.importance import find_importance
 from crowdmetric.intervals import Intervals, distance_ratios, distances, entries
 from crowdmetric.persist import save_model
 from crowdmetric.report.directions import angles_from, find_directions, numbers_of
 from crowdmetric.simulate import answer, sample_metric, simulate_crowd
+from crowdmetric.summary import InMemory
 
 LEVEL = 0.9
 PAIRS = 200

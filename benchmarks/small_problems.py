@@ -27,9 +27,9 @@ from crowdmetric import (
     SimilarityMetric,
     TasteMetric,
 )
+from crowdmetric.base import CrowdMetric
 from crowdmetric.datasets import load_tidy
 from crowdmetric.errors import CrowdmetricError, CrowdmetricWarning
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.evaluate import CrowdModel
 
 Array = NDArray[Any]

@@ -33,6 +33,7 @@ from crowdmetric.tables import (
     Columns,
     ComparisonScan,
     Items,
+    SpoolChunk,
     as_ids,
     canonical_columns,
     check_same_items,
@@ -52,6 +53,7 @@ __all__ = [
     "AskedRows",
     "Rows",
     "answers_about",
+    "answers_in_chunk",
     "check_items",
     "check_options",
     "check_scan",
@@ -550,3 +552,19 @@ def items_differ(items: Any, pairs: Any) -> bool:
     """Return whether any comparison is between different items: usually one of the first few. Arrays or tensors."""
     parts = (pairs[begin : begin + LOOKED_AT] for begin in range(0, len(pairs), LOOKED_AT))
     return any(bool((items[part[:, 0]] != items[part[:, 1]]).any()) for part in parts)
+
+
+def answers_in_chunk(chunk: SpoolChunk, items: Array, drawn: NDArray[np.bool_] | None = None) -> Answers:
+    """Return the answers of a chunk's people, or of those who were drawn, numbered within it."""
+    rows = chunk.load()
+    if drawn is not None:
+        rows = rows[drawn[rows["person"]]]
+    return Answers(
+        items=items,
+        pairs=np.column_stack([rows["left"], rows["right"]]).astype(np.intp),
+        response=rows["response"].copy(),
+        weight=rows["weight"].copy(),
+        person=rows["person"].astype(np.intp),
+        problem=np.zeros(chunk.people, dtype=np.intp),
+        n_problems=1,
+    )

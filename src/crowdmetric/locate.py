@@ -29,9 +29,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.checks import as_array, instance_of, whole_number
 from crowdmetric.errors import DataError
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.smooth import TasteMetric
 from crowdmetric.fits.correction import largest_grid
 from crowdmetric.fits.unknowns import NOTHING_UNKNOWN, SeenItems, Unknowns

@@ -121,7 +121,8 @@ SHAPES: dict[str, str] = {
     "ideal_covariance": "dd", "people_coordinates": "Kk", "people_axes": "kd", "factor": "dk", "factor_draws": "*dk",
     "item_effects": "N", "item_effect_variances": "N", "asked_items": "*2", "offset_covariance": "oo",
     "alternatives": "***", "starts": "*", "classes": "2",
-    "shown": "n", "shown_items": "nd", "inducing": "*", "theta": "*", "answers": "t5", "factors": "t2",
+    "shown": "n", "shown_items": "nd", "inducing": "*", "theta.values": "*", "answers": "t5", "factors": "kt2",
+    "kernel_weights": "k",
     "utilities": "*", "utility_errors": "*",
 }  # fmt: skip
 # Those that may hold NaN or infinity, because a fit may not know them.
@@ -148,7 +149,16 @@ ROUNDING = 1e-6
 NEEDED = ("metric", "components", "item_ids", "feature_names", "users")
 ALSO_NEEDED = {
     "PopulationMetric": ("pseudo_ideal_mean", "pseudo_ideal_covariance"),
-    "TasteMetric": ("theta", "factors", "shown", "shown_items", "inducing", "structure", "shape"),
+    "TasteMetric": (
+        "theta.values",
+        "theta.shapes",
+        "factors",
+        "shown",
+        "shown_items",
+        "inducing",
+        "kernels",
+        "kernel_weights",
+    ),
     "SimilarityMetric": ("link", "lapse"),
 }
 # What may be set on an estimator: a plain name, to which an underscore is added.

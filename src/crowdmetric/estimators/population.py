@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.contract import DeviceEngine, Engine, device_of
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.named import engine_of
 from crowdmetric.engines.threads import threads_beside, threads_for
 from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, DataError, NotIdentifiedWarning
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.population_options import (
     check_for_gradients,
     check_items_are_named,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.estimators import IdealPointMetric
-from crowdmetric.estimators.base import CrowdMetric
 
 __all__ = ["EstimatorModel", "FittedEstimator"]
 

@@ -30,6 +30,5 @@ Other fits::
     linear_utilities.py    linear utilities and item effects with three variances, for any number of items
     common_utility.py      one utility for everybody, shrunk as cross-validation asks
     factor_uncertainty.py  their standard errors
-    bounded_people.py      ideal points in a ball, by passes over chunks
     matched_people.py      matched questions, ideal points conditioned away
 """

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.fits.item_span import ItemSpan
 from crowdmetric.fits.units import Units
-from crowdmetric.inputs import Rows
+from crowdmetric.inputs import Rows, answers_in_chunk
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
 from crowdmetric.users.blocks import SPARE, Answers, arrange
@@ -31,7 +31,6 @@ __all__ = [
     "ChunkInMemory",
     "Crowd",
     "Sample",
-    "answers_in_chunk",
     "crowd_in_memory",
     "crowd_on_disk",
     "sample_of",
@@ -109,22 +108,6 @@ class ChunkCache:
                 self.made[number] = made
                 self.size += size
         return made
-
-
-def answers_in_chunk(chunk: SpoolChunk, items: Array, drawn: NDArray[np.bool_] | None = None) -> Answers:
-    """Return the answers of a chunk's people, or of those who were drawn, numbered within it."""
-    rows = chunk.load()
-    if drawn is not None:
-        rows = rows[drawn[rows["person"]]]
-    return Answers(
-        items=items,
-        pairs=np.column_stack([rows["left"], rows["right"]]).astype(np.intp),
-        response=rows["response"].copy(),
-        weight=rows["weight"].copy(),
-        person=rows["person"].astype(np.intp),
-        problem=np.zeros(chunk.people, dtype=np.intp),
-        n_problems=1,
-    )
 
 
 @dataclass(frozen=True)

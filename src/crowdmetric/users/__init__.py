@@ -6,13 +6,6 @@ The layout that they share::
     layout.py                 the positions of the natural parameters in one vector
     people.py                 where people stand, given the law of people and their answers
 
-Bounded: ideal points in a ball::
-
-    bounded.py                everybody's best point in a ball, and what it teaches about the metric
-    block_steps.py            the code for a block: compiled where that is faster
-    answer_terms.py           what one answer adds to the barrier problem
-    ball.py                   vectors kept inside balls
-
 Population: ideal points integrated out::
 
     population_sums.py        log-likelihood, scores and information, summed over people
@@ -32,8 +25,6 @@ Matched, and unquantized::
 Compiled loops::
 
     compiled.py               how loops are compiled; the one place for Numba
-    kernels.py                of `bounded`
-    placing_kernels.py        people who are one number each
     line_kernels.py           integrals along a line
     population_kernels.py     grids in two and three dimensions, and scores
     propagation_kernels.py    expectation propagation

@@ -310,9 +310,12 @@ def contract(X: Array, Y: Array) -> Array:
 
 
 def small_products(X: Array, Y: Array) -> Array:
-    """Return ``X Y`` person by person, (P, i, k) × (P, k, j) → (P, i, j); see `contract` for why small k is special."""
+    """Return ``X Y`` person by person, (P, i, k) × (P, k, j) → (P, i, j).
+
+    For vectors (j = 1) and small k, batched products cost more in calls than in arithmetic, as in `contract`.
+    """
     k = X.shape[-1]
-    if k > 3:
+    if k > 3 or Y.shape[-1] > 1 < k:
         return X @ Y
     out = X[:, :, :1] * Y[:, :1, :]
     for c in range(1, k):
