@@ -38,6 +38,7 @@ from crowdmetric.estimators.population_options import (
 from crowdmetric.estimators.similarity_inputs import read_judgements
 from crowdmetric.fits.checkpoints import Checkpoint, fingerprint
 from crowdmetric.fits.common_utility import Tally, fit_popularity, fit_quadratic
+from crowdmetric.fits.correction import INTEGRATIONS, largest_grid
 from crowdmetric.fits.crowd import ChunkCache, Crowd, crowd_in_memory, crowd_on_disk
 from crowdmetric.fits.doubts import (
     NOT_CONVERGED,
@@ -49,7 +50,6 @@ from crowdmetric.fits.doubts import (
     status_of,
 )
 from crowdmetric.fits.factor_uncertainty import factor_draws, factor_errors, why_no_errors
-from crowdmetric.fits.integration_check import INTEGRATIONS, largest_grid, largest_grid_after
 from crowdmetric.fits.linear_utilities import fit_linear_utilities, people_of
 from crowdmetric.fits.many_features import (
     DEFAULT_RANK,
@@ -156,8 +156,9 @@ class PopulationMetric(CrowdMetric):
         answers per entry of L.
     integration : {'auto', 'grid', 'propagation'}, default 'auto'
         How people are integrated out. A grid is exact, has at most three dimensions and is slow beyond one. Expectation
-        propagation is fast in any dimension. 'auto' uses propagation if a person's answers span more than a line, and
-        checks it against a slow method. If the difference matters and answers span planes, it uses a grid instead.
+        propagation is fast in any dimension, and errs a little for every person. 'auto' uses it if a person's answers
+        span more than a line, and corrects the fit and its draws by what exact integrals change on a sample of the
+        people (`crowdmetric.fits.correction`). 'propagation' only measures that.
     uncertainty : bool, default True
         Whether to compute how sure the metric is: draws from its posterior, and a second fit without constraints.
     starts : int, default 2
@@ -252,14 +253,14 @@ class PopulationMetric(CrowdMetric):
         the law, over ω² for each item that nobody has compared, and over τ² for each item that is new to a person who
         has answered.
     log_likelihood_ : float
-        Log-likelihood of all answers at the fit.
+        Log-likelihood of all answers at the fit. Corrections count from the law at which they were measured.
     alternatives_ : (k, r, 1 + p + d + p) array, or (k, r, 1 + p + d + p + N) with item effects
         Other laws at which starts ended and that explain the answers about as well, each followed by draws around it:
         by how many nats the law is worse, svec M, μ, svec Σ, and the items' effects. A fit that has any warns;
         `crowdmetric.importance` covers them.
     approximation_error_, integration_ : float, str
-        How far an exact integral would move the metric, in standard errors (the worst entry); how people were
-        integrated out.
+        How far exact integrals may still move the law, in standard errors (the worst parameter): what a correction has
+        left, with its own error. The fit warns above one half. How people were integrated out.
     spread_ : float
         How much people differ in ψ (root mean square), in units of the noise of an answer.
     question_bias_ : float
@@ -614,7 +615,8 @@ class PopulationMetric(CrowdMetric):
         doubts = doubts_about(
             converged=done, starts=self.starts_, alternatives=self.alternatives_[:, 0, 0],
             scale_error=self.scale_error_, spread=self.spread_,
-            question_bias=self.question_bias_, no_metric=has_no_metric(fit), knows_shape=knows_shape(fit),
+            question_bias=self.question_bias_, approximation_error=self.approximation_error_,
+            no_metric=has_no_metric(fit), knows_shape=knows_shape(fit),
             cut=cut_sentence(self.made_of_, clause=True),
         )  # fmt: skip
         for doubt in doubts:
@@ -940,7 +942,7 @@ class PopulationMetric(CrowdMetric):
             numbers = numbers + len(check_items(self.items))
         answers = rows.jointly().merged()
         blocks = blocks_of(arrange(answers), answers.pairs)
-        grid = largest_grid_after(self.integration, getattr(self, "integration_", ""))
+        grid = largest_grid(self.integration)
         placed = copy(self)
         for name in ("people_coordinates_", "people_axes_"):
             placed.__dict__.pop(name, None)

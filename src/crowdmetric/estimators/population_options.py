@@ -8,7 +8,7 @@ from typing import Any
 from crowdmetric.checks import function_or_none, positive_number, true_or_false, whole_number
 from crowdmetric.engines.contract import Engine, device_of
 from crowdmetric.errors import DataError
-from crowdmetric.fits.integration_check import INTEGRATIONS
+from crowdmetric.fits.correction import INTEGRATIONS
 from crowdmetric.fits.many_features import BY_HIDDEN_PEOPLE
 from crowdmetric.inputs import CONSTRAINTS, Rows, check_options
 from crowdmetric.losses import Logistic, Loss

@@ -16,7 +16,7 @@ Population fits by scoring::
     scoring_fit.py         the whole fit, and its results in the items' own units
     problem.py             sums over a crowd: log-likelihood, score, information
     starts.py              where a fit begins, and the best end
-    integration_check.py   was expectation propagation accurate enough?
+    correction.py          a fit by propagation, moved to where exact integrals would have it
     uncertainty.py         draws from the posterior of the metric
     size_posterior.py      sizes by their evidence, and a Gaussian law of all else at each
     exact_draws.py         draws from the likelihood itself, for live studies that are about to stop
