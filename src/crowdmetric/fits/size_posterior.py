@@ -170,8 +170,8 @@ def answers_know_size(fit: PopulationFit) -> bool:
     """Return whether the answers say anything about the size, with the shape and the law of people free to move along.
 
     They do not where people's covariance is free and features are yes or no: ``x² = x``, so the diagonal of M cannot be
-    told from the mean of people, and the size that comes out is the one at which noise still leaves M a metric. Effects of
-    items are told from distances by their law alone, so that is taken as known.
+    told from the mean of people, and the size that comes out is the one at which noise still leaves M a metric. Effects
+    of items are told from distances by their law alone, so that is taken as known.
     """
     at, A = fit.layout, fit.information.copy()
     A[at.items, at.items] += fit.ridges.items * np.eye(at.n_items)
