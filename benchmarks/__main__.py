@@ -20,7 +20,6 @@ NAMES = {
     "people": "cost and memory as the number of people grows to a million",
     "joint": "a joint fit in twenty dimensions with 20,000 people",
     "huber": "the exact Huber minimizer against scikit-learn's, on the same subspace metrics",
-    "choice": "whether items have utilities of their own: rules beside one another on simulated crowds (some minutes)",
     "population": "people integrated out: error beside its bound, fall with people, time against people",
     "packages": "the same likelihood in PyTorch, JAX, NumPyro and xlogit, where they are installed",
     "diagnosis": "the verdict on a million people with four answers each, against a loop over people",

@@ -38,7 +38,8 @@ class Table:
     """The size of a table: what it is called, people, answers per person, items, features, and its options.
 
     With `shown`, everybody orders so many items, or rates them on a scale of `levels`, and answers are pairs that are
-    not tied. With `genres`, features are 0 or 1, and an item has one to three of them.
+    not tied. With `genres`, features are 0 or 1, and an item has one to three of them. With `rank`, answers are the
+    model's: features have falling variances, the metric has this rank, and ψ a standard deviation of 2.5.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Table:
     shown: int = 0
     levels: int = 0
     genres: bool = False
+    rank: int = 0
     options: tuple[str, ...] = ()
 
     @property
@@ -72,6 +74,9 @@ TABLES = (
     Table("movielens", 943, 50, 1682, 18, shown=40, levels=5, genres=True),
     Table("embeddings", 1000, 20, 5000, 384, options=("--pca", "20")),
     Table("plain", 1000, 20, 5000, 384),
+    Table("middle-64", 500, 4, 200, 64, rank=5),
+    Table("middle-20", 5000, 4, 200, 20, rank=5),
+    Table("middle-384", 341, 20, 1052, 384, rank=5),
 )
 README = ("--dimension", "6", "--subspaces", "40", "--rank", "2", "--users", "60", "--comparisons", "8")
 
@@ -81,6 +86,9 @@ def write_table(table: Table, folder: Path, seed: int = 0) -> None:
 
     Items lie on a flat of at most 20 dimensions, as embeddings nearly do.
     """
+    if table.rank:
+        _write(folder, *_of_rank(table, seed))
+        return
     rng = np.random.default_rng(seed)
     d, inner, (N, K) = table.features, min(table.features, 20), (table.items, table.people)
     Z = _genres(N, d, rng) if table.genres else rng.standard_normal((N, inner)) / np.sqrt(inner)
@@ -97,11 +105,32 @@ def write_table(table: Table, folder: Path, seed: int = 0) -> None:
         psi = np.sum((x - y) @ M * (x + y - 2.0 * U[user]), axis=1) - worth[user, left] + worth[user, right]
         answer = responses(psi, table.beta, rng) if table.beta > 0 else rng.choice([-1.0, 1.0], psi.size)
     X = Z if d == inner else Z @ rng.standard_normal((inner, d)) + 0.01 * rng.standard_normal((N, d))
+    _write(folder, X, user, left, right, answer)
+
+
+def _write(folder: Path, X: Array, user: Array, left: Array, right: Array, answer: Array) -> None:
+    """Write items and answers."""
     folder.mkdir(parents=True)
-    write_columns({"item_id": np.arange(N), **{f"f{j}": X[:, j] for j in range(d)}}, folder / "items.csv")
+    ids = {"item_id": np.arange(len(X))}
+    write_columns({**ids, **{f"f{j}": x for j, x in enumerate(X.T)}}, folder / "items.csv")
     answered = np.where(answer < 0, "left", "right")
     columns = {"user": user, "left": left, "right": right, "choice": answered}
     write_columns(columns, folder / "comparisons.csv")
+
+
+def _of_rank(table: Table, seed: int) -> tuple[Array, Array, Array, Array, Array]:
+    """Return items, who, left, right and answers that are the model's, under a metric of low rank."""
+    rng = np.random.default_rng(seed)
+    N, K, m, d = table.items, table.people, table.answers, table.features
+    spread = (1.0 + np.arange(d)) ** -0.5
+    spread /= np.linalg.norm(spread)
+    X, G = rng.standard_normal((N, d)) * spread, rng.standard_normal((d, table.rank))
+    U = rng.standard_normal((K, d)) * spread
+    user, left = np.repeat(np.arange(K), m), rng.integers(N, size=K * m)
+    right = (left + rng.integers(1, N, size=K * m)) % N
+    x, y = X[left], X[right]
+    psi = np.sum((x - y) @ G * ((x + y - 2.0 * U[user]) @ G), axis=1)
+    return X, user, left, right, responses(2.5 * psi / psi.std(), table.beta, rng)
 
 
 def _genres(items: int, genres: int, rng: np.random.Generator) -> Array:

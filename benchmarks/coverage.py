@@ -26,17 +26,17 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.design import matched_from_generator
 from crowdmetric.errors import CrowdmetricWarning
 from crowdmetric.estimators import MatchedMetric, PopulationMetric
-from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.summary import InMemory
 from crowdmetric.importance import find_importance
 from crowdmetric.intervals import Intervals, distance_ratios, distances, entries
 from crowdmetric.persist import save_model
 from crowdmetric.report.directions import angles_from, find_directions, numbers_of
 from crowdmetric.simulate import answer, sample_metric, simulate_crowd
+from crowdmetric.summary import InMemory
 
 LEVEL = 0.9
 PAIRS = 200
@@ -87,6 +87,20 @@ SETTINGS: dict[str, Callable[[int], Fitted]] = {
     "d=6, 100 × 5, a diagonal metric": population(6, None, None, 100, 5, crowd_of={"metric": DIAGONAL}),
     "d=6, 100 × 5, clusters of people": population(6, None, None, 100, 5, crowd_of={"people": "clusters"}),
     "d=5, 1,000 × 8, free covariance": population(5, None, None, 1_000, 8, covariance="free"),
+    # crowds so large that the errors of propagation add up, with and without the correction
+    **{
+        f"d={d}, {users:,} × 4{', free covariance' if free else ''}{'' if corrects else ', not corrected'}": population(
+            d,
+            None,
+            None,
+            users,
+            4,
+            covariance="free" if free else "isotropic",
+            integration="auto" if corrects else "propagation",
+        )
+        for d, users, free in ((3, 40_000, False), (3, 20_000, True), (6, 10_000, False))
+        for corrects in (False, True)
+    },
     "d=10, 80 lines, 80 × 8": population(10, 80, 1, 80, 8),
     "d=5, matched 5,000 × 2": matched(5, 5_000),
 }

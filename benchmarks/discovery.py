@@ -14,12 +14,11 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
 from crowdmetric import StitchedMetric
+from crowdmetric.bounded.discover import NEIGHBORS, neighbor_graph, partition
 from crowdmetric.errors import DataError, DroppedRowsWarning
 from crowdmetric.preprocess import ItemMap
 from crowdmetric.simulate import sample_subspaces, simulate_crowd
 from crowdmetric.subspaces import discover_subspaces
-from crowdmetric.subspaces.discover import NEIGHBORS
-from crowdmetric.subspaces.neighbors import neighbor_graph, partition
 from crowdmetric.symmetric import relative_error, shape_error
 
 Array = np.ndarray
@@ -109,7 +108,7 @@ def eigenvectors() -> None:
     from scipy import sparse  # noqa: PLC0415
     from scipy.sparse.linalg import eigsh, lobpcg  # noqa: PLC0415
 
-    from crowdmetric.subspaces.neighbors import spectrum  # noqa: PLC0415
+    from crowdmetric.bounded.discover import spectrum  # noqa: PLC0415
 
     items, labels = mixture(12, 20, 3, 400, 0.02)
     graph = neighbor_graph(items, NEIGHBORS, affine=False)

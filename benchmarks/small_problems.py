@@ -27,10 +27,9 @@ from crowdmetric import (
     SimilarityMetric,
     TasteMetric,
 )
+from crowdmetric.base import CrowdMetric
 from crowdmetric.datasets import load_tidy
 from crowdmetric.errors import CrowdmetricError, CrowdmetricWarning
-from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.evaluate import CrowdModel
 
 Array = NDArray[Any]
 Problem = tuple[Array, Comparisons]
@@ -64,9 +63,9 @@ ESTIMATORS: dict[str, Fit] = {
     "matched": lambda X, answers: MatchedMetric(X).fit(answers),
     "taste": lambda X, answers: TasteMetric(X).fit(answers),
     "similarity": _similarity,
-    "identity": lambda X, answers: CrowdModel("identity", "identity", "isotropic").fit(X, answers),
-    "identity, item effects": lambda X, answers: CrowdModel("effects", "identity", item_effects=True).fit(X, answers),
-    "linear": lambda X, answers: CrowdModel("linear", "none", "free").fit(X, answers),
+    "identity": lambda X, answers: _population(X, answers, constraint="identity"),
+    "identity, item effects": lambda X, answers: _population(X, answers, constraint="identity", item_effects=True),
+    "linear": lambda X, answers: _population(X, answers, constraint="zero", covariance="free"),
 }
 # A model, and one that is nested in it. With item effects likelihoods need not be ordered: the evidence gives the
 # effects of the smaller model more room.

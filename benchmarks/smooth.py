@@ -1,9 +1,10 @@
 """Smooth tastes: time as people grow, the metric found in simulated crowds, and real people.
 
 ``python -m benchmarks smooth`` needs no data, and ``python -m benchmarks.smooth growth`` is one part of it, as are
-``coverage``, ``ideal-points`` and ``calibration``. ``python -m benchmarks.smooth FOLDER …`` takes folders with items
-and comparisons (`crowdmetric.datasets.load_tidy`) and compares structures of the metric inside the kernel on hidden
-answers, beside `OwnWins`, which knows no features and nobody else.
+``coverage``, ``ideal-points``, ``calibration``, ``kernels`` and ``features``. ``python -m benchmarks.smooth FOLDER …``
+takes folders with items and comparisons (`crowdmetric.datasets.load_tidy`) and compares structures of the metric inside
+the kernel on hidden answers, beside `OwnWins`, which knows no features and nobody else; ``kernels FOLDER …`` compares
+predictions that are averaged over kernels with those of the best kernel there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -174,7 +176,7 @@ def calibration(first: int = 200, last: int = 233, people: int = 48, each: int =
         model = TasteMetric(X, shape="matern52", uncertainty=False).fit(pairs, y, users=users)
         sharp = [np.ones(3)]
         for sharpness.MOST_STEPS in (0, steps):
-            sharp.append(sharpness.find_sharpness(model._learned().fit))
+            sharp.append(sharpness.find_sharpness(model._learned().best.fit))
         for name, (who, about, said) in asked.items():
             row = []
             for model.sharpness_ in sharp:
@@ -199,6 +201,92 @@ def _some(U: Array, each: int, n: int, rng: np.random.Generator) -> tuple[Array,
     return users, pairs, np.where(rng.random(users.size) < right, 1, -1)
 
 
+def kernels(*folders: str) -> None:
+    """Print log-losses of predictions averaged over kernels, less those of the best kernel, on answers that are hidden.
+
+    A third of the items is hidden; of the other answers, people's first 20 in a random order are known (10 where there
+    are few). Means over splits or crowds with their standard errors; sharpness is that of each fit, for both.
+    """
+    if not folders:
+        for people, each in ((40, 10), (75, 20), (150, 20)):
+            crowds = [simulate(people, 3 * each, 50, WEIGHTS, seed) for seed in range(1, 7)]
+            _averaged(f"simulated {people} × {each}", crowds, each)
+    for folder in folders:
+        data = load_tidy(folder)
+        table = data.comparisons
+        rows = np.flatnonzero(table.response != 0.0)
+        crowd = Crowd(
+            data.items.features, np.column_stack([table.left, table.right])[rows], np.sign(table.response[rows]),
+            table.user[rows],
+        )  # fmt: skip
+        each = 20 if len(rows) >= 30 * table.n_users else 8
+        _averaged(data.name, [crowd] * 4, each)
+
+
+def _averaged(name: str, crowds: list[Crowd], each: int) -> None:
+    """Print one line of `kernels`."""
+    gains: dict[str, list[float]] = {"known items": [], "new items": []}
+    loss: dict[str, list[float]] = {"known items": [], "new items": []}
+    weights = []
+    for seed, crowd in enumerate(crowds):
+        rng = np.random.default_rng(seed)
+        N = len(crowd.items)
+        new = np.isin(np.arange(N), rng.choice(N, N // 3, replace=False))
+        is_new = np.any(new[crowd.pairs], axis=1)
+        known = np.zeros(len(crowd.y), dtype=bool)
+        for person in np.unique(crowd.users):
+            mine = rng.permutation(np.flatnonzero((crowd.users == person) & ~is_new))
+            known[mine[: min(each, len(mine) // 2)]] = True
+        model = TasteMetric(crowd.items, uncertainty=False).fit(
+            crowd.pairs[known], crowd.y[known], users=crowd.users[known]
+        )
+        tastes, alone = model._learned(), copy(model)
+        alone._tastes = replace(tastes, parts=(replace(tastes.best, weight=1.0),))
+        alone.kernel_weights_ = np.ones(1)
+        weights.append(model.kernel_weights_)
+        code = crowd.users * N * N + np.min(crowd.pairs, axis=1) * N + np.max(crowd.pairs, axis=1)
+        for kind, rows in (("known items", ~is_new & ~np.isin(code, code[known])), ("new items", is_new)):
+            found = []
+            for one in (model, alone):
+                right = one.predict_proba(crowd.pairs[rows], crowd.users[rows])[:, 1]
+                found.append(-float(np.mean(np.log(np.where(crowd.y[rows] > 0, right, 1.0 - right)))))
+            loss[kind].append(found[0])
+            gains[kind].append(found[0] - found[1])
+    said = [
+        f"{kind} {np.mean(loss[kind]):.4f} ({np.mean(gain):+.4f} ± {np.std(gain) / np.sqrt(len(gain)):.4f})"
+        for kind, gain in gains.items()
+    ]
+    print(
+        f"{name}: {np.mean([len(w) for w in weights]):.1f} kernels, of which the best has probability "
+        f"{np.mean([w[0] for w in weights]):.2f}; log-loss averaged (less the best kernel's): {', '.join(said)}",
+        flush=True,
+    )
+
+
+def features(*sizes: str) -> None:
+    """Print CPU seconds for 341 people × 20 answers about items of 384 features, as embeddings have them.
+
+    Tastes are smooth in eight directions that the features show with noise.
+    """
+    for n_items in map(int, sizes or ("100", "462", "1052")):
+        rng, d = np.random.default_rng(0), 384
+        F = rng.standard_normal((n_items, 8))
+        X = F @ rng.standard_normal((8, d)) / np.sqrt(8) + rng.standard_normal((n_items, d))
+        q = 0.15 * np.sum((F[:, None] - F[None]) ** 2, axis=2)
+        root = np.linalg.cholesky(np.exp(-0.5 * q) + 1e-9 * np.eye(n_items))
+        utility = 2.0 * (root @ rng.standard_normal((n_items, 341))).T + root @ rng.standard_normal(n_items)
+        crowd = _asked(X, utility, 20, rng)
+        for structure in ("auto", "diagonal"):
+            clock, said = time.process_time(), list[str]()
+            model = TasteMetric(X, structure=structure, progress=said.append)
+            model.fit(crowd.pairs, crowd.y, users=crowd.users)
+            took = time.process_time() - clock
+            names = ", ".join(
+                f"{a} {b} {w:.2f}" for (a, b), w in zip(model.kernels_, model.kernel_weights_, strict=True)
+            )
+            print(f"{n_items:6d} items, {structure}: {took:6.1f} CPU s; {names}; first said: {said[0]}", flush=True)
+
+
 def real(folder: str) -> None:
     """Print structures and `OwnWins` on hidden answers, 20 known per person, hidden items two at a time."""
     data = load_tidy(folder)
@@ -216,6 +304,8 @@ def main() -> None:
     coverage()
     ideal_points()
     calibration()
+    kernels()
+    features()
 
 
 def growth() -> None:
@@ -235,9 +325,13 @@ def growth() -> None:
 
 if __name__ == "__main__":
     parts: dict[str, Callable[[], None]] = {
-        "growth": growth, "coverage": coverage, "ideal-points": ideal_points, "calibration": calibration
+        "growth": growth, "coverage": coverage, "ideal-points": ideal_points, "calibration": calibration,
     }  # fmt: skip
-    for place in sys.argv[1:]:
-        parts[place]() if place in parts else real(place)
-    if not sys.argv[1:]:
-        main()
+    with_more: dict[str, Callable[..., None]] = {"kernels": kernels, "features": features}
+    if sys.argv[1:2] and sys.argv[1] in with_more:
+        with_more[sys.argv[1]](*sys.argv[2:])
+    else:
+        for place in sys.argv[1:]:
+            parts[place]() if place in parts else real(place)
+        if not sys.argv[1:]:
+            main()

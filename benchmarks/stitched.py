@@ -15,10 +15,10 @@ from time import perf_counter
 import cvxpy as cp
 import numpy as np
 
+from crowdmetric.bounded.barrier import solve_barrier
+from crowdmetric.bounded.line_subspaces import solve_bounded
 from crowdmetric.losses import get_loss
 from crowdmetric.simulate import SimulatedCrowd, simulate_crowd
-from crowdmetric.solvers.barrier import solve_barrier
-from crowdmetric.solvers.line_subspaces import solve_bounded
 from crowdmetric.stitch import stitch
 from crowdmetric.symmetric import relative_error
 from crowdmetric.users.blocks import Answers, arrange

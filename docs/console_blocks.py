@@ -34,8 +34,8 @@ BLOCK = re.compile(r"(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```console\n(?P<
 ANY_LINES = "…"
 NUMBER = re.compile(r"[-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 SHARE_APART = 0.005
-# What a command says every half minute on a slow machine.
-PROGRESS = re.compile(r"crowdmetric: .* \(\d+ (?:s|min)\)")
+# What a command says every half minute on a slow machine, and before what takes long there.
+PROGRESS = re.compile(r"crowdmetric: .* (?:\(\d+ (?:s|min)\)|takes about \d+ (?:s|min) more)")
 
 
 @dataclass(frozen=True)

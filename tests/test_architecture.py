@@ -34,42 +34,54 @@ ROW = {
     "plots": 2,
     "preprocess": 2,
     "simulate": 2,
-    "subspace_map": 2,
-    "subspaces": 2,
     "tables": 2,
     "users": 2,
+    "choices": 3,
     "comparisons": 3,
     "importance": 3,
     "judgements": 3,
+    "ratings": 3,
     "solvers": 3,
     "coefficients": 4,
     "datasets": 4,
     "inputs": 4,
-    "radii": 4,
     "similarity": 4,
     "smooth": 4,
-    "stitch": 4,
     "fits": 5,
     "simulate_judgements": 5,
     "tastes": 5,
-    "theory": 5,
-    "design": 6,
-    "estimators": 6,
-    "identifiability": 6,
-    "__init__": 7,
-    "agreement": 7,
-    "collect": 7,
-    "evaluate": 7,
-    "experiments": 7,
-    "intervals": 7,
-    "locate": 7,
-    "persist": 7,
-    "choice": 8,
-    "export": 8,
-    "report": 8,
-    "commands": 9,
-    "cli": 10,
-    "__main__": 11,
+    "summary": 6,
+    "base": 7,
+    "bounded": 8,
+    "estimators": 9,
+    "stitch": 9,
+    "subspaces": 9,
+    "theory": 9,
+    "__init__": 10,
+    "agreement": 10,
+    "design": 10,
+    "evaluate": 10,
+    "experiments": 10,
+    "identifiability": 10,
+    "intervals": 10,
+    "locate": 10,
+    "persist": 10,
+    "choice": 11,
+    "collect": 11,
+    "export": 11,
+    "report": 11,
+    "commands": 12,
+    "cli": 13,
+    "__main__": 14,
+}
+
+# A room: everything of one thing that a person can name, and what it may import besides itself (units or modules).
+ROOMS = {
+    "bounded": {
+        *("base", "canonical", "checks", "engines", "errors", "inputs", "losses", "symmetric", "tables"),
+        *("fits.memory", "fits.passes", "solvers.cone", "solvers.solution"),
+        *("users.blocks", "users.compiled", "users.projected"),
+    },
 }
 
 HEAVY = [
@@ -94,13 +106,13 @@ HEAVY = [
 
 
 def name_of(path: Path) -> str:
-    """Return the dotted name of a file: ``crowdmetric.users.bounded``; a package is called by its folder."""
+    """Return the dotted name of a file: ``crowdmetric.users.blocks``; a package is called by its folder."""
     parts = path.relative_to(SOURCE.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def unit_of(module: str) -> str:
-    """Return the row's name: ``users`` for ``crowdmetric.users.bounded``, ``__init__`` for the root."""
+    """Return the row's name: ``users`` for ``crowdmetric.users.blocks``, ``__init__`` for the root."""
     return module.split(".")[1] if "." in module else "__init__"
 
 
@@ -156,6 +168,25 @@ def test_the_page_on_architecture_is_true() -> None:
     assert said == {unit: row for unit, row in ROW.items() if unit not in unsaid}
     missing = [name for name in set(re.findall(r"\b\w+/\w+\.py", page)) if not (SOURCE / name).is_file()]
     assert not [name for name in missing if not name.startswith("tests/")], f"the page names {missing}"
+
+
+def test_the_page_lists_what_rooms_may_import() -> None:
+    page = (SOURCE.parent.parent / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    rooms = re.findall(r"^\| `(\w+)/` \| (.*?) \|", page, flags=re.MULTILINE)
+    assert {room: set(re.findall(r"`([\w.]+)`", allowed)) for room, allowed in rooms} == ROOMS
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_what_it_may(room: str) -> None:
+    members = [module for module in FILES if unit_of(module) == room]
+    imported = {(module, name) for module in members for name in inside(module) - {ROOT} if unit_of(name) != room}
+    known = {
+        entry: {i for i in imported if entry in (unit_of(i[1]), i[1].removeprefix(f"{ROOT}."))} for entry in ROOMS[room]
+    }
+    wrong = imported.difference(*known.values())
+    assert not wrong, f"{room} may not import {sorted(wrong)}"
+    unused = [entry for entry, found in known.items() if not found]
+    assert not unused, f"{room} imports no {unused}; take them off its list"
 
 
 def test_every_module_has_a_row() -> None:
@@ -222,8 +253,9 @@ def test_a_heavy_library_is_imported_in_one_place(library: str) -> None:
 # Numba and Triton compile functions where they are defined, so files of compiled loops load them, at the first fit.
 COMPILED = {
     f"crowdmetric.users.{name}"
-    for name in ("compiled", "kernels", "line_kernels", "placing_kernels", "population_kernels", "propagation_kernels")
+    for name in ("compiled", "line_kernels", "population_kernels", "propagation_kernels", "set_kernels")
 } | {
+    "crowdmetric.bounded.placing_kernels",
     "crowdmetric.similarity.choice_kernels",
     "crowdmetric.smooth.site_kernels",
     "crowdmetric.users.fused_kernels",

@@ -1,4 +1,4 @@
-"""The certified interior point: golden answers, other solvers, its own certificate, and the compiled sweeps."""
+"""The certified interior point: golden answers, other solvers, and its own certificate."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdmetric.losses import LOSSES, Hinge, Logistic, Loss, get_loss
+from crowdmetric.bounded.barrier import BarrierResult, solve_barrier
+from crowdmetric.losses import LOSSES, Loss, get_loss
 from crowdmetric.simulate import simulate_crowd
-from crowdmetric.solvers.barrier import BarrierResult, solve_barrier
-from crowdmetric.solvers.bounds import BOUNDS
-from crowdmetric.users import block_steps
-from crowdmetric.users.block_steps import bounded_block
+from crowdmetric.solvers.cone import BOUNDS
 from crowdmetric.users.blocks import Answers, People, arrange, join
-from crowdmetric.users.bounded import BarrierSums, BoundedBlock
 
 each_loss = pytest.mark.parametrize("loss", LOSSES)
 each_norm = pytest.mark.parametrize("norm", BOUNDS)
-each_rank = pytest.mark.parametrize("r", [1, 2, 3])
 
 TOLERANCE = 1e-8
 
@@ -286,76 +282,6 @@ def test_hard_problems(loss: str, norm: str, seed: int) -> None:
     assert result.objective[0] == pytest.approx(problem.by_cvxpy(), abs=1e-6)
 
 
-# --------------------------------------------------------------------------------------------- compiled people
-
-COMPILED = [Logistic(), Logistic(beta=3.0), Hinge()]
-
-
-def close(ours: np.ndarray, theirs: np.ndarray) -> None:
-    """Equal to rounding, on the scale of the largest entry."""
-    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-11 * max(1.0, float(np.abs(theirs).max())))
-
-
-@pytest.mark.parametrize("loss", COMPILED, ids=repr)
-@pytest.mark.parametrize("metric", ["sought", "known"])
-@each_rank
-def test_compiled_people_take_the_same_steps(loss: Loss, metric: str, r: int) -> None:
-    """Two problems per block, ragged people, a row of weight zero; four steps, each compared part by part."""
-    problem = random_problem(11, loss.name, r=r, counts=[1, 3, 5, 5, 2, 4, 5, 3])
-    weight = problem.answers.weight.copy()
-    weight[2] = 0.0
-    answers = replace(problem.answers, weight=weight, problem=np.array([0, 0, 1, 0, 1, 1, 1, 0]), n_problems=2)
-    rng = np.random.default_rng(0)
-    for block in arrange(answers):
-        P, known = block.person.size, metric == "known"
-        radius, mu = rng.uniform(0.5, 2.0, P), np.full(P, 0.3)
-        offset = rng.standard_normal(block.weight.shape) if known else None
-        A = None if known else np.stack([0.3 * np.eye(r), 0.2 * np.eye(r)])
-        twins = [make(block, loss, radius, mu, offset=offset) for make in (bounded_block, BoundedBlock)]
-        assert not isinstance(twins[0], BoundedBlock)
-        for number in range(4):
-            step = rng.standard_normal((2, r, r))
-            dA = None if known else 0.05 * (step + np.swapaxes(step, 1, 2))
-            ours, theirs = (everything_at(twin, A, mu, dA, r) for twin in twins)
-            for name in ours:
-                close(ours[name], theirs[name])
-            alpha = np.full(P, 0.5 * ours["longest"].min())  # the hinge's slacks move in step with the metric
-            close(*(twin.merit(alpha) for twin in twins))
-            if number % 2:
-                alpha = 0.7 * alpha  # a step that was not tried: nothing kept from a trial may be used
-            for twin in twins:
-                twin.advance(alpha)
-            close(*(twin.w for twin in twins))
-            assert np.all(np.any(twins[0].w != 0.0, axis=1))
-            A, mu = None if known else A + alpha[0] * dA, 0.5 * mu
-
-
-@pytest.mark.parametrize("loss", [get_loss("logistic"), get_loss("hinge")], ids=str)
-def test_compiled_people_out_of_focus_are_left_alone(loss: Loss) -> None:
-    """Everybody in focus gets what they get in full view; the others give zeros and do not move."""
-    problem = random_problem(5, loss.name, r=2, counts=[4] * 8)
-    answers = replace(problem.answers, problem=np.arange(8) // 2, n_problems=4)
-    (block,) = arrange(answers)
-    radius, mu, A = np.full(8, 2.0), np.full(8, 0.3), np.tile(0.3 * np.eye(2), (4, 1, 1))
-    seen = np.isin(block.problem, [0, 2])
-    full, part = (bounded_block(block, loss, radius, mu) for _ in range(2))
-    part.focus(seen)
-    dA = np.tile(0.05 * np.eye(2), (4, 1, 1))
-    sums = [BarrierSums.zeros(4, 2), BarrierSums.zeros(4, 2)]
-    for twin, into in zip((full, part), sums, strict=True):
-        twin.first = twin.linearize(A, mu)
-        twin.eliminate(into)
-        twin.second = twin.direction(dA)[0], twin.merit(np.full(8, 0.1))
-        twin.advance(np.full(8, 0.1))
-    for ours, theirs in zip((*part.first, *part.second), (*full.first, *full.second), strict=True):
-        np.testing.assert_array_equal(ours, np.where(seen, theirs, 0.0))
-    np.testing.assert_array_equal(part.w, np.where(seen[:, None], full.w, 0.0))
-    np.testing.assert_array_equal(sums[1].schur[[0, 2]], sums[0].schur[[0, 2]])
-    assert not np.any(sums[1].schur[[1, 3]])
-    among = np.isin(block.problem, [2, 3])
-    np.testing.assert_array_equal(part.merit(np.full(8, 0.05), among) != 0.0, block.problem == 2)
-
-
 @each_loss
 def test_only_some_problems_are_solved(loss: str) -> None:
     problem = random_problem(4, loss, r=2, counts=[5] * 6)
@@ -371,20 +297,8 @@ def test_only_some_problems_are_solved(loss: str) -> None:
     )
 
 
-def everything_at(
-    block: BoundedBlock, A: np.ndarray | None, mu: np.ndarray, dA: np.ndarray | None, r: int
-) -> dict[str, np.ndarray]:
-    """All that a block says at (A, w), and of the step that goes with dA."""
-    sums = BarrierSums.zeros(2, r)
-    merit, gap = block.linearize(A, mu)
-    block.eliminate(sums)
-    slope, longest = block.direction(dA)
-    return vars(sums) | {"merit": merit, "gap": gap, "psi": block.psi(A), "slope": slope, "longest": longest}
-
-
-def test_hinge_slacks_survive_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hinge_slacks_survive_rounding() -> None:
     """Slacks of 1e-12 recomputed from ψ once changed sign, and took the whole batch down with them."""
-    monkeypatch.setattr(block_steps, "LARGEST_COMPILED_RANK", 0)
     crowd = simulate_crowd(10, 20, 3, users=80, comparisons=10, seed=0)
     answers = Answers(
         np.einsum("ndr,nd->nr", crowd.bases[crowd.labels], crowd.items), crowd.pairs, crowd.y.astype(float),

@@ -11,7 +11,7 @@ from crowdmetric import Comparisons, PopulationMetric
 from crowdmetric.choice import UNLEARNED
 from crowdmetric.cli import main
 from crowdmetric.errors import DataError
-from crowdmetric.evaluate import BradleyTerry, CrowdModel, PooledQuadratic, evaluate
+from crowdmetric.evaluate import MODELS, BradleyTerry, PooledQuadratic, evaluate
 from crowdmetric.fits.linear_utilities import _value_and_gradient, fit_linear_utilities
 from crowdmetric.fits.question_stream import asked_in_memory
 from crowdmetric.inputs import read_rows
@@ -57,7 +57,7 @@ def test_three_variances_are_found() -> None:
 
 def test_the_estimator_predicts_as_the_evaluated_model() -> None:
     X, answers, _ = crowd(60, 12, 30, 3, popular=1.0, own=1.5)
-    fitted = CrowdModel("mixed", "none", "isotropic", item_effects=True).fit(X, answers)
+    fitted = MODELS["mixed"].fit(X, answers)
     model = PopulationMetric(X, **UNLEARNED["mixed"]).fit(answers)
     np.testing.assert_allclose(model.predict_proba(answers)[:, 1], fitted.probability(answers, answers), atol=2e-3)
 

@@ -18,7 +18,7 @@ from crowdmetric.coefficients import coefficients_of
 from crowdmetric.commands.fit_findings import needless, saved_as
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import MODELS, Evaluation
-from crowdmetric.evaluate.crowds import FittedCrowd
+from crowdmetric.evaluate.estimated import FittedEstimator
 from crowdmetric.evaluate.evaluation import Result
 from crowdmetric.export import item_coordinates, linear_head
 from crowdmetric.persist import load_model, save_model
@@ -143,10 +143,10 @@ def linear_crowd() -> tuple[np.ndarray, Comparisons]:
 def test_what_is_saved_is_the_baseline(name: str, linear_crowd) -> None:
     X, answers = linear_crowd
     law = UNLEARNED[name]
-    baseline = MODELS[name](None).fit(X, answers)
+    baseline = MODELS[name].fit(X, answers)
     model = PopulationMetric(X, **law).fit(answers)
-    if isinstance(baseline, FittedCrowd):
-        assert model.log_likelihood_ == pytest.approx(baseline.log_likelihood, abs=0.05)
+    if isinstance(baseline, FittedEstimator):
+        assert model.log_likelihood_ == pytest.approx(baseline.estimator.log_likelihood_, abs=0.05)
     expected = baseline.probability(answers, answers)
     np.testing.assert_allclose(model.predict_proba(answers)[:, 1], expected, atol=0.01)
     if law["constraint"] != "symmetric":

@@ -201,8 +201,7 @@ def test_fit_takes_people_as_a_population_unless_told_otherwise(run, crowd, tmp_
     result = run("fit", *tables(crowd), *options, "--out", tmp_path / "model")
     assert result.code == 0
     assert "using PopulationMetric, because people taken as one population" in result.err
-    assert "taken as isotropic, because a free covariance gains only" in result.err
-    assert "nats of log-likelihood for 5 more parameters, which BIC prices at 9.7" in result.err
+    assert "isotropic and there are no per-item effects, the default, because no answers were hidden" in result.err
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["metric.npz", "model.json"]
     parameters = load_model(tmp_path / "model").description["parameters"]
     assert (parameters["starts"], parameters["ridge"], parameters["integration"]) == (1, 0.5, "propagation")
@@ -380,19 +379,20 @@ def popular(tmp_path_factory) -> Path:
     return folder
 
 
-def test_fit_decides_what_items_have_of_their_own(run, popular, tmp_path) -> None:
+def test_without_hidden_answers_fit_takes_defaults_and_what_it_is_told(run, popular, tmp_path) -> None:
     quick = ["--starts", 1, "--no-evaluate", "--jobs", 1, "--integration", "propagation"]
     result = run("fit", *tables(popular), *quick, "--out", tmp_path / "model")
     assert result.code == 0
-    sentence = "per-item effects are used, because they gain "
+    sentence = "he covariance of people is isotropic and there are no per-item effects, the default, because no answers"
     assert sentence in result.err
-    assert "may not carry over to new items" not in result.err  # the utilities see to that
-    assert "  items         have effects beyond their features (spread " in result.out
-    assert sentence.replace("per", "Per", 1) in (tmp_path / "model" / "report.html").read_text(encoding="utf-8")
-    assert load_model(tmp_path / "model").description["parameters"]["item_effects"] is True
+    assert sentence in (tmp_path / "model" / "report.html").read_text(encoding="utf-8")
+    assert load_model(tmp_path / "model").description["parameters"]["item_effects"] is False
     for options, value in ((["--no-item-effects"], False), (["--item-effects", "--covariance", "isotropic"], True)):
         result = run("fit", *tables(popular), *quick, "--no-report", *options, "--out", tmp_path / options[0])
         assert "per-item effects" not in result.err
+        assert ("the default" in result.err) == ("--covariance" not in options)
+        if value:
+            assert "  items         have effects beyond their features (spread " in result.out
         model = load_model(tmp_path / options[0])
         assert model.description["parameters"]["item_effects"] is value
         assert ("item_effects_" in model.fitted) is value
@@ -619,6 +619,27 @@ def test_progress_in_a_pipe_is_a_line_now_and_then(monkeypatch) -> None:
     assert lines[-1].startswith("crowdmetric: Learning: half way (")
     assert progress.in_words(44.6) == "45 s"
     assert progress.in_words(150.0) == "2 min"
+
+
+def test_what_takes_long_is_foretold_once_from_measured_work() -> None:
+    for quiet, lines in ((False, 1), (True, 0)):
+        stream = io.StringIO()
+        with show_progress("Learning", quiet=quiet, stream=stream):
+            progress.foretell(9.0)
+            progress.foretell(40.0)
+            progress.foretell(80.0)
+            progress.foretell(400.0)
+        said = [f"crowdmetric: Learning takes about {time} more" for time in ("40 s", "7 min")]
+        assert stream.getvalue().splitlines() == (said if lines else [])
+    progress.foretell(100.0)  # nobody hears this
+    time_left = progress.TimeLeft(["slow", "slow", "fast", "fast", "fast"])
+    time_left._clock -= 22.0  # so long ago it began
+    stream = io.StringIO()
+    with show_progress("Learning", stream=stream):
+        assert "1 of 5 fits done, about 88 s left" in time_left.after("slow", 20.0)
+        # one slow one and two fast ones are left, of 22 s that took 22 s
+        assert "2 of 5 fits done, about 24 s left" in time_left.after("fast", 2.0)
+    assert "takes about 88 s more" in stream.getvalue()
 
 
 def test_compiling_is_mentioned_where_progress_is_shown(monkeypatch) -> None:

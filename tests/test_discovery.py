@@ -8,12 +8,8 @@ from scipy.stats import multivariate_normal
 from sklearn.metrics import adjusted_rand_score
 
 from crowdmetric import StitchedMetric
-from crowdmetric.errors import DataError
-from crowdmetric.identifiability import diagnose
-from crowdmetric.persist import load_model, save_model
-from crowdmetric.simulate import responses, sample_subspaces, simulate_crowd
-from crowdmetric.subspaces import discover_subspaces, given_subspaces
-from crowdmetric.subspaces.flats import (
+from crowdmetric.bounded.discover import neighbor_graph, spectrum
+from crowdmetric.bounded.flats import (
     assign_flats,
     background_density,
     criterion,
@@ -21,7 +17,11 @@ from crowdmetric.subspaces.flats import (
     merge_flats,
     refine_flats,
 )
-from crowdmetric.subspaces.neighbors import neighbor_graph, spectrum
+from crowdmetric.errors import DataError
+from crowdmetric.identifiability import diagnose
+from crowdmetric.persist import load_model, save_model
+from crowdmetric.simulate import responses, sample_subspaces, simulate_crowd
+from crowdmetric.subspaces import discover_subspaces, given_subspaces
 from crowdmetric.symmetric import relative_error
 
 BOUNDS = {"metric_bound": 10.0, "ideal_bound": 10.0, "tol": 1e-6}

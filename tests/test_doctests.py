@@ -38,7 +38,6 @@ RESULTS = {
     "design.Asked": "design.LiveDesign",
     "design.Forecast": "design.LiveDesign",
     "design.Stop": "design.LiveDesign",
-    "evaluate.CrowdModel": "evaluate.evaluate",
     "evaluate.EstimatorModel": "evaluate.evaluate",
     "evaluate.Evaluation": "evaluate.evaluate",
     "evaluate.Result": "evaluate.evaluate",

@@ -349,12 +349,15 @@ def test_torch_fits_what_numpy_fits() -> None:
     crowd = simulate_crowd(4, None, None, users=1500, comparisons=1, seed=5)
     rows = read_rows(crowd.pairs, crowd.y, crowd.users, None, crowd.items, Logistic())
     asked = asked_in_memory(rows)
-    here, there = (fit_low_rank_law(asked, 4, Logistic(), engine=engine) for engine in (None, TorchEngine("cpu")))
+    here, there = (
+        fit_low_rank_law(asked, 4, Logistic(), engine=engine, ridge=2.0) for engine in (None, TorchEngine("cpu"))
+    )
     np.testing.assert_allclose(there.law.metric, here.law.metric, atol=1e-8)
     # in single precision an estimator uses gradients alone
-    model = PopulationMetric(crowd.items, rank=4, engine=TorchEngine("cpu", "float32"))
+    model = PopulationMetric(crowd.items, rank=4, ridge=2.0, engine=TorchEngine("cpu", "float32"))
     model.fit(crowd.pairs, crowd.y, users=crowd.users)
-    np.testing.assert_allclose(model.shape_, here.law.metric / np.trace(here.law.metric) * 4, atol=1e-2)
+    # a posterior mean over 400 draws, which begin from directions that are only nearly the same
+    np.testing.assert_allclose(model.shape_, here.law.metric / np.trace(here.law.metric) * 4, atol=2e-2)
     assert model.standard_errors_.shape == (4, 4)
 
 

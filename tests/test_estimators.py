@@ -20,10 +20,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning, NotIdentifiedError
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric, TasteMetric
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.losses import LOSSES, Logistic, get_loss
 from crowdmetric.simulate import SimulatedCrowd, simulate_crowd
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,6 @@ from crowdmetric.errors import CrowdmetricWarning, DataError
 from crowdmetric.evaluate import (
     SPLITS,
     BradleyTerry,
-    CrowdModel,
     EstimatorModel,
     Evaluation,
     PooledQuadratic,
@@ -34,10 +34,10 @@ from crowdmetric.evaluate import (
 )
 from crowdmetric.evaluate.models import (
     BASELINES,
-    BEGINS_AT,
     DEFAULT,
     LEARNED,
     MODELS,
+    POPULATIONS,
     WITHOUT_DISTANCE,
     WITHOUT_METRIC,
     choose_models,
@@ -59,7 +59,6 @@ from crowdmetric.evaluate.verdict import (
     worth_of,
     worth_of_metric,
 )
-from crowdmetric.fits.unknowns import NOTHING_UNKNOWN
 from crowdmetric.persist import save_model
 from crowdmetric.report.warnings import LEAKED, warnings_of
 from crowdmetric.symmetric import svec
@@ -326,31 +325,31 @@ def test_the_linear_model_is_the_mixed_logit_optimum() -> None:
         return -np.sum(np.log(np.exp(each) @ (weights / weights.sum())))
 
     best = minimize(objective, np.zeros(2), tol=1e-10).x
-    crowd = CrowdModel("linear", "none", "free").fit(items, table)
-    law = crowd.units.law_outside(crowd.law)
-    assert not law.metric.any()
-    assert law.mean[0] == pytest.approx(best[0], rel=0.01)
-    assert law.covariance[0, 0] == pytest.approx(np.exp(2 * best[1]), rel=0.02)
+    crowd = MODELS["linear"].fit(items, table)
+    model = crowd.estimator
+    mean, spread = model.pseudo_ideal_mean_[0], model.pseudo_ideal_covariance_[0, 0] ** 0.5
+    assert not model.metric_.any()
+    assert mean == pytest.approx(best[0], rel=0.01)
+    assert spread**2 == pytest.approx(np.exp(2 * best[1]), rel=0.02)
     # and somebody's probability is the average over where they may stand
     known = table.take(np.flatnonzero(users == 0))
-    question = table.take([9])
-    psi = delta[:4, None] * (law.mean[0] + np.sqrt(law.covariance[0, 0]) * nodes)
+    psi = delta[:4, None] * (mean + spread * nodes)
     posterior = weights * np.exp(-np.logaddexp(0, -y[:4, None] * psi).sum(axis=0))
-    asked = expit(delta[9] * (law.mean[0] + np.sqrt(law.covariance[0, 0]) * nodes))
+    asked = expit(delta[9] * (mean + spread * nodes))
     exact = np.sum(posterior * asked) / np.sum(posterior)
     as_first = Comparisons.from_arrays([0], pairs[9:10], [1.0], n_items=30, user_ids=np.arange(150))
     assert crowd.probability(as_first, known)[0] == pytest.approx(exact, abs=0.01)
     # somebody of whom nothing is known is drawn from the law, whose mean is not known exactly either
-    doubt = crowd.unknowns.covariance[1, 1] / (crowd.units.size**2 * law.covariance[0, 0])
-    asked = expit(delta[9] * (law.mean[0] + np.sqrt((1.0 + doubt) * law.covariance[0, 0]) * nodes))
+    doubt = model.offset_covariance_[1, 1] / spread**2
+    asked = expit(delta[9] * (mean + np.sqrt(1.0 + doubt) * spread * nodes))
     prior = np.sum(weights * asked) / np.sum(weights)
-    assert crowd.probability(question, table.take([]))[0] == pytest.approx(prior, abs=1e-4)
+    assert model.predict_proba(pairs[9:10])[0, 1] == pytest.approx(prior, abs=1e-4)
 
 
 def test_the_population_model_is_population_metric() -> None:
     items, table = crowd_of([[1.0, 0.4], [0.4, 0.6]], people=1500, answers=1)
     model = PopulationMetric(items, starts=1).fit(table)
-    assert CrowdModel("population").fit(items, table).metric == pytest.approx(model.metric_, rel=0.01, abs=0.01)
+    assert MODELS["population"].fit(items, table).estimator.metric_ == pytest.approx(model.metric_, rel=0.01, abs=0.01)
 
 
 def test_new_people_are_placed_by_what_is_given() -> None:
@@ -414,8 +413,11 @@ def test_popularity_alone_is_not_believed_of_new_items() -> None:
     for seed in range(4):
         parts = split(table, "items", SplitPlan(), seed=seed)
         train, test = table.take(parts.train), table.take(parts.test)
-        crowd = CrowdModel("population-free", covariance="free").fit(items, train)
-        for model, scores in ((crowd, careful), (replace(crowd, unknowns=NOTHING_UNKNOWN), sure)):
+        crowd = MODELS["population-free"].fit(items, train)
+        surer = copy(crowd.estimator)
+        surer.new_item_spread_ = 0.0
+        del surer.offset_covariance_
+        for model, scores in ((crowd, careful), (replace(crowd, estimator=surer), sure)):
             right = model.probability(test, train)
             scores.append(measures(right, test.response, test.weight)["log_likelihood"])
     assert np.mean(careful) > -1.1
@@ -789,11 +791,11 @@ def test_real_numbers_are_refused() -> None:
 
 def test_on_a_line_the_identity_is_all_there_is_to_learn() -> None:
     items, table = crowd_of([[0.8]], people=1200, answers=1)
-    crowd = CrowdModel("identity", "identity", "isotropic").fit(items, table)
+    crowd = MODELS["identity"].fit(items, table)
     model = PopulationMetric(items, starts=1).fit(table)
-    assert crowd.metric[0, 0] == pytest.approx(model.metric_[0, 0], rel=0.01)
+    assert crowd.estimator.metric_[0, 0] == pytest.approx(model.metric_[0, 0], rel=0.01)
     items, table = crowd_of(np.diag([1.0, 0.5]), people=300, answers=2)
-    metric = CrowdModel("identity", "identity", "isotropic").fit(items, table).metric
+    metric = MODELS["identity"].fit(items, table).estimator.metric_
     np.testing.assert_allclose(metric, metric[0, 0] * np.eye(2))
 
 
@@ -901,13 +903,13 @@ def test_without_time_nothing_is_evaluated(monkeypatch) -> None:
 
 def test_models_begin_where_simpler_ones_ended_and_end_no_lower() -> None:
     items, answers = crowd_of(np.diag([2.0, 1.0, 0.2]), people=80)[:2]
-    for name, simpler in BEGINS_AT.items():
-        if name.startswith("symmetric"):
+    for name, model in POPULATIONS.items():
+        if not model.simpler or name.startswith("symmetric"):
             continue
-        alone = MODELS[name](None).fit(items, answers)
-        begun = replace(MODELS[name](None), start=MODELS[simpler](None).fit(items, answers).end).fit(items, answers)
+        alone = model.fit(items, answers).estimator
+        begun = model.fit(items, answers, MODELS[model.simpler].fit(items, answers).end).estimator
         # ridges settle to .01 nats of evidence, which moves the likelihood itself by some tenths
-        assert begun.log_likelihood == pytest.approx(alone.log_likelihood, abs=0.5)
+        assert begun.log_likelihood_ == pytest.approx(alone.log_likelihood_, abs=0.5)
 
 
 def test_some_models_are_fitted_on_the_first_split_alone() -> None:

@@ -16,12 +16,12 @@ from crowdmetric import Comparisons, PopulationMetric
 from crowdmetric.cli import main
 from crowdmetric.coefficients import coefficients_of
 from crowdmetric.errors import CrowdmetricWarning
-from crowdmetric.estimators.summary import InMemory
 from crowdmetric.importance import FeatureImportance, feature_importance, find_importance
 from crowdmetric.persist import SavedModel, load_model, save_model
 from crowdmetric.preprocess import ItemMap, values_to_compare, varying_features
 from crowdmetric.report.directions import find_directions
 from crowdmetric.simulate import simulate_crowd
+from crowdmetric.summary import InMemory
 
 GENRES = ("action", "children", "comedy", "drama", "horror")
 DATA = Path(__file__).parents[2] / "shared" / "data"

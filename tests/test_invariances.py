@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
+from crowdmetric.base import CrowdMetric
+from crowdmetric.bounded.stitching import METHODS
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DroppedRowsWarning
 from crowdmetric.estimators import IdealPointMetric, MatchedMetric, PopulationMetric, StitchedMetric, TasteMetric
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.similarity import SimilarityMetric
 from crowdmetric.evaluate.similarity_evaluation import SIMILARITY_SPLITS, similarity_folds
 from crowdmetric.evaluate.splits import SPLITS, SplitPlan, split
@@ -21,7 +22,6 @@ from crowdmetric.judgements import Judgements
 from crowdmetric.losses import LOSSES
 from crowdmetric.simulate import answer, simulate_crowd
 from crowdmetric.simulate_judgements import simulate_judgements
-from crowdmetric.stitch import METHODS
 from crowdmetric.subspaces import assign_pairs, discover_subspaces, given_subspaces
 
 ESTIMATORS = [IdealPointMetric, StitchedMetric]

@@ -12,7 +12,7 @@ import pytest
 
 from crowdmetric import Comparisons, PopulationMetric
 from crowdmetric.errors import DataError
-from crowdmetric.evaluate import CrowdModel, evaluate
+from crowdmetric.evaluate import MODELS, evaluate
 from crowdmetric.evaluate.models import choose_models
 from crowdmetric.fits.uncertainty import inverse_information
 from crowdmetric.locate import locate
@@ -189,8 +189,8 @@ def test_popularity_is_not_put_into_the_metric() -> None:
     for seed in range(5):
         items, table, _ = popular_crowd(300, 6, spread=1.0, n_items=16, seed=seed)
         for effects, several in sizes.items():
-            found = CrowdModel("population", "psd", "free", item_effects=effects).fit(items, table)
-            several.append(float(np.linalg.norm(found.metric)))
+            found = MODELS["population-items" if effects else "population-free"].fit(items, table)
+            several.append(float(np.linalg.norm(found.estimator.metric_)))
     assert np.mean(sizes[True]) < 0.5 * np.mean(sizes[False])
     assert np.sum(np.array(sizes[True]) < 0.01) >= 2  # nothing at all is left of it
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from crowdmetric import Comparisons, PopulationMetric
-from crowdmetric.evaluate import CrowdModel
+from crowdmetric.evaluate import MODELS
 from crowdmetric.fits.item_span import ItemSpan
 from crowdmetric.simulate import simulate_crowd
 from crowdmetric.solvers.priors import shape_penalty
@@ -91,9 +91,9 @@ def test_isotropic_people_are_isotropic_in_all_features() -> None:
 def test_what_is_evaluated_is_what_is_saved() -> None:
     X, answers = crowd_of(2)
     wide = X @ turned(4, 2).T
-    saved, judged = fitted(wide, answers, uncertainty=False, starts=1), CrowdModel("psd").fit(wide, answers)
+    saved, judged = fitted(wide, answers, uncertainty=False, starts=1), MODELS["population"].fit(wide, answers)
     # evaluated fits stop at 1e-6 nats per answer, before the last digits
-    np.testing.assert_allclose(judged.metric, saved.metric_, rtol=0.01, atol=2e-3)
+    np.testing.assert_allclose(judged.estimator.metric_, saved.metric_, rtol=0.01, atol=2e-3)
     np.testing.assert_allclose(
         judged.probability(answers, answers), saved.predict_proba(answers.pairs, answers.user)[:, 1], atol=2e-3
     )

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from crowdmetric.bounded.barrier import solve_barrier
+from crowdmetric.bounded.line_subspaces import solve_bounded, solve_lines
 from crowdmetric.losses import Logistic
 from crowdmetric.simulate import responses
-from crowdmetric.solvers.barrier import solve_barrier
-from crowdmetric.solvers.line_subspaces import solve_bounded, solve_lines
 from crowdmetric.users.blocks import Answers, arrange
 
 PROBLEMS = 12

@@ -40,6 +40,17 @@ def small(model: PopulationMetric) -> Located:
     return Located(people.users[:4], points, covariances, people.metric, ITEMS, people.loss)
 
 
+def test_placed_people_are_known_and_nobody_else(model: PopulationMetric) -> None:
+    placed = model.place([[0, 1], [2, 3]], [-1, 1], users=["ann", "ann"])
+    assert placed.users_.tolist() == ["ann"]
+    ann = locate(model, [[0, 1], [2, 3]], [-1, 1], users=["ann", "ann"])
+    asked = [[4, 5], [1, 6]]
+    np.testing.assert_allclose(placed.predict_proba(asked, ["ann", "ann"])[:, 0], ann.probability(asked)[0])
+    stranger = model.predict_proba(asked, ["nobody", "nobody"])
+    np.testing.assert_allclose(placed.predict_proba(asked, ["nobody", "nobody"]), stranger)
+    assert len(model.users_) > 1
+
+
 def test_people_of_the_model_are_where_it_put_them(model: PopulationMetric) -> None:
     people = locate(model)
     assert len(people) == 800

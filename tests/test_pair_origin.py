@@ -15,7 +15,7 @@ from crowdmetric import Comparisons, MatchedMetric, PopulationMetric, TasteMetri
 from crowdmetric.cli import main
 from crowdmetric.coefficients import coefficients_of
 from crowdmetric.datasets import load_travel
-from crowdmetric.datasets.ratings import MADE_OF
+from crowdmetric.datasets.rated import MADE_OF
 from crowdmetric.errors import CrowdmetricWarning, DataError, NotIdentifiedWarning
 from crowdmetric.identifiability import diagnose
 from crowdmetric.persist import load_model, save_model

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from crowdmetric.bounded.barrier import solve_barrier
+from crowdmetric.bounded.placing import place_people, spans_of
 from crowdmetric.losses import LOSSES, Loss, get_loss
-from crowdmetric.solvers.barrier import solve_barrier
-from crowdmetric.solvers.placing import place_people, spans_of
 from crowdmetric.users.blocks import Answers, arrange
 
 each_loss = pytest.mark.parametrize("loss", LOSSES)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdmetric import radii
+from crowdmetric.bounded import radii
+from crowdmetric.bounded.radii import PARTS, choose_radii
 from crowdmetric.errors import DataError
 from crowdmetric.estimators import IdealPointMetric
 from crowdmetric.losses import LOSSES, Loss, get_loss
-from crowdmetric.radii import PARTS, choose_radii
 from crowdmetric.simulate import SimulatedCrowd, simulate_crowd
 from crowdmetric.users.blocks import Answers, People
 

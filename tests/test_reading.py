@@ -22,7 +22,7 @@ from crowdmetric.cli import main
 from crowdmetric.errors import DataError, MissingExtraError, TableWarning
 from crowdmetric.preprocess import DIFFERENT_UNITS, scale_ratio
 from crowdmetric.tables import Stored, read_columns, read_items, write_columns
-from crowdmetric.tables import choices as choices_module
+from crowdmetric.tables import codings as codings_module
 
 TABLE = {"user": ["Zoë", "Ann", "Bo"], "left": [1, 2, 3], "price": [1.5, 2.0, None], "choice": ["left", "right", "tie"]}
 
@@ -201,7 +201,7 @@ def test_items_called_one_and_two_are_not_guessed() -> None:
 
 
 def test_the_number_of_unreadable_choices_allowed_is_small() -> None:
-    assert 0 < choices_module.MOST_UNREADABLE < 0.45  # 45 % were dropped in silence once
+    assert 0 < codings_module.MOST_UNREADABLE < 0.45  # 45 % were dropped in silence once
 
 
 def test_judgements_read_the_item_that_was_chosen() -> None:

@@ -241,7 +241,15 @@ def test_warnings_follow_from_the_fit(model, crowd) -> None:
         "symmetric_metric_": -np.eye(3),
     }  # fmt: skip
     text = " ".join(warnings_of(replace(model, fitted=doubtful), diagnosis))
-    for words in ("ideal points", "z = 9.0", "1.0 of its 5", "scale", "3 of its", "another start", "1 of 2 subspaces"):
+    for words in (
+        "ideal points",
+        "z = 9.0",
+        "1.0 of its 5",
+        "scale",
+        "3 standard errors",
+        "another start",
+        "1 of 2 subspaces",
+    ):
         assert words in text
     few = replace(model, fitted={k: v for k, v in model.fitted.items() if k != "determined_"})
     few.description["data"] = few.description["data"] | {"answers": 20}

@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 from crowdmetric import IdealPointMetric, MatchedMetric, PopulationMetric
+from crowdmetric.bounded import from_disk
 from crowdmetric.cli import main
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.design import matched_from_generator
 from crowdmetric.engines.torch_engine import TorchEngine
 from crowdmetric.errors import ConvergenceWarning, DataError, DroppedRowsWarning
 from crowdmetric.evaluate import evaluate
-from crowdmetric.fits import bounded_people, problem
+from crowdmetric.fits import problem
 from crowdmetric.fits.memory import read_memory
 from crowdmetric.fits.passes import Passes
 from crowdmetric.fits.problem import PopulationProblem
@@ -30,7 +31,7 @@ from crowdmetric.inputs import read_rows
 from crowdmetric.losses import get_loss
 from crowdmetric.persist import load_model
 from crowdmetric.simulate import SimulatedCrowd, answer, simulate_crowd
-from crowdmetric.solvers.bounds import get_bound
+from crowdmetric.solvers.cone import BOUNDS
 from crowdmetric.symmetric import svec
 from crowdmetric.tables import ComparisonScan, spool
 
@@ -621,7 +622,7 @@ def test_bounded_people_of_a_scan_are_fitted_as_in_memory(
     never_in_memory: None, loss: str, norm: str, bound: float,
 ) -> None:  # fmt: skip
     crowd, table = talkative
-    monkeypatch.setattr(bounded_people, "SAMPLE", 100)
+    monkeypatch.setattr(from_disk, "SAMPLE", 100)
     options: dict[str, Any] = {"metric_bound": bound, "ideal_bound": 3.0, "norm": norm, "loss": loss}
     here = IdealPointMetric(crowd.items, **options).fit(table)
     told: list[str] = []
@@ -630,7 +631,7 @@ def test_bounded_people_of_a_scan_are_fitted_as_in_memory(
     assert there.solution_.gap <= 1e-8
     assert there.objective_ == pytest.approx(here.objective_, abs=2e-8)
     assert there.metric_ == pytest.approx(here.metric_, abs=2e-3)
-    assert get_bound(norm).size(svec(there.metric_)) <= bound * (1.0 + 1e-12)
+    assert BOUNDS[norm].size(svec(there.metric_)) <= bound * (1.0 + 1e-12)
     assert "people per second, about" in told[0]
     # nobody's place is kept: the mean of everybody's is expected
     assert there.users_.size == 0

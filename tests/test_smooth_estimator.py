@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -333,11 +334,11 @@ def test_answers_by_coin_teach_nothing() -> None:
 
 def test_draws_are_there_where_scales_are_known_ever_so_differently(model: TasteMetric) -> None:
     """With many answers of few people, curvatures reach from nothing to millions."""
-    fit, rng = model._learned().fit, np.random.default_rng(0)
+    fit, rng = model._learned().best.fit, np.random.default_rng(0)
     turn = np.linalg.qr(rng.standard_normal((fit.theta.size, fit.theta.size)))[0]
     known = np.geomspace(1e-3, 5e9, fit.theta.size)
     found = copy(model)
-    found._describe_uncertainty(fit, [(1.0, fit.theta, (turn * known) @ turn.T)])
+    found._describe_uncertainty([(1.0, fit, (turn * known) @ turn.T)])
     assert np.all(np.isfinite(found.metric_draws_))
     assert np.all(np.isfinite(found.standard_errors_))
 
@@ -353,13 +354,72 @@ def test_errors_go_over_all_shapes_that_are_possible() -> None:
 
 
 def test_draws_go_over_all_shapes_that_are_possible(model: TasteMetric) -> None:
-    fit, found = model._learned().fit, copy(model)
+    fit, found = model._learned().best.fit, copy(model)
     step = np.zeros(fit.theta.size)
     step[len(SCALES)] = 1.0  # a metric e times as large
     known = 1e6 * np.eye(fit.theta.size)
-    found._describe_uncertainty(fit, [(0.7, fit.theta, known), (0.3, fit.theta + step, known)])
+    found._describe_uncertainty([(0.7, fit, known), (0.3, replace(fit, theta=fit.theta + step), known)])
     ratio = found.metric_draws_[:, 0] / model.metric_[0, 0]
     assert np.mean(ratio > 2.0) == pytest.approx(0.3, abs=0.06)
     np.testing.assert_allclose(np.minimum(np.abs(ratio - 1.0), np.abs(ratio - np.e)), 0.0, atol=0.05)
     expected = np.sqrt(0.3) * (np.e - 1.0) * model.metric_[0, 0]
     assert found.standard_errors_[0, 0] == pytest.approx(expected, rel=0.01)
+
+
+def several(items: np.ndarray = ITEMS) -> TasteMetric:
+    return TasteMetric(items, structure="isotropic", uncertainty=False).fit(PAIRS, Y, users=USERS)
+
+
+def test_predictions_are_averaged_over_kernels_by_their_evidence(tmp_path: Path) -> None:
+    found = several()
+    assert len(found.kernels_) > 1
+    evidence = np.array([found.shape_evidence_[shape] for _, shape in found.kernels_])
+    np.testing.assert_allclose(found.kernel_weights_, np.exp(evidence) / np.sum(np.exp(evidence)), rtol=1e-6)
+    assert np.all(np.diff(found.kernel_weights_) <= 0.0)
+    assert (found.structure_, found.shape_) == tuple(found.kernels_[0])
+    assert f"averaged with {len(found.kernels_) - 1} other" in found.summary()
+    # each kernel alone, with the sharpness of all
+    new = ITEMS[PAIRS[:9]] + 0.2
+    alone = []
+    for part in found._learned().parts:
+        one = copy(found)
+        one._tastes = replace(found._tastes, parts=(replace(part, weight=1.0),))
+        one.kernel_weights_, one.sharpness_ = np.ones(1), np.ones(3)
+        alone.append([one.predict_proba(PAIRS, USERS)[:, 1], one.mean_utilities(), one.moments_of(new, USERS[:9])])
+    found.sharpness_ = np.ones(3)
+    weights = found.kernel_weights_
+    np.testing.assert_allclose(
+        found.predict_proba(PAIRS, USERS)[:, 1], sum(w * a[0] for w, a in zip(weights, alone, strict=True)), atol=1e-9
+    )
+    np.testing.assert_allclose(
+        found.mean_utilities(), sum(w * a[1] for w, a in zip(weights, alone, strict=True)), atol=1e-9
+    )
+    mean, variance = found.moments_of(new, USERS[:9])
+    means, variances = (np.array([a[2][j] for a in alone]) for j in (0, 1))
+    np.testing.assert_allclose(mean, weights @ means)
+    np.testing.assert_allclose(variance, weights @ (variances + (means - mean) ** 2))
+    # people's utilities, whose differences have the same moments
+    who, utilities, covariance = next(found.people())
+    asked = np.tile([[0, 5]], (len(who), 1))
+    expected, spread = found.moments_of(asked, found.users_[who])
+    np.testing.assert_allclose(utilities[:, 5] - utilities[:, 0], expected, atol=1e-9)
+    own = covariance[:, 0, 0] + covariance[:, 5, 5] - 2.0 * covariance[:, 0, 5]
+    np.testing.assert_allclose(own, spread, atol=1e-9)
+    # saved and loaded, and with new people
+    save_model(tmp_path / "model", found)
+    again = load_model(tmp_path / "model").estimator()
+    np.testing.assert_allclose(again.predict_proba(new, USERS[:9]), found.predict_proba(new, USERS[:9]), atol=1e-12)
+    np.testing.assert_allclose(again.utilities_, found.utilities_)
+    asked = PAIRS[:14], Y[:14], np.full(14, 7)
+    np.testing.assert_allclose(again.place(*asked).mean_utilities(), found.place(*asked).mean_utilities(), atol=1e-9)
+    np.testing.assert_allclose(again.item_coordinates(rank=2) ** 2, found.item_coordinates(rank=2) ** 2, atol=1e-9)
+
+
+def test_a_fit_says_how_long_it_will_take() -> None:
+    said: list[str] = []
+    TasteMetric(ITEMS, structure="isotropic", shape="matern52", progress=said.append).fit(PAIRS, Y, users=USERS)
+    assert said[0].startswith("kernel isotropic, matern52, about ")
+    assert all(text.endswith("left") for text in said)
+    assert {text.split(",")[0] for text in said} >= {"kernel isotropic", "standard errors", "sharpness of predictions"}
+    with pytest.raises(DataError, match="progress"):
+        TasteMetric(ITEMS, progress=3).fit(PAIRS, Y, users=USERS)

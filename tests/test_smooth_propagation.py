@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import log_expit
 
-from crowdmetric.smooth.covariances import Covariances
+from crowdmetric.smooth.covariances import Covariances, Grams
 from crowdmetric.smooth.joint_propagation import Propagation
+from crowdmetric.smooth.parameter_information import of_everybody
 from crowdmetric.smooth.people_blocks import DistinctAnswers, PeopleBlock, arrange, merged
 from crowdmetric.smooth.site_kernels import times_differences
 
@@ -98,23 +99,52 @@ def test_the_gradient_is_that_of_the_evidence(structure: str, size: float, peopl
     np.testing.assert_allclose(grams.gradient(found.in_person, found.in_crowd), numeric, rtol=1e-4, atol=1e-4)
 
 
-def test_the_information_is_that_of_gaussian_answers() -> None:
-    answers, (K, C) = crowd(4, 5, 4, 6), covariances(5, 4)
-    propagation, _ = evidence_of(answers, K, C)
-    dK, dC = covariances(6, 4)
-    found = propagation.information([(dK, None), (None, dC)])
-    assert found[0, 1] == 0.0
-    assert np.all(np.diag(found) > 0.0)
-    V, total = propagation.covariance, 0.0
-    for block, told in zip(propagation.blocks, propagation.messages, strict=True):
-        for p in range(len(block.who)):
-            n = int(np.sum(block.items[p] < 4))
-            own = block.items[p, :n]
-            W = told.W[p, :n, :n]
-            Q = W - W @ V[np.ix_(own, own)] @ W
-            step = Q @ dK[np.ix_(own, own)]
-            total += 0.5 * float(np.trace(step @ step))
-    assert found[0, 0] == pytest.approx(total)
+def settled(structure: str, people: int, items: int = 6) -> tuple[Propagation, Grams]:
+    answers, family = crowd(4, people, items, 6), Covariances.of(structure, 3, "matern52")
+    theta = family.start + 0.2 * np.random.default_rng(3).standard_normal(family.start.size)
+    grams = family.at(theta, np.random.default_rng(2).standard_normal((items, 3)))
+    propagation = Propagation(arrange(answers, items), items)
+    propagation.converge(grams.person, grams.crowd, TIGHT)
+    propagation.tell_apart(grams.person, grams.crowd)
+    return propagation, grams
+
+
+@pytest.mark.parametrize("structure", ["diagonal", "full"])
+def test_the_information_is_that_of_gaussian_answers(structure: str) -> None:
+    propagation, grams = settled(structure, 5)
+    W, V = propagation.precision, propagation.covariance
+    p = 8 + (7 if structure == "full" else 4)
+    steps = [grams.toward(step) for step in np.eye(p)]
+    expected = np.zeros((p, p))
+    own = [(block.items[k], told.W[k]) for block, told in zip(propagation.blocks, propagation.messages, strict=True)
+           for k in range(len(block.who))]  # fmt: skip
+    parts = [(W - W @ V @ W, [dC for _, dC in steps])]
+    for items, of_one in own:
+        real = np.flatnonzero(items < 6)
+        there = np.ix_(items[real], items[real])
+        S = of_one[np.ix_(real, real)]
+        parts.append((S - S @ V[there] @ S, [dK[there] for dK, _ in steps]))
+    for Q, derivatives in parts:
+        expected += 0.5 * np.array([[np.trace(Q @ A @ Q @ B) for A in derivatives] for B in derivatives])
+    np.testing.assert_allclose(grams.information(propagation), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_of_many_parameters_the_crowd_says_much_about_few() -> None:
+    """What is not found exactly is averaged: the determinant, which the evidence takes, is nearly that of all."""
+    rng, d, n = np.random.default_rng(0), 60, 40
+    Z, answers = rng.standard_normal((n, d)), crowd(5, 30, n, 30)
+    family = Covariances.of("diagonal", d, "matern52")
+    grams = family.at(family.start, Z)
+    propagation = Propagation(arrange(answers, n), n)
+    propagation.converge(grams.person, grams.crowd, TIGHT)
+    W, V = propagation.precision, propagation.covariance
+    Q, prior = W - W @ V @ W, np.diag(family.spread**-2.0)
+    people = of_everybody(propagation, grams.of_people)
+    exact = [grams.gradient(0.0, 0.5 * Q @ grams.toward(step)[1] @ Q) for step in np.eye(len(prior))]
+    with_all = np.linalg.slogdet(prior + people + exact)[1]
+    assert with_all - np.linalg.slogdet(prior + people)[1] > 0.5
+    found = np.linalg.slogdet(prior + grams.information(propagation))[1]
+    assert found == pytest.approx(with_all, abs=0.1)
 
 
 @pytest.mark.parametrize("items", [4, 7])
@@ -123,8 +153,6 @@ def test_one_person_is_told_from_the_crowd_as_among_others(items: int) -> None:
     alone, value = evidence_of(answers, K, C)
     assert alone.alone
     mean, covariance = alone.posterior[0]
-    dK, dC = covariances(6, items)
-    information = alone.information([(dK, None), (None, dC), (dK, dC)])
     alone.tell_apart(K, C)
     np.testing.assert_allclose(alone.posterior[0][0], mean, atol=1e-8)
     np.testing.assert_allclose(alone.posterior[0][1], covariance, atol=1e-8)
@@ -141,9 +169,17 @@ def test_one_person_is_told_from_the_crowd_as_among_others(items: int) -> None:
     assert value == pytest.approx(of_both, abs=1e-8)
     np.testing.assert_allclose(both.mean, alone.mean, atol=1e-8)
     np.testing.assert_allclose(both.covariance, alone.covariance, atol=1e-8)
-    # parameters of K and of C are not known beside each other
-    assert information[0, 1] != 0.0
-    assert information[2, 2] == pytest.approx(information[0, 0] + 2.0 * information[0, 1] + information[1, 1])
+
+
+def test_of_one_person_scales_of_both_covariances_are_not_known_beside_each_other() -> None:
+    propagation, grams = settled("diagonal", 1)
+    assert propagation.alone
+    Q = propagation.told()[0][0]
+    own = np.ix_(*[propagation.blocks[0].items[0]] * 2)
+    steps = [sum(grams.toward(step))[own] for step in np.eye(12)]
+    expected = 0.5 * np.array([[np.trace(Q @ A @ Q @ B) for A in steps] for B in steps])
+    assert expected[2, 3] != 0.0
+    np.testing.assert_allclose(grams.information(propagation), expected, rtol=1e-6, atol=1e-8)
 
 
 def test_people_stand_beside_each_other() -> None:

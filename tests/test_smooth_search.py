@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-import crowdmetric.estimators.smooth as smooth_estimator
 from crowdmetric import Comparisons, TasteMetric
 from crowdmetric.evaluate.taste_model import TasteModel
 from crowdmetric.intervals import entries
 from crowdmetric.locate import LocatedTastes, locate
+from crowdmetric.smooth import kernel_search
 from crowdmetric.smooth.covariances import Covariances
-from crowdmetric.smooth.evidence import fit_evidence, go_on, log_evidence
+from crowdmetric.smooth.evidence import fit_evidence, go_on
 from crowdmetric.smooth.people_blocks import arrange, merged, some_people
 
 RNG = np.random.default_rng(5)
@@ -60,12 +60,10 @@ def test_going_on_from_some_people_ends_where_everybody_does() -> None:
     whole = fit_evidence(family, Z, everybody, tolerance=0.01)
     further = go_on(few, Z, everybody, PEOPLE / some.size, tolerance=0.01, max_steps=60)
     assert abs((further.log_likelihood + further.log_prior) - (whole.log_likelihood + whole.log_prior)) < 0.3
-    # what some people say of the evidence of everybody, within what one in four of them can know
-    assert abs(log_evidence(few, PEOPLE / some.size) - log_evidence(whole)) < 0.1 * abs(whole.log_likelihood)
 
 
 def test_a_crowd_searched_in_parts_has_the_same_metric(model: TasteMetric, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smooth_estimator, "SEARCH_WORK", 1e4)
+    monkeypatch.setattr(kernel_search, "SEARCH_WORK", 6e3)
     parts = TasteMetric(ITEMS, structure="diagonal", shape="matern52").fit(PAIRS, Y, users=USERS)
     assert parts.log_likelihood_ == pytest.approx(model.log_likelihood_, abs=1.0)
     np.testing.assert_allclose(
@@ -81,9 +79,7 @@ def test_a_warm_start_goes_on_with_the_structure_it_has() -> None:
     assert again.log_likelihood_ == pytest.approx(first.log_likelihood_, abs=0.5)
     assert not hasattr(again, "standard_errors_")
     other = TasteMetric(np.hstack([ITEMS, ITEMS[:, :1] ** 2]), structure="diagonal", warm_start=True)
-    vars(other).update(
-        {k: v for k, v in vars(first).items() if k.startswith(("theta", "_inverse", "structure_", "shape_"))}
-    )
+    vars(other).update({k: v for k, v in vars(first).items() if k.startswith(("theta", "_inverse", "kernels_"))})
     with pytest.raises(Exception, match="warm_start has"):
         other.fit(PAIRS, Y, users=USERS)
 
@@ -91,7 +87,7 @@ def test_a_warm_start_goes_on_with_the_structure_it_has() -> None:
 def test_evaluated_tastes_begin_where_they_ended() -> None:
     table = Comparisons.from_arrays(USERS, PAIRS, Y, n_items=len(ITEMS))
     fitted = TasteModel(structure="isotropic").fit(ITEMS, table)
-    again = TasteModel(structure="isotropic", start=fitted.end).fit(ITEMS, table.take(np.arange(0, len(Y), 2)))
+    again = TasteModel(structure="isotropic").fit(ITEMS, table.take(np.arange(0, len(Y), 2)), fitted.end)
     assert again.estimator is not fitted.estimator
     assert again.estimator.log_likelihood_ > fitted.estimator.log_likelihood_  # of half the answers
 
@@ -118,7 +114,7 @@ def test_people_are_utilities_whose_differences_predict(model: TasteMetric) -> N
         own = np.diagonal(covariance, axis1=1, axis2=2)
         variance[who] = own[:, pairs[:, 0]] + own[:, pairs[:, 1]] - 2.0 * covariance[:, pairs[:, 0], pairs[:, 1]]
     asked, users = np.tile(pairs, (PEOPLE, 1)), np.repeat(np.arange(PEOPLE), len(pairs))
-    expected, spread, _ = model._moments(asked, users)
+    expected, spread = model.moments_of(asked, users)
     np.testing.assert_allclose(mean.ravel(), expected, atol=1e-9)
     np.testing.assert_allclose(variance.ravel(), spread, atol=1e-9)
 
@@ -140,7 +136,7 @@ def test_people_with_tastes_are_located(model: TasteMetric) -> None:
 
 
 def test_items_have_coordinates_in_which_the_same_people_like_what_is_close(model: TasteMetric) -> None:
-    fit = model._learned().fit
+    fit = model._learned().best.fit
     own, _ = fit.family.item_variances(fit.theta)
     K = fit.family.at(fit.theta, fit.Z).person - own * np.eye(len(fit.Z))
     variance = np.diag(K)[:, None] + np.diag(K) - 2.0 * K

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdmetric.solvers.bounds import BOUNDS
-from crowdmetric.solvers.spectral import EvaluatedPoint, minimize_over_set
+from crowdmetric.bounded.from_disk import EvaluatedPoint, minimize_over_set
+from crowdmetric.solvers.cone import BOUNDS
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
 

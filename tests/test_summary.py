@@ -23,7 +23,6 @@ from crowdmetric.coefficients import coefficients_of
 from crowdmetric.commands.fit_ending import gains_of
 from crowdmetric.datasets import load_travel
 from crowdmetric.estimators import __all__ as ESTIMATORS
-from crowdmetric.estimators.summary import InMemory, table_of
 from crowdmetric.evaluate import evaluate
 from crowdmetric.fits.starts import Start
 from crowdmetric.importance import find_importance
@@ -31,6 +30,7 @@ from crowdmetric.persist import load_model, save_model
 from crowdmetric.report.warnings import warnings_of
 from crowdmetric.simulate import simulate_crowd
 from crowdmetric.solvers.priors import Ridges
+from crowdmetric.summary import InMemory, table_of
 from crowdmetric.symmetric import smat, svec
 from crowdmetric.users.population_sums import Law
 

@@ -8,8 +8,8 @@ from math import inf
 import numpy as np
 import pytest
 
+from crowdmetric.bounded.subspace_map import SubspaceMap
 from crowdmetric.errors import DataError, NotIdentifiedError
-from crowdmetric.subspace_map import SubspaceMap
 from crowdmetric.symmetric import degrees_of_freedom, project_psd, smat, svec
 from crowdmetric.theory import (
     constructive_design,

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from crowdmetric import Comparisons, PopulationMetric
-from crowdmetric.evaluate import CrowdModel
+from crowdmetric.evaluate import MODELS
 from crowdmetric.evaluate.scores import measures
 from crowdmetric.fits.unknowns import SeenItems, Unknowns
 from crowdmetric.locate import locate
@@ -112,7 +112,7 @@ def test_new_items_are_predicted_as_surely_as_they_can_be() -> None:
     slopes = []
     for seed in range(4):
         X, train, test = hidden_items(seed)
-        right = CrowdModel("population").fit(X, train).probability(test, train)
+        right = MODELS["population"].fit(X, train).probability(test, train)
         slopes.append(measures(right, test.response, test.weight)["calibration_slope"])
     assert 0.85 < np.mean(slopes) < 1.15
 
@@ -120,7 +120,8 @@ def test_new_items_are_predicted_as_surely_as_they_can_be() -> None:
 @pytest.mark.parametrize("effects", [False, True])
 def test_the_evaluated_crowd_predicts_what_the_estimator_does(effects: bool) -> None:
     X, train, test = hidden_items(0)
-    judged = CrowdModel("x", item_effects=effects).fit(X, train).probability(test, train)
+    name = "population-items-isotropic" if effects else "population"
+    judged = MODELS[name].fit(X, train).probability(test, train)
     model = PopulationMetric(X, item_effects=effects, starts=1, uncertainty=False).fit(train)
     np.testing.assert_allclose(model.predict_proba(test)[:, 1], judged, atol=2e-3)
 

@@ -10,14 +10,14 @@ import pytest
 from numpy.typing import NDArray
 
 from crowdmetric import Comparisons, Judgements
+from crowdmetric.base import CrowdMetric
+from crowdmetric.bounded.ideal_point import IdealPointMetric
+from crowdmetric.bounded.stitched import StitchedMetric
 from crowdmetric.errors import DataError
-from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.ideal_point import IdealPointMetric
 from crowdmetric.estimators.matched import MatchedMetric
 from crowdmetric.estimators.population import PopulationMetric
 from crowdmetric.estimators.similarity import SimilarityMetric
 from crowdmetric.estimators.smooth import TasteMetric
-from crowdmetric.estimators.stitched import StitchedMetric
 from crowdmetric.evaluate import evaluate
 from crowdmetric.simulate import simulate_crowd
 from crowdmetric.users.blocks import Answers

@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from crowdmetric.choices import Choices
     from crowdmetric.comparisons import Comparisons
     from crowdmetric.estimators import (
         IdealPointMetric,
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
         TasteMetric,
     )
     from crowdmetric.judgements import Judgements
+    from crowdmetric.ratings import Ratings
 
 __all__ = [
+    "Choices",
     "Comparisons",
     "IdealPointMetric",
     "Judgements",
     "MatchedMetric",
     "PopulationMetric",
+    "Ratings",
     "SimilarityMetric",
     "StitchedMetric",
     "TasteMetric",
@@ -37,7 +41,7 @@ __all__ = [
 ]
 
 # The module of each name. Every other public name is looked up among the modules of the package.
-_HOME = {"Comparisons": "comparisons", "Judgements": "judgements"} | {
+_HOME = {name: name.lower() for name in ("Choices", "Comparisons", "Judgements", "Ratings")} | {
     name: "estimators" for name in __all__ if name.endswith("Metric")
 }
 

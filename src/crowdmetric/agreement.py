@@ -24,9 +24,9 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import chi2
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.checks import instance_of
 from crowdmetric.errors import DataError
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.population import PopulationMetric
 from crowdmetric.estimators.similarity import SimilarityMetric
 from crowdmetric.symmetric import svec

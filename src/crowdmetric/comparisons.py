@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sized
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -35,6 +35,7 @@ from crowdmetric.tables import (
     origin_of_pairs,
     read_columns,
     refuse_judgements,
+    spread,
     unique_ids,
 )
 
@@ -99,6 +100,8 @@ class Comparisons(FrozenTable):
     ids_are: IdsAre = "given"
     made_of: str = ""
 
+    aside = ("dropped", "ids_are", "made_of")
+
     def __post_init__(self) -> None:
         one_of(self.ids_are, "ids_are", IDS_ARE)
         if self.made_of:
@@ -107,10 +110,7 @@ class Comparisons(FrozenTable):
         rows |= {name: np.array(getattr(self, name), dtype=np.float64) for name in ("response", "weight")}
         ids = {name: unique_ids(getattr(self, name), name) for name in ("user_ids", "item_ids")}
         _check_coding(rows, len(ids["user_ids"]), len(ids["item_ids"]))
-        for name, array in (rows | ids).items():
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
-        object.__setattr__(self, "dropped", dict(self.dropped))
+        self._freeze(rows | ids)
 
     # ------------------------------------------------------------------------------------------ making
 
@@ -216,11 +216,6 @@ class Comparisons(FrozenTable):
         return cls(*code_answers(columns, known.ids, user_ids, on_bad), known.are, made_of)
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], **options: Any) -> Comparisons:
-        """Return the comparisons in a CSV or Parquet file; `options` are those of `from_table`."""
-        return cls.from_table(path, **options)
-
-    @classmethod
     def scan_parquet(cls, path: str | os.PathLike[str], **options: Any) -> ComparisonScan:
         """Return comparisons that stay in Parquet files, for fits on more answers than memory holds.
 
@@ -290,11 +285,6 @@ class Comparisons(FrozenTable):
         return len(self.user_ids)
 
     @property
-    def n_items(self) -> int:
-        """How many items there are, compared or not."""
-        return len(self.item_ids)
-
-    @property
     def n_answers(self) -> int:
         """How many answers there are (`times_asked`): a tie counts once although it is two rows, weight 2 as two."""
         return int(times_asked(self.user, self.left, self.right, self.weight)[1].sum())
@@ -335,15 +325,6 @@ class Comparisons(FrozenTable):
     def __repr__(self) -> str:
         return f"<Comparisons: {len(self)} rows, {self.n_users} people, {self.n_items} items>"
 
-    def __eq__(self, other: object) -> bool:
-        """Compare rows and ids; what was dropped on the way, where ids come from and what is said does not matter."""
-        if not isinstance(other, Comparisons):
-            return NotImplemented
-        names = [f.name for f in fields(self) if f.name not in ("dropped", "ids_are", "made_of")]
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
-
-    __hash__ = None  # type: ignore[assignment]  # equal by content, like a dictionary
-
     def summary(self) -> str:
         """Return a few lines about the table: size, answers per person, items used, ties, duplicates, drops.
 
@@ -351,18 +332,16 @@ class Comparisons(FrozenTable):
         the same question both ways counts too; a duplicate is a row that equals an earlier one.
         """
         used = len(np.unique(self.pairs))
-        dropped = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items())
         lines = {
-            "answers per person": _spread(np.bincount(self.user, minlength=self.n_users)),
+            "answers per person": spread(np.bincount(self.user, minlength=self.n_users)),
             "items used": f"{used:,} of {self.n_items:,}",
             "responses": "−1 or +1" if self.is_binary else "real numbers",
             "ties": f"{_count_ties(self):,}",
             "duplicates": f"{_count_duplicates(self):,}",
-            "dropped": f"{sum(self.dropped.values()):,}" + (f" ({dropped})" if dropped else ""),
         }
         title = f"{len(self):,} rows by {self.n_users:,} people on {self.n_items:,} items"
         lines |= {"made of": f"{self.origin}: no answers of their own"} if self.is_cut else {}
-        return "\n".join([title, *(f"  {name:<20}{text}" for name, text in lines.items())])
+        return self._lines(title, lines)
 
     # ----------------------------------------------------------------------------------------- writing
 
@@ -410,12 +389,6 @@ def _check_coding(rows: Mapping[str, Column], n_users: int, n_items: int) -> Non
     usable = np.isfinite(rows["response"]) & np.isfinite(rows["weight"]) & (rows["weight"] > 0)
     if not usable.all():
         raise DataError("responses must be finite, weights finite and positive; from_arrays drops other rows")
-
-
-def _spread(counts: Column) -> str:
-    if not counts.size:
-        return "nobody"
-    return f"min {counts.min():,}, median {np.median(counts):,g}, max {counts.max():,}"
 
 
 def _count_duplicates(table: Comparisons) -> int:

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.checks import instance_of, whole_number
 from crowdmetric.errors import DataError, missing_extra
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.smooth import TasteMetric
 from crowdmetric.folders import new_file
 from crowdmetric.persist import SavedModel

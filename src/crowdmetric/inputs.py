@@ -7,7 +7,7 @@ this module there are only row numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,9 +23,11 @@ from crowdmetric.checks import (
     seed_number,
     whole_number,
 )
+from crowdmetric.choices import Choices
 from crowdmetric.comparisons import Comparisons, made_of_column
 from crowdmetric.errors import DataError
 from crowdmetric.losses import Loss
+from crowdmetric.ratings import Ratings
 from crowdmetric.tables import (
     ASKED,
     PEOPLE,
@@ -33,9 +35,11 @@ from crowdmetric.tables import (
     Columns,
     ComparisonScan,
     Items,
+    SpoolChunk,
     as_ids,
     canonical_columns,
     check_same_items,
+    check_same_order,
     feature_columns,
     features_of,
     ids_of,
@@ -46,12 +50,14 @@ from crowdmetric.tables import (
     rows_of_ids,
 )
 from crowdmetric.users.blocks import Answers
+from crowdmetric.users.sets import rows_of_sets
 
 __all__ = [
     "CONSTRAINTS",
     "AskedRows",
     "Rows",
     "answers_about",
+    "answers_in_chunk",
     "check_items",
     "check_options",
     "check_scan",
@@ -64,6 +70,10 @@ __all__ = [
     "read_asked",
     "read_pairs",
     "read_rows",
+    "read_sets",
+    "refuse_choices",
+    "refuse_none",
+    "sets_in",
     "signs_of",
     "some_questions",
     "user_ids",
@@ -134,6 +144,8 @@ class Rows:
         Whether items were named, by row or by id, and not given as vectors.
     labels
         (2,) how answers were written: −1 and +1, 0 and 1, False and True, or 'left' and 'right'.
+    offsets
+        (Q + 1,) where answers about sets begin among the rows (`crowdmetric.users.sets`); None: every row is an answer.
     """
 
     items: Array
@@ -144,6 +156,12 @@ class Rows:
     users: NDArray[Any]
     by_row: bool = True
     labels: NDArray[Any] = field(default_factory=lambda: SIGNS)
+    offsets: Indices | None = None
+
+    @property
+    def answer_weight(self) -> Array:
+        """The weight of each answer."""
+        return self.weight if self.offsets is None else self.weight[self.offsets[:-1]]
 
     def jointly(self) -> Answers:
         """Return the answers as one problem in all of R^d."""
@@ -155,6 +173,7 @@ class Rows:
             person=self.person,
             problem=np.zeros(self.users.size, dtype=np.intp),
             n_problems=1,
+            offsets=self.offsets,
         )
 
 
@@ -259,6 +278,7 @@ def _frame_with(pairs: Any, y: Any, users: Any, sample_weight: Any, loss: Loss) 
 
 def read_asked(pairs: Any, users: Any, items: ArrayLike | None) -> AskedRows:
     """Return validated questions from row numbers or ids (T, 2), vectors (T, 2, d), Comparisons or a data frame."""
+    refuse_choices(pairs)
     if isinstance(pairs, Comparisons):
         if users is not None:
             raise DataError("Comparisons carry their people; leave users out")
@@ -355,6 +375,7 @@ def read_rows(
     them. With `unnamed`, any number of answers may come without `users`.
     """
     labels, is_table = SIGNS, True
+    refuse_choices(pairs)
     if isinstance(pairs, ComparisonScan):
         pairs = Comparisons.from_scan(pairs)
     if isinstance(pairs, Comparisons):
@@ -388,6 +409,84 @@ def read_rows(
         rows = Rows(catalogue, numbers, response, weight, person, names, is_by_row(pairs), labels)
     _check_answers(rows, loss)
     return _weighed(rows, everybody=everybody or is_table)
+
+
+def sets_in(answers: Any) -> list[Comparisons | Choices] | None:
+    """Return the tables of answers that have Choices among them, or are several; None for one table of comparisons."""
+    if isinstance(answers, Choices):
+        return [answers]
+    several = isinstance(answers, list | tuple) and any(isinstance(table, Choices | Comparisons) for table in answers)
+    if not several:
+        return None
+    for table in answers:
+        if not isinstance(table, Choices | Comparisons):
+            raise DataError(
+                f"a list of answers holds a {type(table).__name__}; give Choices and Comparisons (in memory) together"
+            )
+    return list(answers)
+
+
+def refuse_choices(answers: Any) -> None:
+    """Refuse answers of other forms where comparisons are expected."""
+    if isinstance(answers, Ratings):
+        raise DataError(
+            "Ratings were given, from which no model learns yet; give Comparisons, or Choices to PopulationMetric"
+        )
+    if sets_in(answers) is not None:
+        raise DataError(
+            "answers about several items were given where comparisons were expected; fit Choices with "
+            "PopulationMetric(items).fit(choices), and predict them with its choice_probabilities(choices)"
+        )
+
+
+def refuse_none(tables: Sequence[Any]) -> None:
+    """Refuse questions that could be answered by "none of them"."""
+    for table in tables:
+        if isinstance(table, Choices) and table.has_none:
+            count = len(np.unique(table.question[table.item < 0]))
+            raise DataError(
+                f"{count} questions offer 'none of them', for which no model has a utility yet; leave them out with "
+                "choices.take(…), or leave that alternative out where nobody chose it"
+            )
+
+
+def read_sets(tables: Sequence[Comparisons | Choices], items: ArrayLike | None) -> Rows:
+    """Return the answers of several tables as validated rows: the first item of each set beside each other one."""
+    catalogue, ids = check_items(items), ids_of(items)
+    check_same_order(tables, ids)
+    found = [matched(table, ids, len(catalogue)) for table in tables]
+    refuse_none(found)
+    users = _all_users([table.user_ids for table in found])
+    parts = [_rows_of_table(table) for table in found]
+    pairs, response, weight = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    person = np.concatenate(
+        [np.searchsorted(users, table.user_ids)[part[3]] for table, part in zip(found, parts, strict=True)]
+    )
+    sizes = np.concatenate([part[4] for part in parts])
+    if not items_differ(catalogue, pairs):
+        raise DataError("every answer is about equal items, which says nothing; check how sets were made")
+    # answers about two items each are comparisons, and are fitted as such
+    offsets = None if np.all(sizes == 1) else np.r_[0, np.cumsum(sizes)].astype(np.intp)
+    return Rows(catalogue, pairs.astype(np.intp), response, weight, person.astype(np.intp), users, offsets=offsets)
+
+
+def _all_users(ids: Sequence[Column]) -> Column:
+    """Return everybody who is in any of these lists of people, sorted."""
+    if len({column.dtype.kind for column in ids}) > 1:
+        raise DataError("the tables of answers name people in two ways; use whole numbers in all of them, or text")
+    return np.unique(np.concatenate(ids))
+
+
+def _rows_of_table(table: Comparisons | Choices) -> tuple[Indices, Array, Array, Indices, Indices]:
+    """Return pairs, responses, weights and people of the rows of a table, and how many rows each answer has."""
+    if isinstance(table, Comparisons):
+        if not np.all(np.abs(table.response) == 1):
+            raise DataError("answers beside choices must be left or right; leave real-valued comparisons out")
+        return table.pairs, table.response, table.weight, table.user, np.ones(len(table), dtype=np.intp)
+    firsts = table.firsts()
+    pairs, response, offsets = rows_of_sets(firsts.offsets, firsts.item, firsts.first, firsts.sign)
+    sizes = np.diff(offsets)
+    return pairs, response, np.repeat(firsts.weight, sizes), np.repeat(firsts.person, sizes), sizes
 
 
 def signs_of(y: Any, T: int, loss: Loss, name: str = "y") -> tuple[Array, NDArray[Any]]:
@@ -429,6 +528,10 @@ def origin_of(pairs: Any, rows: Rows) -> str:
 
     `pairs` is what `fit` was given, and `rows` what was read of it.
     """
+    sets = sets_in(pairs)
+    if sets is not None:
+        cut = [table.origin for table in sets if isinstance(table, Comparisons)]
+        return next((origin for origin in cut if origin != ASKED), ASKED)
     if isinstance(pairs, Comparisons):
         return pairs.origin
     if not np.all(np.abs(rows.response) == 1):
@@ -550,3 +653,19 @@ def items_differ(items: Any, pairs: Any) -> bool:
     """Return whether any comparison is between different items: usually one of the first few. Arrays or tensors."""
     parts = (pairs[begin : begin + LOOKED_AT] for begin in range(0, len(pairs), LOOKED_AT))
     return any(bool((items[part[:, 0]] != items[part[:, 1]]).any()) for part in parts)
+
+
+def answers_in_chunk(chunk: SpoolChunk, items: Array, drawn: NDArray[np.bool_] | None = None) -> Answers:
+    """Return the answers of a chunk's people, or of those who were drawn, numbered within it."""
+    rows = chunk.load()
+    if drawn is not None:
+        rows = rows[drawn[rows["person"]]]
+    return Answers(
+        items=items,
+        pairs=np.column_stack([rows["left"], rows["right"]]).astype(np.intp),
+        response=rows["response"].copy(),
+        weight=rows["weight"].copy(),
+        person=rows["person"].astype(np.intp),
+        problem=np.zeros(chunk.people, dtype=np.intp),
+        n_problems=1,
+    )

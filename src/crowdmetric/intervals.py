@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.draw_intervals import Intervals, intervals_from, least_square
 from crowdmetric.errors import DataError
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.population import PopulationMetric
 from crowdmetric.inputs import read_pairs
 from crowdmetric.symmetric import outer_difference, smat

@@ -5,7 +5,6 @@ Every kind of judgement chooses one of k pairs of items as the closest: see `cro
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -132,6 +131,8 @@ class Judgements(FrozenTable):
     dropped: dict[str, int] = field(default_factory=dict)
     ids_are: IdsAre = "given"
 
+    aside = ("dropped", "ids_are", "checks", "response_time")
+
     def __post_init__(self) -> None:
         one_of(self.ids_are, "ids_are", IDS_ARE)
         if self.kind not in KINDS:
@@ -146,13 +147,10 @@ class Judgements(FrozenTable):
         if self.response_time is not None:
             arrays["response_time"] = np.array(self.response_time, dtype=np.float64)
         _check_coding(self.kind, arrays)
-        for name, array in arrays.items():
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+        self._freeze(arrays)
         if self.checks is None:
             nothing = np.zeros(len(arrays["person_ids"]))
             object.__setattr__(self, "checks", CheckQuestions(nothing, nothing, self.n_alternatives))
-        object.__setattr__(self, "dropped", dict(self.dropped))
 
     # ------------------------------------------------------------------------------------------ making
 
@@ -266,11 +264,6 @@ class Judgements(FrozenTable):
         return cls._of(code_judgements(columns, known.ids, person_ids, on_bad), known.are, merge)
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], **options: Any) -> Judgements:
-        """Return the judgements in a CSV or Parquet file; `options` are those of `from_table`."""
-        return cls.from_table(path, **options)
-
-    @classmethod
     def _of(cls, coded: CodedJudgements, ids_are: IdsAre, merge: bool) -> Judgements:
         checks = CheckQuestions(coded.checks[0], coded.checks[1], coded.counts.shape[1])
         found = cls(
@@ -345,42 +338,25 @@ class Judgements(FrozenTable):
         """How many people there are, with answers or without."""
         return len(self.person_ids)
 
-    @property
-    def n_items(self) -> int:
-        """How many items there are, judged or not."""
-        return len(self.item_ids)
-
     def __len__(self) -> int:
         return len(self.person)
 
     def __repr__(self) -> str:
         return f"<Judgements: {len(self)} rows ({self.kind}), {self.n_people} people, {self.n_items} items>"
 
-    def __eq__(self, other: object) -> bool:
-        """Compare rows and ids; times, checks and what was dropped on the way do not matter."""
-        if not isinstance(other, Judgements):
-            return NotImplemented
-        names = ("items", "counts", "person", "person_ids", "item_ids")
-        same = all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
-        return self.kind == other.kind and same
-
-    __hash__ = None  # type: ignore[assignment]  # equal by content, like a dictionary
-
     def summary(self) -> str:
         """Return a few lines about the table: size, people, items used, repeats, checks, drops."""
         used, rows = len(np.unique(self.items)), np.bincount(self.person, self.counts.sum(axis=1), self.n_people)
-        dropped = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items())
         assert self.checks is not None
         each = f"min {rows.min():,g}, median {np.median(rows):,g}, max {rows.max():,g}"
         lines = ({"answers per person": each} if self.n_people > 1 else {}) | {
             "items used": f"{used:,} of {self.n_items:,}",
             "checks": self.checks.summary(),
-            "dropped": f"{sum(self.dropped.values()):,}" + (f" ({dropped})" if dropped else ""),
         }
         kind = {"triplet": "triplets", "odd_one_out": "odd-one-outs", "quadruplet": "quadruplets"}[self.kind]
         people = f" by {self.n_people:,} people" if self.n_people > 1 else ""  # one, or nobody is named
         title = f"{self.n_answers:,g} answers to {len(self):,} {kind}{people}"
-        return "\n".join([title, *(f"  {name:<20}{text}" for name, text in lines.items())])
+        return self._lines(title, lines)
 
     # ----------------------------------------------------------------------------------------- writing
 

@@ -21,7 +21,7 @@ A `TasteMetric` has no ideal points. Its people have utilities of the items, whi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -29,19 +29,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.checks import as_array, instance_of, whole_number
 from crowdmetric.errors import DataError
-from crowdmetric.estimators.base import CrowdMetric
+from crowdmetric.estimators.population import PopulationMetric
 from crowdmetric.estimators.smooth import TasteMetric
-from crowdmetric.fits.integration_check import largest_grid_after
 from crowdmetric.fits.unknowns import NOTHING_UNKNOWN, SeenItems, Unknowns
-from crowdmetric.inputs import check_items, is_by_row, read_pairs, read_rows
+from crowdmetric.inputs import check_items, is_by_row, read_pairs
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.symmetric import outer_difference, svec
-from crowdmetric.users.blocks import arrange
 from crowdmetric.users.integrals import information_of_answer, mean_probability, rough_information_of_answer
-from crowdmetric.users.people import posteriors
-from crowdmetric.users.population_sums import Law, blocks_of
 
 __all__ = ["Located", "LocatedTastes", "NextQuestion", "locate"]
 
@@ -395,39 +392,19 @@ def locate(
             raise DataError("sample_weight is not for people of a TasteMetric; repeat their answers instead")
         known = model if pairs is None else model.place(pairs, y, users=users)
         return LocatedTastes(known.users_, known)
-    if not hasattr(model, "pseudo_ideal_covariance_"):
+    if not isinstance(model, PopulationMetric):
         raise DataError(
             f"{type(model).__name__} knows no law of people, without which a few answers locate nobody; "
             "fit a PopulationMetric or a TasteMetric"
         )
-    effects: Array | None = getattr(model, "item_effects_", None)
-    unknowns: Unknowns = model.unknowns()
-    law = Law(model.metric_, model.pseudo_ideal_mean_, model.pseudo_ideal_covariance_)
-    loss = model._loss()
+    placed = model if pairs is None else model.place(pairs, y, users, sample_weight)
+    spreads = getattr(placed, "pseudo_ideal_covariances_", None)  # None is not saved with a model
+    if spreads is None:
+        raise DataError(f"the model does not keep the covariances of its {model.users_.size:,} people; give answers")
+    asked = SeenItems(placed.asked_items_) if hasattr(placed, "asked_items_") else None
     items: Any = model.items
-    if pairs is None:
-        spreads = getattr(model, "pseudo_ideal_covariances_", None)  # None is not saved with a model
-        if spreads is None:
-            raise DataError(
-                f"the model does not keep the covariances of its {model.users_.size:,} people; give answers"
-            )
-        asked = SeenItems(model.asked_items_) if hasattr(model, "asked_items_") else None
-        return Located(
-            model.users_, model.pseudo_ideal_points_, spreads, law.metric, items, loss, effects, unknowns, asked
-        )
-    rows = read_rows(pairs, y, users, sample_weight, model.items, loss, everybody=True)
-    if rows.items.shape[1] != law.metric.shape[0]:
-        raise DataError(
-            f"pairs hold {rows.items.shape[1]} features, but the metric has {law.metric.shape[0]}; use one space"
-        )
-    numbers = rows.pairs
-    if rows.by_row:
-        law = replace(law, effects=effects)
-    else:  # items as vectors are new
-        numbers = numbers + (0 if items is None else len(check_items(items)))
-    answers = rows.jointly().merged()
-    blocks = blocks_of(arrange(answers), answers.pairs)
-    grid = largest_grid_after(model.integration, getattr(model, "integration_", ""))
-    mean, covariance = posteriors(blocks, law, loss, rows.users.size, grid)
-    asked = SeenItems.of(rows.person, numbers)
-    return Located(rows.users, mean, covariance, law.metric, items, loss, effects, unknowns, asked)
+    effects: Array | None = getattr(model, "item_effects_", None)
+    return Located(
+        placed.users_, placed.pseudo_ideal_points_, spreads, model.metric_, items, model._loss(), effects,
+        model.unknowns(), asked,
+    )  # fmt: skip

@@ -122,7 +122,8 @@ SHAPES: dict[str, str] = {
     "rest_draws": "*",
     "item_effects": "N", "item_effect_variances": "N", "asked_items": "*2", "offset_covariance": "oo",
     "alternatives": "***", "starts": "*", "classes": "2",
-    "shown": "n", "shown_items": "nd", "inducing": "*", "theta": "*", "answers": "t5", "factors": "t2",
+    "shown": "n", "shown_items": "nd", "inducing": "*", "theta.values": "*", "answers": "t5", "factors": "kt2",
+    "kernel_weights": "k",
     "utilities": "*", "utility_errors": "*",
 }  # fmt: skip
 # Those that may hold NaN or infinity, because a fit may not know them.
@@ -149,7 +150,16 @@ ROUNDING = 1e-6
 NEEDED = ("metric", "components", "item_ids", "feature_names", "users")
 ALSO_NEEDED = {
     "PopulationMetric": ("pseudo_ideal_mean", "pseudo_ideal_covariance"),
-    "TasteMetric": ("theta", "factors", "shown", "shown_items", "inducing", "structure", "shape"),
+    "TasteMetric": (
+        "theta.values",
+        "theta.shapes",
+        "factors",
+        "shown",
+        "shown_items",
+        "inducing",
+        "kernels",
+        "kernel_weights",
+    ),
     "SimilarityMetric": ("link", "lapse"),
 }
 # What may be set on an estimator: a plain name, to which an underscore is added.

@@ -35,10 +35,10 @@ from sklearn.utils.validation import check_is_fitted
 
 import crowdmetric.estimators
 from crowdmetric._version import __version__
+from crowdmetric.base import CrowdMetric
+from crowdmetric.bounded.radii import Radii
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError, ModelFileError
-from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.summary import counted, fitted_attributes, summary_of, table_of
 from crowdmetric.fits.memory import read_memory
 from crowdmetric.folders import check_target, for_json, new_file, new_folder, write_file
 from crowdmetric.importance import find_importance
@@ -46,8 +46,8 @@ from crowdmetric.inputs import check_items
 from crowdmetric.losses import LOSSES
 from crowdmetric.model_schema import check_arrays, check_description
 from crowdmetric.preprocess import ItemMap
-from crowdmetric.radii import Radii
 from crowdmetric.solvers.solution import Solution
+from crowdmetric.summary import counted, fitted_attributes, summary_of, table_of
 from crowdmetric.tables import Column, ComparisonScan, Items, unique_ids
 
 __all__ = ["FORMAT_VERSION", "SavedModel", "is_model", "load_model", "save_model", "withhold", "write_report"]

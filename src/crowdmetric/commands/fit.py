@@ -84,7 +84,7 @@ def _fit(options: Namespace, name: str, reason: str, parameters: dict[str, Any])
     if suggestion:
         note(options, suggestion)
     evaluation = evaluated(options, features, comparisons, parameters)
-    name, parameters, reasons = choose_model(options, name, reason, features, comparisons, parameters, evaluation)
+    name, parameters, reasons = choose_model(options, name, reason, parameters, evaluation)
     if evaluation is not None:
         saved = saved_as(name, parameters)
         evaluation = evaluation.of_saved(saved if saved in evaluation.models else None)

@@ -14,10 +14,7 @@ from crowdmetric.choice import (
     LAWS,
     QUESTIONS,
     UNLEARNED,
-    Trials,
     choose_by_hidden_answers,
-    choose_covariance,
-    choose_item_effects,
     matched_share,
 )
 from crowdmetric.commands.command import note
@@ -26,7 +23,6 @@ from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError
 from crowdmetric.evaluate import Evaluation
 from crowdmetric.identifiability import Diagnosis
-from crowdmetric.progress import show_progress
 from crowdmetric.symmetric import degrees_of_freedom
 
 __all__ = [
@@ -120,24 +116,25 @@ def choose_model(
     options: Namespace,
     name: str,
     reason: str,
-    features: NDArray[np.float64],
-    answers: Comparisons,
     parameters: dict[str, Any],
     evaluation: Evaluation | None,
 ) -> tuple[str, dict[str, Any], list[str]]:
     """Return the estimator and its parameters, and the sentences that say why; a population may become another.
 
-    Hidden answers decide where they were predicted, else the evidence. Models of another kind than ideal points under a
-    learned metric may be chosen where the options leave that open.
+    Hidden answers decide where they were predicted; otherwise defaults are used. Models of another kind than ideal
+    points under a learned metric may be chosen where the options leave that open.
     """
     using = f"using {ESTIMATORS[name].__name__}, {reason}"
     if name != "population":
         return _said(options, name, parameters, [using])
     question = getattr(options, "for") or "all"
     judged = evaluation is not None and not set(QUESTIONS[question]).isdisjoint(evaluation.splits)
-    if evaluation is None or not judged or ("item_effects" in parameters and "covariance" in parameters):
-        chosen, reasons = _by_evidence(options, features, answers, parameters)
-        return _said(options, "population", chosen, [using, *reasons])
+    if {"item_effects", "covariance"} <= set(parameters):
+        return _said(options, name, parameters, [using])
+    if evaluation is None or not judged:
+        law = LAWS["population"] | parameters
+        text = f"{_described(law, parameters)}, the default, because no answers were hidden to choose by"
+        return _said(options, name, law, [using, text])
     candidates = tuple(CANDIDATES) if kind_is_open(options, parameters) else tuple(LAWS)
     found = choose_by_hidden_answers(evaluation, parameters, question, candidates)
     model, because = str(found.value), found.reason + (f"; {found.caution}" if found.caution else "")
@@ -174,26 +171,6 @@ def _described(law: dict[str, Any], given: dict[str, Any]) -> str:
         "item_effects": some,
     }
     return " and ".join(text for name, text in what.items() if name not in given)
-
-
-def _by_evidence(
-    options: Namespace, features: NDArray[np.float64], answers: Comparisons, parameters: dict[str, Any]
-) -> tuple[dict[str, Any], list[str]]:
-    """Return the same, chosen by fits to some of the people."""
-    trials, chosen, reasons = Trials(features, answers, parameters), dict(parameters), []
-    if "item_effects" not in chosen:
-        with show_progress("Choosing whether to use per-item effects", quiet=options.quiet):
-            effects = choose_item_effects(trials)
-        chosen["item_effects"] = effects.value
-        some = "per-item effects are used" if effects.value else "there are no per-item effects"
-        reasons.append(f"{some}, because {effects.reason}")
-    if "covariance" not in chosen:
-        with show_progress("Choosing how people scatter", quiet=options.quiet):
-            scatter = choose_covariance(trials, chosen["item_effects"])
-        chosen["covariance"] = scatter.value
-        caution = f"; but {scatter.caution}" if scatter.caution else ""
-        reasons.append(f"the covariance of people is taken as {scatter.value}, because {scatter.reason}{caution}")
-    return chosen, reasons
 
 
 def suggest_matched(name: str, features: NDArray[np.float64], answers: Comparisons, diagnosis: Diagnosis | None) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 
 from crowdmetric.choice import QUESTIONS
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.estimators.summary import fit_in_numbers, table_of
 from crowdmetric.evaluate import Evaluation
 from crowdmetric.evaluate.models import BASELINES, LEARNED
 from crowdmetric.evaluate.splits import TITLES
@@ -21,6 +20,7 @@ from crowdmetric.identifiability import Diagnosis
 from crowdmetric.identifiability.relations import Relation
 from crowdmetric.persist import REPORT, SavedModel
 from crowdmetric.report.warnings import warnings_of, worth_using
+from crowdmetric.summary import fit_in_numbers, table_of
 
 __all__ = ["gains_of", "print_ending"]
 

@@ -50,6 +50,8 @@ DECIDES = 0.01
 # they have twice the parameters and take most of the time. Below the lower cost all laws are compared on all questions.
 MOST_WORK, LITTLE_WORK = 300_000_000, 500_000
 WITH_FREE_PEOPLE = ("population-free", "symmetric", "population-items", "symmetric-items")
+# Baselines that take seconds per step of their fit with more features than are diagnosed.
+BY_SLOW_STEPS = ("linear", "identity", "linear-items", *WITH_FREE_PEOPLE)
 
 
 def diagnosed(
@@ -77,15 +79,10 @@ def evaluated(
 
     None if that is not asked.
 
-    Among them are all laws of people and items that may be chosen, but for free covariances of many features.
+    Among them are all laws of people and items that may be chosen, but for free covariances of many features, and for
+    what takes long with more than 60 features.
     """
     if options.no_report or options.no_evaluate or not answers.is_binary:
-        return None
-    if features.shape[1] > MOST_DIAGNOSED:
-        note(
-            options,
-            f"items have {features.shape[1]} features: see crowdmetric evaluate for how well answers are predicted",
-        )
         return None
     few_items = float(len(features)) ** 3 <= MOST_SMOOTH_WORK
     enough = len(answers) / MOST_ANSWERS
@@ -102,7 +99,15 @@ def evaluated(
     if few_items:
         names += ["linear-items", "population-items", "symmetric-items", SMOOTH]
     p = degrees_of_freedom(features.shape[1])
-    if len(some) * p**2 > MOST_WORK:
+    if features.shape[1] > MOST_DIAGNOSED:
+        dropped = [name for name in names if name in BY_SLOW_STEPS]
+        names = [name for name in names if name not in dropped]
+        note(
+            options,
+            f"items have {features.shape[1]} features: {', '.join(dropped)} would take most of the time and "
+            "are not compared on hidden answers; crowdmetric evaluate does",
+        )
+    elif len(some) * p**2 > MOST_WORK:
         names = [name for name in names if name not in WITH_FREE_PEOPLE]
         note(
             options,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from typing import Any
 
+from crowdmetric.bounded.stitching import METHODS
 from crowdmetric.choice import QUESTIONS
 from crowdmetric.commands.command import UsageError, add_time_limit
 from crowdmetric.commands.preparing import add_preparation
@@ -16,8 +17,7 @@ from crowdmetric.losses import LOSSES, get_loss
 from crowdmetric.persist import REPORT
 from crowdmetric.similarity.likelihood import LINKS
 from crowdmetric.similarity.structures import STRUCTURES as STRUCTURES_OF_A_METRIC
-from crowdmetric.solvers.bounds import BOUNDS
-from crowdmetric.stitch import METHODS
+from crowdmetric.solvers.cone import BOUNDS
 from crowdmetric.users.population_sums import STRUCTURES
 
 __all__ = ["ESTIMATORS", "add_arguments", "parameters_of", "refused_by", "ridge_of"]

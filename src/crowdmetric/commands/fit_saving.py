@@ -16,9 +16,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, TypeVar
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.commands.command import note
 from crowdmetric.errors import CrowdmetricError, ModelFileError, printable
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.persist import SavedModel, save_model
 
 __all__ = ["judged", "saved_and_safe"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.comparisons import Comparisons
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.persist import SavedModel
 from crowdmetric.tables import Column, Columns, as_ids
 

@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 
 import numpy as np
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.commands.command import note
 from crowdmetric.commands.ids import NAMES, align, numbered
 from crowdmetric.commands.reading import TABLE, add_columns, columns_of, holds_judgements
@@ -14,7 +15,6 @@ from crowdmetric.commands.similarity_commands import predict_similarity
 from crowdmetric.commands.writing import add_writing, write_table
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.errors import DataError, DroppedRowsWarning, ModelFileError
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.folders import check_not_input
 from crowdmetric.persist import load_model
 from crowdmetric.tables import Column, Columns, canonical_columns

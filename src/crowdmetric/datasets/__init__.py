@@ -8,7 +8,7 @@ loaders take the path of a folder, or of the zip file.
     dataset.py        what a loader returns
     archive.py        a folder or a zip file -> its files, line by line, with sentences for what is wrong
     pairs.py          ratings or rankings -> comparisons, by one rule
-    ratings.py        who rated what how -> a data set
+    rated.py          who rated what how -> a data set
     sushi.py          5,000 rankings of ten kinds of sushi, and scores
     movielens.py      ratings of films
     jester.py         ratings of jokes

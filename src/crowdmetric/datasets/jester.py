@@ -29,7 +29,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from crowdmetric.datasets.archive import Archive, Member, parsed
 from crowdmetric.datasets.dataset import Dataset
-from crowdmetric.datasets.ratings import Ratings, dataset_of, given_items, ratings_of_rows
+from crowdmetric.datasets.rated import RatedRows, dataset_of, given_items, ratings_of_rows
 from crowdmetric.errors import DataError
 from crowdmetric.tables import Items
 from crowdmetric.tables.spreadsheet import sheet_rows
@@ -91,7 +91,7 @@ def load_jester(
     return dataset_of("Jester", items, names, ratings, what="rated", pairs=pairs, people=people, gap=gap, seed=seed)
 
 
-def _ratings(archive: Archive) -> Ratings:
+def _ratings(archive: Archive) -> RatedRows:
     member = archive.find("jester_ratings.dat") or archive.find("jester_ratings.csv")
     if member is not None:
         return _triples(member)
@@ -107,7 +107,7 @@ def _ratings(archive: Archive) -> Ratings:
     return _matrices(sorted({str(sheet): sheet for sheet in sheets}.items()))
 
 
-def _triples(member: Member) -> Ratings:
+def _triples(member: Member) -> RatedRows:
     separator = "," if member.name.lower().endswith(".csv") else None
     lines = member.lines("latin-1")
     if separator:
@@ -135,7 +135,7 @@ def _rating(cell: Any) -> float:
     return value
 
 
-def _matrices(sheets: Iterable[tuple[str, Member]]) -> Ratings:
+def _matrices(sheets: Iterable[tuple[str, Member]]) -> RatedRows:
     """Return the ratings of tables with one row per person; people are numbered from 1, on through all the files."""
     parts, first = [], 1
     for _, member in sheets:
@@ -143,9 +143,9 @@ def _matrices(sheets: Iterable[tuple[str, Member]]) -> Ratings:
         if not table.size:
             raise DataError(f"{member} has no ratings: its first sheet is empty; download it again")
         user, joke = np.nonzero(~np.isnan(table))
-        parts.append(Ratings(user + first, joke + 1, table[user, joke]))
+        parts.append(RatedRows(user + first, joke + 1, table[user, joke]))
         first += len(table)
-    return Ratings(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("user", "item", "rating")))
+    return RatedRows(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("user", "item", "rating")))
 
 
 def _matrix_rows(member: Member) -> Iterator[list[float]]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from crowdmetric.datasets.archive import Archive, Member, parsed
 from crowdmetric.datasets.dataset import Dataset
-from crowdmetric.datasets.ratings import Ratings, dataset_of, given_items, ratings_of_rows
+from crowdmetric.datasets.rated import RatedRows, dataset_of, given_items, ratings_of_rows
 from crowdmetric.errors import DataError, option
 from crowdmetric.tables import Items
 
@@ -98,7 +98,7 @@ def load_movielens(
     return dataset_of("MovieLens", items, names, ratings, what="rated", pairs=pairs, people=people, gap=gap, seed=seed)
 
 
-def _ratings(member: Member, separator: str | None, lines: Iterator[tuple[int, str]], expected: str) -> Ratings:
+def _ratings(member: Member, separator: str | None, lines: Iterator[tuple[int, str]], expected: str) -> RatedRows:
     def parse(line: str) -> tuple[int, int, float]:
         cells = line.split(separator)
         rating = float(cells[2])
@@ -109,16 +109,16 @@ def _ratings(member: Member, separator: str | None, lines: Iterator[tuple[int, s
     return ratings_of_rows(parsed(member, parse, expected, lines=lines))
 
 
-def _csv_ratings(member: Member) -> Ratings:
+def _csv_ratings(member: Member) -> RatedRows:
     expected = "userId,movieId,rating,timestamp with a rating from 0 to 5"
     return _ratings(member, ",", _after_header(member, "userId,movieId,rating"), expected)
 
 
-def _dat_ratings(member: Member) -> Ratings:
+def _dat_ratings(member: Member) -> RatedRows:
     return _ratings(member, "::", member.lines("latin-1"), "user::film::rating::time with a rating from 0 to 5")
 
 
-def _tab_ratings(member: Member) -> Ratings:
+def _tab_ratings(member: Member) -> RatedRows:
     expected = "user, film, rating from 0 to 5 and time, with tabs between,"
     return _ratings(member, "\t", member.lines("latin-1"), expected)
 

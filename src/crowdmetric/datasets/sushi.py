@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.datasets.archive import Archive, Member, parsed
 from crowdmetric.datasets.dataset import Dataset
-from crowdmetric.datasets.ratings import Ratings, dataset_of, given_items
+from crowdmetric.datasets.rated import RatedRows, dataset_of, given_items
 from crowdmetric.errors import DataError
 from crowdmetric.tables import Items
 
@@ -145,7 +145,7 @@ def _features(table: Table, groups: bool) -> Items:
     return Items(np.array([row[0] for row in table]), np.column_stack(list(columns.values())), list(columns))
 
 
-def _orders(member: Member, numbers: list[int]) -> Ratings:
+def _orders(member: Member, numbers: list[int]) -> RatedRows:
     """Return rankings as ratings −1, −2, …; `numbers` are the items as the file counts them."""
     lines = iter(_without_header(member.lines()))
     _, header = next(lines, (1, ""))
@@ -165,10 +165,10 @@ def _orders(member: Member, numbers: list[int]) -> Ratings:
     user = np.repeat(np.arange(len(orders)), lengths)
     item = np.array([number for order in orders for number in order], dtype=np.int64)
     rank = np.arange(len(user)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return Ratings(user, item, -1.0 - rank.astype(np.float64))
+    return RatedRows(user, item, -1.0 - rank.astype(np.float64))
 
 
-def _set_a(archive: Archive, table: Table) -> Ratings:
+def _set_a(archive: Archive, table: Table) -> RatedRows:
     number = {name.strip().lower().replace("-", "_"): number for number, name, _ in table}
     found = [
         next((number[name] for name in (latin, *others) if name in number), None) for latin, others in SET_A.items()
@@ -188,11 +188,11 @@ def _is_as_distributed(table: Table) -> bool:
     return sorted(style) == list(range(ITEMS)) and [style[number] for number in NUMBERS_A] == [1.0] * 8 + [0.0] * 2
 
 
-def _set_b(archive: Archive, table: Table) -> Ratings:
+def _set_b(archive: Archive, table: Table) -> RatedRows:
     return _orders(archive.need("sushi3b.*.order"), sorted(row[0] for row in table))
 
 
-def _scores(archive: Archive, table: Table) -> Ratings:
+def _scores(archive: Archive, table: Table) -> RatedRows:
     member = archive.need("sushi3b.*.score")
     names = {row[0] for row in table}
     numbers = np.array(sorted(names))
@@ -208,14 +208,14 @@ def _scores(archive: Archive, table: Table) -> Ratings:
     found = [row for chunk in parsed(member, parse, expected, lines=lines) for row in chunk]
     rows = np.array(found).reshape(-1, len(numbers))
     user, place = np.nonzero(rows >= 0)
-    ratings = Ratings(user, numbers[place], rows[user, place])
+    ratings = RatedRows(user, numbers[place], rows[user, place])
     order = archive.find("sushi3b.*.order")
     if order is not None:
         _check_direction(member, rows, _orders(order, sorted(names)), numbers)
     return ratings
 
 
-def _check_direction(member: Member, table: Array, orders: Ratings, numbers: NDArray[Any]) -> None:
+def _check_direction(member: Member, table: Array, orders: RatedRows, numbers: NDArray[Any]) -> None:
     """Refuse scores that run against the rankings of the same people: old copies of the file have them inverted."""
     place = np.searchsorted(numbers, orders.item)
     known = orders.user < len(table)
@@ -231,7 +231,7 @@ def _check_direction(member: Member, table: Array, orders: Ratings, numbers: NDA
         )
 
 
-def _numbered(archive: Archive, ratings: Ratings) -> Ratings:
+def _numbered(archive: Archive, ratings: RatedRows) -> RatedRows:
     """Return the same with people by their numbers in sushi3.udata, where that is there; else by line, from 0."""
     member = archive.find("sushi3.udata")
     if member is None:
@@ -251,10 +251,10 @@ def _numbered(archive: Archive, ratings: Ratings) -> Ratings:
         raise DataError(
             f"{member} has {len(people):,} people, but {lines:,} answered; the files go together: download both again"
         )
-    return Ratings(np.array(people)[ratings.user], ratings.item, ratings.rating)
+    return RatedRows(np.array(people)[ratings.user], ratings.item, ratings.rating)
 
 
-ANSWERS: dict[str, tuple[Callable[[Archive, Table], Ratings], str]] = {
+ANSWERS: dict[str, tuple[Callable[[Archive, Table], RatedRows], str]] = {
     "b": (_set_b, "ranked"),
     "a": (_set_a, "ranked"),
     "scores": (_scores, "scored"),

@@ -12,7 +12,7 @@ and ``[I⁻¹]_MM`` (p, p) is the covariance of the metric, nuisance estimated a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -242,7 +242,7 @@ def _parts(bundles: Array, size: int) -> Iterator[PopulationBlock]:
 
 def _some(part: PopulationBlock, chosen: NDArray[np.bool_]) -> PopulationBlock:
     """Return some of the people of a block."""
-    return PopulationBlock(**{field.name: getattr(part, field.name)[chosen] for field in fields(part)})
+    return part.take(chosen)
 
 
 def _repeated(part: PopulationBlock, y: Array) -> PopulationBlock:

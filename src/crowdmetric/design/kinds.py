@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.bounded.discover import discover_subspaces
+from crowdmetric.bounded.given import Subspaces, given_subspaces
 from crowdmetric.design.parallelograms import find_parallelograms
 from crowdmetric.design.question_sources import Catalogue, ParallelCatalogue, SubspaceCatalogue
 from crowdmetric.errors import DataError, NotIdentifiedError
-from crowdmetric.subspaces import Subspaces, discover_subspaces, given_subspaces
 from crowdmetric.tables import Column
 
 __all__ = ["KINDS", "found_subspaces", "source_of"]

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from crowdmetric.bounded.given import Subspaces
 from crowdmetric.design.exchange import CRITERIA, best_shares, exchange_people
 from crowdmetric.design.guess import Guess
 from crowdmetric.design.information import apportion, lasting
@@ -25,7 +26,6 @@ from crowdmetric.design.optimal import CHOOSERS, ask_population
 from crowdmetric.design.question_sources import Catalogue
 from crowdmetric.design.questionnaire import Questionnaire
 from crowdmetric.errors import DataError, NotIdentifiedError
-from crowdmetric.subspaces import Subspaces
 from crowdmetric.symmetric import degrees_of_freedom, outer_difference
 from crowdmetric.theory import constructive_design
 from crowdmetric.users.projected import span_of_differences, without

@@ -8,12 +8,12 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.base import CrowdMetric
+from crowdmetric.bounded import IdealPointMetric
 from crowdmetric.checks import one_of, positive_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.named import summing_engine
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedError, NotIdentifiedWarning
-from crowdmetric.estimators.base import CrowdMetric
-from crowdmetric.estimators.ideal_point import IdealPointMetric
 from crowdmetric.fits.crowd import ChunkCache
 from crowdmetric.fits.matched_people import (
     Found,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, Self
@@ -17,15 +18,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.base import CrowdMetric
+from crowdmetric.choices import Choices
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.contract import DeviceEngine, Engine, device_of
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.engines.named import engine_of
 from crowdmetric.engines.threads import threads_beside, threads_for
 from crowdmetric.errors import ConvergenceWarning, CrowdmetricWarning, DataError, NotIdentifiedWarning
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.population_options import (
     check_for_gradients,
+    check_for_sets,
     check_items_are_named,
     check_population_options,
     items_with_effects,
@@ -35,6 +38,7 @@ from crowdmetric.estimators.population_options import (
 from crowdmetric.estimators.similarity_inputs import read_judgements
 from crowdmetric.fits.checkpoints import Checkpoint, fingerprint
 from crowdmetric.fits.common_utility import Tally, fit_popularity, fit_quadratic
+from crowdmetric.fits.correction import INTEGRATIONS, largest_grid
 from crowdmetric.fits.crowd import ChunkCache, Crowd, crowd_in_memory, crowd_on_disk
 from crowdmetric.fits.doubts import (
     NOT_CONVERGED,
@@ -45,7 +49,6 @@ from crowdmetric.fits.doubts import (
     knows_shape,
     status_of,
 )
-from crowdmetric.fits.integration_check import INTEGRATIONS, largest_grid
 from crowdmetric.fits.linear_utilities import fit_linear_utilities, people_of
 from crowdmetric.fits.many_features import (
     DEFAULT_RANK,
@@ -67,6 +70,7 @@ from crowdmetric.fits.passes import Passes, duration
 from crowdmetric.fits.problem import PopulationProblem
 from crowdmetric.fits.question_stream import NUMBERS, QuestionStream, asked_in_memory, asked_on_disk, low_rank_plan
 from crowdmetric.fits.scoring_fit import ScoringFit, fit_by_scoring, scoring_plan
+from crowdmetric.fits.set_probabilities import covariance_of_gaps, mean_shares, sets_by_size
 from crowdmetric.fits.starts import Start, start_from
 from crowdmetric.fits.unknowns import MOST_PARAMETERS, MOST_PEOPLE, SeenItems, Unknowns
 from crowdmetric.inputs import (
@@ -81,9 +85,12 @@ from crowdmetric.inputs import (
     origin_of,
     read_asked,
     read_rows,
+    read_sets,
+    refuse_none,
+    sets_in,
     some_questions,
 )
-from crowdmetric.losses import Loss
+from crowdmetric.losses import Logistic, Loss
 from crowdmetric.similarity.judgement_term import JudgementsBeside
 from crowdmetric.similarity.likelihood import AnswerModel
 from crowdmetric.similarity.objective import SimilarityObjective
@@ -93,11 +100,13 @@ from crowdmetric.solvers.law_fit import items_determined
 from crowdmetric.solvers.parametrization import Parametrization
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import degrees_of_freedom, smat
-from crowdmetric.tables import ASKED, ComparisonScan, check_same_order, cut_sentence, features_of
+from crowdmetric.tables import ASKED, ComparisonScan, check_same_order, cut_sentence, features_of, matched
+from crowdmetric.users.blocks import arrange
 from crowdmetric.users.first_order import covariance_matrix
 from crowdmetric.users.integrals import mean_probability
 from crowdmetric.users.item_effects import WithItemEffects
-from crowdmetric.users.population_sums import STRUCTURES, Law
+from crowdmetric.users.people import posteriors
+from crowdmetric.users.population_sums import STRUCTURES, Law, blocks_of
 
 __all__ = ["INTEGRATIONS", "PopulationMetric"]
 
@@ -106,6 +115,8 @@ Indices = NDArray[np.intp]
 
 # Parameters that are not in a checkpoint's fingerprint: a fit may be resumed with other values of them.
 NOT_THE_FIT = {"items", "engine", "loss", "max_iter", "jobs", "memory", "checkpoint", "progress", "warm_start"}
+# Draws of a metric with at most so many parameters are kept as matrices.
+LARGEST_KEPT = 3_000
 # Typical number of passes over all people, from which the expected time is computed.
 USUAL_PASSES = 15
 
@@ -132,7 +143,7 @@ class PopulationMetric(CrowdMetric):
         which people do not differ: with constraint='zero' and item effects, how popular items are (Bradley–Terry), and
         with constraint='symmetric' one quadratic utility, both with one ridge by cross-validation over people.
     rank : int, optional
-        Largest rank of the metric. None: up to 20 features d; beyond, ``M = LLᵀ + γI`` with a number of columns of L
+        Largest rank of the metric. None: d, up to 20 features; beyond, ``M = LLᵀ + γI`` with a number of columns of L
         that the evidence finds (`crowdmetric.fits.low_rank_posterior`). Such fits, and all in single precision, use
         gradients alone, from one start.
     constraint : {'psd', 'symmetric', 'identity', 'zero'}, default 'psd'
@@ -149,8 +160,9 @@ class PopulationMetric(CrowdMetric):
         evidence or a number.
     integration : {'auto', 'grid', 'propagation'}, default 'auto'
         How people are integrated out. A grid is exact, has at most three dimensions and is slow beyond one. Expectation
-        propagation is fast in any dimension. 'auto' uses propagation if a person's answers span more than a line, and
-        checks it against a slow method. If the difference matters and answers span planes, it uses a grid instead.
+        propagation is fast in any dimension, and errs a little for every person. 'auto' uses it if a person's answers
+        span more than a line, and corrects the fit and its draws by what exact integrals change on a sample of the
+        people (`crowdmetric.fits.correction`). 'propagation' only measures that.
     uncertainty : bool, default True
         Whether to compute how sure the metric is: draws from its posterior, and a second fit without constraints.
     starts : int, default 2
@@ -239,26 +251,27 @@ class PopulationMetric(CrowdMetric):
     new_item_spread_, new_item_doubt_ : float
         How much less sure predictions have to be about items that a person has not compared: the standard deviation τ
         that each such item adds to ψ, and that relative to the root mean square of ψ, found by hiding items
-        (`crowdmetric.fits.unknowns`). Zero if the law and the person's answers are as sure as they should be. It does
-        not measure tastes for single items: most of those look like noise of the answers, which the law counts on.
+        (`crowdmetric.fits.unknowns`). Zero if the law and the person's answers are as sure as they should be, and after
+        a fit to answers about more than two items, which are not hidden. It does not measure tastes for single items:
+        most of those look like noise of the answers, which the law counts on.
     asked_items_ : (R, 2) array
         Rows of `users_`, and of the items that these people have compared. Predictions average over the uncertainty of
         the law, over ω² for each item that nobody has compared, and over τ² for each item that is new to a person who
         has answered.
     log_likelihood_ : float
-        Log-likelihood of all answers at the fit.
+        Log-likelihood of all answers at the fit. Corrections count from the law at which they were measured.
     alternatives_ : (k, r, 1 + p + d + p) array, or (k, r, 1 + p + d + p + N) with item effects
         Other laws at which starts ended and that explain the answers about as well, each followed by draws around it:
         by how many nats the law is worse, svec M, μ, svec Σ, and the items' effects. A fit that has any warns;
         `crowdmetric.importance` covers them.
     approximation_error_, integration_ : float, str
-        How far an exact integral would move the metric, in standard errors (the worst entry); how people were
-        integrated out.
+        How far exact integrals may still move the law, in standard errors (the worst parameter): what a correction has
+        left, with its own error. The fit warns above one half. How people were integrated out.
     spread_ : float
         How much people differ in ψ (root mean square), in units of the noise of an answer.
     question_bias_ : float
         z-score of the test that questions were chosen near people's ideal points. NaN if the answers cannot tell, if
-        questions were `adaptive`, or without `uncertainty`.
+        questions were `adaptive`, without `uncertainty`, or after a fit to answers about more than two items.
     made_of_ : str
         'pairs', or what the answers were cut from (`Comparisons.origin`): then there are no standard errors.
 
@@ -334,11 +347,13 @@ class PopulationMetric(CrowdMetric):
 
         Parameters
         ----------
-        pairs : data frame, Comparisons, ComparisonScan, (T, 2) int or str array, (T, 2, d) array
+        pairs : data frame, Comparisons, ComparisonScan, Choices, list, (T, 2) int or str array, (T, 2, d) array
             A data frame has the columns of `Comparisons.from_table` (user, left, right, choice, …). Its items are
             matched to `items` by id, and so are those of Comparisons. Arrays hold row numbers into items, their ids as
             text, or the vectors themselves, left and right. A scan (`Comparisons.scan_parquet`) is read in chunks, and
             people's places are not kept: `users_` is empty, and `crowdmetric.locate` finds the places that are needed.
+            `Choices` are choices among several, rankings, best and worst; a list holds tables of Choices and
+            Comparisons of the same people, or of others.
         y : (T,) array
             −1 left preferred, +1 right preferred; or 0 and 1, booleans (True: right), or 'left' and 'right'.
         users : (T,) array
@@ -349,20 +364,29 @@ class PopulationMetric(CrowdMetric):
             Similarity judgements about the same items. Both kinds of answers then determine one metric, up to a scale
             (`crowdmetric.similarity.judgement_term`). `crowdmetric.agreement.one_metric` tests whether they share it.
         begin : Start, optional
-            Where a fit to similar answers ended (`crowdmetric.evaluate.Evaluation.ends`), to begin there in place of
-            the first of `starts`. A fit by gradients begins anew.
+            Where a fit to similar answers ended (`end`), to begin there in place of the first of `starts`. A fit by
+            gradients begins anew.
         """
         clock = perf_counter()
         loss, device = self._loss(), device_of(self._engine)
         reduced = self.rank is None and judgements is None  # judged items may differ in other dimensions
+        sets = sets_in(pairs)
         if judgements is not None:
             tables = judgements if isinstance(judgements, Sequence) else [judgements]
-            check_same_order([pairs, *tables], self.item_ids)
-        if isinstance(pairs, ComparisonScan):
+            check_same_order([*(sets or [pairs]), *tables], self.item_ids)
+        if sets is not None:
+            (N, d), n_items = check_items(self.items).shape, 0
+            by_gradients = self.by_gradients_alone(d, N, only_scoring=True)
+            given, options = (y, users, sample_weight), self.get_params(deep=False)
+            check_for_sets(options, d, loss, given, by_gradients=by_gradients)
+            self._check(loss, d, N)
+            rows = read_sets(sets, self.items)
+            crowd = crowd_in_memory(rows, reduced=reduced)
+        elif isinstance(pairs, ComparisonScan):
             check_scan_alone(y, users, sample_weight)
             refuse_scan_of_pooled(self.covariance)
             cache, items = ChunkCache(self.memory_plan(pairs).room), check_scan(pairs, self.items, loss)
-            if self.by_gradients_alone(items.shape[1], items.shape[0], judged=judgements is not None):
+            if self.by_gradients_alone(items.shape[1], items.shape[0], only_scoring=judgements is not None):
                 refuse_judgements(judgements)
                 some = read_rows(Comparisons.from_scan(pairs, MOST_PEOPLE), None, None, None, items, loss)
                 asked = asked_on_disk(pairs, items, cache, device)
@@ -385,7 +409,7 @@ class PopulationMetric(CrowdMetric):
                 refuse_judgements(judgements)
                 check_items_are_named(rows)
                 return self._fit_pooled(rows, loss, clock, origin_of(pairs, rows))
-            if self.by_gradients_alone(*rows.items.shape[::-1], judged=judgements is not None):
+            if self.by_gradients_alone(*rows.items.shape[::-1], only_scoring=judgements is not None):
                 refuse_judgements(judgements)
                 if self.item_effects:
                     check_items_are_named(rows)
@@ -409,11 +433,12 @@ class PopulationMetric(CrowdMetric):
         free, jobs = self.covariance == "free", LocalEngine(self.jobs).jobs
         return scoring_plan(scan, N, d, free=free, rank=self.rank, jobs=jobs, limit=limit)
 
-    def by_gradients_alone(self, d: int, n_items: int = 0, *, judged: bool = False) -> bool:
+    def by_gradients_alone(self, d: int, n_items: int = 0, *, only_scoring: bool = False) -> bool:
         """Return whether d features, or items with effects, are fitted by gradients alone.
 
-        They are where features are too many for fits by scoring, or where a rank that is found makes the metric more
-        accurate, if nothing is asked for that only fits by scoring can do. The engine's precision may be too low too.
+        They are where features are too many for fits by scoring, or for a right size from these, if nothing is asked
+        for that only fits by scoring can do (`only_scoring`: nor more than options say). The engine's
+        precision may be too low too.
         Linear utilities with three variances are always fitted so.
         """
         parameters = degrees_of_freedom(d) + (
@@ -421,7 +446,7 @@ class PopulationMetric(CrowdMetric):
         )
         if self._is_linear() or self._is_single() or parameters > LARGEST_SCORING:
             return True
-        asked = self.constraint == "psd" and self.ridge == "evidence" and self.covariance != "none" and not judged
+        asked = self.constraint == "psd" and self.ridge == "evidence" and self.covariance != "none" and not only_scoring
         plain = self.checkpoint is None and not self.warm_start and self.integration != "grid"
         engine = self._engine
         return d > MOST_FEATURES and asked and plain and (engine is None or not engine.is_remote)
@@ -539,6 +564,7 @@ class PopulationMetric(CrowdMetric):
     def _describe_law(self, law: Law, spread: float | None) -> None:
         """Set the attributes of the metric and the population; `spread` is s if people are isotropic."""
         d = law.mean.size
+        self._end: Start | None = None
         self.scale_ = float(np.trace(law.metric)) / d
         self.shape_ = law.metric / self.scale_ if self.scale_ != 0 else law.metric
         self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_ = law.mean, law.covariance
@@ -554,6 +580,7 @@ class PopulationMetric(CrowdMetric):
         """Set what a fit by scoring finds, in the items' own units."""
         fit, problem = found.fit, found.problem
         self._describe_law(found.law_outside, found.spread)
+        self._end = Start(found.law_outside, fit.ridges)
         self.starts_, self.alternatives_ = found.starts, found.alternatives
         self.approximation_error_, self.integration_ = found.integrated.error, found.integrated.words
         if found.law.effects is not None:
@@ -593,7 +620,8 @@ class PopulationMetric(CrowdMetric):
         self.symmetric_metric_ = span.matrix_outside(symmetric)
         self.symmetric_covariance_ = span.covariance_outside(symmetric, covariance)
         self.symmetric_log_likelihood_ = uncertainty.symmetric_value
-        if not self.adaptive:
+        sets_differ = any(block.size > 1 for block in found.problem.sample.blocks)
+        if not self.adaptive and not sets_differ:  # which rows a set has depends on which item was the first
             self.question_bias_ = found.problem.question_bias(found.fit.natural)
 
     def _solution(self, found: ScoringFit, clock: float) -> Solution:
@@ -602,7 +630,8 @@ class PopulationMetric(CrowdMetric):
         doubts = doubts_about(
             converged=done, starts=self.starts_, alternatives=self.alternatives_[:, 0, 0],
             scale_error=self.scale_error_, spread=self.spread_,
-            question_bias=self.question_bias_, no_metric=has_no_metric(fit), knows_shape=knows_shape(fit),
+            question_bias=self.question_bias_, approximation_error=self.approximation_error_,
+            no_metric=has_no_metric(fit), knows_shape=knows_shape(fit),
             cut=cut_sentence(self.made_of_, clause=True),
         )  # fmt: skip
         for doubt in doubts:
@@ -755,8 +784,9 @@ class PopulationMetric(CrowdMetric):
         size, d = fit.units.size, len(self.factor_)
         p, traces = degrees_of_freedom(d), fit.traces_outside
         self.scale_error_ = 0.5 * float(np.ptp(np.quantile(np.log(traces), [0.16, 0.84])))
-        if p > LARGEST_SCORING:
+        if p > LARGEST_KEPT:
             self.factor_draws_, self.rest_draws_ = fit.posterior.factors / size, fit.posterior.rests / size**2
+            self.standard_errors_ = fit.posterior.entry_errors() / size**2
             return
         self.law_draws_ = fit.laws_outside()
         self.metric_draws_ = self.law_draws_[:, :p].copy()
@@ -826,6 +856,63 @@ class PopulationMetric(CrowdMetric):
         right = mean_probability(psi, variance, self._loss())
         return np.column_stack([1.0 - right, right])
 
+    def choice_probabilities(self, choices: Choices) -> Array:
+        """Return how likely each alternative of each question is to come first, averaged over everything unknown.
+
+        Parameters
+        ----------
+        choices : Choices
+            Whose answers are not used. People who were not in the data are anyone in the population.
+
+        Returns
+        -------
+        (R,) array
+            In the order of ``choices.item``; those of question q, at ``choices.offsets[q]`` up to the next offset, sum
+            to one.
+        """
+        check_is_fitted(self)
+        if not isinstance(choices, Choices):
+            raise DataError(
+                f"choices is of type {type(choices).__name__}; give Choices, or use predict_proba for pairs"
+            )
+        if not isinstance(self._loss(), Logistic):
+            raise DataError(f"loss={self._loss().name!r} has no probabilities for sets; fit with loss='logistic'")
+        items = check_items(self.items)
+        table = matched(choices, self.item_ids, len(items))
+        refuse_none([table])
+        people, out = table.user_ids[table.user], np.empty(len(table.item))
+        effects = self._item_effects(len(items))
+        for some, places in sets_by_size(table.offsets, degrees_of_freedom(items.shape[1])):
+            rows = table.item[places]
+            x, known = items[rows], self._find(people[some])
+            first, others = x[:, :1], x[:, 1:]
+            pull = (first + others) @ self.metric_ + self._points_of(people[some])[:, None, :]
+            gaps = np.einsum("nkd,nkd->nk", first - others, pull)
+            if effects is not None:
+                gaps += effects[rows[:, 1:]] - effects[rows[:, :1]]
+            new = self._variances_of_items(rows, np.where(*known, -1))
+            covariance = covariance_of_gaps(x, self._spreads_of(*known), self.unknowns(), rows, new)
+            out[places] = mean_shares(gaps, covariance, self._loss().beta)
+        return out
+
+    def _spreads_of(self, known: NDArray[np.bool_], place: Indices) -> Array:
+        """Return the covariance of v (n, d, d) of people who are known, at their rows of `users_`, or not."""
+        spreads: Array | None = getattr(self, "pseudo_ideal_covariances_", None)
+        out = np.tile(self.pseudo_ideal_covariance_, (len(known), 1, 1))
+        if known.any():
+            out[known] = self._usual_spread() if spreads is None else spreads[place[known]]
+        return out
+
+    def _variances_of_items(self, rows: Indices, person: Indices) -> Array:
+        """Return the variance (n, k) of each item's utility that is neither the law's nor the person's."""
+        unknowns, own = self.unknowns(), np.zeros(rows.shape)
+        if unknowns.covariance is None:
+            own += unknowns.new_item if unknowns.items is None else unknowns.items[rows]
+        asked: Array | None = getattr(self, "asked_items_", None)
+        if asked is None:
+            return own
+        return np.asarray(own + unknowns.personal * SeenItems(asked).are_new(person, rows))
+
     def unknowns(self) -> Unknowns:
         """Return what predictions do not know, other than where a person stands."""
         found = vars(self)
@@ -865,6 +952,48 @@ class PopulationMetric(CrowdMetric):
             own = np.einsum("td,tde,te->t", delta[known], spreads[place[known]], delta[known])
         prior[known] = np.maximum(own, 0.0)
         return prior
+
+    # ------------------------------------------------------------------------------------- other people and other fits
+
+    def place(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
+        """Return a model that knows new people by these answers, and nobody else; metric and law stay as they are.
+
+        Parameters
+        ----------
+        pairs, y, users, sample_weight
+            Answers as for `fit`, of known or new people. For known people give *all* their answers.
+        """
+        check_is_fitted(self)
+        loss = self._loss()
+        rows = read_rows(pairs, y, users, sample_weight, self.items, loss, everybody=True)
+        if rows.items.shape[1] != self.metric_.shape[0]:
+            raise DataError(
+                f"pairs hold {rows.items.shape[1]} features, but the metric has {self.metric_.shape[0]}; use one space"
+            )
+        law = Law(self.metric_, self.pseudo_ideal_mean_, self.pseudo_ideal_covariance_)
+        numbers = rows.pairs
+        if rows.by_row:
+            law = replace(law, effects=getattr(self, "item_effects_", None))
+        elif self.items is not None:  # items as vectors are new
+            numbers = numbers + len(check_items(self.items))
+        answers = rows.jointly().merged()
+        blocks = blocks_of(arrange(answers), answers.pairs)
+        grid = largest_grid(self.integration)
+        placed = copy(self)
+        for name in ("people_coordinates_", "people_axes_"):
+            placed.__dict__.pop(name, None)
+        placed.users_ = rows.users
+        placed.pseudo_ideal_points_, placed.pseudo_ideal_covariances_ = posteriors(
+            blocks, law, loss, rows.users.size, grid
+        )
+        placed.ideal_points_ = placed._ideal(placed.pseudo_ideal_points_)
+        placed.asked_items_ = SeenItems.of(rows.person, numbers).rows
+        return placed
+
+    @property
+    def end(self) -> Start | None:
+        """Where the fit ended, for a fit to similar answers to begin there; None where there is no such place."""
+        return getattr(self, "_end", None)
 
     def _usual_spread(self) -> Array:
         """Return the average posterior covariance ``E[Cov(v | answers)] = Cov(v) − Cov(E[v | answers])``."""

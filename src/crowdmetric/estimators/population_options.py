@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crowdmetric.checks import function_or_none, positive_number, true_or_false, whole_number
 from crowdmetric.engines.contract import Engine, device_of
 from crowdmetric.errors import DataError
-from crowdmetric.fits.integration_check import INTEGRATIONS
+from crowdmetric.fits.correction import INTEGRATIONS
 from crowdmetric.inputs import CONSTRAINTS, Rows, check_options
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.tables import ComparisonScan
@@ -17,6 +17,7 @@ from crowdmetric.users.population_sums import STRUCTURES
 __all__ = [
     "POPULATION_CONSTRAINTS",
     "check_for_gradients",
+    "check_for_sets",
     "check_items_are_named",
     "check_population_options",
     "items_with_effects",
@@ -81,6 +82,27 @@ def refuse_scan_of_pooled(covariance: Any) -> None:
     """Refuse scanned comparisons in a fit in which people do not differ."""
     if isinstance(covariance, str) and covariance == "none":
         raise DataError("covariance='none' is for answers in memory; read them with Comparisons.from_scan")
+
+
+def check_for_sets(options: Mapping[str, Any], d: int, loss: Loss, given: Sequence[Any], *, by_gradients: bool) -> None:
+    """Check that a fit can learn from answers about several items; `given` are y, users and sample_weight."""
+    if any(part is not None for part in given):
+        raise DataError("Choices carry their answers, people and weights; leave y, users and sample_weight out")
+    if not isinstance(loss, Logistic):
+        raise DataError(f"loss={loss.name!r} is for comparisons; choices among several need loss='logistic'")
+    for name in ("engine", "item_effects", "checkpoint"):
+        if options[name]:
+            raise DataError(f"{name} is for comparisons; leave it out to learn from choices among several")
+    if options["covariance"] == "none" or options["constraint"] == "zero":
+        raise DataError(
+            "baselines without a metric (covariance='none', constraint='zero') learn from comparisons; leave these "
+            "options out to learn from choices among several"
+        )
+    if by_gradients:
+        raise DataError(
+            f"{d} features need a fit by gradients, which learns from comparisons only; reduce the items to at most 76 "
+            "features (crowdmetric.preprocess) to learn from choices among several"
+        )
 
 
 def check_for_gradients(options: Mapping[str, Any], d: int, n_items: int, engine: Engine | None) -> None:

@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.checks import one_of, positive_number, real_number, seed_number, shown, true_or_false, whole_number
 from crowdmetric.engines.threads import one_thread_each
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarning
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.estimators.similarity_inputs import read_judgements
 from crowdmetric.fits.doubts import LOOSE_SCALE
 from crowdmetric.inputs import weights_of

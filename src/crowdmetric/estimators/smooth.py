@@ -4,40 +4,37 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from crowdmetric.base import CrowdMetric
 from crowdmetric.canonical import canonical_of_pairs
-from crowdmetric.checks import one_of, true_or_false
+from crowdmetric.checks import function_or_none, one_of, true_or_false
 from crowdmetric.engines.threads import threads_for
 from crowdmetric.errors import ConvergenceWarning, DataError, NotIdentifiedWarning
-from crowdmetric.estimators.base import CrowdMetric
 from crowdmetric.inputs import Rows, check_items, check_options, origin_of, read_asked, read_rows
 from crowdmetric.losses import Loss
 from crowdmetric.preprocess import spreads_of
-from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of
+from crowdmetric.smooth.ahead import ANEW, HIDDEN, Ahead
+from crowdmetric.smooth.calibration import KINDS, find_sharpness, probability_of, sharpened
 from crowdmetric.smooth.covariances import SCALES, Covariances
-from crowdmetric.smooth.effects import Effect, effects_along, utilities_over
-from crowdmetric.smooth.evidence import (
-    SmoothFit,
-    curvature,
-    fit_evidence,
-    go_on,
-    log_evidence,
-    revived,
-)
+from crowdmetric.smooth.effects import Effect
+from crowdmetric.smooth.evidence import SmoothFit, curvature, revived
 from crowdmetric.smooth.inducing import InducedCovariances, choose_inducing, shown_to
 from crowdmetric.smooth.joint_propagation import Propagation
 from crowdmetric.smooth.kernel import SHAPES
 from crowdmetric.smooth.kernel_metrics import STRUCTURES, structure_of
-from crowdmetric.smooth.people_blocks import DistinctAnswers, PeopleBlock, arrange, merged, some_people
-from crowdmetric.smooth.prediction import UtilityField, field_of, kernel_coordinates
+from crowdmetric.smooth.kernel_search import Candidates, FoundKernels, Kernel, find_kernels, go_on_with
+from crowdmetric.smooth.mixture import Mixture
+from crowdmetric.smooth.parameter_information import MOST_WORK
+from crowdmetric.smooth.people_blocks import DistinctAnswers, arrange, merged, some_people
+from crowdmetric.smooth.prediction import kernel_coordinates
 from crowdmetric.solvers.posterior import number_of_draws
 from crowdmetric.solvers.solution import Solution
 from crowdmetric.symmetric import svec
@@ -55,18 +52,10 @@ MOST_SHOWN, INDUCING = 2_000, 500
 MOST_FEATURES_IF_FULL = 8
 # Number of pairs of vectors predicted at once.
 PAIRS_AT_ONCE = 500
-# Scales and structure are searched on part of the crowd: its work (`people_blocks.work_of`, summed over people), the
-# tolerance of the search in nats, and the work of the part from which the curvature is computed.
-SEARCH_WORK, SEARCH_TOLERANCE, CURVATURE_WORK = 2e6, 0.2, 6e6
 # Draws of a parameter (mostly logarithms) are kept within this distance of the estimate.
 LONGEST_DRAW = 4.0
 # Smallest precision in a direction of θ: rounding can make it smaller, or negative.
 LEAST_CURVATURE = 1e-3
-# Smallest probability of a shape, given the answers, that counts in standard errors and draws.
-LEAST_PROBABLE = 0.01
-# Factor between the sizes of the parts of the crowd that are fitted in turn. The whole crowd comes after a part that is
-# at most three quarters of it.
-GROWTH, LARGEST_PART = 4.0, 0.75
 
 
 class TasteMetric(CrowdMetric):
@@ -76,7 +65,9 @@ class TasteMetric(CrowdMetric):
     ``σ(u_k(x') − u_k(x))``. The effects b of items, the crowd's taste μ and everybody's own taste g_k are Gaussian;
     the covariance of ``g_k(x)`` and ``g_k(x')`` falls with the distance ``‖x − x'‖_M``. A linear part and an effect for
     each person and item are added (`crowdmetric.smooth.covariances`). Two items are close if the same people like them.
-    M and all scales are those under which the answers are most likely.
+    M and all scales are those under which the answers are most likely. Where the answers leave several kernels
+    (structures and shapes) possible, predictions are averaged over these, each with the probability that its evidence
+    gives it.
 
     Parameters
     ----------
@@ -96,7 +87,7 @@ class TasteMetric(CrowdMetric):
     uncertainty : bool
         Whether to find standard errors of M, which takes about as long as the rest.
     warm_start : bool
-        Whether a second `fit` begins where the first ended, with its structure and shape.
+        Whether a second `fit` begins where the first ended, with its kernels.
     sharpen : bool
         Whether `fit` finds the sharpness of all kinds of questions. If not, that of a kind is found when a question of
         that kind is first asked, and is NaN until then.
@@ -104,24 +95,32 @@ class TasteMetric(CrowdMetric):
         Anything else is an error: everybody's Gaussian factors are renewed together, in memory and on one thread,
         because a pass over people takes milliseconds to seconds. The fits of one evaluation run in parallel
         (``evaluate(jobs=…)``).
+    progress : function of a str, optional
+        Called during a fit with what it does, and how long the rest will take.
 
     Attributes
     ----------
     metric_, components_, users_, objective_, solution_
-        See `CrowdMetric`. A distance of one is one length of the kernel.
+        See `CrowdMetric`. A distance of one is one length of the kernel. The metric is that of the most probable
+        kernel.
     standard_errors_ : (d, d) array
         Of the entries of M, from the curvature of the evidence; zero if the structure leaves no freedom. The law of
         an entry is skewed: intervals of its logarithm, with the error ``standard_errors_ / metric_``, hold better.
     metric_draws_ : (n, p) array
         svec of metrics drawn from the posterior, from which intervals are made (`crowdmetric.intervals`). The same
-        length is another distance under another shape, so draws and errors cover all shapes that the answers allow.
+        length is another distance under another shape, so draws and errors cover all kernels that the answers allow.
+    kernels_, kernel_weights_ : (k, 2) array of str, (k,) array
+        Structure and shape of every kernel that the answers allow, the most probable first, and their probabilities.
+        Predictions and utilities are averaged over these.
     structure_, shape_ : str
+        Of the most probable kernel.
     evidence_, shape_evidence_ : dict
-        Log evidence of every structure that was tried, and of every shape with the structure chosen.
+        Highest log evidence of every structure that was tried, and of every shape.
     log_likelihood_ : float
-        Of all answers, people and the crowd integrated out; never positive.
+        Of all answers under the most probable kernel, people and the crowd integrated out; never positive.
     scales_ : dict
         Standard deviations of the parts of a utility, in units of the answers' noise, and the crowd's sharpness.
+        Under the most probable kernel.
     sharpness_ : (3,) array
         Factor on the log-odds of predictions, for questions to known people about known items, to new people, and about
         new items. It is 1 if the model alone is as sure as it should be (`crowdmetric.smooth.calibration`).
@@ -134,9 +133,10 @@ class TasteMetric(CrowdMetric):
     not_shared_ : float
         Share of the variance of the crowd's utilities that is lost by this, with items counted as often as they were
         shown; 0 up to 2,000 items.
-    theta_, answers_, factors_ : (p,), (T, 5), (T, 2) array
-        Logarithms of the scales and the metric's parameters; distinct answers and their Gaussian factors. A saved model
-        predicts from these.
+    theta_ : list of (p,) arrays
+        Logarithms of the scales and the metric's parameters, by kernel.
+    answers_, factors_ : (T, 5), (k, T, 2) array
+        Distinct answers, and their Gaussian factors by kernel. A saved model predicts from these.
 
     Examples
     --------
@@ -169,6 +169,7 @@ class TasteMetric(CrowdMetric):
         warm_start: bool = False,
         sharpen: bool = True,
         engine: None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         self.items = items
         self.structure = structure
@@ -179,6 +180,7 @@ class TasteMetric(CrowdMetric):
         self.warm_start = warm_start
         self.sharpen = sharpen
         self.engine = engine
+        self.progress = progress
 
     def fit(self, pairs: Any, y: Any = None, users: Any = None, sample_weight: Any = None) -> Self:
         """Learn the metric.
@@ -205,28 +207,38 @@ class TasteMetric(CrowdMetric):
         self.made_of_ = origin
         if origin != ASKED and self.uncertainty:
             warnings.warn(cut_sentence(origin, clause=True), NotIdentifiedWarning, stacklevel=3)
-        fit, shapes = self._search(self._inside(self.shown_items_), answers)
-        self.log_likelihood_ = fit.log_likelihood
-        if self.uncertainty and origin == ASKED:
-            self._describe_uncertainty(fit, self._laws(fit, answers, shapes))
+        ahead = Ahead(self.progress)
+        has_errors = self.uncertainty and origin == ASKED
+        if has_errors:
+            ahead.expect(ANEW)
+        if self.sharpen:
+            ahead.expect(HIDDEN * len(KINDS))
+        found = self._search(self._inside(self.shown_items_), answers, ahead)
+        fits = list(found.fits.values())
+        best = fits[0]
+        self.log_likelihood_ = best.log_likelihood
+        if has_errors:
+            ahead.begin("standard errors", ANEW)
+            curved = [self._curvature(fit, answers, ahead) for fit in fits]
+            self._describe_uncertainty(list(zip(found.weights, fits, curved, strict=True)))
         else:
             self.__dict__.pop("standard_errors_", None)
             self.__dict__.pop("metric_draws_", None)
-        if isinstance(fit.family, InducedCovariances):
-            often = shown_to(answers, len(fit.Z))
-            self.not_shared_ = fit.family.at(fit.theta, fit.Z).not_shared(often)
+        if isinstance(best.family, InducedCovariances):
+            often = shown_to(answers, len(best.Z))
+            self.not_shared_ = best.family.at(best.theta, best.Z).not_shared(often)
         else:
             self.not_shared_ = 0.0
-        self.sharpness_ = find_sharpness(fit) if self.sharpen else np.full(len(KINDS), np.nan)
-        self.theta_, self._inverse = fit.theta, fit.inverse
-        self.factors_ = fit.propagation.factors(len(answers.person))
-        loss = -fit.log_likelihood / float(rows.weight.sum())
-        metric = self._outside(fit.family.metric(fit.theta))
-        self._finish(metric, rows.users, None, self._solution(fit, loss, clock), rows.labels)
-        self._tastes = self._of_fit(fit, rows.items)
-        field, number = self._tastes.field, self._tastes.number
-        self.utilities_ = field.mean[number]
-        self.utility_errors_ = field.error[number]
+        ahead.begin("sharpness of predictions", HIDDEN * len(KINDS))
+        self.sharpness_ = find_sharpness(best, ahead=ahead) if self.sharpen else np.full(len(KINDS), np.nan)
+        self.theta_ = [fit.theta for fit in fits]
+        self._inverses = [fit.inverse for fit in fits]
+        self.factors_ = np.stack([fit.propagation.factors(len(answers.person)) for fit in fits])
+        loss = -best.log_likelihood / float(rows.weight.sum())
+        metric = self._outside(best.family.metric(best.theta))
+        self._finish(metric, rows.users, None, self._solution(best, loss, clock), rows.labels)
+        self._tastes = self._of_fits(fits, rows.items)
+        self.utilities_, self.utility_errors_ = self._tastes.utilities()
         return self
 
     def _prepare(self, rows: Rows) -> DistinctAnswers:
@@ -251,21 +263,21 @@ class TasteMetric(CrowdMetric):
             self.inducing_ = choose_inducing(simplest, Z, shown_to(answers, shown.size), INDUCING)
         return answers
 
-    def _family(self, structure: str, shape: str) -> Covariances:
+    def _family(self, kernel: Kernel) -> Covariances:
         """Return the covariances of the items shown."""
-        exact = Covariances.of(structure, self.shown_items_.shape[1], shape)
+        exact = Covariances.of(kernel.structure, self.shown_items_.shape[1], kernel.shape)
         if len(self.inducing_) == len(self.shown_):
             return exact
-        return InducedCovariances(exact.structure, shape, self.inducing_)
+        return InducedCovariances(exact.structure, exact.shape, self.inducing_)
 
-    def _of_fit(self, fit: SmoothFit, items: Array) -> _Tastes:
-        """Return the utilities of a catalog (N, d), of which those shown come first in the field."""
+    def _of_fits(self, fits: Sequence[SmoothFit], items: Array) -> Mixture:
+        """Return the utilities of a catalog (N, d), of which those shown come first in the fields."""
         unseen = np.setdiff1d(np.arange(len(items)), self.shown_)
         number = np.empty(len(items), dtype=np.intp)
         number[np.concatenate([self.shown_, unseen])] = np.arange(len(items))
-        return _Tastes(fit, field_of(fit, self._inside(items[unseen])), number)
+        return Mixture.of(fits, self.kernel_weights_, self._inside(items[unseen]), number)
 
-    def _learned(self) -> _Tastes:
+    def _learned(self) -> Mixture:
         """Return what predictions need; of a model that was saved and loaded, made again from what was kept."""
         check_is_fitted(self)
         if not hasattr(self, "_tastes"):
@@ -278,128 +290,89 @@ class TasteMetric(CrowdMetric):
             blocks = arrange(
                 DistinctAnswers(person, low, high, self.answers_[:, 3], self.answers_[:, 4]), len(self.shown_)
             )
-            family = self._family(str(self.structure_), str(self.shape_))
-            fit = revived(family, self.theta_, self._inside(self.shown_items_), blocks, self.factors_)
-            self._tastes = self._of_fit(fit, self.shown_items_ if self.items is None else check_items(self.items))
+            Z = self._inside(self.shown_items_)
+            kernels = zip(self._kernels(), self.theta_, self.factors_, strict=True)
+            fits = [revived(self._family(kernel), theta, Z, blocks, factors) for kernel, theta, factors in kernels]
+            self._tastes = self._of_fits(fits, self.shown_items_ if self.items is None else check_items(self.items))
         return self._tastes
 
-    def _search(self, Z: Array, answers: DistinctAnswers) -> tuple[SmoothFit, _Shapes]:
-        """Return the fit to everybody, of the structure of the highest evidence among some people, and their shapes.
+    def _kernels(self) -> list[Kernel]:
+        return [Kernel(str(structure), str(shape)) for structure, shape in self.kernels_]
 
-        Each fit begins where the fit to a quarter of its people ended.
-        """
-        n_people = np.unique(answers.person).size
-        fit, size, work, shapes = self._earlier_end(Z), n_people, SEARCH_WORK, _Shapes({}, 1.0)
-        if fit is None:
-            some = some_people(answers, work)
-            shapes = self._choose(Z, arrange(answers.of(some), len(Z)), n_people / some.size)
-            fit, size = shapes.fits[self.shape_], some.size
-            if size == n_people:
-                return fit, shapes
-        while size < n_people:
-            work *= GROWTH
-            some = some_people(answers, work)
-            if some.size > LARGEST_PART * n_people:
-                break
-            if some.size == size:
-                continue
-            tolerance = max(self.tol, SEARCH_TOLERANCE)
-            blocks = arrange(answers.of(some), len(Z))
-            fit = go_on(fit, Z, blocks, some.size / size, tolerance=tolerance, max_steps=self.max_iter)
-            size = some.size
-        everybody = arrange(answers, len(Z))
-        return go_on(fit, Z, everybody, n_people / size, tolerance=self.tol, max_steps=self.max_iter), shapes
+    def _search(self, Z: Array, answers: DistinctAnswers, ahead: Ahead) -> FoundKernels:
+        """Return the kernels that the answers allow, and note which these are."""
+        candidates = Candidates(
+            path=_path(self.structure, Z.shape[1]), structures=_candidates(self.structure, Z.shape[1]),
+            shapes=tuple(SHAPES) if self.shape == "auto" else (self.shape,), family=self._family,
+            tolerance=self.tol, max_steps=self.max_iter,
+        )  # fmt: skip
+        ends = self._earlier_ends(Z)
+        if ends:
+            found = go_on_with(ends, candidates, Z, answers, ahead)
+        else:
+            found = find_kernels(candidates, Z, answers, ahead)
+            for name, place in (("evidence_", 0), ("shape_evidence_", 1)):
+                highest: dict[str, float] = {}
+                for kernel, value in found.evidence.items():
+                    highest[kernel[place]] = max(value, highest.get(kernel[place], -np.inf))
+                setattr(self, name, highest)
+        self.kernels_, self.kernel_weights_ = np.array(list(found.fits)), found.weights
+        self.structure_, self.shape_ = self._kernels()[0]
+        return found
 
-    def _choose(self, Z: Array, blocks: list[PeopleBlock], more: float) -> _Shapes:
-        """Choose structure, then shape, of the highest evidence for `more` times the people; return all shapes."""
-        tolerance = self.tol if more == 1.0 else max(self.tol, SEARCH_TOLERANCE)
+    def _earlier_ends(self, Z: Array) -> dict[Kernel, SmoothFit]:
+        """Return the ends of an earlier fit to go on from; nothing if it is not to be used."""
+        if not (self.warm_start and hasattr(self, "_inverses")):
+            return {}
+        ends = {}
+        for kernel, theta, inverse in zip(self._kernels(), self.theta_, self._inverses, strict=True):
+            family = self._family(kernel)
+            if family.start.size != theta.size:
+                raise DataError(
+                    f"warm_start has {theta.size} parameters to go on from, but items of {Z.shape[1]} features have "
+                    f"{family.start.size}; use the items of the earlier fit, or warm_start=False"
+                )
+            nothing = Propagation([], len(Z))
+            ends[kernel] = SmoothFit(family, theta, nothing, Z, 0.0, 0.0, inverse, 0, converged=True)
+        return ends
 
-        def fitted(structure: str, shape: str, before: SmoothFit | None) -> SmoothFit:
-            family = self._family(structure, shape)
-            start = inverse = None
-            if before is not None and before.family.structure == family.structure:
-                start, inverse = before.theta, before.inverse
-            elif before is not None:
-                start = family.like(before.family, before.theta)
-            return fit_evidence(
-                family, Z, blocks, start=start, inverse=inverse, tolerance=tolerance, max_steps=self.max_iter
-            )
-
-        shapes = list(SHAPES) if self.shape == "auto" else [self.shape]
-        structures: dict[str, SmoothFit] = {}
-        fit: SmoothFit | None = None
-        for name in _path(self.structure, Z.shape[1]):
-            fit = structures[name] = fitted(name, shapes[0], fit)
-        candidates = _candidates(self.structure, Z.shape[1])
-        self.evidence_ = {name: log_evidence(structures[name], more) for name in candidates}
-        self.structure_ = max(self.evidence_, key=lambda name: self.evidence_[name])
-        found = {shapes[0]: structures[self.structure_]}
-        found |= {shape: fitted(self.structure_, shape, found[shapes[0]]) for shape in shapes[1:]}
-        self.shape_evidence_ = {shapes[0]: self.evidence_[self.structure_]}
-        self.shape_evidence_ |= {shape: log_evidence(found[shape], more) for shape in shapes[1:]}
-        self.shape_ = max(self.shape_evidence_, key=lambda shape: self.shape_evidence_[shape])
-        return _Shapes(found, more)
-
-    def _earlier_end(self, Z: Array) -> SmoothFit | None:
-        """Return the end of an earlier fit to go on from; None if it is not to be used."""
-        if not (self.warm_start and hasattr(self, "_inverse")):
-            return None
-        family = self._family(str(self.structure_), str(self.shape_))
-        if family.start.size != self.theta_.size:
-            raise DataError(
-                f"warm_start has {self.theta_.size} parameters to go on from, but items of {Z.shape[1]} features have "
-                f"{family.start.size}; use the items of the earlier fit, or warm_start=False"
-            )
-        nothing = Propagation([], len(Z))
-        return SmoothFit(family, self.theta_, nothing, Z, 0.0, 0.0, self._inverse, 0, converged=True)
-
-    def _curvature(self, fit: SmoothFit, answers: DistinctAnswers) -> Array:
+    def _curvature(self, fit: SmoothFit, answers: DistinctAnswers, ahead: Ahead) -> Array:
         """Return the curvature (p, p) at the fit, that of some people where everybody would take too long."""
-        some = some_people(answers, CURVATURE_WORK)
+        some = some_people(answers, max(MOST_WORK, float(len(self.inducing_)) ** 3))
         more = np.unique(answers.person).size / some.size
-        if more == 1.0:
-            return curvature(fit)
-        few = Propagation(arrange(answers.of(some), len(fit.Z)), len(fit.Z))
-        return curvature(replace(fit, propagation=few), more)
+        few = None if more == 1.0 else Propagation(arrange(answers.of(some), len(fit.Z)), len(fit.Z))
+        return curvature(fit, few, more, ahead)
 
     @property
     def scales_(self) -> dict[str, float]:
         """Standard deviations of the parts of a utility, and the crowd's sharpness."""
-        size = float(np.exp(self.theta_[0]))
-        relative = np.exp(self.theta_[: len(SCALES)])
+        size = float(np.exp(self.theta_[0][0]))
+        relative = np.exp(self.theta_[0][: len(SCALES)])
         scales = dict(zip((name for name, _, _ in SCALES), (size * relative).tolist(), strict=True))
         return scales | {"size": size, "crowd_sharpness": float(relative[-1])}
 
-    def _laws(self, fit: SmoothFit, answers: DistinctAnswers, shapes: _Shapes) -> list[tuple[float, Array, Array]]:
-        """Return probability, mean and precision of θ under every shape that the answers leave possible.
+    def _describe_uncertainty(self, laws: Sequence[tuple[float, SmoothFit, Array]]) -> None:
+        """Set standard errors of M, and draws of it for intervals, from laws N(θ, H⁻¹) with their probabilities.
 
-        Shapes were compared on some of the people. Under another shape θ differs from the fit by as much as it did
-        there.
+        The first is that of the metric itself.
         """
-        laws = [(1.0, fit.theta, self._curvature(fit, answers))]
-        for shape, other in shapes.fits.items():
-            odds = np.exp(self.shape_evidence_[shape] - self.shape_evidence_[self.shape_])
-            if shape != self.shape_ and odds > LEAST_PROBABLE:
-                theta = fit.theta + other.theta - shapes.fits[self.shape_].theta
-                laws.append((float(odds), theta, curvature(other, shapes.more)))
-        total = sum(odds for odds, _, _ in laws)
-        return [(odds / total, theta, H) for odds, theta, H in laws]
-
-    def _describe_uncertainty(self, fit: SmoothFit, laws: list[tuple[float, Array, Array]]) -> None:
-        """Set standard errors of M, and draws of it for intervals, from laws N(θ, H⁻¹) with their probabilities."""
-        d, rng = fit.Z.shape[1], np.random.default_rng(0)
+        here = laws[0][1].family.metric(laws[0][1].theta)
+        d, rng = len(here), np.random.default_rng(0)
         numbers = rng.multinomial(number_of_draws(d), [probability for probability, _, _ in laws])
         square, drawn = np.zeros((d, d)), []
-        for (probability, theta, H), number in zip(laws, numbers, strict=True):
-            apart = fit.family.metric(theta) - fit.family.metric(fit.theta)
-            square += probability * (_variances(fit.family, theta, H) + apart**2)
+        for (probability, fit, H), number in zip(laws, numbers, strict=True):
+            family, theta = fit.family, fit.theta
+            square += probability * (_variances(family, theta, H) + (family.metric(theta) - here) ** 2)
             # the inverse of H would have lost its smallest eigenvalues to rounding
             values, vectors = np.linalg.eigh(H)
             normal = rng.standard_normal((number, H.shape[0]))
             steps = (normal / np.sqrt(np.maximum(values, LEAST_CURVATURE))) @ vectors.T
-            drawn += list(theta + np.clip(steps @ fit.family.moving(theta), -LONGEST_DRAW, LONGEST_DRAW))
+            drawn += [
+                family.metric(theta + np.clip(step, -LONGEST_DRAW, LONGEST_DRAW))
+                for step in steps @ family.moving(theta)
+            ]
         self.standard_errors_ = self._outside(np.sqrt(square))
-        self.metric_draws_ = np.array([svec(self._outside(fit.family.metric(theta))) for theta in drawn])
+        self.metric_draws_ = np.array([svec(self._outside(metric)) for metric in drawn])
 
     def _solution(self, fit: SmoothFit, loss: float, clock: float) -> Solution:
         if fit.converged:
@@ -426,6 +399,7 @@ class TasteMetric(CrowdMetric):
         for name in ("uncertainty", "warm_start", "sharpen"):
             true_or_false(getattr(self, name), name)
         check_options(self.tol, self.max_iter, 2, 0)
+        function_or_none(self.progress, "progress", "a sentence")
         if self.engine is not None:
             raise DataError(
                 f"engine={self.engine!r} has no effect here: what people answered and what they share are found "
@@ -440,14 +414,14 @@ class TasteMetric(CrowdMetric):
         Averaged over items with their other features as they are; values are in the items' own units, by default 15
         from the least to the largest of the items shown.
         """
-        fit, seen = self._learned().fit, self.shown_items_[:, feature]
+        seen = self.shown_items_[:, feature]
         at = np.linspace(seen.min(), seen.max(), 15) if values is None else np.asarray(values, dtype=np.float64)
         inside = (at - seen.mean()) / self._units()[feature]
-        return replace(effects_along(fit, feature, inside), values=at)
+        return replace(self._learned().effect(feature, inside), values=at)
 
     def utilities_of(self, items: ArrayLike) -> tuple[Array, Array]:
         """Return how good the crowd finds any items (n, d) by their features, less their mean, and standard errors."""
-        return utilities_over(self._learned().fit, self._inside(check_items(items)))
+        return self._learned().utilities_of(self._inside(check_items(items)))
 
     def item_coordinates(self, items: ArrayLike | None = None, rank: int | None = None) -> Array:
         """Return coordinates (N, k) of items in which the same people like what is close: kernel principal components.
@@ -455,9 +429,9 @@ class TasteMetric(CrowdMetric):
         ``‖y − y'‖²`` is the variance over people of the smooth and linear part of ``g(x) − g(x')``, exactly for the
         items shown where `rank` is None, else as far as k = `rank` coordinates go.
         """
-        fit = self._learned().fit
+        fits = [part.fit for part in self._learned().parts]
         Z = self._inside(check_items(self.shown_items_ if items is None else items))
-        return kernel_coordinates(fit, Z, rank)
+        return kernel_coordinates(fits, self.kernel_weights_, Z, rank)
 
     # ------------------------------------------------------------------------------------- predictions
 
@@ -474,45 +448,41 @@ class TasteMetric(CrowdMetric):
         placed = copy(self)
         placed.users_ = rows.users
         placed.__dict__.pop("answers_", None)  # other people: a saved model must not confuse them
-        placed._tastes = _Tastes(tastes.fit, tastes.field.after_answers(answers), tastes.number)
+        placed._tastes = tastes.after_answers(answers)
         return placed
 
     def mean_utilities(self) -> Array:
         """Return the expected utilities of the items (K, N) of everybody in `users_`; only differences matter."""
-        tastes = self._learned()
-        found = np.tile(tastes.field.mean[tastes.number], (len(self.users_), 1))  # no answer of these people is known
-        for who, mean in tastes.field.means():
-            found[who] = mean[:, tastes.number]
-        return found
+        return self._learned().means(len(self.users_))
 
     def people(self) -> Iterator[tuple[Indices, Array, Array]]:
         """Yield rows of `users_` (P,), and mean (P, N) and covariance (P, N, N) of their utilities of the items."""
         tastes = self._learned()
         met = np.zeros(len(self.users_), dtype=bool)
-        for who, mean, covariance in tastes.field.utilities():
+        for who, mean, covariance in tastes.people():
             met[who] = True
-            yield who, mean[:, tastes.number], covariance[:, tastes.number[:, None], tastes.number]
+            yield who, mean, covariance
         for person in np.flatnonzero(~met):  # no answer of these people is known
-            both = np.asarray(tastes.field.person) + np.asarray(tastes.field.crowd)
-            anybody = both[tastes.number[:, None], tastes.number]
-            yield np.array([person]), tastes.field.mean[tastes.number][None], anybody[None]
+            mean, covariance = tastes.anybody()
+            yield np.array([person]), mean[None], covariance[None]
 
     def decision_function(self, pairs: Any, users: Any = None) -> Array:
         """Return the mean of ψ = u(right) − u(left) (T,): negative where the left item is preferred."""
-        return self._moments(pairs, users)[0]
+        return self.moments_of(pairs, users)[0]
 
     def moments_of(self, pairs: Any, users: Any = None) -> tuple[Array, Array]:
         """Return mean and variance of ψ = u(right) − u(left), (T,) each, given the answers."""
-        mean, variance, _ = self._moments(pairs, users)
-        return mean, variance
+        return self._learned().merged(self._moments(pairs, users)[0])
 
     def predict_proba(self, pairs: Any, users: Any = None) -> Array:
         """Return ``Pr[left], Pr[right]`` (T, 2), averaged over all that the answers leave open."""
-        right = probability_of(*self._moments(pairs, users))
+        moments, sharpness = self._moments(pairs, users)
+        weighed = zip(self.kernel_weights_, moments, strict=True)
+        right = sharpened(sum(weight * probability_of(*found) for weight, found in weighed), sharpness)
         return np.column_stack([1.0 - right, right])
 
-    def _moments(self, pairs: Any, users: Any) -> tuple[Array, Array, Array]:
-        """Return mean and variance of ψ and the sharpness of questions of its kind, (T,) each."""
+    def _moments(self, pairs: Any, users: Any) -> tuple[list[tuple[Array, Array]], Array]:
+        """Return mean and variance of ψ under every kernel, and the sharpness of questions of its kind, (T,) each."""
         tastes = self._learned()
         questions = read_asked(pairs, users, self.items)
         items, numbers, people = questions.items, questions.pairs, questions.people
@@ -522,18 +492,18 @@ class TasteMetric(CrowdMetric):
             who[known] = found[known]
         if questions.by_row:
             asked = tastes.number[numbers]
-            return *tastes.field.moments(asked[:, 0], asked[:, 1], who), self._sharpness(asked, who)
+            return tastes.moments(asked[:, 0], asked[:, 1], who), self._sharpness(asked, who)
         if not hasattr(self, "answers_"):
             raise DataError("people who were placed are known by rows of items only; give (T, 2) row numbers")
-        moments = np.empty((3, len(numbers)))
+        moments, sharpness = np.empty((len(tastes.parts), 2, len(numbers))), np.empty(len(numbers))
         for rows in np.array_split(np.arange(len(numbers)), -(-len(numbers) // PAIRS_AT_ONCE)):
-            moments[:, rows] = self._of_vectors(tastes.fit, items[numbers[rows]], who[rows])
-        return moments[0], moments[1], moments[2]
+            moments[:, :, rows], sharpness[rows] = self._of_vectors(tastes, items[numbers[rows]], who[rows])
+        return [(mean, variance) for mean, variance in moments], sharpness
 
     def _sharpness(self, asked: Indices, who: Indices) -> Array:
         """Return the sharpness (T,) of questions about numbers (T, 2) of the field; the less sure of two kinds."""
-        field = self._learned().field
-        met = np.unique(np.concatenate([block.who for block in field.blocks]))
+        best = self._learned().best
+        met = np.unique(np.concatenate([block.who for block in best.field.blocks]))
         is_new_item, is_new_person = np.max(asked, axis=1) >= len(self.shown_), ~np.isin(who, met)
         found = np.full(len(who), np.inf)
         for kind, rows in (
@@ -541,36 +511,19 @@ class TasteMetric(CrowdMetric):
         ):  # fmt: skip
             number = KINDS.index(kind)
             if rows.any() and np.isnan(self.sharpness_[number]):
-                self.sharpness_[number] = find_sharpness(self._learned().fit, (kind,))[0]
+                self.sharpness_[number] = find_sharpness(best.fit, (kind,))[0]
             found[rows] = np.minimum(found[rows], self.sharpness_[number])
         return found
 
-    def _of_vectors(self, fit: SmoothFit, vectors: Array, who: Indices) -> tuple[Array, Array, Array]:
-        """Return the moments for pairs (T, 2, d) of vectors: items of the fit, or new ones."""
-        n, known = len(fit.Z), {row.tobytes(): place for place, row in enumerate(self.shown_items_)}
+    def _of_vectors(self, tastes: Mixture, vectors: Array, who: Indices) -> tuple[Array, Array]:
+        """Return the moments (k, 2, T) for pairs (T, 2, d) of vectors: items of the fit, or new ones; and sharpness."""
+        n, known = len(self.shown_), {row.tobytes(): place for place, row in enumerate(self.shown_items_)}
         flat = check_items(vectors.reshape(-1, vectors.shape[2]))
         others, own = np.unique(flat, axis=0, return_inverse=True)
         place = np.array([known.get(row.tobytes(), n + j) for j, row in enumerate(others)], dtype=np.intp)
         asked = place[own.reshape(-1)].reshape(-1, 2)
-        moments = field_of(fit, self._inside(others)).moments(asked[:, 0], asked[:, 1], who)
-        return *moments, self._sharpness(asked, who)
-
-
-@dataclass(frozen=True)
-class _Tastes:
-    """What predictions need: the fit, utilities of the catalog, and where its items (N,) stand in them."""
-
-    fit: SmoothFit
-    field: UtilityField
-    number: Indices
-
-
-@dataclass(frozen=True)
-class _Shapes:
-    """Fits of one structure with every shape, to one of `more` parts of the people."""
-
-    fits: dict[str, SmoothFit]
-    more: float
+        moments = tastes.at(self._inside(others)).moments(asked[:, 0], asked[:, 1], who)
+        return np.array(moments), self._sharpness(asked, who)
 
 
 def _variances(family: Covariances, theta: Array, H: Array) -> Array:

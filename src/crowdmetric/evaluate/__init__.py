@@ -7,7 +7,6 @@
     model.py        what an evaluated model is
     popularity.py   one utility for everybody: of the items (Bradley–Terry)
     quadratic.py    one utility for everybody: of features and their products
-    crowds.py       people integrated out, under no metric, the identity, a metric, or any symmetric matrix
     estimated.py    the library's estimators
     taste_model.py  smooth tastes
     models.py       all of them by name
@@ -19,7 +18,6 @@
 
 from __future__ import annotations
 
-from crowdmetric.evaluate.crowds import CrowdModel
 from crowdmetric.evaluate.estimated import EstimatorModel
 from crowdmetric.evaluate.evaluation import Evaluation, Result
 from crowdmetric.evaluate.model import Fitted, Model
@@ -42,7 +40,6 @@ __all__ = [
     "SIMILARITY_SPLITS",
     "SPLITS",
     "BradleyTerry",
-    "CrowdModel",
     "Difference",
     "EstimatorModel",
     "Evaluation",

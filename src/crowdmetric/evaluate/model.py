@@ -16,7 +16,11 @@ Array = NDArray[np.float64]
 
 @runtime_checkable
 class Fitted(Protocol):
-    """A model that has learned."""
+    """A model that has learned.
+
+    It may have an attribute `end`: where its fit ended, small enough to be sent to another process. Then a fit of the
+    same model to other answers, or of a model that contains it (`Model.simpler`), is given that end as `begin`.
+    """
 
     def probability(self, questions: Comparisons, known: Comparisons) -> NDArray[Any]:
         """Return Pr[right preferred] (T,) of questions, whose answers must not be looked at.
@@ -41,5 +45,5 @@ class Model(Protocol):
     def name(self) -> str: ...
 
     def fit(self, items: Array, train: Comparisons) -> Fitted:
-        """Learn from answers about items (N, d)."""
+        """Learn from answers about items (N, d); with `begin` as a third argument, from where a similar fit ended."""
         ...

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from crowdmetric.errors import DataError
-from crowdmetric.estimators import IdealPointMetric, StitchedMetric
+from crowdmetric.estimators import IdealPointMetric, PopulationMetric, StitchedMetric
 from crowdmetric.estimators.smooth import MOST_SHOWN
-from crowdmetric.evaluate.crowds import CrowdModel
 from crowdmetric.evaluate.estimated import EstimatorModel
 from crowdmetric.evaluate.model import Model
 from crowdmetric.evaluate.popularity import BradleyTerry
@@ -19,11 +19,11 @@ from crowdmetric.symmetric import degrees_of_freedom
 
 __all__ = [
     "BASELINES",
-    "BEGINS_AT",
     "DEFAULT",
     "FOR_FEW_ITEMS",
     "LEARNED",
     "MODELS",
+    "POPULATIONS",
     "WITHOUT_DISTANCE",
     "WITHOUT_METRIC",
     "WITH_ITEM_EFFECTS",
@@ -31,28 +31,55 @@ __all__ = [
     "not_of_use",
 ]
 
+# What predictions do not need is left out of a population that is judged.
+TRIAL = {"starts": 1, "uncertainty": False, "integration": "propagation", "jobs": 1}
+
+
+def _population(name: str, simpler: str = "", **law: Any) -> EstimatorModel:
+    """Return a population: people integrated out under a metric of some kind, and a Gaussian law.
+
+    All are one family under one likelihood, so the difference between two of them is the worth of that freedom.
+    """
+    return EstimatorModel(name, PopulationMetric, law, TRIAL, simpler)
+
+
+# The populations. A fit begins where that of a special case ended: an isotropic law is one of a free one, and no item
+# effects are effects of zero.
+_ALL_POPULATIONS = (
+    _population("linear", covariance="free", item_effects=False, constraint="zero"),
+    _population("linear-items", "linear", covariance="free", item_effects=True, constraint="zero"),
+    _population("mixed", covariance="isotropic", item_effects=True, constraint="zero"),
+    _population("identity", covariance="isotropic", item_effects=False, constraint="identity"),
+    _population("population", "identity", covariance="isotropic", item_effects=False),
+    _population("population-free", "population", covariance="free", item_effects=False),
+    _population("population-items", "population-free", covariance="free", item_effects=True),
+    _population("population-items-isotropic", "population", covariance="isotropic", item_effects=True),
+    _population("symmetric", "population-free", covariance="free", item_effects=False, constraint="symmetric"),
+    _population("symmetric-items", "population-items", covariance="free", item_effects=True, constraint="symmetric"),
+)
+POPULATIONS = {model.name: model for model in _ALL_POPULATIONS}
+
 # --8<-- [start:models]
 # A new model is one line here, and is then tested, documented by its name and offered by the command line.
-MODELS: dict[str, Callable[[Any], Model]] = {
-    "bradley-terry": lambda subspaces: BradleyTerry(),
-    "linear": lambda subspaces: CrowdModel("linear", "none", "free"),
-    "linear-items": lambda subspaces: CrowdModel("linear-items", "none", "free", item_effects=True),
-    "mixed": lambda subspaces: CrowdModel("mixed", "none", "isotropic", item_effects=True),
-    "quadratic": lambda subspaces: PooledQuadratic(),
-    "identity": lambda subspaces: CrowdModel("identity", "identity", "isotropic"),
-    "ideal-point": lambda subspaces: EstimatorModel("ideal-point", IdealPointMetric),
-    "stitched": lambda subspaces: EstimatorModel("stitched", StitchedMetric, {"subspaces": subspaces}),
-    "population": lambda subspaces: CrowdModel("population", "psd", "isotropic"),
-    "population-free": lambda subspaces: CrowdModel("population-free", "psd", "free"),
-    "population-items": lambda subspaces: CrowdModel("population-items", "psd", "free", item_effects=True),
-    "population-items-isotropic": lambda subspaces: CrowdModel(
-        "population-items-isotropic", "psd", "isotropic", item_effects=True
-    ),
-    "symmetric": lambda subspaces: CrowdModel("symmetric", "symmetric", "free"),
-    "symmetric-items": lambda subspaces: CrowdModel("symmetric-items", "symmetric", "free", item_effects=True),
-    "smooth": lambda subspaces: TasteModel(),
-}
+_ALL: tuple[Model, ...] = (
+    BradleyTerry(),
+    POPULATIONS["linear"],
+    POPULATIONS["linear-items"],
+    POPULATIONS["mixed"],
+    PooledQuadratic(),
+    POPULATIONS["identity"],
+    EstimatorModel("ideal-point", IdealPointMetric),
+    EstimatorModel("stitched", StitchedMetric),
+    POPULATIONS["population"],
+    POPULATIONS["population-free"],
+    POPULATIONS["population-items"],
+    POPULATIONS["population-items-isotropic"],
+    POPULATIONS["symmetric"],
+    POPULATIONS["symmetric-items"],
+    TasteModel(),
+)
 # --8<-- [end:models]
+MODELS: dict[str, Model] = {model.name: model for model in _ALL}
 
 # The baselines that a learned metric has to beat, and the learned metrics.
 BASELINES = ("bradley-terry", "linear", "linear-items", "mixed", "quadratic", "identity")
@@ -74,16 +101,6 @@ WITHOUT_METRIC = {
 }
 # The same model with any symmetric matrix instead of a metric: it does not need ideal points.
 WITHOUT_DISTANCE = {"population-free": "symmetric", "population-items": "symmetric-items"}
-# A fit starts where the fit of a special case ended (the same people, fewer parameters), so its likelihood is never
-# lower. An isotropic law is a special case of a free one, and no item effects are effects of zero.
-BEGINS_AT = {
-    "linear-items": "linear",
-    "population": "identity",
-    "population-free": "population",
-    "population-items-isotropic": "population",
-    "population-items": "population-free",
-    **{other: twin for twin, other in WITHOUT_DISTANCE.items()},
-}
 # All models except those that need labels and those for a closer look at item effects.
 DEFAULT = tuple(name for name in MODELS if name not in ("stitched", "symmetric-items"))
 
@@ -128,7 +145,8 @@ def choose_models(
             raise DataError(f"model {model!r} is unknown; use one of {', '.join(map(repr, MODELS))}")
         if model == "stitched" and subspaces is None:
             raise DataError("model 'stitched' needs to know which subspace an item lies in; give subspaces=labels")
-        chosen.append(MODELS[model](subspaces))
+        found = MODELS[model]
+        chosen.append(replace(found, options={"subspaces": subspaces}) if model == "stitched" else found)  # type: ignore[type-var]
     names = [model.name for model in chosen]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated or not names:

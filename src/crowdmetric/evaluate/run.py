@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from time import perf_counter, process_time, time
+from time import process_time, time
 from typing import Any
 
 import numpy as np
@@ -17,18 +17,14 @@ from crowdmetric.checks import function_or_none, positive_number, whole_number
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.engines.local import LocalEngine
 from crowdmetric.errors import CrowdmetricError, CrowdmetricWarning, DataError
-from crowdmetric.estimators.smooth import TasteMetric
-from crowdmetric.evaluate.crowds import CrowdModel, FittedCrowd
 from crowdmetric.evaluate.evaluation import Evaluation, Result
 from crowdmetric.evaluate.model import Model
-from crowdmetric.evaluate.models import BEGINS_AT, choose_models
+from crowdmetric.evaluate.models import choose_models
 from crowdmetric.evaluate.scores import measures, per_answer
 from crowdmetric.evaluate.splits import SPLITS, TITLES, Split, SplitPlan, all_splits
-from crowdmetric.evaluate.taste_model import FittedTastes, TasteModel
 from crowdmetric.fits.memory import RUNTIME, MemoryPlan, bytes_to_lay_out, read_memory
-from crowdmetric.fits.starts import Start
 from crowdmetric.inputs import answers_about, check_items
-from crowdmetric.progress import in_words
+from crowdmetric.progress import TimeLeft
 from crowdmetric.tables import ComparisonScan, in_order_of
 
 __all__ = ["evaluate", "plan_evaluation"]
@@ -144,9 +140,10 @@ def evaluate(
     ]
     found: dict[tuple[int, int], Result] = {}
     refused: dict[str, CrowdmetricError] = {}
-    ends: dict[str, Start | TasteMetric | None] = {}
-    # splits differ in some of the answers only: a crowd starts where its fit to the previous split ended
-    begun, clock = list(chosen), perf_counter()
+    # splits differ in some of the answers only: a fit begins where that of its model to the first split ended, and on
+    # the first split where that of a simpler model ended
+    ends: dict[str, Any] = {}
+    time_left = TimeLeft(chosen[model].name for _, model in work)
     deadline = None if time_limit is None else time() + positive_number(time_limit, "time_limit")
     given_up = set(on_first_split)
     for stage in _stages(work, chosen):
@@ -157,18 +154,18 @@ def evaluate(
             given_up |= dropped
             some = [job for job in stage if chosen[job[1]].name not in dropped]
         some = [place for place in some if chosen[place[1]].name not in refused]
-        job = partial(_score_in_time, X, comparisons, hidden, tuple(begun), deadline)
+        begins = tuple(ends.get(model.name, ends.get(getattr(model, "simpler", ""))) for model in chosen)
+        job = partial(_score_in_time, X, comparisons, hidden, chosen, begins, deadline)
         for place, (result, end) in LocalEngine(jobs).map(job, some):
             if isinstance(result, CrowdmetricError):
                 refused.setdefault(chosen[place[1]].name, result)
             if not isinstance(result, Result):
                 continue
             found[place] = result
-            if place[0] == 0:
+            if place[0] == 0 and end is not None:
                 ends[result.model] = end
-                _begin_at(begun, place[1], end)
             if after_fit is not None:
-                after_fit(_progress_text(len(found), len(work), perf_counter() - clock))
+                after_fit(time_left.after(result.model, result.seconds))
     found = {place: result for place, result in found.items() if result.model not in refused}
     given_up |= set(refused)
     everywhere = [model for model, asked in enumerate(chosen) if asked.name not in given_up]
@@ -178,7 +175,7 @@ def evaluate(
     said = [f"The model {name!r} is left out, because it cannot be fitted: {why}." for name, why in refused.items()]
     return replace(
         evaluation,
-        ends={name: end for name, end in ends.items() if end is not None and name not in refused},
+        ends={name: end for name, end in ends.items() if name not in refused},
         unfinished=" ".join([*filter(None, [evaluation.unfinished]), *said]),
     )
 
@@ -227,11 +224,6 @@ def _evaluation(
     )
 
 
-def _progress_text(done: int, of: int, seconds: float) -> str:
-    """Return how far the fits are, and about how long the others will take: as long each, on average."""
-    return f"{done} of {of} fits done, about {in_words(seconds / done * (of - done))} left"
-
-
 def _rectangle(found: Mapping[tuple[int, int], Any], splits: int, models: Sequence[int]) -> list[tuple[int, int]]:
     """Return the places of whole splits that were finished, of the first as far as it was if none was."""
     whole = [number for number in range(splits) if all((number, model) in found for model in models)]
@@ -243,23 +235,14 @@ def _rectangle(found: Mapping[tuple[int, int], Any], splits: int, models: Sequen
 def _stages(work: list[tuple[int, int]], models: Sequence[Model]) -> list[list[tuple[int, int]]]:
     """Return the fits in the order in which they need each other's ends: on the first split, simpler models first."""
     first = [job for job in work if job[0] == 0]
-    names = {model.name for model in models}
+    simpler = {model.name: getattr(model, "simpler", "") for model in models}
 
     def depth(name: str) -> int:
-        simpler = BEGINS_AT.get(name)
-        return 0 if simpler is None or simpler not in names else 1 + depth(simpler)
+        return 1 + depth(simpler[name]) if simpler[name] in simpler else 0
 
     depths = {job: depth(models[job[1]].name) for job in first}
     stages = [[job for job in first if depths[job] == level] for level in range(max(depths.values(), default=0) + 1)]
     return [*stages, [job for job in work if job[0] > 0]]
-
-
-def _begin_at(models: list[Model], number: int, end: Start | TasteMetric | None) -> None:
-    """Let a model, and the models that contain it, start where its last fit ended."""
-    name = models[number].name
-    for place, model in enumerate(models):
-        if isinstance(model, CrowdModel | TasteModel) and (place == number or BEGINS_AT.get(model.name) == name):
-            models[place] = replace(model, start=end)  # type: ignore[arg-type]
 
 
 def plan_evaluation(
@@ -288,28 +271,26 @@ def _score_in_time(
     comparisons: Comparisons,
     hidden: list[Split],
     models: Sequence[Model],
+    begins: Sequence[Any],
     deadline: float | None,
     job: tuple[int, int],
-) -> tuple[Result | CrowdmetricError | None, Start | TasteMetric | None]:
+) -> tuple[Result | CrowdmetricError | None, Any]:
     """Return the same as `_score`, or why the model cannot be fitted; nothing after the deadline, in seconds."""
     if deadline is not None and time() > deadline:
         return None, None
     try:
-        return _score(items, comparisons, hidden, models, job)
+        return _score(items, comparisons, hidden[job[0]], models[job[1]], begins[job[1]])
     except CrowdmetricError as error:
         return error, None
 
 
-def _score(
-    items: Array, comparisons: Comparisons, hidden: list[Split], models: Sequence[Model], job: tuple[int, int]
-) -> tuple[Result, Start | TasteMetric | None]:
+def _score(items: Array, comparisons: Comparisons, parts: Split, model: Model, begin: Any) -> tuple[Result, Any]:
     """Return one model on one split, and where its fit ended if the next may begin there."""
-    parts, model = hidden[job[0]], models[job[1]]
     train, test = comparisons.take(parts.train), comparisons.take(parts.test)
     clock = process_time()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CrowdmetricWarning)
-        fitted = model.fit(items, train)
+        fitted: Any = model.fit(items, train, **({} if begin is None else {"begin": begin}))
         right = np.asarray(fitted.probability(_blank(test), comparisons.take(parts.known)), dtype=np.float64)
     if right.shape != (len(test),) or not np.all((right >= 0) & (right <= 1)):
         raise DataError(f"model {model.name!r} must give a probability for each of {len(test)} questions")
@@ -332,7 +313,7 @@ def _score(
         seconds=process_time() - clock,
         notes=notes,
     )
-    return result, fitted.end if isinstance(fitted, FittedCrowd | FittedTastes) else None
+    return result, getattr(fitted, "end", None)
 
 
 def _blank(questions: Comparisons) -> Comparisons:

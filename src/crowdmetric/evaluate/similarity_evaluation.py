@@ -33,6 +33,7 @@ from crowdmetric.evaluate.scores import LEAST, clustered, plus_minus
 from crowdmetric.evaluate.verdict import FEWEST_PEOPLE, Difference
 from crowdmetric.inputs import check_items
 from crowdmetric.judgements import Judgements, canonical_of_judgements
+from crowdmetric.progress import TimeLeft
 from crowdmetric.tables import ASKED, ids_of, matched, origin_of_pairs
 
 __all__ = [
@@ -300,17 +301,20 @@ def evaluate_similarity(
     splits = _names(splits, "splits", usual, tuple(SIMILARITY_SPLITS))
     cluster = judgements.person if several else judgements.items[:, 0]
     results, refused = [], dict[str, DataError]()
+    impossible = {("items", "embedding"), ("people", "own")}
+    time_left = TimeLeft(model for split in splits for model in models if (split, model) not in impossible)
     for split in splits:
         masks = similarity_folds(judgements, split, folds, seed, X)
         for model in models:
-            if model in refused or (split, model) in {("items", "embedding"), ("people", "own")}:
+            if model in refused or (split, model) in impossible:
                 continue
+            clock = process_time()
             try:
                 results.append(_result(X, judgements, split, model, masks, cluster, options))
             except DataError as error:
                 refused[model] = error
             if after_fit is not None:
-                after_fit(f"{split}: {model}")
+                after_fit(time_left.after(model, process_time() - clock))
     results = [result for result in results if result.model not in refused]
     if refused and not results:
         raise next(iter(refused.values()))

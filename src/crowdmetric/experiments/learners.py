@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.bounded.line_subspaces import solve_bounded
+from crowdmetric.bounded.radii import choose_radii_of_many
+from crowdmetric.bounded.stitching import stitch_prefixes
 from crowdmetric.errors import CrowdmetricWarning
 from crowdmetric.estimators import PopulationMetric
 from crowdmetric.experiments.cells import Cell
 from crowdmetric.losses import Loss, get_loss
-from crowdmetric.radii import choose_radii_of_many
 from crowdmetric.simulate import SimulatedCrowd, simulate_crowd
-from crowdmetric.solvers.line_subspaces import solve_bounded
-from crowdmetric.stitch import stitch_prefixes
 from crowdmetric.symmetric import orthonormal_basis, relative_error, restrict, shape_error
 from crowdmetric.users.blocks import Answers, arrange, join
 

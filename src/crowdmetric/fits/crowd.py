@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Protocol, TypeVar
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from crowdmetric.fits.item_span import ItemSpan
 from crowdmetric.fits.units import Units
-from crowdmetric.inputs import Rows
+from crowdmetric.inputs import Rows, answers_in_chunk
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.tables import ComparisonScan, SpoolChunk, is_drawn
 from crowdmetric.users.blocks import SPARE, Answers, arrange
@@ -31,7 +31,6 @@ __all__ = [
     "ChunkInMemory",
     "Crowd",
     "Sample",
-    "answers_in_chunk",
     "crowd_in_memory",
     "crowd_on_disk",
     "sample_of",
@@ -111,22 +110,6 @@ class ChunkCache:
         return made
 
 
-def answers_in_chunk(chunk: SpoolChunk, items: Array, drawn: NDArray[np.bool_] | None = None) -> Answers:
-    """Return the answers of a chunk's people, or of those who were drawn, numbered within it."""
-    rows = chunk.load()
-    if drawn is not None:
-        rows = rows[drawn[rows["person"]]]
-    return Answers(
-        items=items,
-        pairs=np.column_stack([rows["left"], rows["right"]]).astype(np.intp),
-        response=rows["response"].copy(),
-        weight=rows["weight"].copy(),
-        person=rows["person"].astype(np.intp),
-        problem=np.zeros(chunk.people, dtype=np.intp),
-        n_problems=1,
-    )
-
-
 @dataclass(frozen=True)
 class ChunkOnDisk:
     """A chunk of a scan; `items` are in the units of the fit."""
@@ -150,7 +133,7 @@ class ChunkOnDisk:
 
 def bytes_of(block: PopulationBlock) -> int:
     """Return the memory that a block takes; arrays that repeat one value count it once."""
-    arrays = (getattr(block, f.name) for f in fields(block))
+    arrays = block.arrays.values()
     return sum(a.nbytes if all(a.strides) else a.nbytes // max(a.shape[0], 1) for a in arrays)
 
 
@@ -210,7 +193,7 @@ def crowd_in_memory(
     people = arrange(answers, block_size=size, spare=SPARE)
     parts = blocks_of(people, answers.pairs if shown else None, join_above)
     chunks = [ChunkInMemory([block]) for block in parts]
-    return Crowd(chunks, units, span, rows.users.size, rows.users, float(rows.weight.sum()))
+    return Crowd(chunks, units, span, rows.users.size, rows.users, float(rows.answer_weight.sum()))
 
 
 def crowd_on_disk(scan: ComparisonScan, items: Array, cache: ChunkCache, *, reduced: bool = True) -> Crowd:
@@ -248,14 +231,15 @@ class Sample:
 
     def merged(self) -> Sample:
         """Return the same people in as few blocks as `BLOCK_SIZE` allows, in the order of their numbers."""
-        alike: dict[tuple[int, int], list[PopulationBlock]] = {}
+        alike: dict[tuple[int, int, int], list[PopulationBlock]] = {}
         for block in self.blocks:
-            alike.setdefault((block.total.shape[1], block.span.shape[1]), []).append(block)
+            alike.setdefault((block.total.shape[1], block.span.shape[1], block.size), []).append(block)
         blocks = []
-        for (m, _), several in sorted(alike.items()):
-            whole = PopulationBlock(
-                *(np.concatenate([getattr(b, f.name) for b in several]) for f in fields(PopulationBlock))
-            )
+        for (m, _, _), several in sorted(alike.items()):
+            arrays: dict[str, Any] = {
+                name: np.concatenate([b.arrays[name] for b in several]) for name in several[0].arrays
+            }
+            whole = replace(several[0], **arrays)
             size = max(1, BLOCK_SIZE // (m * degrees_of_freedom(whole.span.shape[2])))
             blocks += [whole.take(slice(begin, begin + size)) for begin in range(0, whole.person.size, size)]
         return Sample(self.people, blocks)

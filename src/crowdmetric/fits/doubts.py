@@ -15,6 +15,7 @@ from crowdmetric.symmetric import degrees_of_freedom, smat
 
 __all__ = [
     "AGREEMENT",
+    "APPROXIMATE",
     "BIASED",
     "LOOSE_SCALE",
     "MEASURED_FEATURES",
@@ -37,6 +38,8 @@ LOOSE_SCALE = 0.5
 NOISELESS = NOISE_FREE
 # Questions look chosen for people beyond this z-score.
 BIASED = 4.0
+# A law that exact integrals over people may move by more standard errors than this has intervals that are too narrow.
+APPROXIMATE = 0.5
 # If the answers determine less than this share of the shape's parameters, the status says how many.
 WELL_DETERMINED = 0.95
 
@@ -89,7 +92,7 @@ def many_features(d: int) -> str:
 
 def doubts_about(
     *, converged: bool, starts: Array, alternatives: Array, scale_error: float, spread: float, question_bias: float,
-    no_metric: bool = False, knows_shape: bool = True, cut: str = "",
+    approximation_error: float, no_metric: bool = False, knows_shape: bool = True, cut: str = "",
 ) -> list[Doubt]:  # fmt: skip
     """Return a warning for each attribute of `PopulationMetric` that is too large; NaN is never too large.
 
@@ -119,6 +122,12 @@ def doubts_about(
             f"{'rely on shape_, not on metric_' if knows_shape else 'nor do they determine most of its shape'}"
         )
         doubts.append(Doubt(NotIdentifiedWarning, text))
+    if approximation_error > APPROXIMATE:
+        text = (
+            "people were integrated out approximately, and exact integrals may move the law by "
+            f"{approximation_error:.2g} standard errors; intervals are too narrow by about as much"
+        )
+        doubts.append(Doubt(CrowdmetricWarning, text))
     if abs(question_bias) > BIASED:
         text = (
             f"questions look chosen for the people who answered them (z = {question_bias:.1f}), which "
@@ -140,7 +149,7 @@ def status_of(
     ended = "Solved" if fit.result.converged else unfinished
     agree = starts.size > 1 and not alternatives.size and float(np.ptp(starts)) < AGREEMENT
     sentences = [f"{ended}; {starts.size} starts agree." if agree else f"{ended}."]
-    moves = f", which moves no entry of the metric by more than {approximation_error:.2g} standard errors"
+    moves = f"; exact integrals would move no parameter by more than {approximation_error:.2g} standard errors"
     sentences.append(f"{integration.capitalize()}{moves if approximation_error > 0 else ''}.")
     most = degrees_of_freedom(d) - 1
     if constraint in WITHOUT_LEARNED_METRIC:

@@ -8,9 +8,9 @@ Person k likes item i by ``b_i − ⟨x_i, v_k⟩``. Nothing of it is a paramete
 
 An answer involves two of the b and the v of one person, so a pass costs (answers × features) and nothing of size
 (items × items) is made: 100,000 items are as good as 100. With Z_k (m, d) the δ of a person's m answers, v is
-integrated out in m dimensions (`crowdmetric.users.integration`)::
+integrated out in as few dimensions as answers or features have (`crowdmetric.users.integration`)::
 
-    a = Z μ − (b_left − b_right)      S = s² Z Zᵀ
+    a = Z μ − (b_left − b_right)      Z = E B,   (E, B) = (1, Z) if m ≤ d, else (Z, 1)      S = s² B Bᵀ
 
 and (μ, b) is the maximum under the priors, by L-BFGS with parameters scaled to equal information. ρ, λ and s are those
 of largest evidence, with the information h_i about items taken as diagonal. Where b is integrated out,
@@ -48,6 +48,7 @@ from crowdmetric.users.first_order import EqualQuestions, add_rows
 from crowdmetric.users.integrals import Integral
 from crowdmetric.users.integration import integrate_people
 from crowdmetric.users.population_sums import Law
+from crowdmetric.users.propagation import ROUGHLY, TOLERANCE
 
 __all__ = ["LinearUtilities", "fit_linear_utilities", "people_of"]
 
@@ -62,8 +63,8 @@ AT_ONCE = 1 << 21
 FIRST, LIMITS, REFITS, SETTLED = 4.0, (1e-2, 1e6), 6, 0.1
 # Where log s begins, the first and the last step of its search, and its limits.
 FIRST_SPREAD, FIRST_STEP, LAST_STEP, LEAST_SPREAD, MOST_SPREAD = -0.5, 1.0, 0.15, -4.0, 4.0
-# Relative decrease of the mean loss at which a fit stops, and fits on the way.
-TOLERANCE, ROUGH = 1e-8, 1e-6
+# Relative decrease of the mean loss at which a fit stops, and fits on the way, whose integrals are rough.
+LAST_DECREASE, ROUGH = 1e-8, 1e-6
 # People's covariances are kept if they have at most this many numbers in total.
 MOST_COVARIANCES = 20_000_000
 
@@ -168,7 +169,7 @@ def fit_linear_utilities(
     fit = found[at]
     if item_effects and asked.n_users >= HIDDEN_SHARE * LEAST_HIDDEN:
         fit = replace(fit, item_ridge=_likeliest_item_ridge(asked, fit, loss, options))
-    return _with_determined(asked, _fitted(asked, fit, loss, tolerance=TOLERANCE, **options))
+    return _with_determined(asked, _fitted(asked, fit, loss, tolerance=LAST_DECREASE, **options))
 
 
 def _likeliest_item_ridge(asked: QuestionStream, fit: LinearUtilities, loss: Loss, options: dict[str, Any]) -> float:
@@ -183,7 +184,7 @@ def _likeliest_item_ridge(asked: QuestionStream, fit: LinearUtilities, loss: Los
             end = _fitted(shown, replace(ends[fold], item_ridge=ridge), loss, tolerance=ROUGH, **options)
             ends[fold] = end
             total += sum(
-                float(np.sum(_integrated(hidden, some, end, loss, end.item_variances)[1].value))
+                float(np.sum(_integrated(hidden, some, end, loss, end.item_variances)[3].value))
                 for _, _, some in _pieces(hidden)
             )
         return total
@@ -237,7 +238,8 @@ def _fitted(
     after_step: Callable[[int, float], None] | None,
 ) -> LinearUtilities:
     """Return the maximum under the ridges and the spread of `start`, from there."""
-    known = _known(asked, start, loss) if start.known is None else start.known
+    accuracy = TOLERANCE if tolerance < ROUGH else ROUGHLY
+    known = _known(asked, start, loss, accuracy) if start.known is None else start.known
     X = np.asarray(asked.items)
     about_mean = np.maximum(known @ X**2, 0.0) + start.mean_ridge
     about_items = known + start.item_ridge if start.effects.size else np.empty(0)
@@ -249,7 +251,7 @@ def _fitted(
         nonlocal passes
         passes += 1
         flat = scaled / scale
-        value, gradient = _value_and_gradient(asked, start.moved(flat), loss)
+        value, gradient = _value_and_gradient(asked, start.moved(flat), loss, accuracy)
         penalized = 0.5 * float(ridges @ flat**2) - value
         return penalized / unit, (ridges * flat - gradient) / scale / unit
 
@@ -263,7 +265,9 @@ def _fitted(
     )  # fmt: skip
     end = start.moved(result.x / scale)
     value = float(0.5 * ridges @ end.flat() ** 2 - result.fun * unit)
-    return replace(end, value=value, known=_known(asked, end, loss), converged=bool(result.success), passes=passes)
+    return replace(
+        end, value=value, known=_known(asked, end, loss, accuracy), converged=bool(result.success), passes=passes
+    )
 
 
 def _with_determined(asked: QuestionStream, fit: LinearUtilities) -> LinearUtilities:
@@ -295,37 +299,62 @@ def _pieces(asked: QuestionStream) -> Iterator[tuple[int, slice, EqualQuestions]
 
 
 def _integrated(
-    asked: QuestionStream, some: EqualQuestions, at: LinearUtilities, loss: Loss, unknown: Array | None = None
-) -> tuple[Array, Integral]:
-    """Return Z (P, m, d) and the integrals of some people; `unknown` are variances (N,) of the b."""
+    asked: QuestionStream,
+    some: EqualQuestions,
+    at: LinearUtilities,
+    loss: Loss,
+    unknown: Array | None = None,
+    tolerance: float = TOLERANCE,
+) -> tuple[Array, Array, Array, Integral]:
+    """Return E (P, m, q), B (P, q, d) and S (P, q, q) of some people, and their integrals.
+
+    `unknown` are variances (N,) of the b, which make answers differ in m dimensions.
+    """
     X = np.asarray(asked.items)
     utility = X @ at.mean - (at.effects if at.effects.size else 0.0)
     Z = X[some.left] - X[some.right]
-    S = float(np.exp(2.0 * at.log_spread)) * (Z @ Z.transpose(0, 2, 1))
-    E = np.broadcast_to(np.eye(S.shape[1]), S.shape)
+    _, m, d = Z.shape
+    q = m if unknown is not None else min(m, d)
+    one = np.broadcast_to(np.eye(q), (len(Z), q, q))
+    E, B = (one, Z) if q == m else (Z, one)
+    S = float(np.exp(2.0 * at.log_spread)) * (B @ B.transpose(0, 2, 1))
     if unknown is not None:
-        S = S + E * (unknown[some.left] + unknown[some.right])[:, None]
+        S = S + one * (unknown[some.left] + unknown[some.right])[:, None]
     a = utility[some.left] - utility[some.right]
-    return Z, integrate_people(a, E, S, some.response, some.weight, loss, 1)[0]
+    return E, B, S, integrate_people(a, E, S, some.response, some.weight, loss, 1, tolerance)[0]
 
 
-def _value_and_gradient(asked: QuestionStream, at: LinearUtilities, loss: Loss) -> tuple[float, Array]:
+def _bend_of_likelihood(E: Array, integral: Integral) -> Array:
+    """Return the second derivative H (P, q, q) of each person's log-likelihood in w, for ``a + E w``."""
+    pull = np.einsum("pmq,pm->pq", E, integral.slope)
+    bend: Array = 2.0 * integral.bend - pull[:, :, None] * pull[:, None, :]
+    return bend
+
+
+def _value_and_gradient(
+    asked: QuestionStream, at: LinearUtilities, loss: Loss, tolerance: float = TOLERANCE
+) -> tuple[float, Array]:
     """Return the log-likelihood and its gradient in `LinearUtilities.flat`."""
     X, value = np.asarray(asked.items), 0.0
     pull = np.zeros(len(X))  # in the utility Xμ − b of each item
     for _, _, some in _pieces(asked):
-        integral = _integrated(asked, some, at, loss)[1]
+        integral = _integrated(asked, some, at, loss, tolerance=tolerance)[3]
         value += float(np.sum(integral.value))
         pull = add_rows(add_rows(pull, some.left, integral.slope), some.right, -integral.slope)
     return value, np.concatenate([X.T @ pull, -pull if at.effects.size else at.effects])
 
 
-def _known(asked: QuestionStream, at: LinearUtilities, loss: Loss) -> Array:
-    """Return the diagonal h (N,) of the information about the items' utilities, given everything else."""
+def _known(asked: QuestionStream, at: LinearUtilities, loss: Loss, tolerance: float = TOLERANCE) -> Array:
+    """Return the diagonal h (N,) of the information about the items' utilities, given everything else.
+
+    An answer with precision τ tells ``τ − τ² eᵀ Cov(w | y) e`` about its ψ (`crowdmetric.users.integrals.Integral`).
+    """
     total = np.zeros(asked.items.shape[0])
     for _, _, some in _pieces(asked):
-        integral = _integrated(asked, some, at, loss)[1]
-        known = integral.slope**2 - 2.0 * np.diagonal(integral.bend, axis1=1, axis2=2)
+        E, _, S, integral = _integrated(asked, some, at, loss, tolerance=tolerance)
+        covariance = S + S @ _bend_of_likelihood(E, integral) @ S
+        variance = np.einsum("pmq,pqr,pmr->pm", E, covariance, E)
+        known = integral.precision - integral.precision**2 * variance
         total = add_rows(add_rows(total, some.left, known), some.right, known)
     return np.maximum(total, 0.0)
 
@@ -333,8 +362,8 @@ def _known(asked: QuestionStream, at: LinearUtilities, loss: Loss) -> Array:
 def people_of(asked: QuestionStream, fit: LinearUtilities, loss: Loss) -> tuple[Array, Array | None]:
     """Return mean (K, d) and, where memory allows, covariance (K, d, d) of everybody's v, in the units of the fit.
 
-    With g and H the gradient and the second derivative of a person's log-likelihood in a, ``v ~ N(μ + s² Zᵀ g,
-    s²I + s⁴ Zᵀ H Z)``. Both are empty for a scan.
+    With g the gradient of a person's log-likelihood in a, and H its second derivative in w, ``v ~ N(μ + s² Bᵀ Eᵀ g,
+    s²I + s⁴ Bᵀ H B)``. Both are empty for a scan.
     """
     d, square = fit.mean.size, float(np.exp(2.0 * fit.log_spread))
     if asked.people is None:
@@ -344,9 +373,8 @@ def people_of(asked: QuestionStream, fit: LinearUtilities, loss: Loss) -> tuple[
     spreads = np.tile(square * np.eye(d), (asked.n_users, 1, 1)) if whole else None
     for number, rows, some in _pieces(asked):
         who = asked.people[number][rows]
-        Z, integral = _integrated(asked, some, fit, loss)
-        points[who] += square * np.einsum("pmd,pm->pd", Z, integral.slope)
+        E, B, _, integral = _integrated(asked, some, fit, loss)
+        points[who] += square * np.einsum("pqd,pmq,pm->pd", B, E, integral.slope, optimize=True)
         if spreads is not None:
-            H = 2.0 * integral.bend - integral.slope[:, :, None] * integral.slope[:, None, :]
-            spreads[who] += square**2 * (Z.transpose(0, 2, 1) @ H @ Z)
+            spreads[who] += square**2 * (B.transpose(0, 2, 1) @ _bend_of_likelihood(E, integral) @ B)
     return points, spreads

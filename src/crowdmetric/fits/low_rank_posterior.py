@@ -10,7 +10,8 @@ curvature of LLᵀ, and the prior; γ has the same law cut off at zero. Laplace'
 
 LQ is as good as L for any rotation Q. So A is the precision across the r = k(k − 1)/2 directions LΩ, Ω skew, and O is
 the volume of all LQ: that of the orthogonal group (unit length: one radian of one plane) times
-``Π_{i<j} √(σ_i² + σ_j²)`` with the singular values σ of L. In ρ the evidence is stationary at ``ρ = (dk − ρ tr A⁻¹_LL) / ‖L‖²``.
+``Π_{i<j} √(σ_i² + σ_j²)`` with the singular values σ of L. In ρ the evidence is stationary at
+``ρ = (dk − ρ tr A⁻¹_LL) / ‖L‖²``.
 
 S is hardly known, entry by entry. With the gradient g (`users.first_order.gradient_in_metric`) and the information h of
 each entry, it has the law ``N(g/(h + 1/v), 1/(h + 1/v))`` given v, and v has the weight
@@ -21,7 +22,8 @@ items' variances in its two directions, so nothing larger than a matrix (d, d) i
 A lacks how S bends with L. That hardly changes draws, but evidence is a sum over hundreds of directions. So ranks are
 compared with the observed precision H in place of A (`observed_evidence`): ``log det H − log det A = tr log W`` with
 ``W = R⁻¹HR⁻ᵀ`` and ``A = RRᵀ``, estimated by Lanczos steps from random signs; products with H are differences of
-gradients. W is nearly the identity, so few steps and few signs are enough.
+gradients. W is nearly the identity, so few steps and few signs are enough. Where it is far from that along some
+direction, the fit is hardly a maximum: it has columns about which the answers say nothing, and no evidence.
 """
 
 from __future__ import annotations
@@ -55,8 +57,11 @@ Array = NDArray[Any]
 
 # Number of draws, and the precision of rotations of L relative to the most precise other direction.
 DRAWS, STIFF = 400, 1e3
-# Lanczos steps and random signs for a trace, the length of differences per parameter, and the least eigenvalue of W.
+# Lanczos steps and random signs for a trace, the length of differences per parameter, and the least eigenvalue of W at
+# a maximum.
 STEPS, SIGNS, NEAR, LEAST = 5, 8, 1e-4, 1e-2
+# Share of the largest precision that is added to all: where answers say nothing, rounding must not make it negative.
+ROUNDING = 1e-10
 # Numbers in the square roots of information that are computed at once.
 AT_ONCE = 1 << 24
 # The variances of the entries of S that are averaged over, relative to γ².
@@ -147,19 +152,31 @@ class LowRankPosterior:
     def mean(self) -> LowRank:
         """Return the law of people with the mean of the metric: its k leading directions, and as much in all others.
 
-        The mean of ``LLᵀ`` is larger than ``LLᵀ`` at the fit by the covariance of L.
+        The mean of ``LLᵀ`` is larger than ``LLᵀ`` at the fit by the covariance of L. A metric of a given rank has its
+        leading directions and its trace.
         """
         at = self.fit.at
         d, k = at.factor.shape
         values, vectors = np.linalg.eigh(np.einsum("ndk,nek->de", self.factors, self.factors) / len(self.drawn))
         others = float(values[: d - k].mean()) if k < d and at.rest is not None else 0.0
         factor = vectors[:, d - k :] * np.sqrt(np.maximum(values[d - k :] - others, 0.0))
+        if at.rest is None:
+            factor *= np.sqrt(max(float(values.sum() / values[d - k :].sum()), 1.0))
         people = at.people
         if not isinstance(people, IsotropicPeople):  # their covariance is in the coordinates of L
             turn = np.linalg.pinv(factor) @ at.factor
             people = FreePeople.of(turn @ at.covariance @ turn.T)
         rest = None if at.rest is None else others + float(np.mean(self.rests))
         return replace(at, factor=factor, people=people, rest=rest)
+
+    def entry_errors(self) -> Array:
+        """Return the standard deviations (d, d) of the entries of ``LLᵀ + γI`` over the draws."""
+        total = square = np.zeros((len(self.fit.at.factor),) * 2)
+        for factor, rest in zip(self.factors, self.rests, strict=True):
+            metric = factor @ factor.T + rest * np.eye(len(factor))
+            total, square = total + metric, square + metric**2
+        mean = total / len(self.drawn)
+        return np.asarray(np.sqrt(np.maximum(square / len(self.drawn) - mean**2, 0.0)))
 
     def laws(self, seed: int = 0) -> Iterator[tuple[LowRank, Array]]:
         """Yield draws of a law of people and of its metric, S included; matrices (d, d) are made one at a time."""
@@ -182,6 +199,7 @@ def posterior_of(
     items: Any, questions: Iterable[EqualQuestions], fit: LowRankResult, loss: Loss, share: float = 1.0, seed: int = 0
 ) -> LowRankPosterior:
     """Return the posterior around a fit, from the questions of a share of its people."""
+    fit = replace(fit, at=_along_axes(fit.at))
     at, prior = fit.at, fit.prior
     d, k = at.factor.shape
     n, xp = at.flat().size, array_namespace(items)
@@ -190,7 +208,9 @@ def posterior_of(
     gradient = gradient_in_metric(items, questions, at, loss) / share
     held = prior.precision(at)
     diagonal = xp.arange(n, device=items.device)
-    A[diagonal, diagonal] += xp.asarray(held, device=items.device)
+    A[diagonal, diagonal] += xp.asarray(held + ROUNDING * float(xp.max(xp.linalg.diagonal(A))), device=items.device)
+    mean = slice(d * k, d * k + d)
+    A[mean, mean] += xp.asarray(prior.of_mean, dtype=xp.float64, device=items.device)
     turns = np.zeros((n, k * (k - 1) // 2))
     turns[: d * k] = np.linalg.qr(_turns(at.factor))[0]
     stiff = STIFF * float(xp.max(xp.linalg.diagonal(A)))
@@ -252,7 +272,9 @@ def observed_evidence(posterior: LowRankPosterior, function: Callable[[LowRank],
             T[step, step + 1] = T[step + 1, step] = np.linalg.norm(w)
             basis.append(w / max(T[step, step + 1], 1e-300))
         values, vectors = np.linalg.eigh(T[:STEPS, :STEPS])
-        logs.append(n * float(np.sum(vectors[0] ** 2 * np.log(np.maximum(values, LEAST)))))
+        if values[0] < LEAST:
+            return -np.inf
+        logs.append(n * float(np.sum(vectors[0] ** 2 * np.log(values))))
     return posterior.log_evidence - 0.5 * float(np.mean(logs))
 
 
@@ -272,6 +294,15 @@ def _root(A: Any, gradient: Array, k: int) -> Any:
     except (RuntimeError, np.linalg.LinAlgError):
         return xp.linalg.cholesky(A)
     return root
+
+
+def _along_axes(at: LowRank) -> LowRank:
+    """Return the same law of isotropic people with L along its axes, so that draws do not depend on how L is turned."""
+    if not isinstance(at.people, IsotropicPeople):
+        return at
+    left, sizes, _ = np.linalg.svd(at.factor, full_matrices=False)
+    largest = np.take_along_axis(left, np.argmax(np.abs(left), axis=0)[None], axis=0)
+    return replace(at, factor=left * sizes * np.sign(largest))
 
 
 def _information(items: Any, questions: Iterable[EqualQuestions], at: LowRank, loss: Loss) -> tuple[Any, float]:

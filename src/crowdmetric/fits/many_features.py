@@ -60,9 +60,9 @@ __all__ = [
 
 Array = NDArray[Any]
 
-# Fits by scoring are for at most so many features, or so many parameters where gradients alone cannot do what is
-# asked. Beyond the former, answers leave most directions of the metric open, and it is shrunk better by a rank that is
-# found (`python -m benchmarks.middle`); beyond the latter, outer products of scores cost more than they save.
+# With more features than the former, a rank that is found makes the metric and its size more accurate than a fit by
+# scoring (`python -m benchmarks.middle`). With more parameters of a metric than the latter, outer products of scores
+# cost more than they save.
 MOST_FEATURES, LARGEST_SCORING = 20, 3_000
 # Rank of a metric at least, if there are more people than those on whom a rank is found.
 DEFAULT_RANK = 32
@@ -77,11 +77,12 @@ LARGE_POINTS = 1 << 30
 SAMPLE = 2_000
 # Ranks and ridges are found on at most so many people.
 PEOPLE_FOR_EVIDENCE = 20_000
-# Relative decrease of the mean loss at which the fits that choose a rank stop. The first rank that is tried, how often
-# a ridge is found for one, and the change of its logarithm that counts as settled.
-ROUGH, FIRST_RANK, REFITS, SETTLED = 1e-6, 4, 4, 0.1
-# Maximum number of multiplications for the information, without and with a GPU: about twenty seconds.
-MOST_WORK, MOST_WORK_ON_DEVICE = 4e11, 2e14
+# Relative decrease of the mean loss at which the fits that choose a rank stop. The first rank that is tried, the ratio
+# of the next, how often a ridge is found for one, and the change of its logarithm that counts as settled.
+ROUGH, FIRST_RANK, STEP, REFITS, SETTLED = 1e-6, 4, 1.25, 4, 0.1
+# Maximum number of multiplications for the information, without and with a GPU: about twenty seconds; and for each rank
+# that is tried.
+MOST_WORK, MOST_WORK_ON_DEVICE, MOST_WORK_FOR_A_RANK = 4e11, 2e14, 5e10
 
 
 @dataclass(frozen=True)
@@ -196,29 +197,33 @@ def fit_low_rank_law(
         start, prior = _start(items, chunks, function, rank or min(d, DEFAULT_RANK), loss, 0.0)
         shape = start.factor.size / float(np.sum(start.factor**2)) if by_evidence else float(ridge or 0.0)
         fit = fit_low_rank(function, start, replace(prior, shape=shape), **options)
-    posterior = None
-    if not too_much_work(asked, d, fit.at.flat().size, engine):
-        posterior = posterior_of(items, some, fit, loss, share)
-        for _ in range(REFITS if by_evidence else 0):
-            if abs(np.log(posterior.wanted_shape / fit.prior.shape)) < SETTLED:
-                break
-            fit = fit_low_rank(function, fit.at, replace(fit.prior, shape=posterior.wanted_shape), **options)
-            posterior = posterior_of(items, some, fit, loss, share)
 
     def known(at: LowRank) -> Array:
         return chunks.sum(lambda: information_of_items(items, chunks, at, loss))
 
-    if free or item_effects:
-        at, prior = fit.at, fit.prior
-        if free:
-            at = replace(at, people=FreePeople.of(at.covariance))
-        if item_effects:
-            at, prior = replace(at, effects=np.zeros(items.shape[0])), replace(prior, items=ITEM_RIDGE)
-        fit = fit_low_rank(function, at, prior, **options)
+    def posterior_at(fit: LowRankResult) -> LowRankPosterior | None:
+        if too_much_work(asked, d, fit.at.flat().size, engine):
+            return None
+        return posterior_of(items, some, fit, loss, share)
+
+    if item_effects:
+        at, prior = replace(fit.at, effects=np.zeros(items.shape[0])), replace(fit.prior, items=ITEM_RIDGE)
+        fit = fit_with_item_ridge(function, fit_low_rank(function, at, prior, **options), known, **options)
+    posterior = posterior_at(fit)
+    for _ in range(REFITS):
+        if posterior is None or not by_evidence:
+            break
+        wanted = posterior.wanted_shape
+        if abs(np.log(wanted / fit.prior.shape)) < SETTLED:
+            break
+        fit = fit_low_rank(function, fit.at, replace(fit.prior, shape=wanted), **options)
+        posterior = posterior_at(fit)
+    if free:
+        at = replace(fit.at, people=FreePeople.of(fit.at.covariance))
+        fit = fit_low_rank(function, at, fit.prior, **options)
         if item_effects:
             fit = fit_with_item_ridge(function, fit, known, **options)
-        enough = not too_much_work(asked, d, fit.at.flat().size, engine)
-        posterior = posterior_of(items, some, fit, loss, share) if enough else None
+        posterior = posterior_at(fit)
     if posterior is not None:
         fit = replace(fit, at=posterior.mean())
     known_items = known(fit.at) if item_effects else np.empty(0)
@@ -271,12 +276,15 @@ def _start(
 def _rank_by_evidence(items: Any, questions: list[EqualQuestions], loss: Loss, least: int) -> LowRankResult:
     """Return the fit to some people of the rank with the highest evidence, with its ridge; at least of some rank.
 
-    Ranks are doubled or halved from `FIRST_RANK` on until the evidence falls, and then those between the best one and
-    its neighbors are tried. Each fit begins where the one of the next smaller or larger rank ended.
+    From `FIRST_RANK` on, larger and then smaller ranks are tried until the evidence falls. Each fit begins where the
+    one before ended. (Far above the right rank, where most columns are noise, Laplace's method fails, and the evidence
+    may be higher again.)
     """
     d, function = items.shape[1], _likelihood(items, questions, loss)
     tried: dict[int, tuple[float, LowRankResult]] = {}
-    first = min(d, max(FIRST_RANK, least))
+    answers = sum(float(np.sum(some.weight)) for some in questions)
+    most = max(min(d, int(np.sqrt(MOST_WORK_FOR_A_RANK / answers) / d)), least)
+    first = min(most, max(FIRST_RANK, least))
     start, prior = _start(items, questions, function, first, loss, 0.0)
     start = replace(start, rest=float(np.sum(start.factor**2)) / (4.0 * d))
 
@@ -298,22 +306,19 @@ def _rank_by_evidence(items: Any, questions: list[EqualQuestions], loss: Loss, l
         return tried[rank][0]
 
     evidence(first)
-    for factor in (2.0, 0.5):
-        rank = first
-        while least <= (further := min(int(rank * factor), d)) != rank and evidence(further) > evidence(rank):
-            rank = further
-        if rank != first:
-            break
-    while True:
-        best = max(tried, key=evidence)
-        below = max((rank for rank in tried if rank < best), default=best)
-        above = min((rank for rank in tried if rank > best), default=best)
-        middles = ((below + best) // 2, (best + above) // 2)
-        between = [rank for rank in middles if rank not in tried and rank >= least]
-        if not between:
-            return tried[best][1]
-        for rank in between:
-            evidence(rank)
+    for ranks in (_larger(first, most), range(first - 1, least - 1, -1)):
+        before = evidence(first)
+        for rank in ranks:
+            if evidence(rank) <= before:
+                break
+            before = evidence(rank)
+    return tried[max(tried, key=evidence)][1]
+
+
+def _larger(rank: int, most: int) -> Iterator[int]:
+    """Yield larger ranks, each by a quarter."""
+    while (rank := max(rank + 1, int(STEP * rank))) <= most:
+        yield rank
 
 
 def _with_rank(at: LowRank, rank: int, gradient: Callable[[], Array]) -> LowRank:

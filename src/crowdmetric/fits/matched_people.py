@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from crowdmetric.engines.contract import Engine
 from crowdmetric.engines.folding import FieldSums
-from crowdmetric.fits.crowd import ChunkCache, answers_in_chunk
-from crowdmetric.inputs import Rows
+from crowdmetric.fits.crowd import ChunkCache
+from crowdmetric.inputs import Rows, answers_in_chunk
 from crowdmetric.tables import ComparisonScan, SpoolChunk
 from crowdmetric.users.blocks import Answers
 from crowdmetric.users.conditioning import ConditionalLikelihood, Sets, find_sets

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 
+from crowdmetric.progress import foretell
+
 __all__ = ["Passes", "duration"]
 
 
@@ -31,6 +33,8 @@ class Passes:
 
     def __call__(self, seconds: float, passes: int = 1) -> None:
         """Count passes that took `seconds` in total."""
+        if self._passes:  # the first passes also load compiled loops
+            foretell(max(self._expected - self._passes, 1) * seconds / max(passes, 1))
         self._passes += passes
         self._seconds += seconds
         seconds = self._seconds / self._passes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
-from math import ceil
 from operator import add
 from time import perf_counter
 from typing import Any, Generic, TypeVar
@@ -27,7 +27,7 @@ from crowdmetric.symmetric import svec
 from crowdmetric.users.expected import expected_information
 from crowdmetric.users.item_effects import WithItemEffects
 from crowdmetric.users.people import bias_sums, places_of
-from crowdmetric.users.population_sums import Law, PopulationBlock, Structure, Sums, method_shift, sums_of
+from crowdmetric.users.population_sums import Correction, Law, PopulationBlock, Structure, Sums, exact_change, sums_of
 from crowdmetric.users.propagation import ROUGHLY, TOLERANCE
 
 __all__ = ["PopulationProblem"]
@@ -37,8 +37,6 @@ Summand = TypeVar("Summand")
 
 # People's covariances are kept if they have at most this many numbers in total.
 MOST_COVARIANCES = 20_000_000
-# Number of people on whom two integration methods are compared.
-SAMPLE = 200
 # With fewer people than this per parameter, outer products of scores are too noisy to serve as the information: for
 # steps, and for ridges and volumes. The expected information takes three times as long with twenty features.
 PEOPLE_PER_PARAMETER, PEOPLE_FOR_EVIDENCE = 5, 20
@@ -73,6 +71,8 @@ class PopulationProblem:
         Similarity judgements that share the metric, up to a scale.
     directions
         Those in which the metric can move (`crowdmetric.users.expected.expected_information`); None: all.
+    correction
+        What exact integrals add to the log-likelihood (`crowdmetric.fits.correction`); None: nothing.
     """
 
     chunks: Sequence[Chunk]
@@ -89,6 +89,7 @@ class PopulationProblem:
     by_outer_products: bool | None = None
     beside: JudgementsBeside | None = None
     directions: Array | None = None
+    correction: Correction | None = None
 
     @staticmethod
     def of(crowd: Crowd, structure: Structure, loss: Loss, engine: Engine, largest_grid: int = 1) -> PopulationProblem:
@@ -142,7 +143,7 @@ class PopulationProblem:
             sums_of, structure=self.structure, natural=natural, loss=self.loss,
             information=information, expected=expected, largest_grid=self.largest_grid, tolerance=self.tolerance,
         )  # fmt: skip
-        sums = self._sum(job)
+        sums = self._with_correction(self._sum(job), natural)
         if not information:
             return self._with_judgements(sums, natural)
         assert sums.spread_score is not None
@@ -152,6 +153,13 @@ class PopulationProblem:
             about = about.total(self.structure.spread_jacobian(natural, self.d), whole)
         sums = replace(sums, information=about, bending=self.structure.bending(natural, sums.spread_score))
         return self._with_judgements(sums, natural)
+
+    def _with_correction(self, sums: Sums, natural: Array) -> Sums:
+        if self.correction is None:
+            return sums
+        more = self.correction
+        value = sums.value + float(more.score @ (natural - more.at))
+        return replace(sums, value=value, score=sums.score + more.score)
 
     def _with_judgements(self, sums: Sums, natural: Array) -> Sums:
         if self.beside is None:
@@ -196,7 +204,7 @@ class PopulationProblem:
 
     def digest(self) -> str:
         """Return a fingerprint of the people, by those in the sample."""
-        arrays = [getattr(b, f.name) for b in self.sample.blocks for f in fields(b) if f.name != "loadings"]
+        arrays = [array for b in self.sample.blocks for name, array in b.arrays.items() if name != "loadings"]
         asked = () if self.beside is None else self.beside.objective.questions.asked
         arrays += [array for block in asked for array in (block.index, block.counts)]
         return fingerprint([self.d, self.step, sorted(self.sample.people.items()), *arrays])
@@ -223,22 +231,20 @@ class PopulationProblem:
             self, chunks=chunks, sample=Sample.of(blocks), step=1, engine=engine, after_pass=None, checkpoint=None
         )
 
-    def method_shift(self, natural: Array, information: Array) -> Array:
-        """Return how far (n,) the optimum would move if people were integrated out by a slow, exact method.
+    def exact_change(self, natural: Array, people: int) -> Correction:
+        """Return what exact integrals change at a law, measured on at least so many people, or the whole sample.
 
-        The change of the score, measured on a sample of the people whose answers span more than a line, times the
-        inverse of the information: one Newton step.
+        Only people whose answers span too many dimensions for a grid count.
         """
-        shift = np.zeros(natural.size)
         beyond = [block for block in self.sample.blocks if block.span.shape[1] > self.largest_grid]
-        for q in sorted({block.span.shape[1] for block in beyond}):
-            alike = [block for block in beyond if block.span.shape[1] == q]
-            drawn = ceil(sum(block.person.size for block in alike) / SAMPLE)
-            few = [block.every(drawn) for block in alike]
-            job = partial(method_shift, structure=self.structure, natural=natural, loss=self.loss)
-            people = self.sample.people[q]
-            shift += _near(self.engine).sum(job, few) * people / sum(block.person.size for block in few)
-        return np.linalg.lstsq(information, shift, rcond=1e-12)[0]
+        step = max(1, sum(block.person.size for block in beyond) // people)
+        few = [block.every(step) for block in beyond]
+        asked = Counter[int]()
+        for block in few:
+            asked[block.span.shape[1]] += block.person.size
+        alike = [(block, self.sample.people[q] / asked[q]) for block in few for q in [block.span.shape[1]]]
+        job = partial(exact_change, structure=self.structure, natural=natural, loss=self.loss)
+        return _near(self.engine).sum(job, alike)
 
     def question_bias(self, natural: Array) -> float:
         """Return the z-score of the test in `bias_sums`; NaN if nobody's answers can tell."""

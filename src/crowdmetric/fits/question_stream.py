@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.engines.contract import DeviceEngine
-from crowdmetric.fits.crowd import ChunkCache, answers_in_chunk
+from crowdmetric.fits.crowd import ChunkCache
 from crowdmetric.fits.memory import MemoryPlan
 from crowdmetric.fits.units import Units, items_on_device
-from crowdmetric.inputs import Rows
+from crowdmetric.inputs import Rows, answers_in_chunk
 from crowdmetric.symmetric import as_numpy
 from crowdmetric.tables import ComparisonScan, SpoolChunk
 from crowdmetric.users.blocks import Answers, padded_rows

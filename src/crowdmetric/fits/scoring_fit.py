@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdmetric.fits.correction import Integrated, corrected
 from crowdmetric.fits.crowd import BLOCK_SIZE, Crowd
 from crowdmetric.fits.hidden_items import personal_variance_of
-from crowdmetric.fits.integration_check import Integrated, check_integration
 from crowdmetric.fits.memory import MemoryPlan, bytes_to_lay_out
 from crowdmetric.fits.problem import PEOPLE_FOR_STARTS, PopulationProblem
 from crowdmetric.fits.starts import Start, best_of_starts
@@ -113,10 +113,12 @@ class ScoringFit:
     def new_items(self, rows: Rows) -> tuple[float, float]:
         """Return τ, what predictions lack about items new to a person, and the root mean square of ψ.
 
-        From the answers of all or of some people.
+        From the answers of all or of some people. τ is zero for answers about sets, of which no items are hidden.
         """
         answers = self.crowd.answers(rows)
         law = self.problem.structure.law(self.fit.natural, self.problem.d)
+        if answers.offsets is not None:
+            return 0.0, mean_square(answers, law) ** 0.5
         return personal_variance_of(self.problem, self.fit, answers) ** 0.5, mean_square(answers, law) ** 0.5
 
     def offset_covariance(self) -> Array | None:
@@ -128,7 +130,8 @@ class ScoringFit:
 
     def uncertainty(self, *, psd: bool, **stopping: Any) -> Uncertainty:
         """Return how sure the fit is of its law, in its own units."""
-        return uncertainty_of(self.problem, self.fit, free=self.fit.layout.free, psd=psd, **stopping)
+        found = self.integrated
+        return uncertainty_of(found.problem, found.fit, found.alone, free=found.fit.layout.free, psd=psd, **stopping)
 
     def people(self) -> tuple[Array, Array | None]:
         """Return everybody's v (K, d), in the items' own units, and their covariances (K, d, d) if memory allows.
@@ -174,7 +177,7 @@ def fit_by_scoring(
     begin: Start | None = None,
     **stopping: Any,
 ) -> ScoringFit:
-    """Fit from every start (or where an earlier fit ended), and check how people were integrated out.
+    """Fit from every start (or where an earlier fit ended), and correct for how people were integrated out.
 
     `begin` is where a fit to similar answers ended, in the items' own units.
     """
@@ -183,5 +186,5 @@ def fit_by_scoring(
     best = best_of_starts(
         problem, chart, earlier_end, starts=starts, ridge=ridge, random_state=random_state, begin=begin, **stopping
     )
-    integrated = check_integration(problem, best.fit, chart, integration, **stopping)
+    integrated = corrected(problem, best.fit, integration, **stopping)
     return ScoringFit(crowd, integrated, best.values, best.others)

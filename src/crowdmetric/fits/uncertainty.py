@@ -51,21 +51,33 @@ class Uncertainty:
 
 
 def uncertainty_of(
-    problem: PopulationProblem, fit: PopulationFit, *, free: bool, psd: bool, **stopping: Any
+    problem: PopulationProblem, fit: PopulationFit, alone: PopulationFit, *, free: bool, psd: bool, **stopping: Any
 ) -> Uncertainty:
-    """Return how sure a fit is of its law.
+    """Return how sure a fit is of its law; `alone` is the fit without the problem's correction.
 
-    Without the constraint (`psd`) the posterior is the Gaussian law of the symmetric fit.
+    Without the constraint (`psd`) the posterior is the Gaussian law of the symmetric fit. With it, the posterior has
+    sizes far from where the correction was measured. So its draws are made without the correction, and moved as it has
+    moved the fit. That it is measured on some of the people moves them at random.
     """
     symmetric, covariance, value = _symmetric_fit(problem, fit, free=free, **stopping)
     at, count, is_known = fit.layout.metric, number_of_draws(problem.d), True
     if psd:
-        posterior = posterior_of(problem, fit)
-        draws, is_known = posterior.draws(count), posterior.excludes_sizes and answers_know_size(fit)
+        posterior = posterior_of(replace(problem, correction=None), alone)
+        draws = posterior.draws(count) + (fit.natural - alone.natural)
+        is_known = posterior.excludes_sizes and answers_know_size(fit)
     else:
         draws = np.random.default_rng(0).multivariate_normal(fit.natural, covariance, size=count, method="eigh")
+    draws = draws + _noise_of_correction(problem, fit, count)
     error = _log_error(draws[:, at] @ svec(np.eye(problem.d))) if is_known else float("inf")
     return Uncertainty(draws, error, smat(symmetric[at]), covariance[at, at], value)
+
+
+def _noise_of_correction(problem: PopulationProblem, fit: PopulationFit, count: int) -> Array | float:
+    """Return by how much (count, n) draws move because the correction is measured on some of the people."""
+    if problem.correction is None:
+        return 0.0
+    moves = fit.covariance @ problem.correction.covariance @ fit.covariance
+    return np.random.default_rng(1).multivariate_normal(np.zeros(len(moves)), moves, size=count, method="eigh")
 
 
 def _log_error(draws: Array) -> float:

@@ -149,13 +149,17 @@ class SeenItems:
 
     def new_items(self, person: NDArray[Any], pairs: NDArray[Any] | None) -> NDArray[np.int64]:
         """Return how many of two items (T,) are new to a person who has answered; `pairs` None: both are."""
-        answered = np.isin(person, self.rows[:, 0])
         if pairs is None:
-            return 2 * answered.astype(np.int64)
-        width = 1 + max(int(pairs.max(initial=0)), int(self.rows[:, 1].max(initial=0)))
+            return 2 * np.isin(person, self.rows[:, 0]).astype(np.int64)
+        return np.sum(self.are_new(person, pairs), axis=1)
+
+    def are_new(self, person: NDArray[Any], items: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which of these items (T, n) are new to a person who has answered."""
+        answered = np.isin(person, self.rows[:, 0])
+        width = 1 + max(int(items.max(initial=0)), int(self.rows[:, 1].max(initial=0)))
         seen = self.rows[:, 0] * width + self.rows[:, 1]
-        codes = person.astype(np.int64)[:, None] * width + pairs
-        return np.where(answered, np.sum(~np.isin(codes, seen), axis=1), 0)
+        codes = person.astype(np.int64)[:, None] * width + items
+        return answered[:, None] & ~np.isin(codes, seen)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from crowdmetric._version import __version__
 from crowdmetric.draw_intervals import Intervals
 from crowdmetric.errors import DataError, printable
-from crowdmetric.estimators.summary import counted, fit_in_numbers
 from crowdmetric.importance import as_percent
 from crowdmetric.persist import SavedModel
 from crowdmetric.report.changes import Moves, moved_pairs, neighbors
@@ -33,6 +32,7 @@ from crowdmetric.report.page_parts import (
 )
 from crowdmetric.report.pictures import eigenvalue_picture, plane_picture
 from crowdmetric.report.thumbnails import thumbnails
+from crowdmetric.summary import counted, fit_in_numbers
 
 __all__ = [
     "called",

@@ -30,7 +30,7 @@ from scipy.stats import chi2
 from crowdmetric.comparisons import Comparisons
 from crowdmetric.evaluate import Evaluation
 from crowdmetric.evaluate.verdict import has_no_ideal_points, tests_ideal_points
-from crowdmetric.fits.doubts import AGREEMENT, BIASED, LOOSE_SCALE, MEASURED_FEATURES, many_features
+from crowdmetric.fits.doubts import AGREEMENT, APPROXIMATE, BIASED, LOOSE_SCALE, MEASURED_FEATURES, many_features
 from crowdmetric.fits.units import Units
 from crowdmetric.identifiability import Diagnosis
 from crowdmetric.identifiability.relations import Relation
@@ -51,8 +51,6 @@ UNLIKELY = 0.01
 DETERMINED = 0.95
 # Answers per parameter of the metric, and items per parameter of metric and mean, below which there are too few.
 FEW_ANSWERS = FEW_ITEMS = 5
-# Warn if an approximate integral may move an entry of the metric by more than this many standard errors.
-NOTICEABLE = 0.5
 # Said of answers that follow from each other, where some were hidden.
 LEAKED = (
     "New questions to known people are partly answered by their other answers, which follow from the same choice or "
@@ -183,10 +181,10 @@ def _unknown_scale(model: SavedModel) -> str:
 def _of_the_fit(model: SavedModel) -> list[str]:
     """Return what the fit itself could not do."""
     fitted, texts = model.fitted, []
-    if fitted.get("approximation_error_", 0.0) > NOTICEABLE:
+    if fitted.get("approximation_error_", 0.0) > APPROXIMATE:
         texts.append(
-            "People were integrated out approximately, and an exact integral could move an entry of the metric by "
-            f"{fitted['approximation_error_']:.2g} of its standard errors."
+            "People were integrated out approximately, and exact integrals may move results by "
+            f"{fitted['approximation_error_']:.2g} standard errors: intervals are too narrow by about as much."
         )
     if len(fitted.get("alternatives_", ())):
         sure = "Intervals of what moves choices include it; the metric and its intervals are those of the best law. "

@@ -38,12 +38,13 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_expit, logit
 
 from crowdmetric.losses import Logistic
+from crowdmetric.smooth.ahead import Ahead
 from crowdmetric.smooth.evidence import SmoothFit, renewed
 from crowdmetric.smooth.joint_propagation import Propagation, Sites
 from crowdmetric.smooth.people_blocks import PeopleBlock, work_of
 from crowdmetric.users.integrals import mean_probability
 
-__all__ = ["KINDS", "find_sharpness", "probability_of", "sharpness_of"]
+__all__ = ["KINDS", "find_sharpness", "probability_of", "sharpened", "sharpness_of"]
 
 Array = NDArray[Any]
 
@@ -67,11 +68,15 @@ CERTAIN = 1e-12
 
 def probability_of(mean: Array, variance: Array, sharpness: Array | float = 1.0) -> Array:
     """Return E σ(ψ) (T,) for ψ ~ N(mean, variance), sharpened."""
-    p = np.clip(mean_probability(mean, variance, Logistic()), CERTAIN, 1.0 - CERTAIN)
-    return np.asarray(expit(sharpness * logit(p)))
+    return sharpened(mean_probability(mean, variance, Logistic()), sharpness)
 
 
-def find_sharpness(fit: SmoothFit, kinds: Sequence[str] = KINDS, seed: int = 0) -> Array:
+def sharpened(p: Array, sharpness: Array | float) -> Array:
+    """Return probabilities (T,) with log-odds that are multiplied."""
+    return np.asarray(expit(sharpness * logit(np.clip(p, CERTAIN, 1.0 - CERTAIN))))
+
+
+def find_sharpness(fit: SmoothFit, kinds: Sequence[str] = KINDS, seed: int = 0, ahead: Ahead | None = None) -> Array:
     """Return b of questions of some kinds, in their order."""
     known = fit.propagation
     answers = sum(float(block.weight.sum()) for block in known.blocks)
@@ -91,7 +96,7 @@ def find_sharpness(fit: SmoothFit, kinds: Sequence[str] = KINDS, seed: int = 0) 
                 np.any(block_part == number, axis=0) & (block.weight > 0.0)
                 for block_part, block in zip(part, blocks, strict=True)
             ]
-            _hide(fit, blocks, sites, hidden, found)
+            _hide(fit, blocks, sites, hidden, found, ahead)
         slopes.append(found.sharpness())
     return np.array(slopes)
 
@@ -147,7 +152,14 @@ class _Hidden:
         return sharpness_of(z, weight, [[person], [low, high]])
 
 
-def _hide(fit: SmoothFit, blocks: list[PeopleBlock], sites: list[Sites], hidden: list[Array], found: _Hidden) -> None:
+def _hide(
+    fit: SmoothFit,
+    blocks: list[PeopleBlock],
+    sites: list[Sites],
+    hidden: list[Array],
+    found: _Hidden,
+    ahead: Ahead | None,
+) -> None:
     """Add the answers hidden (P, m) of every block, as the others predict them."""
     shown = [replace(block, weight=block.weight * ~mask) for block, mask in zip(blocks, hidden, strict=True)]
     left, all_of_them = (sum(float(block.weight.sum()) for block in some) for some in (shown, blocks))
@@ -156,7 +168,7 @@ def _hide(fit: SmoothFit, blocks: list[PeopleBlock], sites: list[Sites], hidden:
     rest, theta = Propagation(shown, blocks[0].n_items), fit.theta
     rest.put_back([Sites(s.tau * ~mask, s.nu * ~mask) for s, mask in zip(sites, hidden, strict=True)])
     if all_of_them < FEW_ANSWERS * theta.size:
-        theta = renewed(fit, rest, left / all_of_them, tolerance=TOLERANCE, max_steps=MOST_STEPS)
+        theta = renewed(fit, rest, left / all_of_them, tolerance=TOLERANCE, max_steps=MOST_STEPS, ahead=ahead)
     grams = fit.family.at(theta, fit.Z)
     rest.converge(grams.person, grams.crowd, SETTLED)
     for block, mask, (mean, covariance) in zip(blocks, hidden, rest.posterior, strict=True):

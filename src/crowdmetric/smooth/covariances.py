@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from crowdmetric.smooth.joint_propagation import Propagation
 from crowdmetric.smooth.kernel import SHAPES
 from crowdmetric.smooth.kernel_metrics import KernelStructure, log_prior, structure_of
+from crowdmetric.smooth.parameter_information import of_crowd, of_everybody, of_people
+from crowdmetric.smooth.people_blocks import PeopleBlock
 
 __all__ = ["SCALES", "Covariances", "Grams"]
 
@@ -85,13 +87,16 @@ class Covariances:
     def changes(self, theta: Array) -> tuple[NDArray[np.intp], Array]:
         """Return the numbers (k,) of the entries of M that θ changes, row after row, and their derivatives (p, k)."""
         tangents, d = list(self.structure.tangents(theta[len(SCALES) :])), len(self.metric(theta))
-        numbers = [np.add.outer(d * tangent.features, tangent.features).reshape(-1) for tangent in tangents]
+        moved = [np.flatnonzero(tangent.matrix) for tangent in tangents]
+        numbers = [
+            np.add.outer(d * tangent.features, tangent.features).reshape(-1)[there]
+            for tangent, there in zip(tangents, moved, strict=True)
+        ]
         entries = np.unique(np.concatenate(numbers))
         out = np.zeros((theta.size, entries.size))
-        for row, number, tangent in zip(out[len(SCALES) :], numbers, tangents, strict=True):
-            row[np.searchsorted(entries, number)] = tangent.matrix.reshape(-1)
-        there = np.any(out != 0.0, axis=0)
-        return entries[there], out[:, there]
+        for row, number, tangent, there in zip(out[len(SCALES) :], numbers, tangents, moved, strict=True):
+            row[np.searchsorted(entries, number)] = tangent.matrix.reshape(-1)[there]
+        return entries, out
 
     def moving(self, theta: Array) -> Array:
         """Return the projection (p, p) onto steps of θ that change M: turning its factor, for one, does not."""
@@ -118,7 +123,8 @@ class Covariances:
 def _inner_and_square(Z: Array, M: Array, others: Array) -> tuple[Array, Array]:
     """Return ``zᵀM z'`` and ``(z − z')ᵀM(z − z')``, (…, a, b), of items (…, a, d) and (…, b, d)."""
     there = Z @ M
-    inner = there @ np.swapaxes(others, -1, -2)
+    across = np.swapaxes(others, -1, -2)
+    inner = there * across if len(M) == 1 else there @ across  # products of two numbers each, without calls for them
     rows, columns = np.sum(there * Z, axis=-1), np.sum((others @ M) * others, axis=-1)
     return inner, rows[..., :, None] + columns[..., None, :] - 2.0 * inner
 
@@ -155,8 +161,8 @@ class Grams:
         self.person: Array = s * self._near + t * G + e * same
         self.crowd: Array = a * self._wide + c * G + b * G * G + omega * same
 
-    def gradient(self, person: Array, crowd: Array) -> Array:
-        """Return the gradient in θ of a function whose gradients in K and C are these (…, a, b)."""
+    def gradient(self, person: Array | float, crowd: Array | float) -> Array:
+        """Return the gradient in θ of a function whose gradients in K and C are these (…, a, b), or zero."""
         s, t, e, omega, a, c, b = self._variances
         G, q, rho, Z, others = self._G, self._q, self._rho, self._Z, self._others
         scales = 2.0 * np.array(
@@ -182,27 +188,54 @@ class Grams:
         tangents = self._family.structure.tangents(self._theta[len(SCALES) :])
         return np.array([*scales, sharpness, *(tangent.inner(in_M) for tangent in tangents)])
 
-    def derivatives(self) -> Iterator[tuple[Array | None, Array | None]]:
-        """Yield the derivatives (…, a, b) of K and of C in every parameter of θ; None where there is none."""
-        s, t, e, omega, a, c, b = 2.0 * self._variances
-        G, q, rho = self._G, self._q, self._rho
-        yield 2.0 * self.person, 2.0 * self.crowd
-        yield t * G, None
-        yield e * self._same, None
-        yield None, omega * self._same
-        yield None, a * self._wide
-        yield None, c * G
-        yield None, b * G * G
-        yield None, 0.5 * a * rho * self._wide_slope * q
+    def derivatives_of_person(self) -> Iterator[Array | None]:
+        """Yield the derivatives (…, a, b) of K in every parameter of θ; None where there is none."""
+        s, t, e, *_ = 2.0 * self._variances
+        yield 2.0 * self.person
+        yield t * self._G
+        yield e * self._same
+        yield from [None] * (len(SCALES) - 3)
+        near = 0.5 * s * self._near_slope
+        linear = 0.5 * t / self._trace
+        along = linear * self._G
         for tangent in self._family.structure.tangents(self._theta[len(SCALES) :]):
             there, others = (items[..., tangent.features] for items in (self._Z, self._others))
             inner, in_q = _inner_and_square(there, tangent.matrix, others)
-            in_G = (inner - float(np.trace(tangent.matrix)) * G) / self._trace
-            yield (
-                0.5 * (s * self._near_slope * in_q + t * in_G),
-                0.5 * (a * rho * self._wide_slope * in_q + c * in_G + 2.0 * b * G * in_G),
-            )
+            in_q *= near
+            inner *= linear
+            in_q += inner
+            yield in_q - float(np.trace(tangent.matrix)) * along
+
+    def toward(self, step: Array) -> tuple[Array, Array]:
+        """Return the derivatives (…, a, b) of K and C along a step (p,) of θ."""
+        s, t, e, omega, a, c, b = 2.0 * self._variances * (step[0] + np.concatenate([[0.0], step[1:7]]))
+        G, rho = self._G, self._rho
+        person = s * self._near + t * G + e * self._same
+        crowd = a * self._wide + c * G + b * G * G + omega * self._same
+        s, t, _, _, a, c, b = self._variances
+        dM = np.zeros_like(self._M)
+        tangents = self._family.structure.tangents(self._theta[len(SCALES) :])
+        for size, tangent in zip(step[len(SCALES) :], tangents, strict=True):
+            dM[np.ix_(tangent.features, tangent.features)] += size * tangent.matrix
+        inner, in_q = _inner_and_square(self._Z, dM, self._others)
+        in_G = (inner - float(np.trace(dM)) * G) / self._trace
+        wide = a * rho * self._wide_slope
+        return (
+            person + s * self._near_slope * in_q + t * in_G,
+            crowd + wide * (in_q + step[7] * self._q) + (c + 2.0 * b * G) * in_G,
+        )
 
     def information(self, known: Propagation) -> Array:
-        """Return the information (p, p) about θ of answers whose factors have settled (`Propagation.information`)."""
-        return known.information(self.derivatives())
+        """Return the information (p, p) about θ of answers whose factors have settled (`parameter_information`)."""
+        if known.alone:
+            (block,), (Q,) = known.blocks, known.told()
+            steps = np.eye(len(self._theta))
+            return of_people(Q, block.low.shape[1], (block.take(sum(self.toward(e))) for e in steps))
+        W, V = known.precision, known.covariance
+        person = of_everybody(known, self.of_people)
+        return person + of_crowd(self, W - W @ V @ W, self._family.spread, person)
+
+    def of_people(self, block: PeopleBlock) -> Grams:
+        """Return both covariances of the items of everybody in a block, (P, n, n)."""
+        Z = np.pad(self._Z, ((0, 1), (0, 0)))[block.items]
+        return Grams(self._family, self._theta, Z, Z, np.eye(block.items.shape[1]))

@@ -5,10 +5,10 @@
     maximize over θ:   ℓ(K(θ), C(θ)) + log prior(θ)
 
 by quasi-Newton steps (BFGS). They begin with the information of Gaussian answers as sharp as the factors of the real
-ones (`Propagation.information`), which has the right shape but, where people never contradict themselves, is far too
-sure of the size of utilities; the steps themselves correct that. No parameter changes by more than `LONGEST` at once;
-θ are logarithms, and factors follow small changes of θ in a few sweeps. A step that does not improve the objective, or
-after which factors do not settle, is taken back and shortened.
+ones (`crowdmetric.smooth.parameter_information`), which has the right shape but, where people never contradict
+themselves, is far too sure of the size of utilities; the steps themselves correct that. No parameter changes by more
+than `LONGEST` at once; θ are logarithms, and factors follow small changes of θ in a few sweeps. A step that does not
+improve the objective, or after which factors do not settle, is taken back and shortened.
 
 A fit to many people begins with some of them: the search for θ is made there, with rough steps, and what is left to do
 for everybody is a few steps from its end (`go_on`). People are independent given the crowd, so R times as many of
@@ -19,15 +19,16 @@ the same information H (p, p)::
 
     log evidence = ℓ + log prior + ½ p log 2π − ½ log det H
 
-Of R times as many people ℓ is about ``R ℓ − (R − 1) γ / 2``, where γ, the number of parameters that the answers
-determine, is twice what ℓ gains by having been maximized. Standard errors need the size of H too, so `curvature`
-takes differences of gradients.
+Evidence is compared among the same people only: that of a part of them, multiplied, is no evidence of all of them. The
+size of H matters for standard errors, so `curvature` takes differences of gradients in the directions in which answers
+say more than the prior.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from math import log, pi
 from typing import Any
 
@@ -35,11 +36,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError
+from crowdmetric.smooth.ahead import Ahead
 from crowdmetric.smooth.covariances import Covariances
-from crowdmetric.smooth.joint_propagation import Propagation
+from crowdmetric.smooth.joint_propagation import Propagation, Sites
 from crowdmetric.smooth.people_blocks import PeopleBlock
 
-__all__ = ["SmoothFit", "curvature", "fit_evidence", "go_on", "log_evidence", "renewed", "revived"]
+__all__ = ["SmoothFit", "curvature", "fit_evidence", "go_on", "log_evidence", "number_determined", "renewed", "revived"]
 
 Array = NDArray[Any]
 
@@ -88,6 +90,11 @@ class SmoothFit:
     steps: int
     converged: bool
 
+    @cached_property
+    def information(self) -> Array:
+        """The information (p, p) of the answers about θ."""
+        return self.family.at(self.theta, self.Z).information(self.propagation)
+
 
 Objective = Callable[[Array], tuple[float, Array]]
 
@@ -99,16 +106,20 @@ def fit_evidence(
     *,
     start: Array | None = None,
     inverse: Array | None = None,
+    sites: list[Sites] | None = None,
     tolerance: float = 0.05,
     max_steps: int = 60,
+    ahead: Ahead | None = None,
 ) -> SmoothFit:
     """Return the fit; `tolerance` is in nats that the next step promises.
 
-    `inverse` (p, p) is a guess of the inverse curvature at the start, if there is one.
+    `inverse` (p, p) is a guess of the inverse curvature at the start, and `sites` one of the factors, if there are any.
     """
     propagation = Propagation(blocks, len(Z))
-    begin = _sized(family, Z, propagation) if start is None else _within(family, start)
-    return _fit(family, Z, propagation, begin, inverse, tolerance, max_steps, QUIET)
+    if sites is not None:
+        propagation.put_back(sites)
+    begin = _sized(family, Z, propagation, ahead) if start is None else _within(family, start)
+    return _fit(family, Z, propagation, begin, inverse, tolerance, max_steps, QUIET, ahead)
 
 
 def _within(family: Covariances, theta: Array) -> Array:
@@ -117,17 +128,32 @@ def _within(family: Covariances, theta: Array) -> Array:
 
 
 def go_on(
-    fit: SmoothFit, Z: Array, blocks: list[PeopleBlock], more: float, *, tolerance: float, max_steps: int
+    fit: SmoothFit,
+    Z: Array,
+    blocks: list[PeopleBlock],
+    more: float,
+    *,
+    tolerance: float,
+    max_steps: int,
+    ahead: Ahead | None = None,
 ) -> SmoothFit:
     """Return the fit to `more` times as many people, or to other answers of the same ones, from the end of another."""
     propagation = Propagation(blocks, len(Z))
-    return _fit(fit.family, Z, propagation, fit.theta, fit.inverse / more, tolerance, max_steps, 1)
+    return _fit(fit.family, Z, propagation, fit.theta, fit.inverse / more, tolerance, max_steps, 1, ahead)
 
 
-def renewed(fit: SmoothFit, propagation: Propagation, more: float, *, tolerance: float, max_steps: int) -> Array:
+def renewed(
+    fit: SmoothFit,
+    propagation: Propagation,
+    more: float,
+    *,
+    tolerance: float,
+    max_steps: int,
+    ahead: Ahead | None = None,
+) -> Array:
     """Return the θ (p,) of other answers, `more` times as many, from the end of a fit; their factors follow."""
     inverse = fit.inverse / more
-    return _ascend(fit.family, fit.Z, propagation, fit.theta, inverse, tolerance, max_steps, 1)[0]
+    return _ascend(fit.family, fit.Z, propagation, fit.theta, inverse, tolerance, max_steps, 1, ahead)[0]
 
 
 def _fit(
@@ -139,8 +165,11 @@ def _fit(
     tolerance: float,
     max_steps: int,
     quiet: int,
+    ahead: Ahead | None,
 ) -> SmoothFit:
-    theta, inverse, steps, converged = _ascend(family, Z, propagation, begin, inverse, tolerance, max_steps, quiet)
+    theta, inverse, steps, converged = _ascend(
+        family, Z, propagation, begin, inverse, tolerance, max_steps, quiet, ahead
+    )
     value, _ = _objective(family, Z, propagation, FINE)(theta)
     grams = family.at(theta, Z)
     propagation.tell_apart(grams.person, grams.crowd)
@@ -148,7 +177,9 @@ def _fit(
     return SmoothFit(family, theta, propagation, Z, value - prior, prior, inverse, steps, converged)
 
 
-def _objective(family: Covariances, Z: Array, propagation: Propagation, tolerance: float) -> Objective:
+def _objective(
+    family: Covariances, Z: Array, propagation: Propagation, tolerance: float, ahead: Ahead | None = None
+) -> Objective:
     """Return the function of θ that gives ℓ + log prior and its gradient; −∞ where factors do not settle."""
     far = np.full(family.start.size, -np.inf), np.zeros(family.start.size)
 
@@ -164,6 +195,8 @@ def _objective(family: Covariances, Z: Array, propagation: Propagation, toleranc
         if not found.value <= 0.0:
             return float(far[0][0]), far[1]
         prior, slope = family.log_prior(theta)
+        if ahead is not None:
+            ahead.evaluated()
         return found.value + prior, grams.gradient(found.in_person, found.in_crowd) + slope
 
     return objective
@@ -179,9 +212,9 @@ def revived(family: Covariances, theta: Array, Z: Array, blocks: list[PeopleBloc
     return SmoothFit(family, theta, propagation, Z, nan, nan, np.eye(theta.size), 0, converged=True)
 
 
-def _sized(family: Covariances, Z: Array, propagation: Propagation) -> Array:
+def _sized(family: Covariances, Z: Array, propagation: Propagation, ahead: Ahead | None) -> Array:
     """Return the start with utilities as large as the answers are sharp, in steps of a factor e."""
-    objective = _objective(family, Z, propagation, ROUGH)
+    objective = _objective(family, Z, propagation, ROUGH, ahead)
     theta, step = family.start, np.eye(family.start.size)[0]
     value, kept = objective(theta)[0], propagation.keep()
     while (larger := objective(theta + step)[0]) > value:
@@ -199,12 +232,13 @@ def _ascend(
     tolerance: float,
     max_steps: int,
     quiet_steps: int,
+    ahead: Ahead | None,
 ) -> tuple[Array, Array, int, bool]:
     """Return the θ reached, the inverse curvature, the number of steps, and whether the next would promise too little.
 
     Without an inverse curvature to begin with, it is that of Gaussian answers.
     """
-    objective = _objective(family, Z, propagation, min(ROUGH, ROUGH_PER_NAT * tolerance))
+    objective = _objective(family, Z, propagation, min(ROUGH, ROUGH_PER_NAT * tolerance), ahead)
     value, slope = objective(theta)
     if not np.isfinite(value):
         heaviest = max(float(block.weight.max(initial=0.0)) for block in propagation.blocks)
@@ -253,34 +287,49 @@ def _information(family: Covariances, Z: Array, propagation: Propagation, theta:
     return family.at(theta, Z).information(propagation) + np.diag(family.spread**-2.0)
 
 
-def curvature(fit: SmoothFit, more: float = 1.0) -> Array:
-    """Return ``−∂²(ℓ + log prior)/∂θ²`` (p, p) by differences of gradients, for `more` times as many people.
+def curvature(fit: SmoothFit, some: Propagation | None = None, more: float = 1.0, ahead: Ahead | None = None) -> Array:
+    """Return ``−∂²(ℓ + log prior)/∂θ²`` (p, p); its differences from `some` of the people, one in `more`, if given.
 
-    In units of the prior's, answers have no negative curvature: they never leave more open than the prior does. In flat
-    directions, differences of gradients and steps that end early would have it otherwise.
+    In units of the prior's: by differences of gradients in the directions in which the answers are more informative
+    than the prior (the eigenvectors of the information), by the information in all others. Answers have no negative
+    curvature: they never leave more open than the prior does. In flat directions, differences of gradients and steps
+    that end early would have it otherwise.
     """
-    propagation = fit.propagation
-    objective = _objective(fit.family, fit.Z, propagation, FOR_CURVATURE)
+    propagation, spread = fit.propagation if some is None else some, fit.family.spread
+    objective = _objective(fit.family, fit.Z, propagation, FOR_CURVATURE, ahead)
     _, here = objective(fit.theta)
     kept = propagation.keep()
-    columns = []
-    for step in DIFFERENCE * np.eye(fit.theta.size):
-        columns.append((here - objective(fit.theta + step)[1]) / DIFFERENCE)
+    values, vectors = np.linalg.eigh(fit.information * np.outer(spread, spread))
+    is_known = values > 1.0
+    known, rest = vectors[:, is_known], vectors[:, ~is_known]
+    columns = np.zeros_like(known)
+    for column, direction in zip(columns.T, known.T, strict=True):
+        turned = spread * (here - objective(fit.theta + DIFFERENCE * spread * direction)[1]) / DIFFERENCE
+        column[:] = more * (turned - direction)
         propagation.put_back(kept)
     objective(fit.theta)  # the messages are those of θ again
     grams = fit.family.at(fit.theta, fit.Z)
     propagation.tell_apart(grams.person, grams.crowd)
-    spread = fit.family.spread
-    of_answers = (np.array(columns) - np.diag(spread**-2.0)) * np.outer(spread, spread)
+    across = rest @ (rest.T @ columns) @ known.T
+    of_answers = known @ (known.T @ columns) @ known.T + across + across.T + (rest * values[~is_known]) @ rest.T
     values, vectors = np.linalg.eigh(0.5 * (of_answers + of_answers.T))
-    return np.asarray((vectors * (more * np.maximum(values, 0.0) + 1.0)) @ vectors.T / np.outer(spread, spread))
+    return np.asarray((vectors * (np.maximum(values, 0.0) + 1.0)) @ vectors.T / np.outer(spread, spread))
 
 
-def log_evidence(fit: SmoothFit, more: float = 1.0) -> float:
-    """Return the logarithm of the evidence with θ integrated out, for `more` times as many people."""
+def _known(fit: SmoothFit) -> Array:
+    """Return the information (p,) of the answers along its own directions, in units of the prior's."""
     spread = fit.family.spread
-    data = _information(fit.family, fit.Z, fit.propagation, fit.theta) - np.diag(spread**-2.0)
-    known = np.maximum(np.linalg.eigvalsh(data * np.outer(spread, spread)), 0.0)  # in units of the prior's
-    determined = float(np.sum(known / (1.0 + known)))
-    volume = 0.5 * spread.size * log(2.0 * pi) + float(np.sum(np.log(spread)) - 0.5 * np.sum(np.log1p(more * known)))
-    return more * fit.log_likelihood - 0.5 * (more - 1.0) * determined + fit.log_prior + volume
+    return np.maximum(np.linalg.eigvalsh(fit.information * np.outer(spread, spread)), 0.0)
+
+
+def number_determined(fit: SmoothFit) -> float:
+    """Return how many parameters the answers determine, rather than the prior."""
+    known = _known(fit)
+    return float(np.sum(known / (1.0 + known)))
+
+
+def log_evidence(fit: SmoothFit) -> float:
+    """Return the logarithm of the evidence with θ integrated out."""
+    spread, known = fit.family.spread, _known(fit)
+    volume = 0.5 * spread.size * log(2.0 * pi) + float(np.sum(np.log(spread)) - 0.5 * np.sum(np.log1p(known)))
+    return fit.log_likelihood + fit.log_prior + volume

@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from crowdmetric.smooth.covariances import Covariances, Grams
-from crowdmetric.smooth.joint_propagation import Propagation, traces
+from crowdmetric.smooth.joint_propagation import Propagation
+from crowdmetric.smooth.parameter_information import of_crowd, of_everybody
 from crowdmetric.smooth.people_blocks import DistinctAnswers, PeopleBlock
 from crowdmetric.smooth.shared import CrowdSlope, Shared, total
 
@@ -112,19 +113,12 @@ class InducedGrams:
         return np.asarray(found + self._among.gradient(nothing * among, -among))
 
     def information(self, known: Propagation) -> Array:
-        """Return the information (p, p) about θ, as `Propagation.information`, that of C by the inducing items."""
-        derivatives = list(self._among.derivatives())
-        found = np.zeros((len(derivatives), len(derivatives)))
+        """Return the information (p, p) about θ, as `Grams.information`, that of C by the inducing items."""
         T, W, V = self._carried, known.precision, known.covariance
         told = W @ T
+        person = of_everybody(known, self.person.grams)
         Q = T.T @ (told - W @ (V @ told))
-        crowd = [number for number, (_, dC) in enumerate(derivatives) if dC is not None]
-        found[np.ix_(crowd, crowd)] += traces(Q, [dC for _, dC in derivatives if dC is not None])
-        person = [number for number, (dK, _) in enumerate(derivatives) if dK is not None]
-        for block, Q in zip(known.blocks, known.told(), strict=True):
-            parts = [dK for dK, _ in self.person.grams(block).derivatives() if dK is not None]
-            found[np.ix_(person, person)] += traces(Q, parts)
-        return found
+        return person + of_crowd(self._among, Q, self._family.spread, person)
 
 
 class Own:

@@ -25,7 +25,6 @@ are equal, and ``cov x = (I + S P)⁻¹ S`` takes a third of the work.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -39,7 +38,7 @@ from crowdmetric.smooth.shared import Parts, Shared, given, slopes, total
 from crowdmetric.users.integrals import REACH, lines
 from crowdmetric.users.propagation import CAVITY_FINENESS, CAVITY_SIZES, FEWEST_NODES
 
-__all__ = ["Evidence", "PeopleMessage", "Propagation", "Sites", "traces"]
+__all__ = ["Evidence", "PeopleMessage", "Propagation", "Sites"]
 
 Array = NDArray[Any]
 Covariance = Array | Parts
@@ -50,8 +49,6 @@ ROUNDS, MOST_SWEEPS = 2, 60
 # Factors are damped further, down to LEAST_DAMPING, while the change does not shrink by the factor SLOW, and less when
 # it does.
 SLOW, DAMPING, RECOVERY, LEAST_DAMPING = 0.9, 0.7, 1.2, 0.2
-# Random directions in which the information of the crowd's utilities is taken, with more items than these.
-PROBES = 128
 
 
 @dataclass(frozen=True)
@@ -211,41 +208,6 @@ class Propagation:
         zipped = zip(self.blocks, self.sites, self.posterior, strict=True)
         return [_told(block, site, covariance) for block, site, (_, covariance) in zipped]
 
-    def information(self, derivatives: Iterable[tuple[Array | None, Array | None]]) -> Array:
-        """Return the information (p, p) about parameters in which K and C have these derivatives (N, N).
-
-        That of Gaussian answers as sharp as the factors, people beside each other, with ``Q = W − W V W``::
-
-            ½ Σ tr(Q ∂ᵢK Q ∂ⱼK) + ½ tr(Q ∂ᵢC Q ∂ⱼC)          Q of a person, and of ΣW
-
-        That of one person alone is about K + C. Derivatives are taken one by one: with many items, all of them together
-        would take gigabytes.
-        """
-        if self.alone:
-            (block,), (Q,) = self.blocks, self.told()
-            parts = [block.take(sum(part for part in pair if part is not None)) for pair in derivatives]
-            return traces(Q, parts)
-        W, V = self.precision, self.covariance
-        left, right = _probes(W - W @ V @ W)
-        crowd, person, seen = [], [], []
-        taken: list[list[Array]] = [[] for _ in self.blocks]
-        number = 0
-        for dK, dC in derivatives:
-            if dC is not None:
-                crowd.append(number)
-                seen.append((left.T @ (dC @ right)).reshape(-1))
-            if dK is not None:
-                person.append(number)
-                for parts, block in zip(taken, self.blocks, strict=True):
-                    parts.append(block.take(dK))
-            number += 1
-        total = np.zeros((number, number))
-        rows = np.array(seen)
-        total[np.ix_(crowd, crowd)] += 0.5 * rows @ rows.T
-        for parts, Q in zip(taken, self.told(), strict=True):
-            total[np.ix_(person, person)] += traces(Q, parts)
-        return total
-
     def _judge(self) -> float:
         """Find the log masses of all answers, and return by how much the next sweep would change a factor at most.
 
@@ -304,26 +266,6 @@ def _told(block: PeopleBlock, site: Sites, covariance: Array) -> Array:
     PS = times(covariance, block.low, block.high, site.tau)
     rest = np.eye(PS.shape[1]) - np.ascontiguousarray(PS.transpose(0, 2, 1))
     return np.asarray(times(rest, block.low, block.high, site.tau))
-
-
-def _probes(Q: Array) -> tuple[Array, Array]:
-    """Return R (n, n) and R G (n, m) with ``tr(Q D Q D') = ⟨RᵀDRG, RᵀD'RG⟩`` for symmetric D and D', Q = R Rᵀ.
-
-    G is the identity or, with many items, m random directions, for which it is so on average.
-    """
-    values, vectors = np.linalg.eigh(Q)
-    R = vectors * np.sqrt(np.maximum(values, 0.0))
-    if len(R) <= PROBES:
-        return R, R
-    return R, R @ (np.random.default_rng(0).standard_normal((len(R), PROBES)) / np.sqrt(PROBES))
-
-
-def traces(Q: Array, parts: list[Array]) -> Array:
-    """Return ``½ Σ tr(Q Dᵢ Q Dⱼ)`` (p, p) over the leading axes of Q and D (…, n, n)."""
-    there = [Q @ D for D in parts]
-    rows = np.array([product.reshape(-1) for product in there])
-    columns = np.array([np.swapaxes(product, -1, -2).reshape(-1) for product in there])
-    return np.asarray(0.5 * rows @ columns.T)
 
 
 def _lines() -> tuple[Array, Array]:

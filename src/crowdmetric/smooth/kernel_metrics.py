@@ -52,7 +52,7 @@ class Tangent(NamedTuple):
 
     def inner(self, matrix: Array) -> float:
         """Return the sum of products of entries with those of a matrix (d, d)."""
-        return float(np.sum(self.matrix * matrix[np.ix_(self.features, self.features)]))
+        return float(np.vdot(self.matrix, matrix[self.features[:, None], self.features]))
 
 
 class KernelStructure(Protocol):

@@ -14,7 +14,7 @@ A new person who has answered is x ~ N(μ, K + V) beforehand: the same formulas,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -231,17 +231,20 @@ def _renumbered(block: PeopleBlock, n_items: int) -> PeopleBlock:
     return replace(block, items=np.where(block.items == block.n_items, n_items, block.items), n_items=n_items)
 
 
-def kernel_coordinates(fit: SmoothFit, Z: Array, rank: int | None) -> Array:
+def kernel_coordinates(fits: Sequence[SmoothFit], weights: Array, Z: Array, rank: int | None) -> Array:
     """Return kernel principal components (N, k) of items Z (N, d), those of the items shown being the axes.
 
     Of many items shown, those of the inducing ones are.
 
-    With K the covariance of a person's smooth and linear taste for the items shown, centered, and ``K = UΛUᵀ``, an item
-    with covariances k to these stands at ``k U Λ^(−1/2)``: for items shown, Euclidean distances are those of K.
+    With K the covariance of a person's smooth and linear taste for the items shown, averaged over kernels and centered,
+    and ``K = UΛUᵀ``, an item with covariances k to these stands at ``k U Λ^(−1/2)``: for items shown, Euclidean
+    distances are those of K.
     """
-    axes = fit.Z[fit.family.inducing] if isinstance(fit.family, InducedCovariances) else fit.Z
+    shown, family = fits[0].Z, fits[0].family
+    axes = shown[family.inducing] if isinstance(family, InducedCovariances) else shown
     n, both = len(axes), np.concatenate([axes, Z])
-    K = Grams(fit.family, fit.theta, both, axes, np.zeros((len(both), n))).person  # effects of single items left out
+    none = np.zeros((len(both), n))  # effects of single items left out
+    K = np.sum([w * Grams(f.family, f.theta, both, axes, none).person for w, f in zip(weights, fits, strict=True)], 0)
     across = K[n:]
     center = K[:n].mean(axis=0)
     across = across - across.mean(axis=1, keepdims=True) - center + center.mean()

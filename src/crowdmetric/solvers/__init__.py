@@ -4,14 +4,6 @@ Results::
 
     solution.py               what a solver returns: a value, how good it is, and a status in words
 
-Bounded people::
-
-    barrier.py                primal–dual interior point, with a certified gap
-    cone.py                   the metrics' side of its step
-    bounds.py                 the set of metrics: positive semi-definite, of bounded size
-    line_subspaces.py         subspaces that are lines; `solve_bounded` chooses between this and `barrier`
-    placing.py                people under a known metric
-
 Populations::
 
     law_fit.py                penalized maximum likelihood over a metric and a law of people
@@ -24,14 +16,8 @@ Populations::
 
 Metrics without people::
 
+    cone.py                   the set of metrics and its interior-point step: positive semi-definite, of bounded size
     logistic.py               logistic regression over matrices, with a certified gap
-    spectral.py               spectral projected gradient over a set, with a certified gap
-    least_squares.py          least squares of least norm
-    linear_maps.py            linear maps that are applied and not stored
-    huber.py                  Huber regression with its scale
-    huber_problem.py          its primal and dual values
-    huber_interior.py         by an interior point
-    huber_splitting.py        by operator splitting
 
 Draws from a posterior::
 

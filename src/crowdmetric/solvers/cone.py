@@ -1,11 +1,26 @@
-"""The metrics' side of the interior-point step: ``A ⪰ 0`` with multiplier Z, and a bound on the size of A.
+"""Where an interior point must stay: vectors in balls, and metrics in the cone and inside a bound.
 
-With people eliminated, the step da = svec(dA) of each problem solves::
+**Balls.** ``‖x‖ ≤ radius`` is a second-order cone: the pair ``s = (radius, x)`` lives in ``s₀ ≥ ‖s₁‖`` with
+``det s = s₀² − ‖s₁‖²``. Its multiplier ``z = (z₀, z₁)`` lives in the same cone, and on the central path
+``z = μ (radius, −x) / det s``. Off the path, the Nesterov–Todd scaling of the pair gives the curvature that balances
+both (Nesterov & Todd 1997)::
+
+    κ (I + 2 v₁v₁ᵀ),   κ = √(det z / det s),   v = (s̄ + J z̄) / (2γ),   γ² = (1 + ⟨s̄, z̄⟩)/2,   J = diag(1, −1, …, −1)
+
+with ``s̄, z̄`` scaled to unit determinant. Arrays carry a leading axis (P,) over balls: people, or problems.
+
+**Bounds.** The size of a metric is bounded by a class with the methods of `Balls` for a = svec(A): it linearizes, fixes
+a step and advances; STATE names what a step changes. Beyond those it has a ``curvature() (n, p, p)`` for the Newton
+system, the ``size(a) (n,)`` that its radius bounds, and for the duality gap its support function
+``lowest(G) = min ⟨G, A⟩ over A ⪰ 0, ‖A‖ ≤ ζ  (n,)``. Solvers that use gradients alone ask for the same minimum as
+`support` and for the projection on the set, `nearest`, of one problem.
+
+**The metric's step.** ``A ⪰ 0`` has the multiplier Z. With people eliminated, the step da = svec(dA) of each problem
+solves::
 
     (S + A⁻¹ ⊗ Z + bound) da = reduced + svec(μA⁻¹) − bound gradient
 
-where ``A⁻¹ ⊗ Z`` is the symmetric Kronecker product (the direction of Helmberg–Kojima–Monteiro). Arrays carry a
-leading axis (n,) over problems.
+where ``A⁻¹ ⊗ Z`` is the symmetric Kronecker product (the direction of Helmberg–Kojima–Monteiro).
 """
 
 from __future__ import annotations
@@ -15,14 +30,233 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdmetric.solvers.bounds import FrobeniusBound, NoBound, NuclearBound
-from crowdmetric.symmetric import smat, svec, symmetric_kronecker
-from crowdmetric.users.ball import to_zero
-from crowdmetric.users.bounded import SHARE
+from crowdmetric.symmetric import dimension, project_psd, smat, svec, symmetric_kronecker
 
-__all__ = ["MetricCone"]
+__all__ = ["BOUNDS", "SHARE", "Balls", "FrobeniusBound", "MetricCone", "NoBound", "NuclearBound", "dot", "to_zero"]
 
 Array = NDArray[Any]
+
+# Share of the way to the boundary that a step may go.
+SHARE = 0.99
+
+
+def dot(a: Array, b: Array) -> Array:
+    """Return inner products over the last axis, (…, k), (…, k) → (…)."""
+    return np.einsum("...k,...k->...", a, b)
+
+
+def to_zero(x: Array, dx: Array) -> Array:
+    """Return the step at which x + step·dx reaches zero; infinite if it grows."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(dx < 0, -x / dx, np.inf)
+
+
+class Balls:
+    """P vectors x (P, k) inside balls of the given radii, with their multipliers, on the central path of mu (P,).
+
+    With `curved`, a step follows the sphere. A straight step along a tangent leaves the ball after a length of √det,
+    even if its direction is right. A step that comes too close to the sphere is moved back to a share of the slack
+    that the linearized constraint predicts, ``det − 2 step ⟨x, dx⟩``.
+    """
+
+    STATE = ("x", "det", "z0", "z1")
+
+    def __init__(self, x: Array, radius: Array, mu: Array, *, curved: bool = False) -> None:
+        self.x, self.radius, self.curved = x, radius, curved
+        self.det = _determinant(radius, x)
+        self.z0 = mu * radius / self.det
+        self.z1 = -(mu / self.det)[:, None] * x
+
+    def linearize(self, mu: Array) -> None:
+        """Compute scaling (κ, v) and barrier gradient ``(μ/det) x`` at the current point."""
+        self.mu = mu
+        root_s, root_z = np.sqrt(self.det), np.sqrt(_determinant(self.z0, self.z1))
+        s0, s1 = self.radius / root_s, self.x / root_s[:, None]
+        z0, z1 = self.z0 / root_z, self.z1 / root_z[:, None]
+        gamma = np.sqrt(0.5 * (1.0 + s0 * z0 + dot(s1, z1)))
+        self.kappa = root_z / root_s
+        self.v0 = (s0 + z0) / (2.0 * gamma)
+        self.v1 = (s1 - z1) / (2.0 * gamma)[:, None]
+        self.gradient = (mu / self.det)[:, None] * self.x
+
+    def arrive(self, alpha: Array) -> Array:
+        """Return where a step alpha (P,) leads, (P, k)."""
+        y = self.x + alpha[:, None] * self.dx
+        if not self.curved:
+            return y
+        keep = 0.9 * np.minimum(self.det - 2.0 * alpha * dot(self.x, self.dx), self.radius**2)
+        size = dot(y, y)
+        bend = _determinant(self.radius, y) < keep
+        factor = np.sqrt((self.radius**2 - keep) / np.where(bend, size, 1.0), where=bend, out=np.ones_like(size))
+        return y * factor[:, None]
+
+    def merit(self, x: Array | None = None) -> Array:
+        """Return ``−½ μ log det s`` (P,) here or at x (P, k); infinite outside."""
+        det = self.det if x is None else _determinant(self.radius, x)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(det > 0, -0.5 * self.mu * np.log(det), np.inf)
+
+    def direction(self, dx: Array) -> tuple[Array, Array, Array]:
+        """Set the step dx (P, k); return slope of the merit, longest primal and longest dual step, (P,) each."""
+        self.dx = dx
+        along = 2.0 * dot(self.v1, dx)
+        self.dz0 = self.mu * self.radius / self.det - self.z0 + self.kappa * self.v0 * along
+        self.dz1 = -self.gradient - self.z1 - self.kappa[:, None] * (dx + self.v1 * along[:, None])
+        if self.curved:
+            primal = to_zero(self.det, -2.0 * dot(self.x, dx))
+        else:
+            primal = _to_boundary(self.radius, self.x, np.zeros_like(self.radius), dx, self.det)
+        dual = _to_boundary(self.z0, self.z1, self.dz0, self.dz1, _determinant(self.z0, self.z1))
+        return dot(self.gradient, dx), primal, dual
+
+    def advance(self, alpha: Array, alpha_dual: Array) -> None:
+        """Take the step; a multiplier that is far from the central path (det s · det z = μ²) is reset to it."""
+        self.x = self.arrive(alpha)
+        self.det = _determinant(self.radius, self.x)
+        z0 = self.z0 + alpha_dual * self.dz0
+        z1 = self.z1 + alpha_dual[:, None] * self.dz1
+        balance = self.det * _determinant(z0, z1) / self.mu**2
+        strayed = (balance < 1e-8) | (balance > 1e8)
+        self.z0 = np.where(strayed, self.mu * self.radius / self.det, z0)
+        self.z1 = np.where(strayed[:, None], -(self.mu / self.det)[:, None] * self.x, z1)
+
+
+def _determinant(s0: Array, s1: Array) -> Array:
+    size = np.sqrt(dot(s1, s1))
+    return (s0 - size) * (s0 + size)
+
+
+def _to_boundary(s0: Array, s1: Array, d0: Array, d1: Array, det: Array) -> Array:
+    """Return the smallest positive step with ``det(s + step d) = 0``: ``a step² + 2 b step + det = 0``."""
+    a = d0 * d0 - dot(d1, d1)
+    b = s0 * d0 - dot(s1, d1)
+    root = np.sqrt(np.maximum(b * b - a * det, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # of two equal formulas for the root, the one that avoids cancellation
+        step = np.where(b < 0, det / (root - b), (b + root) / -a)
+    return np.where((b < 0) & (root > 0) | (a < 0), step, np.inf)
+
+
+class FrobeniusBound(Balls):
+    """``‖A‖_F ≤ ζ``: svec(A) in a ball."""
+
+    @staticmethod
+    def size(a: Array) -> Array:
+        return np.linalg.norm(a, axis=-1)
+
+    def curvature(self) -> Array:
+        outer = self.v1[:, :, None] * self.v1[:, None, :]
+        return self.kappa[:, None, None] * (np.eye(self.x.shape[1]) + 2.0 * outer)
+
+    def lowest(self, G: Array) -> Array:
+        return self.support(G, self.radius)
+
+    @staticmethod
+    def support(G: Array, radius: Array | float) -> Any:
+        """Return ``−ζ ‖(−G)₊‖_F``: the best A points along the positive part of −G."""
+        values = G if G.shape[-1] == 1 else np.linalg.eigvalsh(smat(G))
+        return -radius * np.linalg.norm(np.minimum(values, 0.0), axis=-1)
+
+    @staticmethod
+    def nearest(a: Array, radius: float) -> Array:
+        """Return the projection of one a: on the cone, and from there straight to the ball around its tip."""
+        inside = svec(project_psd(smat(a)))
+        return inside * min(1.0, radius / max(float(np.linalg.norm(inside)), 1e-300))
+
+
+class NuclearBound:
+    """``‖A‖_* = tr A ≤ ζ`` (A ⪰ 0), which favors metrics of low rank: one linear inequality with multiplier z."""
+
+    STATE = ("x", "slack", "z")
+
+    def __init__(self, x: Array, radius: Array, mu: Array) -> None:
+        self.x, self.radius = x, radius
+        self.trace = svec(np.eye(dimension(x.shape[1])))
+        self.slack = radius - self.size(x)
+        self.z = mu / self.slack
+
+    @staticmethod
+    def size(a: Array) -> Array:
+        return a @ svec(np.eye(dimension(a.shape[-1])))
+
+    def linearize(self, mu: Array) -> None:
+        self.mu = mu
+        self.gradient = (mu / self.slack)[:, None] * self.trace
+
+    def curvature(self) -> Array:
+        return (self.z / self.slack)[:, None, None] * np.outer(self.trace, self.trace)
+
+    def merit(self, x: Array | None = None) -> Array:
+        slack = self.slack if x is None else self.radius - self.size(x)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(slack > 0, -self.mu * np.log(slack), np.inf)
+
+    def direction(self, dx: Array) -> tuple[Array, Array, Array]:
+        self.dx, self.outward = dx, dx @ self.trace
+        self.dz = self.mu / self.slack - self.z + (self.z / self.slack) * self.outward
+        return dot(self.gradient, dx), to_zero(self.slack, -self.outward), to_zero(self.z, self.dz)
+
+    def advance(self, alpha: Array, alpha_dual: Array) -> None:
+        self.x = self.x + alpha[:, None] * self.dx
+        self.slack = self.radius - self.size(self.x)
+        self.z = self.z + alpha_dual * self.dz
+
+    def lowest(self, G: Array) -> Array:
+        return np.asarray(self.support(G, self.radius))
+
+    @staticmethod
+    def support(G: Array, radius: Array | float) -> Any:
+        """Return ``ζ min(0, λ_min(G))``: the best A is rank one, on the lowest eigenvector."""
+        return radius * np.minimum(np.linalg.eigvalsh(smat(G))[..., 0], 0.0)
+
+    @staticmethod
+    def nearest(a: Array, radius: float) -> Array:
+        """Return the projection of one a: its eigenvalues lowered by what brings their positive parts to ζ."""
+        values, vectors = np.linalg.eigh(smat(a))
+        if np.sum(np.maximum(values, 0.0)) > radius:
+            falling = values[::-1]
+            excess = (np.cumsum(falling) - radius) / np.arange(1, falling.size + 1)
+            values = values - excess[np.flatnonzero(falling > excess)[-1]]
+        return svec((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+class NoBound:
+    """Any size: the cone alone."""
+
+    STATE = ("x",)
+
+    def __init__(self, x: Array, radius: Array, mu: Array) -> None:
+        self.x, self.radius = x, radius
+
+    @staticmethod
+    def size(a: Array) -> Array:
+        return np.zeros(a.shape[:-1])
+
+    def linearize(self, mu: Array) -> None:
+        self.gradient = np.zeros_like(self.x)
+
+    def curvature(self) -> Array:
+        return np.zeros((*self.x.shape, self.x.shape[1]))
+
+    def merit(self, x: Array | None = None) -> Array:
+        return np.zeros(self.x.shape[0])
+
+    def direction(self, dx: Array) -> tuple[Array, Array, Array]:
+        self.dx, free = dx, np.full(self.x.shape[0], np.inf)
+        return np.zeros(self.x.shape[0]), free, free
+
+    def advance(self, alpha: Array, alpha_dual: Array) -> None:
+        self.x = self.x + alpha[:, None] * self.dx
+
+    def lowest(self, G: Array) -> Array:
+        """Return 0 if G ⪰ 0, else −∞."""
+        return np.where(np.linalg.eigvalsh(smat(G))[..., 0] >= 0.0, 0.0, -np.inf)
+
+
+BOUNDS: dict[str, type[FrobeniusBound] | type[NuclearBound]] = {
+    "frobenius": FrobeniusBound,
+    "nuclear": NuclearBound,
+}
 
 
 class MetricCone:

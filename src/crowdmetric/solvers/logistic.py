@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from crowdmetric.solvers.bounds import NoBound
-from crowdmetric.solvers.cone import MetricCone
+from crowdmetric.solvers.cone import MetricCone, NoBound
 from crowdmetric.symmetric import degrees_of_freedom, smat, svec
 
 __all__ = ["LogisticResult", "LogisticSum", "solve_logistic"]

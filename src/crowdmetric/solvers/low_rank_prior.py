@@ -73,6 +73,11 @@ class LowRankPrior:
         gradient = [factor_bar.ravel(), 2.0 * unit * mean_bar, people_bar + more_people]
         return value, np.concatenate([*gradient, [] if at.rest is None else [about_rest], self.items * at.effects])
 
+    @property
+    def of_mean(self) -> Array:
+        """The curvature (d, d) in the mean, from the limit of noise."""
+        return np.asarray(2.0 * (self.beta / NOISE_FREE) ** 2 * self.items_covariance)
+
     def precision(self, at: LowRank) -> Array:
         """Return the curvature (n,) in `LowRank.flat` of the ridges and of the law on isotropic people."""
         law = SPREAD_LAW**-2 if isinstance(at.people, IsotropicPeople) else 0.0

@@ -10,10 +10,13 @@
     files.py              all kinds of files, pandas, Polars and Arrow <-> columns
     items.py              columns -> items with ids and features; categories -> features of 0 and 1
     matching.py           a table of answers and the ids of items -> the same answers, by rows of the items
-    choices.py            the coding of a column of choices
+    codings.py            the coding of a column of choices
     answers.py            columns -> coded answers, and a count of rejected rows
     pair_origin.py        were pairs asked one by one, or cut from choices, rankings or ratings?
+    choice_columns.py     columns -> sets of alternatives and what came first
+    recognition.py        which answers does a table hold?
     judgement_columns.py  columns -> coded similarity judgements
+    firsts.py             choices, rankings, best and worst as "first of this set"; steps of a scale
     sources.py            files larger than memory -> batches of columns
     spool.py              coded answers grouped by person, on disk
     scan.py               sources and spool together: answers that stay on disk; a sample of their people
@@ -22,6 +25,7 @@
 from __future__ import annotations
 
 from crowdmetric.tables.answers import PEOPLE, CodedAnswers, OnBad, canonical_columns, code_answers, rename_columns
+from crowdmetric.tables.choice_columns import code_choices, name_choices, named_once, number_alternatives
 from crowdmetric.tables.columns import Column, Columns, as_ids, unique_ids
 from crowdmetric.tables.files import (
     column_names,
@@ -36,7 +40,8 @@ from crowdmetric.tables.files import (
     write_columns,
     write_csv,
 )
-from crowdmetric.tables.frozen_table import FrozenTable
+from crowdmetric.tables.firsts import Firsts, Steps, firsts_of, ranges
+from crowdmetric.tables.frozen_table import FrozenTable, spread
 from crowdmetric.tables.items import Items, feature_columns, features_of, ids_of, in_order_of, known_items, read_items
 from crowdmetric.tables.judgement_columns import (
     CodedJudgements,
@@ -48,6 +53,7 @@ from crowdmetric.tables.judgement_columns import (
 )
 from crowdmetric.tables.matching import IDS_ARE, IdsAre, check_same_items, check_same_order, matched, rows_of_ids
 from crowdmetric.tables.pair_origin import ASKED, DECLARED, cut_sentence, origin_of_pairs
+from crowdmetric.tables.recognition import RecognizedAnswers, recognize_answers
 from crowdmetric.tables.scan import ComparisonScan, is_drawn
 from crowdmetric.tables.sources import CsvSource, DatasetSource, ParquetSource, RowSource, matching_files
 from crowdmetric.tables.spool import SpoolChunk
@@ -65,24 +71,29 @@ __all__ = [
     "ComparisonScan",
     "CsvSource",
     "DatasetSource",
+    "Firsts",
     "FrozenTable",
     "IdsAre",
     "Items",
     "OnBad",
     "ParquetSource",
+    "RecognizedAnswers",
     "RowSource",
     "SpoolChunk",
+    "Steps",
     "Stored",
     "as_ids",
     "canonical_columns",
     "check_same_items",
     "check_same_order",
     "code_answers",
+    "code_choices",
     "code_judgements",
     "column_names",
     "cut_sentence",
     "feature_columns",
     "features_of",
+    "firsts_of",
     "has_answers",
     "ids_of",
     "in_order_of",
@@ -93,14 +104,20 @@ __all__ = [
     "labeled_matrix",
     "matched",
     "matching_files",
+    "name_choices",
     "name_judgements",
+    "named_once",
+    "number_alternatives",
     "origin_of_pairs",
+    "ranges",
     "read_columns",
     "read_items",
+    "recognize_answers",
     "refuse_judgements",
     "rename_columns",
     "rows_of_ids",
     "safe_columns",
+    "spread",
     "to_arrow",
     "to_pandas",
     "to_polars",

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdmetric.errors import DataError, DroppedRowsWarning, option
-from crowdmetric.tables.choices import EXPECTED, ChoiceSurvey, tokens
+from crowdmetric.tables.codings import EXPECTED, ChoiceSurvey, tokens
 from crowdmetric.tables.columns import Column, Columns, as_ids, listed, plain, unique_ids
 
 __all__ = [
@@ -167,13 +167,22 @@ class Sieve:
     """Which of T rows are kept; a row that is not counts once, under the first reason found.
 
     `first` is the number of the first row in the whole table, where it is read in pieces; `what` is what a row is
-    called in messages.
+    called in messages. Where several rows are one question, `group` (T,) numbers the questions, which are then what is
+    counted and left out as a whole, and `place` (T,) says where each row stands in the table.
     """
 
-    def __init__(self, n: int, first: int = 0, what: str = "comparisons") -> None:
+    def __init__(
+        self,
+        n: int,
+        first: int = 0,
+        what: str = "comparisons",
+        group: Ints | None = None,
+        place: Ints | None = None,
+    ) -> None:
         self.keep = np.ones(n, dtype=bool)
         self.what = what
-        self.first, self.n, self.earlier = first, n, 0
+        self.group, self.place = group, place
+        self.first, self.n, self.earlier = first, n if group is None else int(group.max(initial=-1)) + 1, 0
         self.dropped: Counter[str] = Counter()
         self._examples: dict[str, str] = {}
 
@@ -184,8 +193,12 @@ class Sieve:
             return
         row = int(np.argmax(bad))
         value = "" if values is None else f"{plain(values[row])!r} "
-        self._examples.setdefault(reason, f"{value}in row {self.first + row}" + (f"; {expected}" if expected else ""))
-        self.dropped[reason] += int(bad.sum())
+        number = self.first + row if self.place is None else int(self.place[row])
+        self._examples.setdefault(reason, f"{value}in row {number}" + (f"; {expected}" if expected else ""))
+        if self.group is not None:
+            whole = np.bincount(self.group[bad], minlength=self.n) > 0
+            bad = whole[self.group]
+        self.dropped[reason] += int(bad.sum() if self.group is None else whole.sum())
         self.keep &= ~bad
 
     def after(self, earlier: Sieve) -> None:

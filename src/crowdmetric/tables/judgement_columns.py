@@ -46,7 +46,7 @@ from crowdmetric.tables.answers import (
     read_response,
     read_weight,
 )
-from crowdmetric.tables.choices import ChoiceSurvey
+from crowdmetric.tables.codings import ChoiceSurvey
 from crowdmetric.tables.columns import Column, Columns, listed, unique_ids
 
 __all__ = [

@@ -123,7 +123,7 @@ def rows_of_ids(names: Any, ids: Column | None, what: str) -> Rows:
 
 
 def _kind(table: NamesItems) -> str:
-    return "judgements" if type(table).__name__ == "Judgements" else "comparisons"
+    return "comparisons" if type(table).__name__ == "ComparisonScan" else type(table).__name__.lower()
 
 
 def _names_rows(table: NamesItems, ids: Column) -> bool:

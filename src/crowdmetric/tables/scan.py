@@ -20,7 +20,7 @@ from crowdmetric.tables.answers import (
     sift_answers,
     survey_choices,
 )
-from crowdmetric.tables.choices import ChoiceSurvey
+from crowdmetric.tables.codings import ChoiceSurvey
 from crowdmetric.tables.columns import Column, as_ids
 from crowdmetric.tables.matching import IdsAre
 from crowdmetric.tables.sources import RowSource

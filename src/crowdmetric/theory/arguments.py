@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.bounded.subspace_map import SubspaceMap
 from crowdmetric.errors import DataError
 from crowdmetric.inputs import check_items
-from crowdmetric.subspace_map import SubspaceMap
 
 __all__ = ["check_labels", "check_pairs", "coordinates", "distance", "probability"]
 

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdmetric.bounded.subspace_map import DENSE_UNKNOWNS, Matrices, SubspaceMap
 from crowdmetric.checks import whole_number
 from crowdmetric.errors import DataError, NotIdentifiedError
 from crowdmetric.inputs import check_items
-from crowdmetric.solvers.linear_maps import DENSE_UNKNOWNS
-from crowdmetric.subspace_map import Matrices, SubspaceMap
 from crowdmetric.symmetric import degrees_of_freedom
 from crowdmetric.theory.arguments import check_labels, distance
 from crowdmetric.theory.pair_rows import singular_values

@@ -15,6 +15,7 @@ from scipy.stats import qmc
 
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.users.integrals import Grid, Integral, kernels
+from crowdmetric.users.sets import sets_around
 
 __all__ = ["along_line", "around_modes", "at_nodes", "by_sampling", "line_of"]
 
@@ -42,18 +43,36 @@ def at_nodes(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss, 
     """Return value, slope (m,), bend (q, q) and precision (m,) of one person, as sums over nodes t (n, q).
 
     `log_weight` (n,) holds the logarithms of the nodes' volumes, over the normalization (2π)^½q of the law.
+
+    Where answers are sure, the bend is a small difference of large means, which nodes get wrong. So let ``H = E C``,
+    ``C = U diag(s) Vᵀ``, ``r = Vᵀt`` and ``u = Eᵀh``. Along those directions of U in which people differ by more than
+    the noise, integration by parts gives ::
+
+        2 Uᵀ bend U = E[g gᵀ] − diag(1/s²),  g = r / s          elsewhere E[g gᵀ] + Uᵀ Eᵀ diag(h') E U,  g = Uᵀu
+
+    and E[g gᵀ] alone between the ones and the others.
     """
-    cost, s, c = loss.value_slope_curvature(a + t @ H.T, y)
+    cost, slope, curvature = loss.value_slope_curvature(a + t @ H.T, y)
     log_joint = log_weight - 0.5 * np.sum(t * t, axis=1) - cost @ weight
     highest = log_joint.max()
     share = np.exp(log_joint - highest)
     value = float(highest + np.log(share.sum()))
     share /= share.sum()
-    h = -weight * s
-    pulled = h @ E
-    precision = weight * (share @ c)
-    bend = 0.5 * ((pulled * share[:, None]).T @ pulled - E.T @ (precision[:, None] * E))
+    h, precision = -weight * slope, weight * (share @ curvature)
+    U, s, Vt = np.linalg.svd(np.linalg.lstsq(E, H, rcond=None)[0])
+    along, steep = E @ U, _sharpness(H @ Vt.T, weight, loss) > 1.0
+    inverse = np.where(steep, 1.0 / np.where(steep, s, 1.0), 0.0)
+    g = np.where(steep, t @ Vt.T * inverse, h @ along)
+    both_flat = ~(steep[:, None] | steep)
+    bend = (g * share[:, None]).T @ g - np.diag(inverse**2) - both_flat * (along.T @ (precision[:, None] * along))
+    bend = 0.5 * U @ bend @ U.T
     return value, share @ h, 0.5 * (bend + bend.T), precision
+
+
+def _sharpness(H: Array, weight: Array, loss: Loss) -> Array:
+    """Return by how many widths of the noise ψ changes along each direction (q,), for loadings H (m, q)."""
+    heavy = np.maximum(weight, 1.0) * (weight > 0.0)
+    return np.asarray(loss.beta * np.max(np.abs(H) * heavy[:, None], axis=0))
 
 
 def along_line(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss) -> Integral:
@@ -78,8 +97,7 @@ def line_of(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss) -
     def height(t: float) -> float:
         return float(-0.5 * t * t - weight @ loss.value_slope_curvature(a + h * t, y)[0])
 
-    sharpness = np.abs(h) * np.maximum(weight, 1.0) * (weight > 0.0)
-    sharpest = max(loss.beta * float(np.max(sharpness)), 1.0)
+    sharpest = max(float(_sharpness(H, weight, loss)[0]), 1.0)
     first = rise(0.0)
     low, high = min(first, 0.0), max(first, 0.0)
     for _ in range(HALVINGS):
@@ -102,13 +120,7 @@ def line_of(a: Array, E: Array, H: Array, y: Array, weight: Array, loss: Loss) -
     t = peak + ends[0] + width * along
     step = np.log(width * gap) + np.log(along) + np.log(expit(-u))
     log_weight = step - 0.5 * np.log(2.0 * np.pi)
-    value, slope, bend, precision = at_nodes(a, E, H, y, weight, loss, t[:, None], log_weight)
-    if sharpest > 1.0:
-        # integrated by parts, ½(E[t²] − 1)/S, which avoids a difference of two large numbers
-        root = float(H[:, 0] @ E[:, 0]) / float(E[:, 0] @ E[:, 0])
-        log_joint = log_weight - 0.5 * t * t - loss.value_slope_curvature(a + np.outer(t, h), y)[0] @ weight
-        bend = np.full((1, 1), 0.5 * float(np.exp(log_joint - value) @ (t * t - 1.0)) / root**2)
-    return value, slope, bend, precision
+    return at_nodes(a, E, H, y, weight, loss, t[:, None], log_weight)
 
 
 def around_modes(
@@ -185,20 +197,30 @@ def by_sampling(
     *,
     points: int = 2048,
     seed: int = 0,
+    size: int = 1,
 ) -> Integral:
     """Integrate over ``ψ = a + H t``, t ~ N(0, I), by quasi-Monte Carlo: an independent check of the other methods.
 
     Points t (scrambled Sobol, made normal) are placed by the posterior mean and covariance of `guess`, the result of
-    another method, and weighted by the exact integrand over the placing density.
+    another method, and weighted by the exact integrand over the placing density. The points of each person are moved by
+    a random shift of their own, so errors are independent from person to person and average out in sums over people.
+    Answers may have several rows.
     """
     P, m, q = H.shape
     u = qmc.Sobol(q, seed=seed).random(points)
-    z = ndtri(np.clip(u, 1e-12, 1.0 - 1e-12))
+    if size > 1:
+        z = ndtri(np.clip(u, 1e-12, 1.0 - 1e-12))
+        places = [_posterior_root(*each) for each in zip(E, H, guess.slope, guess.bend, strict=True)]
+        center, root = (np.stack(part) for part in zip(*places, strict=True))
+        mass = np.full(points, -np.log(points))
+        return sets_around(a, E, H, y, weight, size, loss.beta, center, SAMPLED_WIDER * root, z, mass)
+    shifts = np.random.default_rng(seed).random((P, q))
     value, slope, bend, precision = np.empty(P), np.empty((P, m)), np.empty((P, q, q)), np.empty((P, m))
     for k in range(P):
         center, root = _posterior_root(E[k], H[k], guess.slope[k], guess.bend[k])
+        z = ndtri(np.clip((u + shifts[k]) % 1.0, 1e-12, 1.0 - 1e-12))
         t = center + SAMPLED_WIDER * z @ root.T
-        volume = q * np.log(SAMPLED_WIDER) + np.sum(np.log(np.diag(root))) - np.log(points)
+        volume = q * np.log(SAMPLED_WIDER) + float(np.linalg.slogdet(root)[1]) - np.log(points)
         log_weight = 0.5 * np.sum(z * z, axis=1) + volume
         own = (a[k], E[k], H[k], y[k], weight[k])
         value[k], slope[k], bend[k], precision[k] = at_nodes(*own, loss, t, log_weight)
@@ -206,12 +228,16 @@ def by_sampling(
 
 
 def _posterior_root(E: Array, H: Array, slope: Array, bend: Array) -> tuple[Array, Array]:
-    """Return mean (q,) and Cholesky factor (q, q) of t given the answers, as `integrals.posterior_of` has them."""
+    """Return mean (q,) and a root (q, q) of the covariance of t given the answers (`integrals.posterior_of`).
+
+    Along principal axes that point to where the mean is, so points do not depend on how answers are ordered or put.
+    """
     C = np.linalg.lstsq(E, H, rcond=None)[0]  # H = E C
     pull = E.T @ slope
     covariance = np.eye(C.shape[1]) + C.T @ (2.0 * bend - np.outer(pull, pull)) @ C
     values, vectors = np.linalg.eigh(covariance)
-    return C.T @ pull, np.linalg.cholesky((vectors * np.maximum(values, 1e-6)) @ vectors.T)
+    mean = C.T @ pull
+    return mean, vectors * np.where(mean @ vectors < 0.0, -1.0, 1.0) * np.sqrt(np.maximum(values, 1e-6))
 
 
 def _everybody(parts: Iterable[One]) -> Integral:

@@ -31,6 +31,7 @@ __all__ = [
     "join",
     "padded_rows",
     "rows_by_length",
+    "set_rows",
     "small_products",
     "sum_over_problems",
 ]
@@ -64,6 +65,10 @@ class Answers:
         (K,) problem of each person.
     n_problems
         How many problems there are.
+    offsets
+        (Q + 1,) where answers about sets begin among the rows, and the end (`crowdmetric.users.sets`): row by row, the
+        first item of the set and another one, with response −1 if the first is the best and +1 if it is the worst.
+        None: every row is an answer.
     """
 
     items: Array
@@ -73,6 +78,7 @@ class Answers:
     person: Indices
     problem: Indices
     n_problems: int
+    offsets: Indices | None = None
 
     def take(self, rows: NDArray[np.bool_] | Indices) -> Answers:
         """Return the answers of some rows, people and problems numbered as before."""
@@ -90,9 +96,9 @@ class Answers:
         A pair in the opposite order with the opposite answer is the same answer; answers of weight zero are left out.
         Likelihoods do not change, but approximate integrals over people do: expectation propagation gives every answer
         a factor, and one for f² is more accurate than two for f. So a row of weight two equals the row twice, however
-        people are integrated out.
+        people are integrated out. Answers about sets stay as they are.
         """
-        if self.has_no_repeats():
+        if self.offsets is not None or self.has_no_repeats():
             return self
         left, right = self.pairs.min(axis=1), self.pairs.max(axis=1)
         response = np.where(self.pairs[:, 0] > left, -self.response, self.response)
@@ -166,6 +172,8 @@ class Block:
         the people of ``problems[j]`` are ``starts[j]`` up to the next start.
     rows
         (P, m) row of each answer in the caller's table; −1 on padding.
+    size
+        How many rows each answer has; those of a smaller set are filled up with padding.
     """
 
     delta: Array
@@ -177,6 +185,7 @@ class Block:
     starts: Indices
     problems: Indices
     rows: Indices
+    size: int = 1
 
 
 # --8<-- [end:block]
@@ -218,6 +227,26 @@ def padded_rows(answers: Answers, rows_at_once: int, spare: int = 0) -> Iterator
     order = np.argsort(answers.person, kind="stable")
     counts = np.bincount(answers.person, minlength=answers.problem.size)
     yield from rows_by_length(order, counts, rows_at_once, answers.problem, spare)
+
+
+def set_rows(answers: Answers, rows_at_once: int, spare: int = 0) -> Iterator[tuple[Indices, Indices, int]]:
+    """Yield the same as `padded_rows` for answers about sets, and how many rows each answer has in its block.
+
+    People are together whose largest sets have about as many rows.
+    """
+    assert answers.offsets is not None
+    sizes, owner = np.diff(answers.offsets), answers.person[answers.offsets[:-1]]
+    largest = np.zeros(answers.problem.size, dtype=np.intp)
+    np.maximum.at(largest, owner, _padded(sizes))
+    for size in map(int, np.unique(largest[largest > 0])):
+        chosen = np.flatnonzero(largest[owner] == size)
+        order = chosen[np.argsort(owner[chosen], kind="stable")]
+        counts = np.bincount(owner[chosen], minlength=answers.problem.size)
+        slot = np.arange(size)
+        for people, sets in rows_by_length(order, counts, max(1, rows_at_once // size), answers.problem, spare):
+            filled = slot < np.where(sets >= 0, sizes[sets], 0)[:, :, None]
+            rows = np.where(filled, answers.offsets[sets][:, :, None] + slot, -1)
+            yield people, rows.reshape(len(people), -1), size
 
 
 def rows_by_length(
@@ -271,7 +300,12 @@ def arrange(answers: Answers, width: int | None = None, block_size: int = BLOCK_
     r = items.shape[1]
     width = degrees_of_freedom(r) if width is None else width
     blocks = []
-    for chosen, rows in padded_rows(answers, block_size // width, spare):
+    laid_out: Iterator[tuple[Indices, Indices, int]]
+    if answers.offsets is None:
+        laid_out = ((people, rows, 1) for people, rows in padded_rows(answers, block_size // width, spare))
+    else:
+        laid_out = set_rows(answers, block_size // width, spare)
+    for chosen, rows, size in laid_out:
         # Padding repeats the person's first row, so its ψ is an ordinary number; its weight is zero.
         own = np.where(rows >= 0, rows, rows[:, :1])
         weight = np.where(rows >= 0, answers.weight[own], 0.0)
@@ -288,6 +322,7 @@ def arrange(answers: Answers, width: int | None = None, block_size: int = BLOCK_
                 starts=starts,
                 problems=problems,
                 rows=rows,
+                size=size,
             )
         )
     return People(tuple(blocks), problem.size, answers.n_problems, r)
@@ -310,9 +345,12 @@ def contract(X: Array, Y: Array) -> Array:
 
 
 def small_products(X: Array, Y: Array) -> Array:
-    """Return ``X Y`` person by person, (P, i, k) × (P, k, j) → (P, i, j); see `contract` for why small k is special."""
+    """Return ``X Y`` person by person, (P, i, k) × (P, k, j) → (P, i, j).
+
+    For vectors (j = 1) and small k, batched products cost more in calls than in arithmetic, as in `contract`.
+    """
     k = X.shape[-1]
-    if k > 3:
+    if k > 3 or Y.shape[-1] > 1 < k:
         return X @ Y
     out = X[:, :, :1] * Y[:, :1, :]
     for c in range(1, k):

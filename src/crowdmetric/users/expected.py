@@ -124,7 +124,11 @@ def expected_information(
     the others, which saves most of the time. Always computed with NumPy, because it is for few people.
     """
     layout, block = structure.layout(block.span.shape[2]), block.on(as_numpy)
-    B, E, precision = block.span, block.loadings, np.maximum(as_numpy(integral.precision), 0.0)
+    B, E, precision, turned = block.span, block.loadings, as_numpy(integral.precision), None
+    if block.size > 1:
+        precision, turned = _principal(precision)
+        E = _turn(turned, E)
+    precision = np.maximum(precision, 0.0)
     S = B @ law.covariance @ B.transpose(0, 2, 1)
     H = loadings_of(E, S)
     weighted = precision[:, :, None] * H  # diag(τ) H, (P, m, q)
@@ -134,6 +138,8 @@ def expected_information(
     across = root @ weighted.transpose(0, 2, 1)  # (P, q, m)
     information = np.zeros((natural.size, natural.size))
     J = _feature_derivatives(block)
+    if turned is not None:
+        J = _turn(turned, J)
     n, some = J.shape[2], None if directions is None else block_diag(directions, np.eye(layout.d))
     if some is not None:
         J = J @ some
@@ -157,6 +163,22 @@ def expected_information(
     rows, columns, _ = svec_indices(layout.d)
     entries = (B.transpose(0, 2, 1) @ N @ B)[:, rows, columns]
     return Information(information, entries.T @ entries, seen, predicted)
+
+
+def _principal(precision: Array) -> tuple[Array, Array]:
+    """Return eigenvalues (P, m) and eigenvectors (P, A, size, size) of the blocks (P, m, size) of a precision.
+
+    An answer of several rows measures its gaps ψ as one measurement each of their combinations does.
+    """
+    P, m, size = precision.shape
+    values, vectors = np.linalg.eigh(precision.reshape(P, m // size, size, size))
+    return values.reshape(P, m), vectors
+
+
+def _turn(vectors: Array, X: Array) -> Array:
+    """Return these combinations of the rows of X (P, m, n)."""
+    P, A, size, _ = vectors.shape
+    return np.asarray((np.swapaxes(vectors, 2, 3) @ X.reshape(P, A, size, -1)).reshape(X.shape))
 
 
 def _spread_squares(bend: Array, N: Array, S: Array, rank: Array) -> tuple[Array, Array]:

@@ -94,7 +94,8 @@ class Integral:
     precision : (P, m)
         The precision τ ≥ 0 with which every answer measures its own ψ, zero for padding: the precision of its Gaussian
         factor where people are propagated, the posterior mean of ``−ω_i d² log f / dψ²`` on grids and for sampled
-        points. What the answers tell about ψ is then ``R = diag(τ) − diag(τ) E Cov(w | y) Eᵀ diag(τ)``.
+        points. What the answers tell about ψ is then ``R = diag(τ) − diag(τ) E Cov(w | y) Eᵀ diag(τ)``. For answers of
+        several rows, (P, m, size): the posterior mean, in blocks of a matrix.
     """
 
     value: Array

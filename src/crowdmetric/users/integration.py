@@ -35,7 +35,15 @@ from crowdmetric.users.integrals import (
     on_grid,
     products_by_person,
 )
-from crowdmetric.users.propagation import TOLERANCE, propagated
+from crowdmetric.users.propagation import DAMPED, DAMPED_ROUNDS, TOLERANCE, propagated
+from crowdmetric.users.set_propagation import propagate_sets
+from crowdmetric.users.sets import (
+    least_of_sets,
+    own_precision,
+    sets_around_modes,
+    sets_on_grid,
+    steepest_of_sets,
+)
 
 __all__ = ["LARGEST_GRID", "Way", "integrate_people", "is_possible"]
 
@@ -69,6 +77,7 @@ def integrate_people(
     loss: Loss,
     largest_grid: int = LARGEST_GRID,
     tolerance: float = TOLERANCE,
+    size: int = 1,
 ) -> tuple[Integral, NDArray[np.int8]]:
     """Return everybody's integral, and the `Way` (P,) in which each was computed.
 
@@ -80,6 +89,8 @@ def integrate_people(
         People whose answers span at most this many dimensions are integrated on a grid, others by propagation.
     tolerance
         Of propagation (`crowdmetric.users.propagation.TOLERANCE`).
+    size
+        Rows of an answer: with more than one, the first of a set (`crowdmetric.users.sets`), for NumPy's arrays.
 
     Returns
     -------
@@ -89,15 +100,18 @@ def integrate_people(
     arguments = (a, E, S, y, weight)
     ways = np.zeros(a.shape[0], dtype=np.int8)
     if E.shape[2] <= largest_grid:
-        integral = on_grid(*arguments, loss)
-        fine = is_possible(integral) & ~_is_out_of_reach(integral, E, S, loss)
+        integral = on_grid(*arguments, loss) if size == 1 else sets_on_grid(*arguments, size, loss.beta)
+        fine = is_possible(integral) & ~_is_out_of_reach(integral, E, S, weight, loss, size)
     else:
-        integral, settled = propagated(*arguments, loss, tolerance=tolerance)
-        fine = is_possible(integral) & settled & _is_likely_enough(integral, *arguments, loss)
+        if size == 1:
+            integral, settled = propagated(*arguments, loss, tolerance=tolerance)
+        else:
+            integral, settled = propagate_sets(*arguments, size, loss.beta, tolerance=tolerance)
+        fine = is_possible(integral) & settled & _is_likely_enough(integral, *arguments, loss, size)
         if not bool(array_namespace(a).all(fine)):
-            fine = _again(integral, fine, arguments, loss, ways)
+            fine = _again(integral, fine, arguments, loss, ways, size)
     if not bool(array_namespace(a).all(fine)):
-        _place(integral, fine, arguments, loss, ways)
+        _place(integral, fine, arguments, loss, ways, size)
     xp = array_namespace(a)
     return Integral(xp.clip(integral.value, None, 0.0), integral.slope, integral.bend, integral.precision), ways
 
@@ -106,17 +120,23 @@ def is_possible(integral: Integral) -> Array:
     """Return whether each integral (P,) is possible: finite, and no likelihood above one."""
     xp = array_namespace(integral.value)
     finite = xp.isfinite(integral.value) & xp.all(xp.isfinite(integral.slope), axis=1)
-    finite = finite & xp.all(xp.isfinite(integral.bend), axis=(1, 2)) & xp.all(integral.precision >= 0.0, axis=1)
+    own = integral.precision if integral.precision.ndim == 2 else own_precision(integral.precision)
+    finite = finite & xp.all(xp.isfinite(integral.bend), axis=(1, 2)) & xp.all(own >= 0.0, axis=1)
     return finite & (integral.value <= ROUNDING[integral.value.itemsize])
 
 
-def _is_likely_enough(integral: Integral, a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss) -> Array:
+def _is_likely_enough(
+    integral: Integral, a: Array, E: Array, S: Array, y: Array, weight: Array, loss: Loss, size: int
+) -> Array:
     """Return whether each log-likelihood (P,) is at least what Jensen's inequality says.
 
     ``log E[Π f^ω] ≥ −Σ_i ω_i E[ℓ(ψ_i)]`` under the law, ψ_i ~ N(a_i, s_i²), and ``E[ℓ(ψ_i)] ≤ ℓ(a_i) + ½β²s_i²``, the
     curvature of a logistic or probit loss being at most β²; for logistic answers, whose slope is at most β, also
     ``≤ ℓ(a_i) + βs_i/√(2π)``.
     """
+    if size > 1:
+        least = least_of_sets(a, E, S, y, weight, size, loss.beta)
+        return np.asarray(integral.value >= least - 1e-3 * (1.0 + np.abs(least)))
     xp = array_namespace(a)
     beta = loss.beta
     variance = xp.linalg.diagonal(S) if is_identity(E) else xp.sum(products_by_person(E, S) * E, axis=2)
@@ -126,24 +146,32 @@ def _is_likely_enough(integral: Integral, a: Array, E: Array, S: Array, y: Array
     return integral.value >= least - 1e-3 * (1.0 + xp.abs(least))
 
 
-def _is_out_of_reach(integral: Integral, E: Array, S: Array, loss: Loss) -> Array:
+def _is_out_of_reach(integral: Integral, E: Array, S: Array, weight: Array, loss: Loss, size: int) -> Array:
     """Return whether each person's posterior (P,) is outside a grid of the law, or too narrow for its nodes."""
     xp = array_namespace(S)
     q = S.shape[1]
     H = loadings_of(E, S)
-    steepest = loss.beta * xp.max(xp.sqrt(xp.sum(H * H, axis=2)), axis=1)
+    if size == 1:
+        steepest = loss.beta * xp.max(xp.sqrt(xp.sum(H * H, axis=2)), axis=1)
+    else:
+        steepest = loss.beta * steepest_of_sets(H, weight, size)
     mean = xp.sum(H * integral.slope[:, :, None], axis=1)
     coarse = 2.0 * REACH / (SIZES[q][-1] - 1.0) * steepest > (1.0 if q == 1 else COARSEST)
     return coarse | (xp.sum(mean * mean, axis=1) > FURTHEST[q] ** 2)
 
 
-def _again(integral: Integral, fine: Array, arguments: tuple[Array, ...], loss: Loss, ways: NDArray[np.int8]) -> Array:
+def _again(
+    integral: Integral, fine: Array, arguments: tuple[Array, ...], loss: Loss, ways: NDArray[np.int8], size: int
+) -> Array:
     """Propagate the people who are not fine again, in half steps, into `integral`; return who is fine then (P,)."""
     xp = array_namespace(fine)
     others = xp.nonzero(~fine)[0]
     a, E, S, y, weight = (x[others] for x in arguments)
-    slow, settled = propagated(a, E, S, y, weight, loss, damped=True)
-    enough = is_possible(slow) & settled & _is_likely_enough(slow, a, E, S, y, weight, loss)
+    if size == 1:
+        slow, settled = propagated(a, E, S, y, weight, loss, damped=True)
+    else:
+        slow, settled = propagate_sets(a, E, S, y, weight, size, loss.beta, DAMPED, DAMPED_ROUNDS)
+    enough = is_possible(slow) & settled & _is_likely_enough(slow, a, E, S, y, weight, loss, size)
     for field in fields(Integral):
         part = getattr(integral, field.name)
         part[others[enough]] = getattr(slow, field.name)[enough]
@@ -152,12 +180,16 @@ def _again(integral: Integral, fine: Array, arguments: tuple[Array, ...], loss: 
     return fine
 
 
-def _place(integral: Integral, fine: Array, arguments: tuple[Array, ...], loss: Loss, ways: NDArray[np.int8]) -> None:
+def _place(
+    integral: Integral, fine: Array, arguments: tuple[Array, ...], loss: Loss, ways: NDArray[np.int8], size: int
+) -> None:
     """Integrate the people who are not fine with nodes around their own posteriors, into `integral`."""
     others = array_namespace(fine).nonzero(~fine)[0]
     a, E, S, y, weight = (np.asarray(as_numpy(x[others]), dtype=np.float64) for x in arguments)
     H, q = loadings_of(E, S), E.shape[2]
-    if q == 1:
+    if size > 1:
+        placed = sets_around_modes(a, E, H, y, weight, size, loss.beta)
+    elif q == 1:
         placed = along_line(a, E, H, y, weight, loss)
     else:
         placed = around_modes(a, E, H, y, weight, loss, grid_of(q, PLACED_NODES[q]) if q in PLACED_NODES else None)

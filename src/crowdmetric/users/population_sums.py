@@ -24,7 +24,7 @@ Blocks may hold NumPy's arrays or another library's; parameters, laws and sums a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -53,14 +53,15 @@ from crowdmetric.users.propagation import TOLERANCE
 __all__ = [
     "LARGEST_GRID",
     "STRUCTURES",
+    "Correction",
     "Law",
     "PopulationBlock",
     "Structure",
     "Sums",
     "blocks_of",
+    "exact_change",
     "integrate",
     "integrate_slowly",
-    "method_shift",
     "pull_of",
     "sums_of",
 ]
@@ -101,6 +102,8 @@ class PopulationBlock:
         (P,) number of each person.
     shown
         (P, m, 2) numbers of the items, left and right; (P, 0, 2) where nobody needs them.
+    size
+        Rows of an answer: one, or more for the first of a set (`crowdmetric.users.sets`).
     """
 
     span: Array
@@ -110,22 +113,33 @@ class PopulationBlock:
     weight: Array
     person: NDArray[np.intp]
     shown: NDArray[np.intp]
+    size: int = 1
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All arrays, by their names."""
+        return {name: value for name, value in vars(self).items() if name != "size"}
+
+    def with_arrays(self, make: Callable[[Array], Array]) -> PopulationBlock:
+        """Return the block with what `make` makes of each array."""
+        made: dict[str, Any] = {name: make(array) for name, array in self.arrays.items()}
+        return replace(self, **made)
 
     def take(self, people: Any) -> PopulationBlock:
         """Return some of the people: a slice, a mask or numbers."""
-        return PopulationBlock(*(getattr(self, field.name)[people] for field in fields(self)))
+        return self.with_arrays(lambda array: array[people])
 
     def every(self, step: int) -> PopulationBlock:
-        """Return every `step`-th person, ordered by their questions and answers, so names do not matter."""
+        """Return every `step`-th person, in the order of their questions and answers, so names do not matter."""
         length = np.sum(np.abs(self.span), axis=(1, 2))
         alike = np.round(length / max(float(length.max(initial=0.0)), 1e-300), 9)  # the order of sums does not matter
         chosen = np.einsum("pm,pmq,pqd->p", self.weight * self.response, self.loadings, self.span)
-        some = self.take(np.sort(np.lexsort((chosen, alike))[::step]))
-        return PopulationBlock(*(np.ascontiguousarray(getattr(some, field.name)) for field in fields(self)))
+        some = self.take(np.lexsort((chosen, alike))[::step])
+        return some.with_arrays(np.ascontiguousarray)
 
     def on(self, put: Callable[[Array], Any]) -> PopulationBlock:
         """Return the people with arrays of another library; who they are and what they were shown stays here."""
-        names = (field.name for field in fields(self) if field.name not in ("person", "shown", "loadings"))
+        names = (name for name in self.arrays if name not in ("person", "shown", "loadings"))
         loadings = self.loadings
         if isinstance(loadings, np.ndarray) and loadings.strides[0] == 0:  # one matrix that all share
             one = put(loadings[:1])
@@ -191,6 +205,7 @@ def _split_by_rank(
                 weight=block.weight[chosen],
                 person=block.person[chosen],
                 shown=shown[chosen],
+                size=block.size,
             )
         )
     return parts
@@ -211,16 +226,15 @@ def integrate(
 ) -> Integral:
     """Return the integral of every person: on a grid up to `largest_grid` dimensions, by propagation beyond."""
     a, S = _offsets(block, law)
-    return integrate_people(a, block.loadings, S, block.response, block.weight, loss, largest_grid, tolerance)[0]
+    rest = (loss, largest_grid, tolerance, block.size)
+    return integrate_people(a, block.loadings, S, block.response, block.weight, *rest)[0]
 
 
 def integrate_slowly(block: PopulationBlock, law: Law, loss: Loss, guess: Integral) -> Integral:
-    """Return the same by a method to judge the others with: a grid in the plane, quasi-Monte Carlo beyond."""
+    """Return the same by a method to judge the others with: quasi-Monte Carlo, around what another has found."""
     a, S = _offsets(block, law)
     E, y, weight = block.loadings, block.response, block.weight
-    if block.span.shape[1] <= 2:
-        return integrate_people(a, E, S, y, weight, loss)[0]
-    return by_sampling(a, E, loadings_of(E, S), y, weight, loss, guess)
+    return by_sampling(a, E, loadings_of(E, S), y, weight, loss, guess, size=block.size)
 
 
 def _offsets(block: PopulationBlock, law: Law) -> tuple[Array, Array]:
@@ -244,13 +258,38 @@ def _rows_times(B: Array, X: Array) -> Array:
     return (B.reshape(-1, B.shape[2]) @ X).reshape(B.shape[:2] + X.shape[1:])
 
 
-def method_shift(block: PopulationBlock, structure: Structure, natural: Array, loss: Loss) -> Array:
-    """Return by how much (n,) the score of these people changes if the slow method replaces propagation."""
+@dataclass(frozen=True)
+class Correction:
+    """What exact integrals over people add to the log-likelihood near a law: ``score · (natural − at)``.
+
+    Attributes
+    ----------
+    at, score : (n,)
+    covariance : (n, n)
+        Of the score, which is measured on some of the people: the sum of squares of what each of them adds to it. It is
+        a little too large, as their mean is not subtracted.
+    """
+
+    at: Array
+    score: Array
+    covariance: Array
+
+    def __add__(self, other: Correction) -> Correction:
+        return Correction(self.at, self.score + other.score, self.covariance + other.covariance)
+
+
+def exact_change(alike: tuple[PopulationBlock, float], structure: Structure, natural: Array, loss: Loss) -> Correction:
+    """Return by how much scores change if the slow method replaces propagation.
+
+    Each person of the block stands for so many who are alike.
+    """
+    block, times = alike
     law = structure.law(natural, block.span.shape[2])
     fast = integrate(block, law, loss, 1)
     slow = integrate_slowly(block, law, loss, fast)
-    both = [structure.scores(block, integral, law, natural).sum(axis=0) for integral in (slow, fast)]
-    return both[0] - both[1]
+    exact, approximate = (structure.scores(block, integral, law, natural) for integral in (slow, fast))
+    change = times * (exact - approximate)
+    return Correction(natural, change.sum(axis=0), change.T @ change)
 
 
 @dataclass(frozen=True)
