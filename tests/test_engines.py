@@ -39,7 +39,7 @@ from crowdmetric.users.first_order import (
     IsotropicPeople,
     LowRank,
     information_of_items,
-    scores_of_people,
+    roots_of_information,
     value_and_gradient,
 )
 
@@ -326,7 +326,7 @@ def test_torch_gives_the_likelihood_of_numpy(m: int, dtype: str, free: bool) -> 
     )  # fmt: skip
     people = FreePeople(np.array([[0.5, 0.0], [-0.3, 0.4]])) if free else IsotropicPeople(-1.0)
     effects = 0.3 * rng.standard_normal(100) if free else np.empty(0)
-    at = LowRank(0.4 * rng.standard_normal((5, 2)), 0.1 * rng.standard_normal(5), people, effects)
+    at = LowRank(0.4 * rng.standard_normal((5, 2)), 0.1 * rng.standard_normal(5), people, effects, rest=0.2)
     engine = TorchEngine("cpu", dtype)
     here = items, EqualQuestions(*arrays)
     there = engine.asarray(items), EqualQuestions(*map(engine.asarray, arrays))
@@ -334,7 +334,12 @@ def test_torch_gives_the_likelihood_of_numpy(m: int, dtype: str, free: bool) -> 
     values, gradients = zip(*(value_and_gradient(x, [q], at, Logistic()) for x, q in (here, there)), strict=True)
     np.testing.assert_allclose(values[1], values[0], rtol=close)
     np.testing.assert_allclose(gradients[1], gradients[0], rtol=0, atol=close * np.abs(gradients[0]).max())
-    for function in (scores_of_people, lambda x, q, *more: information_of_items(x, [q], *more)):
+
+    def information(x: Any, q: EqualQuestions, at: LowRank, loss: Logistic) -> np.ndarray:
+        roots = roots_of_information(x, q, at, loss)
+        return np.asarray(roots.offsets.T @ roots.offsets + roots.spreads.T @ roots.spreads)
+
+    for function in (information, lambda x, q, *more: information_of_items(x, [q], *more)):
         expected, found = (np.asarray(function(x, q, at, Logistic())) for x, q in (here, there))
         np.testing.assert_allclose(found, expected, rtol=0, atol=close * np.abs(expected).max())
 
@@ -344,12 +349,15 @@ def test_torch_fits_what_numpy_fits() -> None:
     crowd = simulate_crowd(4, None, None, users=1500, comparisons=1, seed=5)
     rows = read_rows(crowd.pairs, crowd.y, crowd.users, None, crowd.items, Logistic())
     asked = asked_in_memory(rows)
-    here, there = (fit_low_rank_law(asked, 4, Logistic(), engine=engine) for engine in (None, TorchEngine("cpu")))
+    here, there = (
+        fit_low_rank_law(asked, 4, Logistic(), engine=engine, ridge=2.0) for engine in (None, TorchEngine("cpu"))
+    )
     np.testing.assert_allclose(there.law.metric, here.law.metric, atol=1e-8)
     # in single precision an estimator uses gradients alone
-    model = PopulationMetric(crowd.items, rank=4, engine=TorchEngine("cpu", "float32"))
+    model = PopulationMetric(crowd.items, rank=4, ridge=2.0, engine=TorchEngine("cpu", "float32"))
     model.fit(crowd.pairs, crowd.y, users=crowd.users)
-    np.testing.assert_allclose(model.shape_, here.law.metric / np.trace(here.law.metric) * 4, atol=1e-2)
+    # a posterior mean over 400 draws, which begin from directions that are only nearly the same
+    np.testing.assert_allclose(model.shape_, here.law.metric / np.trace(here.law.metric) * 4, atol=2e-2)
     assert model.standard_errors_.shape == (4, 4)
 
 

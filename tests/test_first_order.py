@@ -9,7 +9,6 @@ import pytest
 
 from crowdmetric import PopulationMetric
 from crowdmetric.errors import DataError
-from crowdmetric.fits.factor_uncertainty import _turns
 from crowdmetric.losses import Logistic, Probit
 from crowdmetric.solvers.low_rank_prior import LowRankPrior
 from crowdmetric.solvers.quasi_newton import Counted, best_size, fit_low_rank, start_of
@@ -22,7 +21,7 @@ from crowdmetric.users.first_order import (
     LowRank,
     information_of_items,
     moment_matrix,
-    scores_of_people,
+    roots_of_information,
     value_and_gradient,
 )
 from crowdmetric.users.population_sums import STRUCTURES, blocks_of, sums_of
@@ -37,17 +36,25 @@ def crowd(m: int, people: int = 200, d: int = 6, seed: int = 0) -> tuple[np.ndar
     return items, EqualQuestions(left, right, y, np.ones((people, m)))
 
 
-def somewhere(d: int = 6, k: int = 3, seed: int = 1, *, free: bool = False, n_items: int = 0) -> LowRank:
+def somewhere(
+    d: int = 6, k: int = 3, seed: int = 1, *, free: bool = False, n_items: int = 0, rest: float | None = None
+) -> LowRank:
     rng = np.random.default_rng(seed)
     L, mean = 0.7 * rng.standard_normal((d, k)), 0.3 * rng.standard_normal(d)
     people = FreePeople.of(np.cov(rng.standard_normal((k, 3 * k)))) if free else IsotropicPeople(-0.8)
-    return LowRank(L, mean, people, 0.5 * rng.standard_normal(n_items))
+    return LowRank(L, mean, people, 0.5 * rng.standard_normal(n_items), rest)
 
 
-# Isotropic people, free ones, and either with utilities of the items.
+# Turns of the first column of a factor into another one.
+TURNS = [(j, np.eye(3)[0], np.eye(3)[j]) for j in (1, 2)]
+# Isotropic people, free ones, and either with utilities of the items, or with a rest.
 each_model = pytest.mark.parametrize(
-    "at", [somewhere(), somewhere(free=True), somewhere(n_items=300), somewhere(free=True, n_items=300)],
-    ids=["isotropic", "free", "isotropic, items", "free, items"],
+    "at",
+    [
+        somewhere(), somewhere(free=True), somewhere(n_items=300), somewhere(free=True, n_items=300),
+        somewhere(rest=0.3), somewhere(free=True, n_items=300, rest=0.3),
+    ],
+    ids=["isotropic", "free", "isotropic, items", "free, items", "isotropic, rest", "free, items, rest"],
 )  # fmt: skip
 
 
@@ -91,19 +98,15 @@ def test_it_is_the_likelihood_of_the_scoring_fit(m: int, structure: str) -> None
     assert value == pytest.approx(other, abs=1e-7 * P)
 
 
-@each_model
-@pytest.mark.parametrize("m", [1, 3])
-def test_scores_of_people_add_up_to_the_gradient(m: int, at: LowRank) -> None:
-    items, questions = crowd(m, people=40)
-    _, gradient = value_and_gradient(items, [questions], at, Logistic())
-    np.testing.assert_allclose(scores_of_people(items, questions, at, Logistic()).sum(axis=0), gradient, atol=1e-9)
-
-
-def test_scores_do_not_see_turns_of_the_factor() -> None:
+def test_information_does_not_see_turns_of_the_factor() -> None:
     items, questions = crowd(2, people=30)
     at = somewhere()
-    scores = scores_of_people(items, questions, at, Logistic())[:, : at.factor.size]
-    np.testing.assert_allclose(scores @ _turns(at.factor), 0.0, atol=1e-9)
+    roots = roots_of_information(items, questions, at, Logistic())
+    turned = np.stack([np.outer(at.factor[:, j], e) - np.outer(at.factor[:, 0], f) for j, e, f in TURNS])
+    turned = turned.reshape(len(TURNS), -1).T
+    for part in (roots.offsets, roots.spreads):
+        np.testing.assert_allclose(part[:, : at.factor.size] @ turned, 0.0, atol=1e-9)
+        assert np.abs(part[:, : at.factor.size]).max() > 0.01
 
 
 def test_chunks_add_up() -> None:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from crowdmetric import PopulationMetric
-from crowdmetric.errors import CrowdmetricWarning
-from crowdmetric.fits import many_features
-from crowdmetric.fits.many_features import Strided, fit_low_rank_law, is_ridge_searched
+from crowdmetric.fits.low_rank_posterior import observed_evidence
+from crowdmetric.fits.many_features import fit_low_rank_law
 from crowdmetric.fits.question_stream import QuestionStream, asked_in_memory
 from crowdmetric.inputs import read_rows
+from crowdmetric.intervals import entries
 from crowdmetric.losses import Logistic
 from crowdmetric.persist import load_model, save_model
+from crowdmetric.simulate import answer
 from crowdmetric.symmetric import shape_error
-from crowdmetric.users.first_order import EqualQuestions
+from crowdmetric.users.first_order import (
+    IsotropicPeople,
+    LowRank,
+    gradient_in_metric,
+    roots_of_information,
+    value_and_gradient,
+)
 
 LOSS = Logistic()
 
@@ -50,29 +58,92 @@ def asked_of(crowd: dict[str, Any]) -> QuestionStream:
     return asked_in_memory(read_rows(crowd["pairs"], crowd["y"], crowd["users"], None, crowd["items"], LOSS))
 
 
-def test_a_ridge_by_hidden_people_takes_away_what_noise_put_into_a_rank_too_high() -> None:
+def test_a_ridge_by_evidence_takes_away_what_noise_put_into_a_rank_too_high() -> None:
     crowd, metric, _ = low_rank_crowd(24, 1, 700, 3)
-    without, with_ridge = (fit_low_rank_law(asked_of(crowd), 5, LOSS, ridge=ridge) for ridge in (None, "hidden-people"))
-    assert with_ridge.result.prior.shape > np.sqrt(5.0)
-    assert shape_error(with_ridge.law.metric, metric) < 0.8 * shape_error(without.law.metric, metric)
-    given = fit_low_rank_law(asked_of(crowd), 5, LOSS, ridge=with_ridge.result.prior.shape)
-    assert given.result.prior.shape == with_ridge.result.prior.shape
+    without, with_ridge = (fit_low_rank_law(asked_of(crowd), 5, LOSS, ridge=ridge) for ridge in (None, "evidence"))
+    assert shape_error(with_ridge.law.metric, metric) < 0.9 * shape_error(without.law.metric, metric)
+    assert fit_low_rank_law(asked_of(crowd), 5, LOSS, ridge=3.0).result.prior.shape == 3.0
+    found = with_ridge.posterior
+    assert found is not None
+    assert np.log(found.wanted_shape / with_ridge.result.prior.shape) == pytest.approx(0.0, abs=0.1)
 
 
-def test_no_ridge_is_looked_for_among_very_many_answers_or_very_few_people(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = asked_of(low_rank_crowd(5, 1, 60, 2)[0])
-    assert is_ridge_searched(asked, 1)
-    assert not is_ridge_searched(asked_of(low_rank_crowd(5, 1, 49, 2)[0]), 1)
-    monkeypatch.setattr(many_features, "ENOUGH_ANSWERS", 120 / 5)
-    assert not is_ridge_searched(asked, 1)
-    assert fit_low_rank_law(asked, 1, LOSS, ridge="hidden-people").result.prior.shape == 0.0
+def test_the_rank_is_found_and_the_size_with_it() -> None:
+    crowd, metric, _ = low_rank_crowd(24, 2, 1500, 4)
+    model = PopulationMetric(crowd["items"]).fit(crowd["pairs"], crowd["y"], users=crowd["users"])
+    assert model.factor_.shape == (24, 2)
+    assert model.rest_ < 0.2 * np.trace(metric) / 24
+    assert "rank 2, found by its evidence" in model.solution_.status
+    assert shape_error(model.metric_, metric) < 0.25
+    assert abs(np.log(np.trace(model.metric_) / np.trace(metric))) < 2.5 * model.scale_error_ < 0.5
+    held = entries(model).contains(metric)[np.triu_indices(24)]
+    assert np.mean(held) > 0.75
+    np.testing.assert_allclose(model.factor_ @ model.factor_.T + model.rest_ * np.eye(24), model.metric_, atol=1e-10)
+    assert model.law_draws_.shape == (400, 2 * 300 + 24)
 
 
-def test_everybody_is_either_hidden_or_not() -> None:
-    chunks = [EqualQuestions(*(np.arange(people)[:, None],) * 4) for people in (3, 12)]
-    shown, hidden = ([q.left[:, 0].tolist() for q in Strided(chunks, places)] for places in (range(1, 5), range(1)))
-    assert hidden == [[0], [0, 5, 10]]
-    assert sorted(person for some in shown + hidden for person in some) == sorted([*range(3), *range(12)])
+def test_what_few_directions_leave_out_is_the_same_in_all_others() -> None:
+    rng = np.random.default_rng(5)
+    items = rng.standard_normal((200, 22)) / np.sqrt(22)
+    users = np.repeat(np.arange(1500), 4)
+    left = rng.integers(200, size=users.size)
+    pairs = np.stack([left, (left + rng.integers(1, 200, size=users.size)) % 200], axis=1)
+    ideal = rng.standard_normal((1500, 22)) / np.sqrt(22)
+    metric = 4.0 * np.eye(22)
+    y = answer(items, pairs, ideal[users], metric, seed=0)
+    model = PopulationMetric(items).fit(pairs, y, users=users)
+    assert shape_error(model.metric_, metric) < 0.2
+    assert np.trace(model.metric_) / 88.0 == pytest.approx(1.0, abs=0.25)
+
+
+def test_information_about_the_mean_is_the_observed_one() -> None:
+    """The offsets are linear in μ, and S does not depend on it: so rows of roots are the whole second derivative."""
+    crowd, _, _ = low_rank_crowd(3, 2, 60, 3)
+    asked, rng = asked_of(crowd), np.random.default_rng(0)
+    at = LowRank(rng.standard_normal((3, 2)), 0.3 * rng.standard_normal(3), IsotropicPeople(-0.5), rest=0.2)
+    mean = slice(6, 9)
+    roots = [roots_of_information(asked.items, some, at, LOSS) for some in asked.questions]
+    information = sum(part.offsets[:, mean].T @ part.offsets[:, mean] for part in roots)
+
+    def slope(mean: np.ndarray) -> np.ndarray:
+        return value_and_gradient(asked.items, asked.questions, replace(at, mean=mean), LOSS)[1][6:9]
+
+    steps = 1e-5 * np.eye(3)
+    second = np.array([(slope(at.mean + step) - slope(at.mean - step)) / 2e-5 for step in steps])
+    np.testing.assert_allclose(information, -second, rtol=1e-3, atol=1e-3 * np.abs(second).max())
+    assert all(not np.any(part.spreads[:, mean]) for part in roots)
+
+
+def test_the_gradient_in_the_metric_is_that_in_the_factor_and_the_rest() -> None:
+    crowd, _, _ = low_rank_crowd(4, 2, 60, 3)
+    asked, rng = asked_of(crowd), np.random.default_rng(0)
+    at = LowRank(rng.standard_normal((4, 2)), 0.3 * rng.standard_normal(4), IsotropicPeople(-0.5), rest=0.2)
+    G = gradient_in_metric(asked.items, asked.questions, at, LOSS)
+    gradient = value_and_gradient(asked.items, asked.questions, at, LOSS)[1]
+    np.testing.assert_allclose(2.0 * G @ at.factor, gradient[:8].reshape(4, 2), atol=1e-9)
+    assert np.trace(G) == pytest.approx(gradient[-1])
+
+
+def test_the_observed_evidence_is_that_of_the_second_derivative() -> None:
+    crowd, _, _ = low_rank_crowd(5, 2, 400, 4)
+    found = fit_low_rank_law(asked_of(crowd), 2, LOSS, ridge="evidence")
+    asked, fit = asked_of(crowd), found.posterior.fit
+
+    def function(at: LowRank) -> tuple[float, np.ndarray]:
+        return value_and_gradient(asked.items, asked.questions, at, LOSS)
+
+    def slope(flat: np.ndarray) -> np.ndarray:
+        at = fit.at.moved(flat)
+        return fit.prior(at)[1] - function(at)[1]
+
+    flat, n = fit.at.flat(), fit.at.flat().size
+    H = np.array([(slope(flat + step) - slope(flat - step)) / 2e-4 for step in 1e-4 * np.eye(n)])
+    turns = found.posterior.turns
+    dense = np.linalg.slogdet(0.5 * (H + H.T) + turns @ turns.T)[1]
+    own = 2.0 * np.sum(np.log(np.diag(found.posterior.root)))
+    gained = observed_evidence(found.posterior, function) - found.posterior.log_evidence
+    assert gained == pytest.approx(-0.5 * (dense - own), abs=0.3)
+    assert abs(gained) > 0.01
 
 
 def test_free_people_are_likelier_and_closer_to_people_who_are_stretched() -> None:
@@ -112,13 +183,10 @@ def test_everything_through_the_public_class(tmp_path: Any) -> None:
     assert model.item_effects_.shape == model.item_effect_variances_.shape == (100,)
     assert 0.0 < model.item_effects_determined_ < 100.0
     assert model.factor_draws_.shape[1:] == (80, 1)
-    np.testing.assert_allclose(
-        model.pseudo_ideal_points_, model.pseudo_ideal_mean_ + model.people_coordinates_ @ model.people_axes_
-    )
+    assert model.rest_draws_.shape == model.factor_draws_.shape[:1]
+    assert model.pseudo_ideal_points_.shape == (900, 80)
     probability = model.predict_proba(crowd["pairs"][:30], crowd["users"][:30])
     assert np.mean(np.argmax(probability, axis=1) == (crowd["y"][:30] > 0)) > 0.5
     save_model(tmp_path / "model", model)
     again = load_model(tmp_path / "model").estimator()
     np.testing.assert_allclose(again.predict_proba(crowd["pairs"][:30], crowd["users"][:30]), probability)
-    with pytest.raises(CrowdmetricWarning, match=r"\(261 parameters\) need at least 783 people, and there are 700"):
-        model.set_params(max_iter=5).fit(crowd["pairs"][:1400], crowd["y"][:1400], users=crowd["users"][:1400])

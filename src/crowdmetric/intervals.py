@@ -224,19 +224,11 @@ def _squares(model: CrowdMetric, pairs: Any) -> Array:
 
 
 def _squares_of_factor(model: CrowdMetric, pairs: Any) -> Array:
-    """Return `_squares` from draws of a factor, ``M = LLᵀ``.
-
-    To first order a square moves by ``2 δᵀL ΔLᵀδ``. Its logarithm is drawn, so it stays positive, and not the
-    square of a drawn factor, which is larger on average.
-    """
+    """Return `_squares` from draws of a factor and of what is the same in all directions, ``M = LLᵀ + γI``."""
     check_is_fitted(model)
     delta = _differences(model, pairs)
-    L: Array = model.factor_
-    draws: Array = model.factor_draws_
-    along = delta @ L
-    square = np.sum(along * along, axis=1)
-    moved = np.stack([2.0 * np.sum(along * (delta @ (draw - L)), axis=1) for draw in draws])
-    return np.asarray(square * np.exp(moved / np.where(square > 0, square, 1.0)))
+    rest = np.sum(delta * delta, axis=1) * np.asarray(model.rest_draws_)[:, None]
+    return rest + np.stack([np.sum((delta @ draw) ** 2, axis=1) for draw in model.factor_draws_])
 
 
 def _forms(model: CrowdMetric, pairs: Any) -> Array:

@@ -119,6 +119,7 @@ SHAPES: dict[str, str] = {
     "users": "K", "pseudo_ideal_points": "Kd", "ideal_points": "Kd", "pseudo_ideal_covariances": "Kdd",
     "person_metrics": "Kdd", "pseudo_ideal_mean": "d", "ideal_mean": "d", "pseudo_ideal_covariance": "dd",
     "ideal_covariance": "dd", "people_coordinates": "Kk", "people_axes": "kd", "factor": "dk", "factor_draws": "*dk",
+    "rest_draws": "*",
     "item_effects": "N", "item_effect_variances": "N", "asked_items": "*2", "offset_covariance": "oo",
     "alternatives": "***", "starts": "*", "classes": "2",
     "shown": "n", "shown_items": "nd", "inducing": "*", "theta.values": "*", "answers": "t5", "factors": "kt2",

@@ -49,17 +49,20 @@ from crowdmetric.fits.doubts import (
     knows_shape,
     status_of,
 )
-from crowdmetric.fits.factor_uncertainty import factor_draws, factor_errors, why_no_errors
 from crowdmetric.fits.linear_utilities import fit_linear_utilities, people_of
 from crowdmetric.fits.many_features import (
     DEFAULT_RANK,
+    LARGE_POINTS,
     LARGEST_SCORING,
+    MOST_FEATURES,
     USUAL_GRADIENTS,
     LowRankFit,
     announce_points,
     coordinates_of_people,
     expected_seconds,
     fit_low_rank_law,
+    places_of_people,
+    too_much_work,
 )
 from crowdmetric.fits.memory import MemoryPlan, read_memory
 from crowdmetric.fits.on_device import asked_on_device
@@ -69,7 +72,7 @@ from crowdmetric.fits.question_stream import NUMBERS, QuestionStream, asked_in_m
 from crowdmetric.fits.scoring_fit import ScoringFit, fit_by_scoring, scoring_plan
 from crowdmetric.fits.set_probabilities import covariance_of_gaps, mean_shares, sets_by_size
 from crowdmetric.fits.starts import Start, start_from
-from crowdmetric.fits.unknowns import MOST_PEOPLE, SeenItems, Unknowns
+from crowdmetric.fits.unknowns import MOST_PARAMETERS, MOST_PEOPLE, SeenItems, Unknowns
 from crowdmetric.inputs import (
     CONSTRAINTS,
     SIGNS,
@@ -112,6 +115,8 @@ Indices = NDArray[np.intp]
 
 # Parameters that are not in a checkpoint's fingerprint: a fit may be resumed with other values of them.
 NOT_THE_FIT = {"items", "engine", "loss", "max_iter", "jobs", "memory", "checkpoint", "progress", "warm_start"}
+# Draws of a metric with at most so many parameters are kept as matrices.
+LARGEST_KEPT = 3_000
 # Typical number of passes over all people, from which the expected time is computed.
 USUAL_PASSES = 15
 
@@ -138,22 +143,21 @@ class PopulationMetric(CrowdMetric):
         which people do not differ: with constraint='zero' and item effects, how popular items are (Bradley–Terry), and
         with constraint='symmetric' one quadratic utility, both with one ridge by cross-validation over people.
     rank : int, optional
-        Largest rank of the metric. None: d, but at most 32 if the metric has more than 3,000 parameters (d > 76) or the
-        engine works in single precision. Such fits use gradients alone, from one start.
+        Largest rank of the metric. None: d, up to 20 features; beyond, ``M = LLᵀ + γI`` with a number of columns of L
+        that the evidence finds (`crowdmetric.fits.low_rank_posterior`). Such fits, and all in single precision, use
+        gradients alone, from one start.
     constraint : {'psd', 'symmetric', 'identity', 'zero'}, default 'psd'
         A metric, or any symmetric matrix: a crowd that fits only the latter has no ideal points. 'identity' and 'zero'
         have no learned metric, and no uncertainty of one: M is a multiple of the identity, or zero. With 'zero' people
         have linear utilities. With covariance='isotropic' their weights then differ equally in all directions, and
         three variances are all that is found, for any number of items and features
         (`crowdmetric.fits.linear_utilities`).
-    ridge : 'evidence', 'hidden-people', float or None, default 'evidence'
+    ridge : 'evidence', float or None, default 'evidence'
         Strength of the penalty ½ ridge ‖M/c − I‖², c = tr M / d, which shrinks the metric's shape toward the identity.
         'evidence' finds it from the data. Under a free covariance it then also finds a second ridge, which shrinks the
         size c toward zero, where people have linear utilities and no metric (`crowdmetric.solvers.law_fit`).
-        Fits by gradients (see `rank`) have no ridge by default. A number puts ½ ridge ‖L‖² on the factor L of the
-        metric (``M = LLᵀ``, items of root mean square length one). 'hidden-people', for such fits only, finds the
-        number by hiding one person in five (`crowdmetric.solvers.low_rank_ridges`), unless there are more than 500
-        answers per entry of L.
+        In fits by gradients (see `rank`) the ridge is ½ ridge ‖L‖² (items of root mean square length one), from the
+        evidence or a number.
     integration : {'auto', 'grid', 'propagation'}, default 'auto'
         How people are integrated out. A grid is exact, has at most three dimensions and is slow beyond one. Expectation
         propagation is fast in any dimension, and errs a little for every person. 'auto' uses it if a person's answers
@@ -221,13 +225,15 @@ class PopulationMetric(CrowdMetric):
         u₀ and Σ_u (least norm where the metric is singular; under 'free' only MΣ_uM is well determined).
     pseudo_ideal_mean_, pseudo_ideal_covariance_ : (d,), (d, d)
         The law of ``v = −2Mu``, in which the likelihood is written.
-    factor_, factor_draws_ : (d, k), (n, d, k) array
-        After a fit by gradients: L with ``metric_ = L @ L.T``, and draws of it (`crowdmetric.fits.factor_uncertainty`),
-        from which `crowdmetric.intervals` makes intervals of distances. There are no ``metric_draws_`` then.
+    factor_, rest_ : (d, k) array, float
+        After a fit by gradients: L and γ with ``metric_ = L @ L.T + γ I``, the posterior mean.
+    factor_draws_, rest_draws_ : (n, d, k), (n,) array
+        Draws of them, if features are more than 76, in place of `metric_draws_`; `crowdmetric.intervals` makes
+        intervals of distances of them.
     people_coordinates_, people_axes_ : (K, k), (k, d) array
-        After a fit by gradients (see `rank`), in place of everybody's points: ``pseudo_ideal_points_`` is
-        ``pseudo_ideal_mean_ + people_coordinates_ @ people_axes_``. It and ``ideal_points_`` are computed whenever they
-        are read. Predictions need neither.
+        After a fit by gradients (see `rank`) to so many people that their points would take more than 1 GB, in place of
+        these: ``pseudo_ideal_points_`` is ``pseudo_ideal_mean_ + people_coordinates_ @ people_axes_``. It and
+        ``ideal_points_`` are computed whenever they are read. Predictions need neither.
     pseudo_ideal_covariances_ : (K, d, d) array or None
         Covariance of everybody's v given their answers; None if that takes too much memory, and predictions then use
         the average.
@@ -370,7 +376,7 @@ class PopulationMetric(CrowdMetric):
             check_same_order([*(sets or [pairs]), *tables], self.item_ids)
         if sets is not None:
             (N, d), n_items = check_items(self.items).shape, 0
-            by_gradients = self.by_gradients_alone(d, N)
+            by_gradients = self.by_gradients_alone(d, N, only_scoring=True)
             given, options = (y, users, sample_weight), self.get_params(deep=False)
             check_for_sets(options, d, loss, given, by_gradients=by_gradients)
             self._check(loss, d, N)
@@ -380,7 +386,7 @@ class PopulationMetric(CrowdMetric):
             check_scan_alone(y, users, sample_weight)
             refuse_scan_of_pooled(self.covariance)
             cache, items = ChunkCache(self.memory_plan(pairs).room), check_scan(pairs, self.items, loss)
-            if self.by_gradients_alone(items.shape[1], items.shape[0]):
+            if self.by_gradients_alone(items.shape[1], items.shape[0], only_scoring=judgements is not None):
                 refuse_judgements(judgements)
                 some = read_rows(Comparisons.from_scan(pairs, MOST_PEOPLE), None, None, None, items, loss)
                 asked = asked_on_disk(pairs, items, cache, device)
@@ -391,7 +397,9 @@ class PopulationMetric(CrowdMetric):
         else:
             if self.memory is not None:
                 read_memory(self.memory)  # not needed here, but validated: it may be a mistake
-            on_device = self._asked_on_device(pairs, y, users, sample_weight, loss, device)
+            on_device = None
+            if judgements is None:
+                on_device = self._asked_on_device(pairs, y, users, sample_weight, loss, device)
             if on_device is not None:
                 made_of = pairs.origin if isinstance(pairs, Comparisons) else ASKED
                 return self._fit_by_gradients(on_device, loss, clock, made_of, by_row=is_by_row(pairs))
@@ -401,7 +409,7 @@ class PopulationMetric(CrowdMetric):
                 refuse_judgements(judgements)
                 check_items_are_named(rows)
                 return self._fit_pooled(rows, loss, clock, origin_of(pairs, rows))
-            if self.by_gradients_alone(rows.items.shape[1], rows.items.shape[0]):
+            if self.by_gradients_alone(*rows.items.shape[::-1], only_scoring=judgements is not None):
                 refuse_judgements(judgements)
                 if self.item_effects:
                     check_items_are_named(rows)
@@ -421,19 +429,27 @@ class PopulationMetric(CrowdMetric):
         self._check(self._loss(), d, N)
         limit = read_memory(self.memory)
         if self.by_gradients_alone(d, N):
-            return low_rank_plan(scan, N, d, self._rank_by_gradients(d), limit)
+            return low_rank_plan(scan, N, d, self.rank or min(d, DEFAULT_RANK), limit)
         free, jobs = self.covariance == "free", LocalEngine(self.jobs).jobs
         return scoring_plan(scan, N, d, free=free, rank=self.rank, jobs=jobs, limit=limit)
 
-    def by_gradients_alone(self, d: int, n_items: int = 0) -> bool:
-        """Return whether d features, or items with effects, are too many for fits by scoring.
+    def by_gradients_alone(self, d: int, n_items: int = 0, *, only_scoring: bool = False) -> bool:
+        """Return whether d features, or items with effects, are fitted by gradients alone.
 
-        The engine's precision may be too low too. Linear utilities with three variances are always fitted so.
+        They are where features are too many for fits by scoring, or for a right size from these, if nothing is asked
+        for that only fits by scoring can do (`only_scoring`: nor more than options say). The engine's
+        precision may be too low too.
+        Linear utilities with three variances are always fitted so.
         """
         parameters = degrees_of_freedom(d) + (
             n_items if isinstance(self.item_effects, bool | np.bool_) and self.item_effects else 0
         )
-        return self._is_linear() or self._is_single() or parameters > LARGEST_SCORING
+        if self._is_linear() or self._is_single() or parameters > LARGEST_SCORING:
+            return True
+        asked = self.constraint == "psd" and self.ridge == "evidence" and self.covariance != "none" and not only_scoring
+        plain = self.checkpoint is None and not self.warm_start and self.integration != "grid"
+        engine = self._engine
+        return d > MOST_FEATURES and asked and plain and (engine is None or not engine.is_remote)
 
     def _is_linear(self) -> bool:
         """Return whether people have linear utilities whose weights differ equally in all directions."""
@@ -451,8 +467,7 @@ class PopulationMetric(CrowdMetric):
         return device is not None and not device.is_double
 
     def _check(self, loss: Loss, d: int, n_items: int) -> None:
-        by_gradients = self.by_gradients_alone(d, n_items)
-        check_population_options(self.get_params(deep=False), d, loss, self._engine, by_gradients=by_gradients)
+        check_population_options(self.get_params(deep=False), d, loss, self._engine)
 
     def _items_with_effects(self, answers: ComparisonScan | Rows, n_items: int) -> int:
         """Return the number of items with per-item effects."""
@@ -633,9 +648,6 @@ class PopulationMetric(CrowdMetric):
 
     # ------------------------------------------------------------------------------------- by gradients alone
 
-    def _rank_by_gradients(self, d: int) -> int:
-        return self.rank or min(d, DEFAULT_RANK)
-
     def _fit_by_gradients(
         self,
         asked: QuestionStream,
@@ -651,39 +663,41 @@ class PopulationMetric(CrowdMetric):
         check_for_gradients(self.get_params(deep=False), d, n_items, self._engine)
         if self._is_linear():
             return self._fit_linear(asked, loss, clock, origin, labels, by_row=by_row)
-        rank, free, item_effects = self._rank_by_gradients(d), self.covariance == "free", bool(self.item_effects)
-        no_errors = "not asked for"
+        free, item_effects = self.covariance == "free", bool(self.item_effects)
         if origin != ASKED:
             warnings.warn(cut_sentence(origin, clause=True), NotIdentifiedWarning, stacklevel=3)
-        elif self.uncertainty:
-            n_effects = n_items if item_effects else 0
-            no_errors = why_no_errors(asked.n_users, d, rank, device, free=free, n_effects=n_effects)
-            if no_errors:
-                warnings.warn(f"{no_errors}; uncertainty=False leaves them out", CrowdmetricWarning, stacklevel=3)
-        self._announce(asked, rank, loss, device)
+        self._announce(asked, self.rank or min(d, DEFAULT_RANK), loss, device)
         progress = Passes.of(self.progress, asked.n_users, USUAL_GRADIENTS)
         with threads_beside(device):
             fit = fit_low_rank_law(
-                asked, rank, loss, engine=device, ridge=self.ridge, free=free, item_effects=item_effects,
+                asked, self.rank, loss, engine=device, ridge=self.ridge, free=free, item_effects=item_effects,
                 max_iterations=self.max_iter, after_step=None if progress is None else progress.after_step,
             )  # fmt: skip
-        result = fit.result
+        result, rank = fit.result, fit.result.at.factor.shape[1]
         self._forget()
         self.made_of_ = origin
         self._describe_low_rank_fit(fit)
-        if not no_errors:
-            self.factor_draws_ = factor_draws(asked, result.at, result.prior, loss, device) / asked.units.size
-            self.standard_errors_ = factor_errors(self.factor_, self.factor_draws_)
-        self.people_coordinates_ = coordinates_of_people(asked, fit, loss, device)
+        points: Array | None = None
+        if 8 * asked.n_users * d < LARGE_POINTS or asked.people is None:
+            points, self.pseudo_ideal_covariances_ = places_of_people(asked, fit, loss, device)
+        else:
+            self.people_coordinates_ = coordinates_of_people(asked, fit, loss, device)
         if not result.converged:
             warnings.warn(NOT_CONVERGED, ConvergenceWarning, stacklevel=3)
+        if origin == ASKED and self.uncertainty:
+            self._describe_low_rank_draws(fit, too_much_work(asked, d, result.at.flat().size, device))
+        found = (
+            ""
+            if self.rank or result.at.rest is None
+            else (", found by its evidence, and the same in all other directions")
+        )
         status = (
             f"{'Solved by' if result.converged else 'Stopped after'} {result.passes} passes for a metric of rank "
-            f"{rank}{'; standard errors were not found' if no_errors else ''}. {cut_sentence(origin)}".rstrip()
+            f"{rank}{found}. {cut_sentence(origin)}".rstrip()
         )
         objective, seconds = -result.value / asked.weight, perf_counter() - clock
         solution = Solution(status, result.converged, objective, float("nan"), result.passes, seconds)
-        self._finish(self.scale_ * self.shape_, asked.users, None, solution, labels)
+        self._finish(self.scale_ * self.shape_, asked.users, points, solution, labels)
         if by_row:
             self.questions_ = some_questions(*asked.some())
         return self
@@ -757,7 +771,29 @@ class PopulationMetric(CrowdMetric):
         self.log_likelihood_, self.starts_ = result.value, np.array([result.value])
         self.ridge_, self.size_ridge_, self.people_ridge_ = result.prior.shape, 0.0, 0.0
         self.factor_, self.pseudo_ideal_covariances_ = result.at.factor / fit.units.size, None
+        self.rest_ = (result.at.rest or 0.0) / fit.units.size**2
         self.people_axes_ = fit.axes_of_people
+        if fit.posterior is not None:
+            self.determined_ = fit.posterior.determined
+
+    def _describe_low_rank_draws(self, fit: LowRankFit, why_none: str) -> None:
+        """Set how sure a fit by gradients is of its law, or warn why that is not known."""
+        if fit.posterior is None:
+            warnings.warn(f"{why_none}; uncertainty=False leaves them out", CrowdmetricWarning, stacklevel=4)
+            return
+        size, d = fit.units.size, len(self.factor_)
+        p, traces = degrees_of_freedom(d), fit.traces_outside
+        self.scale_error_ = 0.5 * float(np.ptp(np.quantile(np.log(traces), [0.16, 0.84])))
+        if p > LARGEST_KEPT:
+            self.factor_draws_, self.rest_draws_ = fit.posterior.factors / size, fit.posterior.rests / size**2
+            self.standard_errors_ = fit.posterior.entry_errors() / size**2
+            return
+        self.law_draws_ = fit.laws_outside()
+        self.metric_draws_ = self.law_draws_[:, :p].copy()
+        self.standard_errors_ = smat(self.metric_draws_.std(axis=0, ddof=1))
+        if p + d <= MOST_PARAMETERS:
+            self.metric_covariance_ = np.cov(self.metric_draws_.T).reshape(p, p)
+            self.offset_covariance_ = np.cov(self.law_draws_[:, : p + d].T)
 
     def _announce(self, asked: QuestionStream, rank: int, loss: Loss, device: DeviceEngine | None) -> None:
         """Say that there is no GPU, or what its precision costs: as progress, or as a warning without `progress=`."""

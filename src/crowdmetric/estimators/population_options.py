@@ -9,7 +9,6 @@ from crowdmetric.checks import function_or_none, positive_number, true_or_false,
 from crowdmetric.engines.contract import Engine, device_of
 from crowdmetric.errors import DataError
 from crowdmetric.fits.correction import INTEGRATIONS
-from crowdmetric.fits.many_features import BY_HIDDEN_PEOPLE
 from crowdmetric.inputs import CONSTRAINTS, Rows, check_options
 from crowdmetric.losses import Logistic, Loss
 from crowdmetric.tables import ComparisonScan
@@ -30,9 +29,7 @@ __all__ = [
 POPULATION_CONSTRAINTS = (*CONSTRAINTS, "identity", "zero")
 
 
-def check_population_options(
-    options: Mapping[str, Any], d: int, loss: Loss, engine: Engine | None, *, by_gradients: bool
-) -> None:
+def check_population_options(options: Mapping[str, Any], d: int, loss: Loss, engine: Engine | None) -> None:
     """Check the parameters of a `PopulationMetric` for items of d features, and a fit by gradients alone or not."""
     covariance, constraint, rank, ridge = (options[name] for name in ("covariance", "constraint", "rank", "ridge"))
     if not (loss.needs_binary and loss.is_smooth):
@@ -52,9 +49,8 @@ def check_population_options(
         raise DataError(f"rank={rank} has no effect with constraint={constraint!r}; leave one of them out")
     if covariance == "none":
         _check_pooled(options, loss, engine)
-    if isinstance(ridge, str) and ridge != "evidence" and not (by_gradients and ridge == BY_HIDDEN_PEOPLE):
-        found = f"'evidence', '{BY_HIDDEN_PEOPLE}'" if by_gradients else "'evidence'"
-        raise DataError(f"ridge={ridge!r} is unknown for {d} features; use {found}, a number or None")
+    if isinstance(ridge, str) and ridge != "evidence":
+        raise DataError(f"ridge={ridge!r} is unknown; use 'evidence', a number or None")
     if not (ridge is None or isinstance(ridge, str) or (isinstance(ridge, int | float) and ridge == 0)):
         positive_number(ridge, "ridge")
     if true_or_false(options["item_effects"], "item_effects") and not isinstance(ridge, str):

@@ -30,6 +30,6 @@ Other fits::
     many_features.py       population fits by gradients alone
     linear_utilities.py    linear utilities and item effects with three variances, for any number of items
     common_utility.py      one utility for everybody, shrunk as cross-validation asks
-    factor_uncertainty.py  their standard errors
+    low_rank_posterior.py  how sure they are, and the evidence for a rank
     matched_people.py      matched questions, ideal points conditioned away
 """

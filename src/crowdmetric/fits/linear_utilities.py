@@ -40,7 +40,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from crowdmetric.fits.many_features import HIDDEN_SHARE, LEAST_HIDDEN
 from crowdmetric.fits.question_stream import QuestionStream
 from crowdmetric.fits.units import Units
 from crowdmetric.losses import Loss
@@ -55,6 +54,8 @@ __all__ = ["LinearUtilities", "fit_linear_utilities", "people_of"]
 
 Array = NDArray[Any]
 
+# One person in HIDDEN_SHARE is hidden to choose a variance, if that hides at least LEAST_HIDDEN people.
+HIDDEN_SHARE, LEAST_HIDDEN = 5, 10
 # Numbers in the (people, answers, features) temporary of a piece.
 AT_ONCE = 1 << 21
 # First strengths, their limits, how often they are renewed at most, and the change of a logarithm that counts as

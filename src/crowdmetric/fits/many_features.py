@@ -1,9 +1,12 @@
-"""The population fit by gradients alone, of a low-rank metric: for items of many features, or in single precision."""
+"""The population fit by gradients alone, for items of many features or in single precision: ``M = LLᵀ + γI``.
+
+How many columns L has, and the strength of their ridge, maximize the evidence (`crowdmetric.fits.low_rank_posterior`).
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -14,47 +17,54 @@ from numpy.typing import NDArray
 
 from crowdmetric.engines.contract import DeviceEngine
 from crowdmetric.errors import CrowdmetricWarning, DataError
+from crowdmetric.fits.low_rank_posterior import LowRankPosterior, observed_evidence, posterior_of, work_of_information
 from crowdmetric.fits.memory import read_memory
+from crowdmetric.fits.problem import MOST_COVARIANCES
 from crowdmetric.fits.question_stream import InPieces, MovedQuestions, QuestionStream
 from crowdmetric.fits.units import Units
 from crowdmetric.losses import Loss
 from crowdmetric.solvers.law_fit import ITEM_RIDGE
 from crowdmetric.solvers.low_rank_prior import LowRankPrior
-from crowdmetric.solvers.low_rank_ridges import effective_items, fit_with_item_ridge, raise_ridge
+from crowdmetric.solvers.low_rank_ridges import effective_items, fit_with_item_ridge
 from crowdmetric.solvers.quasi_newton import Counted, LowRankResult, best_size, fit_low_rank, start_of
+from crowdmetric.symmetric import as_numpy, svec
 from crowdmetric.users.first_order import (
     EqualQuestions,
     FreePeople,
     IsotropicPeople,
     LowRank,
     covariance_matrix,
+    gradient_in_metric,
     information_of_items,
     moment_matrix,
+    people_given_answers,
     pull_of_people,
     value_and_gradient,
 )
 from crowdmetric.users.population_sums import Law
 
 __all__ = [
-    "BY_HIDDEN_PEOPLE",
     "DEFAULT_RANK",
     "LARGEST_SCORING",
+    "LARGE_POINTS",
+    "MOST_FEATURES",
     "USUAL_GRADIENTS",
     "LowRankFit",
     "announce_points",
     "coordinates_of_people",
     "expected_seconds",
     "fit_low_rank_law",
+    "places_of_people",
+    "too_much_work",
 ]
 
 Array = NDArray[Any]
 
-# Maximum number of parameters of a metric for fits by scoring. Beyond it, outer products of scores cost more than they
-# save.
-LARGEST_SCORING = 3_000
-# The value of `ridge` that finds one by hiding people.
-BY_HIDDEN_PEOPLE = "hidden-people"
-# Default rank of a metric that is too large for scoring.
+# With more features than the former, a rank that is found makes the metric and its size more accurate than a fit by
+# scoring (`python -m benchmarks.middle`). With more parameters of a metric than the latter, outer products of scores
+# cost more than they save.
+MOST_FEATURES, LARGEST_SCORING = 20, 3_000
+# Rank of a metric at least, if there are more people than those on whom a rank is found.
 DEFAULT_RANK = 32
 # Typical number of passes over all people, from which the expected time is computed.
 USUAL_GRADIENTS = 60
@@ -65,11 +75,14 @@ SINGLE_TOLERANCE, DOUBLE_TOLERANCE = 1e-6, 1e-8
 LARGE_POINTS = 1 << 30
 # Number of people on whom the time of a pass is measured first.
 SAMPLE = 2_000
-# One person in HIDDEN_SHARE is hidden to choose a ridge, if that hides at least LEAST_HIDDEN people. With more than
-# ENOUGH_ANSWERS answers per entry of L no ridge is searched for.
-HIDDEN_SHARE, LEAST_HIDDEN, ENOUGH_ANSWERS = 5, 10, 500
-# Relative decrease of the mean loss at which the fits that choose a ridge stop, and the weakest ridge that is tried.
-ROUGH, WEAKEST = 1e-5, 0.125
+# Ranks and ridges are found on at most so many people.
+PEOPLE_FOR_EVIDENCE = 20_000
+# Relative decrease of the mean loss at which the fits that choose a rank stop. The first rank that is tried, the ratio
+# of the next, how often a ridge is found for one, and the change of its logarithm that counts as settled.
+ROUGH, FIRST_RANK, STEP, REFITS, SETTLED = 1e-6, 4, 1.25, 4, 0.1
+# Maximum number of multiplications for the information, without and with a GPU: about twenty seconds; and for each rank
+# that is tried.
+MOST_WORK, MOST_WORK_ON_DEVICE, MOST_WORK_FOR_A_RANK = 4e11, 2e14, 5e10
 
 
 @dataclass(frozen=True)
@@ -84,12 +97,15 @@ class LowRankFit:
         Where the fit ended.
     items_known : (N,)
         The information about items' utilities, in units of 1/ψ²; empty if items have none.
+    posterior
+        How sure the fit is; None if that takes too much work (`too_much_work`).
     """
 
     law: Law
     units: Units
     result: LowRankResult
     items_known: Array
+    posterior: LowRankPosterior | None
 
     @property
     def law_outside(self) -> Law:
@@ -101,6 +117,26 @@ class LowRankFit:
         """The spread s of isotropic people, in the items' own units; None if people have a free covariance."""
         people = self.result.at.people
         return float(np.exp(people.log_spread)) * self.units.size if isinstance(people, IsotropicPeople) else None
+
+    @property
+    def traces_outside(self) -> Array:
+        """Draws of the trace of the metric, in the items' own units; S has none."""
+        assert self.posterior is not None
+        d = len(self.result.at.factor)
+        traces = np.sum(self.posterior.factors**2, axis=(1, 2)) + d * self.posterior.rests
+        return np.asarray(traces / self.units.size**2)
+
+    def laws_outside(self) -> Array:
+        """Return draws of the law in the items' own units (n, 2p + d + N): svec M, μ, svec Σ and b."""
+        assert self.posterior is not None
+        rows = []
+        for at, metric in self.posterior.laws():
+            covariance = at.factor @ at.covariance @ at.factor.T
+            if isinstance(at.people, IsotropicPeople):
+                covariance = 4.0 * float(np.exp(2.0 * at.people.log_spread)) * metric @ metric
+            law = self.units.law_outside(Law(metric, at.mean, covariance))
+            rows.append(np.concatenate([svec(law.metric), law.mean, svec(law.covariance), at.effects]))
+        return np.array(rows)
 
     @property
     def axes_of_people(self) -> Array:
@@ -120,7 +156,7 @@ class LowRankFit:
 
 def fit_low_rank_law(
     asked: QuestionStream,
-    rank: int,
+    rank: int | None,
     loss: Loss,
     *,
     engine: DeviceEngine | None = None,
@@ -130,16 +166,17 @@ def fit_low_rank_law(
     max_iterations: int = 300,
     after_step: Callable[[int, float], None] | None = None,
 ) -> LowRankFit:
-    """Fit ``M = LLᵀ`` with L (d, rank); with NumPy if there is no engine.
+    """Fit ``M = LLᵀ + γI``; with NumPy if there is no engine.
 
     Isotropic people and items without utilities of their own are fitted first. A free covariance and item effects then
     begin where that fit ended, so their likelihood is never lower.
 
     Parameters
     ----------
+    rank
+        The number of columns of L, with γ = 0; None: found by the evidence, with γ.
     ridge
-        On the shape (`crowdmetric.solvers.low_rank_prior`): a number, 'hidden-people' to find one by hidden people
-        (`crowdmetric.solvers.low_rank_ridges`), or none.
+        On L: a number, 'evidence', or none.
     free
         Whether people have any covariance in the span of L.
     item_effects
@@ -149,43 +186,84 @@ def fit_low_rank_law(
     options: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "after_step": after_step}
     put = np.asarray if engine is None else engine.asarray
     items, chunks = put(asked.items), InPieces(_on(asked.questions, engine), engine)
-    searched = ridge == BY_HIDDEN_PEOPLE and is_ridge_searched(asked, rank)
-    shape = 0.0 if ridge is None or isinstance(ridge, str) else float(ridge)
-    function = _likelihood(items, chunks, loss)
-    if searched:
-        fit = _with_ridge_by_hidden_people(items, chunks, rank, loss, **options)
-        function.passes = fit.passes
+    function, d = _likelihood(items, chunks, loss), items.shape[1]
+    share, some = _sample(asked, put)
+    by_evidence = ridge == "evidence"
+    if rank is None and by_evidence:
+        here = [questions.each(_on_host) for questions in some]
+        fit = _rank_by_evidence(as_numpy(asked.items), here, loss, min(d, DEFAULT_RANK) if share < 1.0 else 1)
         fit = fit_low_rank(function, fit.at, fit.prior, **options)
     else:
-        fit = fit_low_rank(function, *_start(items, chunks, function, rank, loss, shape), **options)
-    if free or item_effects:
-        at, prior = fit.at, fit.prior
-        if free:
-            at = replace(at, people=FreePeople.of(at.covariance))
-        if item_effects:
-            at, prior = replace(at, effects=np.zeros(items.shape[0])), replace(prior, items=ITEM_RIDGE)
-        fit = fit_low_rank(function, at, prior, **options)
+        start, prior = _start(items, chunks, function, rank or min(d, DEFAULT_RANK), loss, 0.0)
+        shape = start.factor.size / float(np.sum(start.factor**2)) if by_evidence else float(ridge or 0.0)
+        fit = fit_low_rank(function, start, replace(prior, shape=shape), **options)
 
     def known(at: LowRank) -> Array:
         return chunks.sum(lambda: information_of_items(items, chunks, at, loss))
 
+    def posterior_at(fit: LowRankResult) -> LowRankPosterior | None:
+        if too_much_work(asked, d, fit.at.flat().size, engine):
+            return None
+        return posterior_of(items, some, fit, loss, share)
+
     if item_effects:
-        fit = fit_with_item_ridge(function, fit, known, **options)
-    return LowRankFit(_law_of(fit.at), asked.units, fit, known(fit.at) if item_effects else np.empty(0))
+        at, prior = replace(fit.at, effects=np.zeros(items.shape[0])), replace(fit.prior, items=ITEM_RIDGE)
+        fit = fit_with_item_ridge(function, fit_low_rank(function, at, prior, **options), known, **options)
+    posterior = posterior_at(fit)
+    for _ in range(REFITS):
+        if posterior is None or not by_evidence:
+            break
+        wanted = posterior.wanted_shape
+        if abs(np.log(wanted / fit.prior.shape)) < SETTLED:
+            break
+        fit = fit_low_rank(function, fit.at, replace(fit.prior, shape=wanted), **options)
+        posterior = posterior_at(fit)
+    if free:
+        at = replace(fit.at, people=FreePeople.of(fit.at.covariance))
+        fit = fit_low_rank(function, at, fit.prior, **options)
+        if item_effects:
+            fit = fit_with_item_ridge(function, fit, known, **options)
+        posterior = posterior_at(fit)
+    if posterior is not None:
+        fit = replace(fit, at=posterior.mean())
+    known_items = known(fit.at) if item_effects else np.empty(0)
+    return LowRankFit(_law_of(fit.at), asked.units, fit, known_items, posterior)
 
 
-def is_ridge_searched(asked: QuestionStream, rank: int) -> bool:
-    """Return whether ``ridge='hidden-people'`` searches for a ridge: if answers are few, and people not too few."""
-    few = asked.weight < ENOUGH_ANSWERS * asked.items.shape[1] * rank
-    return few and asked.n_users >= HIDDEN_SHARE * LEAST_HIDDEN
+def too_much_work(asked: QuestionStream, d: int, n: int, engine: DeviceEngine | None) -> str:
+    """Return why a fit of n parameters has no posterior; an empty text if it has one."""
+    answers = asked.weight * min(1.0, PEOPLE_FOR_EVIDENCE / asked.n_users)
+    work = work_of_information(answers, n)
+    if work <= (MOST_WORK if engine is None else MOST_WORK_ON_DEVICE):
+        return ""
+    remedies = ["use a GPU (engine='torch')"] if engine is None and work <= MOST_WORK_ON_DEVICE else []
+    remedies += ["lower rank", "or reduce the items (crowdmetric.preprocess)"]
+    return (
+        f"standard errors of {n:,} parameters of a metric of {d} features would take {work:.0e} multiplications; "
+        f"{', '.join(remedies)}"
+    )
 
 
-def _likelihood(items: Any, chunks: InPieces, loss: Loss) -> Counted:
-    return Counted(lambda at: chunks.sum(lambda: value_and_gradient(items, chunks, at, loss)))
+def _sample(asked: QuestionStream, put: Callable[[Array], Any]) -> tuple[float, list[EqualQuestions]]:
+    """Return the questions of everybody, or of `PEOPLE_FOR_EVIDENCE` people, and their share."""
+    step = max(1, -(-asked.n_users // PEOPLE_FOR_EVIDENCE))
+    some = [questions[::step].each(put) for questions in asked.questions]
+    return sum(questions.left.shape[0] for questions in some) / asked.n_users, some
+
+
+def _on_host(array: Any) -> Array:
+    """Return an array as one of NumPy, of the same kind of numbers."""
+    return np.asarray(array.cpu() if hasattr(array, "cpu") else array)
+
+
+def _likelihood(items: Any, chunks: Iterable[EqualQuestions], loss: Loss) -> Counted:
+    if isinstance(chunks, InPieces):
+        return Counted(lambda at: chunks.sum(lambda: value_and_gradient(items, chunks, at, loss)))
+    return Counted(lambda at: value_and_gradient(items, chunks, at, loss))
 
 
 def _start(
-    items: Any, chunks: InPieces, function: Counted, rank: int, loss: Loss, shape: float
+    items: Any, chunks: Iterable[EqualQuestions], function: Counted, rank: int, loss: Loss, shape: float
 ) -> tuple[LowRank, LowRankPrior]:
     """Return where to begin, and the prior with a ridge on the shape."""
     d, covariance = items.shape[1], covariance_matrix(items)
@@ -195,38 +273,75 @@ def _start(
     return start, LowRankPrior(covariance, log_spread, loss.beta, shape)
 
 
-def _with_ridge_by_hidden_people(items: Any, chunks: InPieces, rank: int, loss: Loss, **options: Any) -> LowRankResult:
-    """Return a fit to four people out of five, under the ridge that suits the fifth.
+def _rank_by_evidence(items: Any, questions: list[EqualQuestions], loss: Loss, least: int) -> LowRankResult:
+    """Return the fit to some people of the rank with the highest evidence, with its ridge; at least of some rank.
 
-    The weakest that is tried is an eighth of ``dk / ‖L‖²``, the one that suits entries as large as those of the start.
+    From `FIRST_RANK` on, larger and then smaller ranks are tried until the evidence falls. Each fit begins where the
+    one before ended. (Far above the right rank, where most columns are noise, Laplace's method fails, and the evidence
+    may be higher again.)
     """
-    shown, hidden = (InPieces(Strided(chunks, places), chunks.engine) for places in (range(1, HIDDEN_SHARE), range(1)))
-    function, theirs = _likelihood(items, shown, loss), _likelihood(items, hidden, loss)
-    start, prior = _start(items, shown, function, rank, loss, 0.0)
-    prior = replace(prior, shape=WEAKEST * start.factor.size / float(np.sum(start.factor**2)))
-    loosely = options | {"tolerance": ROUGH}
-    fit = fit_low_rank(function, start, prior, **loosely)
-    return raise_ridge(function, fit, lambda at: theirs(at)[0], **loosely)
+    d, function = items.shape[1], _likelihood(items, questions, loss)
+    tried: dict[int, tuple[float, LowRankResult]] = {}
+    answers = sum(float(np.sum(some.weight)) for some in questions)
+    most = max(min(d, int(np.sqrt(MOST_WORK_FOR_A_RANK / answers) / d)), least)
+    first = min(most, max(FIRST_RANK, least))
+    start, prior = _start(items, questions, function, first, loss, 0.0)
+    start = replace(start, rest=float(np.sum(start.factor**2)) / (4.0 * d))
+
+    def evidence(rank: int) -> float:
+        if rank not in tried:
+            at, ridge = start, start.factor.size / float(np.sum(start.factor**2))
+            if tried:
+                near = tried[min(tried, key=lambda other: abs(np.log(other / rank)))][1]
+                at = _with_rank(near.at, rank, lambda: gradient_in_metric(items, questions, near.at, loss))
+                ridge = near.prior.shape
+            fit = LowRankResult(at, 0.0, replace(prior, shape=ridge), False, 0)
+            for _ in range(REFITS):
+                fit = fit_low_rank(function, fit.at, fit.prior, tolerance=ROUGH)
+                posterior = posterior_of(items, questions, fit, loss)
+                if abs(np.log(posterior.wanted_shape / fit.prior.shape)) < SETTLED:
+                    break
+                fit = replace(fit, prior=replace(fit.prior, shape=posterior.wanted_shape))
+            tried[rank] = observed_evidence(posterior, function.function), posterior.fit
+        return tried[rank][0]
+
+    evidence(first)
+    for ranks in (_larger(first, most), range(first - 1, least - 1, -1)):
+        before = evidence(first)
+        for rank in ranks:
+            if evidence(rank) <= before:
+                break
+            before = evidence(rank)
+    return tried[max(tried, key=evidence)][1]
 
 
-@dataclass(frozen=True)
-class Strided:
-    """The people at some places among every `HIDDEN_SHARE`, as views of the arrays."""
+def _larger(rank: int, most: int) -> Iterator[int]:
+    """Yield larger ranks, each by a quarter."""
+    while (rank := max(rank + 1, int(STEP * rank))) <= most:
+        yield rank
 
-    questions: Iterable[EqualQuestions]
-    places: range
 
-    def __iter__(self) -> Iterator[EqualQuestions]:
-        for some in self.questions:
-            for place in self.places:
-                if place < some.left.shape[0]:
-                    yield some[place::HIDDEN_SHARE]
+def _with_rank(at: LowRank, rank: int, gradient: Callable[[], Array]) -> LowRank:
+    """Return a law of another rank: of its leading directions, or also of those along which the likelihood grows most.
+
+    What is taken away is given to the rest, and what is added is taken from it.
+    """
+    left, sizes, _ = np.linalg.svd(at.factor, full_matrices=True)
+    d, k, rest = *at.factor.shape, at.rest or 0.0
+    if rank <= k:
+        more = float(np.sum(sizes[rank:] ** 2)) / max(d - rank, 1)
+        return replace(at, factor=left[:, :rank] * sizes[:rank], rest=rest + more)
+    outside = left[:, k:]
+    _, vectors = np.linalg.eigh(outside.T @ gradient() @ outside)
+    size = np.sqrt(max(rest, 0.1 * float(np.mean(sizes**2))))
+    return replace(at, factor=np.hstack([left[:, :k] * sizes, size * outside @ vectors[:, ::-1][:, : rank - k]]))
 
 
 def _law_of(at: LowRank) -> Law:
     """Return the law in d dimensions."""
-    L = at.factor
-    return Law(L @ L.T, at.mean, L @ at.covariance @ L.T, at.effects if at.effects.size else None)
+    L, rest = at.factor, np.eye(len(at.factor))
+    metric, covariance = L @ L.T + (at.rest or 0.0) * rest, L @ at.covariance @ L.T + at.rest_variance * rest
+    return Law(metric, at.mean, covariance, at.effects if at.effects.size else None)
 
 
 def expected_seconds(asked: QuestionStream, rank: int, loss: Loss) -> float:
@@ -269,7 +384,31 @@ def coordinates_of_people(
     pulls = xp.zeros((asked.n_users, at.factor.shape[1]), dtype=items.dtype, device=items.device)
     for chosen, some in zip(asked.people, questions, strict=True):
         pulls[chosen] = pull_of_people(items, some, at, loss)
-    return np.asarray(pulls.cpu() if hasattr(pulls, "cpu") else pulls)
+    return _on_host(pulls)
+
+
+def places_of_people(
+    asked: QuestionStream, fit: LowRankFit, loss: Loss, engine: DeviceEngine | None = None
+) -> tuple[Array, Array | None]:
+    """Return everybody's v (K, d) given their answers and, where they fit, its covariances (K, d, d).
+
+    In the items' own units. For a scan both are empty, because the people may be too many to keep.
+    """
+    d = asked.items.shape[1]
+    if asked.people is None:
+        return np.empty((0, d)), None
+    items = asked.items if engine is None else engine.asarray(asked.items)
+    questions = asked.questions if engine is None else MovedQuestions(asked.questions, engine.asarray)
+    whole = asked.n_users * d * d <= MOST_COVARIANCES
+    points = np.empty((asked.n_users, d))
+    covariances = np.empty((asked.n_users, d, d)) if whole else None
+    for chosen, some in zip(asked.people, questions, strict=True):
+        means, spreads = people_given_answers(items, some, fit.result.at, loss, whole=whole)
+        points[chosen] = as_numpy(means)
+        if covariances is not None:
+            covariances[chosen] = as_numpy(spreads)
+    outside = fit.units.points_outside(points, fit.law_outside.metric)
+    return outside, None if covariances is None else covariances / fit.units.size**2
 
 
 def announce_points(people: int, d: int, name: str) -> None:

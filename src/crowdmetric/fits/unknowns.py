@@ -44,6 +44,7 @@ from crowdmetric.users.population_sums import Law, blocks_of
 from crowdmetric.users.propagation import ROUGHLY
 
 __all__ = [
+    "MOST_PARAMETERS",
     "MOST_PEOPLE",
     "NOTHING_UNKNOWN",
     "SeenItems",

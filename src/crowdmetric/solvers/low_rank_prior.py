@@ -1,24 +1,22 @@
 """The prior of a metric of low rank.
 
-With ``M = LLᵀ``, items of covariance Γ (d, d) and ``B = LᵀΓL`` (k, k), the negative log prior is ::
+With ``M = LLᵀ + γI`` and items of covariance Γ (d, d), the negative log prior is ::
 
-    ½ shape ‖L‖²                                       the ridge on the shape
-    + ½ items ‖b‖²                                     the ridge on items' own utilities
-    + ½ (β / 10)² (4 ‖B‖² + 2 μᵀΓμ + 2⟨C, B⟩)          the limit of noise
-    + ½ (log s − log s₀)²                              the law on the spread, s² = ⟨C, K⟩ / 4⟨K, K⟩
+    ½ shape ‖L‖²                                                   the ridge on the shape
+    + ½ items ‖b‖²                                                 the ridge on items' own utilities
+    + ½ (β / 10)² (4 tr(MΓMΓ) + 2 μᵀΓμ + 2 tr(LCLᵀΓ))              the limit of noise
+    + ½ (log s − log s₀)²                                          the law on the spread
 
-Under the first, entries of L have the prior N(0, 1/shape), so that M is a multiple of the identity on average, as under
-the ridge of a fit by scoring (`crowdmetric.solvers.priors`). As ``‖L‖² = tr M``, it removes noise from weak directions:
-those along which items hardly differ, and those that a too high rank adds. It also shrinks the scale of M, which
-overfitting makes too large. (A ridge on ``L/√c``, c the size of M, does not change the scale; its fits to few answers
-diverged along the scale.)
+Under the first, entries of L have the prior N(0, 1/shape). Its strength comes from the evidence, and so does the number
+of columns (`crowdmetric.fits.low_rank_posterior`): then M is a sum of that many equally strong random directions, and
+of the same in all directions, γ ≥ 0.
 
 The limit of noise is that of a fit by scoring: mean squares of the contributions of metric, mean and people's
 differences to ψ for a typical pair of items. Without it, noise-free answers would make them grow without limit. With
 one answer per person, metric and people's differences can grow together with hardly any change of the likelihood.
 
-For isotropic people s is the spread of their ideal points; for free ones it is the same number for their total
-variance. Under the last term, people are spread about as far as the items.
+For isotropic people s is the spread of their ideal points; for free ones s² is ``⟨C, K⟩ / 4⟨K, K⟩``, K = LᵀL. Under the
+last term, people are spread about as far as the items.
 """
 
 from __future__ import annotations
@@ -52,29 +50,39 @@ class LowRankPrior:
 
     def __call__(self, at: LowRank) -> tuple[float, Array]:
         """Return the negative log prior and its gradient in `LowRank.flat`."""
-        L, K, C = at.factor, at.gram, at.covariance
+        L, K, C, rest = at.factor, at.gram, at.covariance, at.rest or 0.0
         GL, mean_bar = self.items_covariance @ L, self.items_covariance @ at.mean
-        B = L.T @ GL
-        away, K_bar, C_bar = spread_of(K, C)
-        away = (away - self.log_spread) / SPREAD_LAW
+        B, square = L.T @ GL, float(np.sum(self.items_covariance**2))
         unit = (self.beta / NOISE_FREE) ** 2
-        value = 0.5 * away**2 + unit * float(2.0 * np.sum(B * B) + at.mean @ mean_bar + np.sum(C * B))
-        value += 0.5 * self.items * float(at.effects @ at.effects)
-        K_bar, B_bar = away / SPREAD_LAW * K_bar, unit * (4.0 * B + C)
-        if self.shape:
-            value += 0.5 * self.shape * float(np.trace(K))
-            K_bar = K_bar + 0.5 * self.shape * np.eye(len(K))
-        more_bar, people_bar = at.people.pull_back(K, away / SPREAD_LAW * C_bar + unit * B)
-        factor_bar = 2.0 * (L @ (K_bar + more_bar) + GL @ B_bar)
-        return value, np.concatenate(
-            [factor_bar.ravel(), 2.0 * unit * mean_bar, people_bar, self.items * at.effects]
-        )  # fmt: skip
+        metric = float(np.sum(B * B) + 2.0 * rest * np.sum(GL * GL)) + rest**2 * square
+        value = unit * (2.0 * metric + float(at.mean @ mean_bar + np.sum(C * B)))
+        value += 0.5 * self.items * float(at.effects @ at.effects) + 0.5 * self.shape * float(np.trace(K))
+        K_bar, C_bar, people_bar = 0.5 * self.shape * np.eye(len(K)), unit * B, np.zeros(at.people.flat().size)
+        if isinstance(at.people, IsotropicPeople):
+            away = (at.people.log_spread - self.log_spread) / SPREAD_LAW
+            people_bar[0] = away / SPREAD_LAW
+        else:
+            log_spread, about_K, about_C = spread_of(K, C)
+            away = (log_spread - self.log_spread) / SPREAD_LAW
+            K_bar, C_bar = K_bar + away / SPREAD_LAW * about_K, C_bar + away / SPREAD_LAW * about_C
+        value += 0.5 * away**2
+        more_bar, rest_bar, more_people = at.people.pull_back(K, rest, C_bar, np.zeros(()))
+        B_bar = unit * (4.0 * B + C)
+        factor_bar = 2.0 * (L @ (K_bar + more_bar) + GL @ B_bar + 4.0 * unit * rest * self.items_covariance @ GL)
+        about_rest = float(rest_bar) + 4.0 * unit * (float(np.sum(GL * GL)) + rest * square)
+        gradient = [factor_bar.ravel(), 2.0 * unit * mean_bar, people_bar + more_people]
+        return value, np.concatenate([*gradient, [] if at.rest is None else [about_rest], self.items * at.effects])
+
+    @property
+    def of_mean(self) -> Array:
+        """The curvature (d, d) in the mean, from the limit of noise."""
+        return np.asarray(2.0 * (self.beta / NOISE_FREE) ** 2 * self.items_covariance)
 
     def precision(self, at: LowRank) -> Array:
         """Return the curvature (n,) in `LowRank.flat` of the ridges and of the law on isotropic people."""
         law = SPREAD_LAW**-2 if isinstance(at.people, IsotropicPeople) else 0.0
-        sizes = (at.factor.size, at.mean.size, at.people.flat().size, at.effects.size)
-        return np.repeat([self.shape, 0.0, law, self.items], sizes)
+        sizes = (at.factor.size, at.mean.size, at.people.flat().size, at.rest is not None, at.effects.size)
+        return np.repeat([self.shape, 0.0, law, 0.0, self.items], sizes)
 
 
 def spread_of(K: Array, C: Array) -> tuple[float, Array, Array]:

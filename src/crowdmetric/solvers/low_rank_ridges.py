@@ -1,9 +1,4 @@
-"""Strengths of the ridges of a metric of low rank (`crowdmetric.solvers.low_rank_prior`), found from the answers.
-
-The ridge on the shape maximizes the likelihood of people who were hidden from the fit. It is raised step by step, each
-fit beginning where the last one ended, until the hidden answers become less likely. The evidence, as in a fit by
-scoring, would need the information about L, a matrix of dk rows. It also treats all columns of L alike, so it would
-keep those that a too high rank has filled with noise.
+"""The ridge on items' own utilities beside a metric of low rank (`crowdmetric.solvers.low_rank_prior`).
 
 The ridge ρ on the utilities b of items comes from the evidence (MacKay), with the diagonal h (N,) of the information
 about b: answers determine ``γ = (1 − q/N) Σ_i h_i / (h_i + ρ)`` of them, and ``ρ ← γ / ‖b‖²``. In q of the N
@@ -23,40 +18,12 @@ from crowdmetric.solvers.law_fit import LIMITS
 from crowdmetric.solvers.quasi_newton import Counted, LowRankResult, fit_low_rank
 from crowdmetric.users.first_order import LowRank
 
-__all__ = ["effective_items", "fit_with_item_ridge", "raise_ridge"]
+__all__ = ["effective_items", "fit_with_item_ridge"]
 
 Array = NDArray[Any]
 
-# Ridges on the shape are multiplied by FACTOR at most TRIES times. The search ends if hidden answers are WORSE nats
-# less likely than under the best ridge.
-FACTOR, TRIES, WORSE = 2.0, 8, 1.0
 # Maximum number of refits until the ridge on items settles, and the change of its logarithm that counts as settled.
 REFITS, SETTLED = 10, 0.1
-
-
-def raise_ridge(
-    function: Counted, fit: LowRankResult, hidden: Callable[[LowRank], float], **options: Any
-) -> LowRankResult:
-    """Return the fit to the other people under the ridge on the shape that makes the hidden ones most likely.
-
-    Parameters
-    ----------
-    function
-        The log-likelihood of the people who are not hidden.
-    fit
-        Where to begin, with the weakest ridge to consider.
-    hidden
-        The log-likelihood of the hidden people.
-    """
-    best, likeliest = fit, hidden(fit.at)
-    for _ in range(TRIES):
-        fit = fit_low_rank(function, fit.at, replace(fit.prior, shape=FACTOR * fit.prior.shape), **options)
-        value = hidden(fit.at)
-        if value > likeliest:
-            best, likeliest = fit, value
-        elif value < likeliest - WORSE:
-            break
-    return best
 
 
 def fit_with_item_ridge(

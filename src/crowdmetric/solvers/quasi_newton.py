@@ -133,8 +133,12 @@ def fit_low_rank(
         if after_step is not None:
             after_step(function.passes, float(-intermediate_result.fun * scale))
 
+    bounds = None
+    if start.rest is not None:  # γ ≥ 0
+        at_rest = flat.size - start.effects.size - 1
+        bounds = [(0.0 if number == at_rest else None, None) for number in range(flat.size)]
     result = minimize(
-        cost, flat, jac=True, method="L-BFGS-B", callback=callback,
+        cost, flat, jac=True, method="L-BFGS-B", callback=callback, bounds=bounds,
         options={"maxiter": max_iterations, "maxcor": 20, "ftol": tolerance, "gtol": 1e-9},
     )  # fmt: skip
     at = even.at(result.x)
