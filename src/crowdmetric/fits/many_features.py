@@ -6,7 +6,7 @@ How many columns L has, and the strength of their ridge, maximize the evidence (
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
