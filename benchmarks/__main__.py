@@ -34,6 +34,7 @@ NAMES = {
     "collect": "a study under load, killed and exported (larger with python -m benchmarks.collect)",
     "streaming": "a population fit from Parquet under a memory limit, 1 and 2 million people (some minutes)",
     "real": "which model predicts real people, on eight sets of answers (takes options: real --help)",
+    "middle": "five to hundreds of features: time, size and coverage, all defaults (half an hour)",
     "scaling": "a pass over people as people, answers and features grow, on one thread and on two",
     "cluster": "a population fit on a Dask cluster of one and of two workers (needs dask.distributed)",
     "similarity": "similarity judgements: real people, time, coverage, promised error (some minutes)",
