@@ -64,7 +64,7 @@ Array = NDArray[Any]
 # scoring (`python -m benchmarks.middle`). With more parameters of a metric than the latter, outer products of scores
 # cost more than they save.
 MOST_FEATURES, LARGEST_SCORING = 20, 3_000
-# Rank of a metric at least, if there are more people than those on whom a rank is found.
+# Rank of a metric, if there are more people than those on whom a rank is found.
 DEFAULT_RANK = 32
 # Typical number of passes over all people, from which the expected time is computed.
 USUAL_GRADIENTS = 60
@@ -189,13 +189,15 @@ def fit_low_rank_law(
     function, d = _likelihood(items, chunks, loss), items.shape[1]
     share, some = _sample(asked, put)
     by_evidence = ridge == "evidence"
-    if rank is None and by_evidence:
+    if rank is None and by_evidence and share == 1.0:
         here = [questions.each(_on_host) for questions in some]
-        fit = _rank_by_evidence(as_numpy(asked.items), here, loss, min(d, DEFAULT_RANK) if share < 1.0 else 1)
+        fit = _rank_by_evidence(as_numpy(asked.items), here, loss)
         fit = fit_low_rank(function, fit.at, fit.prior, **options)
     else:
         start, prior = _start(items, chunks, function, rank or min(d, DEFAULT_RANK), loss, 0.0)
         shape = start.factor.size / float(np.sum(start.factor**2)) if by_evidence else float(ridge or 0.0)
+        if rank is None and by_evidence and d > DEFAULT_RANK:
+            start = replace(start, rest=float(np.sum(start.factor**2)) / (4.0 * d))
         fit = fit_low_rank(function, start, replace(prior, shape=shape), **options)
 
     def known(at: LowRank) -> Array:
@@ -273,8 +275,8 @@ def _start(
     return start, LowRankPrior(covariance, log_spread, loss.beta, shape)
 
 
-def _rank_by_evidence(items: Any, questions: list[EqualQuestions], loss: Loss, least: int) -> LowRankResult:
-    """Return the fit to some people of the rank with the highest evidence, with its ridge; at least of some rank.
+def _rank_by_evidence(items: Any, questions: list[EqualQuestions], loss: Loss) -> LowRankResult:
+    """Return the fit of the rank with the highest evidence, with its ridge.
 
     From `FIRST_RANK` on, larger and then smaller ranks are tried until the evidence falls. Each fit begins where the
     one before ended. (Far above the right rank, where most columns are noise, Laplace's method fails, and the evidence
@@ -283,8 +285,8 @@ def _rank_by_evidence(items: Any, questions: list[EqualQuestions], loss: Loss, l
     d, function = items.shape[1], _likelihood(items, questions, loss)
     tried: dict[int, tuple[float, LowRankResult]] = {}
     answers = sum(float(np.sum(some.weight)) for some in questions)
-    most = max(min(d, int(np.sqrt(MOST_WORK_FOR_A_RANK / answers) / d)), least)
-    first = min(most, max(FIRST_RANK, least))
+    most = max(min(d, int(np.sqrt(MOST_WORK_FOR_A_RANK / answers) / d)), 1)
+    first = min(most, FIRST_RANK)
     start, prior = _start(items, questions, function, first, loss, 0.0)
     start = replace(start, rest=float(np.sum(start.factor**2)) / (4.0 * d))
 
@@ -306,7 +308,7 @@ def _rank_by_evidence(items: Any, questions: list[EqualQuestions], loss: Loss, l
         return tried[rank][0]
 
     evidence(first)
-    for ranks in (_larger(first, most), range(first - 1, least - 1, -1)):
+    for ranks in (_larger(first, most), range(first - 1, 0, -1)):
         before = evidence(first)
         for rank in ranks:
             if evidence(rank) <= before:
