@@ -994,7 +994,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "rank 4": ({"rank": 4}, "rank=4 is not between 1 and the 3 features"),
     "rank True": ({"rank": True}, "rank=True is not a whole number of at least 1"),
     "rank and symmetric": ({"rank": 2, "constraint": "symmetric"}, "rank=2 has no effect with constraint='symmetric'"),
-    "ridge": ({"ridge": "strong"}, "ridge='strong' is unknown for 3 features; use 'evidence', a number or None"),
+    "ridge": ({"ridge": "strong"}, "ridge='strong' is unknown; use 'evidence', a number or None"),
     "negative ridge": ({"ridge": -1.0}, "ridge=-1.0 is not a positive finite number"),
     "beta": ({"beta": 0.0}, "beta"),
     "tol": ({"tol": 0.0}, "tol=0.0 is not a positive finite number"),

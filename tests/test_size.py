@@ -130,9 +130,9 @@ def test_ridges_of_other_models_keep_the_volume_of_their_shape() -> None:
 
 
 def test_more_features_than_were_measured_are_said() -> None:
-    """With thirty features a size came out too large, outside of an interval that looked sure."""
+    """With thirty features a size came out too large by scoring, outside of an interval that looked sure."""
     items, pairs, y, users, _ = crowd_of(24, 300, 3, yes_no=False, seed=2)
-    many = PopulationMetric(items, starts=1, uncertainty=False, max_iter=5)
+    many = PopulationMetric(items, starts=1, uncertainty=False, max_iter=5, warm_start=True)  # so by scoring
     few = PopulationMetric(items[:, :3], starts=1, uncertainty=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdmetricWarning)
