@@ -16,6 +16,7 @@ from crowdmetric.inputs import read_rows
 from crowdmetric.intervals import entries
 from crowdmetric.losses import Logistic
 from crowdmetric.persist import load_model, save_model
+from crowdmetric.report.warnings import warnings_of
 from crowdmetric.simulate import answer
 from crowdmetric.symmetric import shape_error
 from crowdmetric.users.first_order import (
@@ -190,3 +191,11 @@ def test_everything_through_the_public_class(tmp_path: Any) -> None:
     save_model(tmp_path / "model", model)
     again = load_model(tmp_path / "model").estimator()
     np.testing.assert_allclose(again.predict_proba(crowd["pairs"][:30], crowd["users"][:30]), probability)
+
+
+def test_a_report_does_not_doubt_sizes_of_fits_that_find_a_rank(tmp_path: Any) -> None:
+    crowd, _, _ = low_rank_crowd(24, 1, 900, 3)
+    model = PopulationMetric(crowd["items"]).fit(crowd["pairs"], crowd["y"], users=crowd["users"])
+    assert model.scale_error_ < 0.5
+    save_model(tmp_path / "model", model)
+    assert not any("half too large" in text for text in warnings_of(load_model(tmp_path / "model"), None))

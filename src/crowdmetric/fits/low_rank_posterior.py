@@ -40,6 +40,7 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import norm, truncnorm
 
 from crowdmetric.losses import Loss
+from crowdmetric.solvers.law_fit import LIMITS
 from crowdmetric.solvers.quasi_newton import LowRankResult
 from crowdmetric.symmetric import as_like, as_numpy
 from crowdmetric.users.first_order import (
@@ -136,7 +137,8 @@ class LowRankPosterior:
     @property
     def wanted_shape(self) -> float:
         """The ridge ρ on L that the evidence asks for."""
-        return self.determined / max(float(np.sum(self.fit.at.factor**2)), 1e-12)
+        wanted = self.determined / max(float(np.sum(self.fit.at.factor**2)), 1e-12)
+        return float(np.clip(wanted, *LIMITS["shape"]))
 
     @property
     def factors(self) -> Array:
@@ -289,11 +291,16 @@ def _root(A: Any, gradient: Array, k: int) -> Any:
     bend = xp.asarray(2.0 * gradient, dtype=xp.float64, device=A.device)
     for column in range(k):
         bent[column : d * k : k, column : d * k : k] -= bend
-    try:
-        root = xp.linalg.cholesky(bent)
-    except (RuntimeError, np.linalg.LinAlgError):
-        return xp.linalg.cholesky(A)
-    return root
+    for precision in (bent, A):
+        try:
+            return xp.linalg.cholesky(precision)
+        except (RuntimeError, np.linalg.LinAlgError):
+            continue
+    # without information along some directions, and much along others, rounding may leave A indefinite
+    unit = xp.sqrt(xp.linalg.diagonal(A))
+    values, vectors = xp.linalg.eigh(A / unit[:, None] / unit)
+    values = xp.maximum(values, ROUNDING * values[-1:])
+    return unit[:, None] * xp.linalg.cholesky((vectors * values) @ xp.matrix_transpose(vectors))
 
 
 def _along_axes(at: LowRank) -> LowRank:

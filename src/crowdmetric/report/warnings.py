@@ -136,7 +136,8 @@ def warnings_of(
     if not cut and model.fitted.get("scale_error_", 0.0) > LOOSE_SCALE and not _is_near_zero(model, comparisons):
         texts.append(_unknown_scale(model))
     elif not cut and "metric_draws_" in model.fitted and _is_population(model):
-        texts += [many_features(len(model.metric))] if len(model.metric) > MEASURED_FEATURES else []
+        by_scoring = "factor_" not in model.fitted  # the other fits find a rank
+        texts += [many_features(len(model.metric))] if len(model.metric) > MEASURED_FEATURES and by_scoring else []
     return texts + _of_the_fit(model)
 
 
